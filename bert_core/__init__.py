@@ -1,0 +1,57 @@
+"""Headlight's library: a BERT whose attention, gradients and heads can be seen and changed.
+
+Importing this package does not import torch; the first use of a name that needs it does.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_HOME = {
+    "BertConfig": "config",
+    "Encoding": "tokenizer",
+    "Tokenizer": "tokenizer",
+    "Recording": "recording",
+    "BertSelfAttention": "attention",
+    "BertSelfOutput": "attention",
+    "BertAttention": "attention",
+    "BertEmbeddings": "modeling",
+    "BertIntermediate": "modeling",
+    "BertOutput": "modeling",
+    "BertLayer": "modeling",
+    "BertEncoder": "modeling",
+    "BertPooler": "modeling",
+    "BertPredictionHeadTransform": "modeling",
+    "BertLMPredictionHead": "modeling",
+    "BertOnlyMLMHead": "modeling",
+    "BertOnlyNSPHead": "modeling",
+    "BertPreTrainingHeads": "modeling",
+    "BertPreTrainedModel": "modeling",
+    "BertModel": "modeling",
+    "BertForPreTraining": "modeling",
+    "BertForMaskedLM": "modeling",
+    "BertForNextSentencePrediction": "modeling",
+    "CheckpointError": "checkpoint",
+    "LoadReport": "checkpoint",
+    "LoadedModel": "loading",
+    "best_device": "loading",
+    "bundled_models": "loading",
+    "load": "loading",
+    "MaskPrediction": "record",
+    "ModelRun": "record",
+    "Target": "record",
+    "capture": "run.capture",
+}
+__all__ = sorted(_HOME)
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,189 @@
+"""Bytes on disk <-> configuration and weights: checkpoint folders, in today's and yesterday's spelling."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from bert_core.config import BertConfig
+
+WEIGHTS_FILE = "model.safetensors"
+OLD_WEIGHTS_FILE = "pytorch_model.bin"
+CONFIG_FILE = "config.json"
+# Parameters that a file may leave out because another name holds the same numbers.
+TIED = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+    "cls.predictions.bias": "cls.predictions.decoder.bias",
+}
+# What a model can do without: the app then does not show what it would have computed.
+OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.")
+
+
+class CheckpointError(ValueError):
+    """A file or folder is not a checkpoint that this code can use; the message says why."""
+
+
+@dataclass(frozen=True)
+class LoadReport:
+    """Every key accounted for.
+
+    missing: parameters of the model that the file did not have (left as initialised).
+    unexpected: entries of the file that the model has no place for.
+    """
+
+    source: str
+    missing: tuple[str, ...]
+    unexpected: tuple[str, ...]
+
+    def lacks(self, part: str) -> bool:
+        """Whether any parameter whose name starts with `part` was missing."""
+        return any(key.startswith(part) for key in self.missing)
+
+    @property
+    def has_mlm(self) -> bool:
+        """Whether the file held a trained masked-word head."""
+        return not self.lacks("cls.predictions.")
+
+    @property
+    def has_nsp(self) -> bool:
+        """Whether the file held a trained next-sentence head and the pooler under it."""
+        return not (self.lacks("cls.seq_relationship.") or self.lacks("bert.pooler."))
+
+
+def read_config(folder: str | Path) -> BertConfig:
+    """The configuration of a checkpoint folder.
+
+    Raises CheckpointError if there is no folder, no `config.json`, or it is not a BERT's.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a folder: a checkpoint is a folder with {CONFIG_FILE} and {WEIGHTS_FILE}")
+    path = folder / CONFIG_FILE
+    if not path.is_file():
+        raise CheckpointError(f"{folder} has no {CONFIG_FILE}: a checkpoint is a folder with {CONFIG_FILE} and {WEIGHTS_FILE}")
+    try:
+        config = BertConfig.from_json(path)
+    except (ValueError, TypeError) as error:
+        raise CheckpointError(f"{path} is not a configuration of BERT: {error}") from error
+    model_type = config.extra.get("model_type", "bert")
+    if model_type != "bert":
+        raise CheckpointError(f"{folder} holds a model of type {str(model_type)[:40]!r}: only 'bert' can be loaded")
+    return config
+
+
+def read_weights(folder: str | Path) -> dict[str, Tensor]:
+    """All tensors of a checkpoint folder, by today's names; safetensors first.
+
+    A `.bin` file is read with weights_only=True, so that no code in it can run.
+    Raises CheckpointError if there is no weights file or it cannot be read.
+    """
+    folder = Path(folder)
+    try:
+        if (folder / WEIGHTS_FILE).is_file():
+            raw = load_file(folder / WEIGHTS_FILE)
+        elif (folder / OLD_WEIGHTS_FILE).is_file():
+            raw = torch.load(folder / OLD_WEIGHTS_FILE, map_location="cpu", weights_only=True)
+        else:
+            raise CheckpointError(f"{folder} has no weights: neither {WEIGHTS_FILE} nor {OLD_WEIGHTS_FILE}")
+    except CheckpointError:
+        raise
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{folder / WEIGHTS_FILE} is broken or is not a safetensors file: {error}") from error
+    except Exception as error:  # torch.load raises many kinds on a damaged or hostile file
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(
+            f"{folder / OLD_WEIGHTS_FILE} is broken, or holds more than tensors (no code in a file is ever run): {reason}"
+        ) from error
+    if not isinstance(raw, Mapping) or not all(isinstance(value, Tensor) for value in raw.values()):
+        raise CheckpointError(f"{folder / OLD_WEIGHTS_FILE} is not a mapping of names to tensors")
+    return rename(raw)
+
+
+def rename(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same tensors under today's names: `gamma` and `beta` become weight and bias, `bert.` is put in front."""
+    prefixed = any(key.startswith(("bert.", "cls.")) for key in state_dict)
+    renamed = {}
+    for key, value in state_dict.items():
+        name = key.removeprefix("module.")
+        if name.endswith(".gamma"):
+            name = name.removesuffix("gamma") + "weight"
+        elif name.endswith(".beta"):
+            name = name.removesuffix("beta") + "bias"
+        if not prefixed and name.startswith(("embeddings.", "encoder.", "pooler.")):
+            name = "bert." + name
+        renamed[name] = value
+    return renamed
+
+
+def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> LoadReport:
+    """Copy weights into a model, name by name, and account for every name on both sides.
+
+    weights: by today's names (see `rename`). A bare BertModel takes those below `bert.`.
+    Raises CheckpointError if a shape differs or a part that no BERT can do without is missing.
+    """
+    prefix = "" if hasattr(model, "bert") else "bert."
+    # A tied weight is one tensor under several names: each name counts, and is filled once.
+    own = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
+    found = {name: name if name in weights else TIED.get(name, name) for name in own}
+    missing = tuple(name for name, where in found.items() if where not in weights)
+    unexpected = tuple(
+        name for name in weights if name not in own and not name.endswith("position_ids")
+    )
+    essential = [name for name in missing if not name.startswith(OPTIONAL_PARTS)]
+    if essential:
+        raise CheckpointError(
+            f"{source} is not a whole BERT: {len(essential)} of {len(own)} weights are missing, "
+            f"the first is {essential[0]}"
+        )
+    for name, where in found.items():
+        if where in weights and weights[where].shape != own[name].shape:
+            raise CheckpointError(
+                f"{where} in {source} is {tuple(weights[where].shape)}: the configuration says {tuple(own[name].shape)}"
+            )
+    with torch.no_grad():
+        for name, where in found.items():
+            if where in weights:
+                own[name].copy_(weights[where])
+    return LoadReport(source, missing, unexpected)
+
+
+def write(model: nn.Module, config: BertConfig, folder: str | Path, dtype: torch.dtype | None = None) -> None:
+    """Write a model's configuration and weights to a folder, each file whole or not at all.
+
+    dtype: the number type of the file, if it is not the model's own.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    prefix = "" if hasattr(model, "bert") else "bert."
+    tensors: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        # state_dict gives a tied parameter once for each name; a file needs it once.
+        if id(tensor) in seen:
+            continue
+        seen.add(id(tensor))
+        tensors[prefix + name] = tensor.detach().to("cpu", dtype).contiguous()
+    write_whole(folder / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    write_whole(folder / CONFIG_FILE, config.to_json)
+
+
+def write_whole(path: Path, writer: Callable[[str], object]) -> None:
+    """Write to a neighbour first and then rename, so that no reader ever sees half a file."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    os.close(handle)
+    try:
+        writer(temporary)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,137 @@
+"""The sizes of a BERT, checked once and then frozen."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
+POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BertConfig:
+    """Every size and switch of a BERT; the names are those of published `config.json` files.
+
+    Keys of a published file that say nothing about the model's shape are kept in `extra`,
+    so that a file read and written again has lost nothing.
+    Raises ValueError when a value, or two values together, describe no possible model.
+    """
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    intermediate_size: int = 3072
+    hidden_act: str | Callable[[Any], Any] = "gelu"
+    hidden_dropout_prob: float = 0.1
+    attention_probs_dropout_prob: float = 0.1
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2  # 0: no segment table
+    initializer_range: float = 0.02
+    layer_norm_eps: float = 1e-12
+    pad_token_id: int = 0
+    position_embedding_type: str = "absolute"
+    use_cache: bool = True
+    classifier_dropout: float | None = None
+    is_decoder: bool = False
+    add_cross_attention: bool = False
+    encoder_width: int | None = None  # None: as wide as hidden_size
+    chunk_size_feed_forward: int = 0  # 0: the whole sequence at once
+    tie_word_embeddings: bool = True
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"):
+            _require_whole(name, getattr(self, name), at_least=1)
+        for name in ("num_hidden_layers", "type_vocab_size", "chunk_size_feed_forward"):
+            _require_whole(name, getattr(self, name), at_least=0)
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+            _require_probability(name, getattr(self, name), optional=name == "classifier_dropout")
+        for name in ("initializer_range", "layer_norm_eps"):
+            _require_positive(name, getattr(self, name))
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            )
+        if not callable(self.hidden_act) and self.hidden_act not in ACTIVATIONS:
+            raise ValueError(f"hidden_act {self.hidden_act!r} is unknown: one of {', '.join(ACTIVATIONS)}, or a callable")
+        if self.position_embedding_type not in POSITION_EMBEDDING_TYPES:
+            raise ValueError(
+                f"position_embedding_type {self.position_embedding_type!r} is unknown: "
+                f"one of {', '.join(POSITION_EMBEDDING_TYPES)}"
+            )
+        _require_whole("pad_token_id", self.pad_token_id, at_least=0)
+        if self.pad_token_id >= self.vocab_size:
+            raise ValueError(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size} tokens")
+        if self.encoder_width is not None:
+            _require_whole("encoder_width", self.encoder_width, at_least=1)
+        object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
+
+    @property
+    def attention_head_size(self) -> int:
+        """Width of one head's query, key and value."""
+        return self.hidden_size // self.num_attention_heads
+
+    def replace(self, **changes: Any) -> BertConfig:
+        """The same configuration with some fields changed, checked again."""
+        return dataclasses.replace(self, **changes)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> BertConfig:
+        """A configuration from the keys of a published `config.json`; other keys go to `extra`."""
+        known = {f.name for f in dataclasses.fields(cls)} - {"extra"}
+        # Published files write `null` for "not set"; only fields that may be None keep it.
+        optional = {"classifier_dropout", "encoder_width"}
+        named = {k: v for k, v in values.items() if k in known and (v is not None or k in optional)}
+        return cls(**named, extra={k: v for k, v in values.items() if k not in named})
+
+    def to_dict(self) -> dict[str, Any]:
+        """The keys of a `config.json`, those of `extra` included.
+
+        Raises ValueError if hidden_act is a callable, which no file can hold.
+        """
+        if callable(self.hidden_act):
+            raise ValueError(f"hidden_act is a callable, which a file cannot hold: name one of {', '.join(ACTIVATIONS)}")
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "extra"}
+        return {**values, **self.extra}
+
+    @classmethod
+    def from_json(cls, path: str | Path) -> BertConfig:
+        """A configuration from a `config.json` file.
+
+        Raises ValueError if the file is not a JSON object or describes no possible model.
+        """
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is not a JSON file: {error}") from error
+        if not isinstance(values, dict):
+            raise ValueError(f"{path} holds a {type(values).__name__}: a configuration is a JSON object")
+        return cls.from_dict(values)
+
+    def to_json(self, path: str | Path) -> None:
+        """Write a `config.json` that `from_json` reads back unchanged."""
+        Path(path).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _require_whole(name: str, value: object, at_least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
+        raise ValueError(f"{name} is {value!r}: it must be a whole number of at least {at_least}")
+
+
+def _require_probability(name: str, value: object, *, optional: bool) -> None:
+    if optional and value is None:
+        return
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
+        raise ValueError(f"{name} is {value!r}: it must be at least 0 and less than 1")
+
+
+def _require_positive(name: str, value: object) -> None:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
+        raise ValueError(f"{name} is {value!r}: it must be a number greater than 0")

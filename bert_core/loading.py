@@ -1,0 +1,113 @@
+"""A name -> a model ready to be looked at: bundled, in a folder, or on the hub; and the device it runs on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from bert_core import checkpoint
+from bert_core.checkpoint import CheckpointError, LoadReport
+from bert_core.config import BertConfig
+from bert_core.modeling import BertForPreTraining
+from bert_core.tokenizer import Tokenizer
+
+ASSETS = Path(__file__).parent / "assets"
+HUB_FILES = (
+    "config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in evaluation mode with frozen parameters, and what belongs to it.
+
+    has_mlm, has_nsp: whether that head came trained with the checkpoint; an untrained head means nothing.
+    """
+
+    name: str
+    model: BertForPreTraining
+    tokenizer: Tokenizer
+    report: LoadReport
+    device: torch.device
+
+    @property
+    def config(self) -> BertConfig:
+        return self.model.config
+
+    @property
+    def has_mlm(self) -> bool:
+        return self.report.has_mlm
+
+    @property
+    def has_nsp(self) -> bool:
+        return self.report.has_nsp and self.config.type_vocab_size > 1
+
+
+def bundled_models() -> tuple[str, ...]:
+    """Names of the checkpoints that come with the package."""
+    return tuple(sorted(folder.name for folder in ASSETS.iterdir() if (folder / checkpoint.CONFIG_FILE).is_file()))
+
+
+def best_device(name: str | None = None) -> torch.device:
+    """The device to run on: the one named, or CUDA, then Apple's MPS, then the CPU.
+
+    Raises ValueError if the named device is unknown or not there.
+    """
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name is None or name == "auto":
+        return torch.device(next(kind for kind, available in there.items() if available))
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device {name!r} is unknown: one of auto, {', '.join(there)}") from error
+    if not there.get(device.type, False) or (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()):
+        present = ", ".join(kind for kind, available in there.items() if available)
+        raise ValueError(f"device {name!r} is not on this machine: it has {present}")
+    return device
+
+
+def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: bool = True) -> LoadedModel:
+    """A BERT by name, in evaluation mode, its parameters frozen (`model.requires_grad_(True)` to train it).
+
+    name: a bundled model, a checkpoint folder, or a hub id such as `bert-base-uncased` (needs a network).
+    Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
+    """
+    chosen = best_device(device)
+    folder = _folder_of(name, allow_hub)
+    model = BertForPreTraining.from_pretrained(folder)
+    try:
+        tokenizer = Tokenizer.from_folder(folder)
+        tokenizer.check_against(model.config)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
+    model.requires_grad_(False).to(chosen)
+    return LoadedModel(name, model, tokenizer, model.load_report, chosen)
+
+
+def _folder_of(name: str, allow_hub: bool) -> Path:
+    if name in bundled_models():
+        return ASSETS / name
+    if Path(name).is_dir():
+        return Path(name)
+    bundled = ", ".join(bundled_models()) or "none"
+    looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip()
+    if looks_like_path or not allow_hub:
+        raise CheckpointError(f"there is no model {name!r}: it is neither a folder nor bundled (bundled: {bundled})")
+    # Imported here: only the hub needs it, and a laptop without a network never does.
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(HUB_FILES)))
+    except HFValidationError as error:
+        raise CheckpointError(f"{name!r} is neither a folder, nor bundled ({bundled}), nor a hub id") from error
+    except LocalEntryNotFoundError as error:
+        raise CheckpointError(
+            f"{name!r} would come from the hub, which needs a network, and there is none: bundled and always there: {bundled}"
+        ) from error
+    except (HfHubHTTPError, OSError) as error:
+        raise CheckpointError(
+            f"{name!r} could not be fetched from the hub ({type(error).__name__}): bundled and always there: {bundled}"
+        ) from error

@@ -1,0 +1,93 @@
+"""Who is looking: where the attention maps of a forward pass go, and their gradients.
+
+Two doors, one mechanism. Inside `with record() as recording:` the maps of every watched layer go to
+that recording, whatever thread or visitor shares the model. Outside it, a module whose
+`save_attention` is True keeps them itself (`get_attention_map`, `get_attn_gradients`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+from torch import Tensor
+
+_current: ContextVar[Recording | None] = ContextVar("headlight_recording", default=None)
+
+
+class Watcher(Protocol):
+    """Something that takes one attention module's map, and later the gradient of it."""
+
+    def save_attention_map(self, attention_map: Tensor) -> None: ...
+
+    def save_attn_gradients(self, attn_gradients: Tensor) -> None: ...
+
+
+class WatchedModule(Watcher, Protocol):
+    """An attention module that may be asked to keep its own maps."""
+
+    save_attention: bool
+    layer_num: int
+
+
+class Recording:
+    """What the attention modules of one forward pass gave, layer by layer.
+
+    attention: layer -> probabilities (batch, head, query, key), after the softmax, before dropout and
+    the head mask, still part of the autograd graph.
+    gradients: layer -> gradient of the same shape, filled by whatever backward pass follows.
+    """
+
+    def __init__(self, layers: Collection[int] | None = None) -> None:
+        self.layers = None if layers is None else frozenset(layers)
+        self.attention: dict[int, Tensor] = {}
+        self.gradients: dict[int, Tensor] = {}
+
+    def watcher(self, layer: int) -> Watcher | None:
+        """The place for one layer's values, or None if this recording does not watch that layer."""
+        return _LayerSlot(self, layer) if self.layers is None or layer in self.layers else None
+
+
+class _LayerSlot:
+    """One layer's place in a recording; holding it is enough to save, from any thread."""
+
+    def __init__(self, recording: Recording, layer: int) -> None:
+        self._recording, self._layer = recording, layer
+
+    def save_attention_map(self, attention_map: Tensor) -> None:
+        self._recording.attention[self._layer] = attention_map
+
+    def save_attn_gradients(self, attn_gradients: Tensor) -> None:
+        self._recording.gradients[self._layer] = attn_gradients
+
+
+@contextmanager
+def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
+    """Watch the forward passes made in this context, and only those: other threads do not see it.
+
+    layers: the layers to watch, counted from zero; None watches all of them.
+    """
+    recording = Recording(layers)
+    token = _current.set(recording)
+    try:
+        yield recording
+    finally:
+        _current.reset(token)
+
+
+def watcher_of(module: WatchedModule) -> Watcher | None:
+    """Who takes this module's map in this context: a recording, the module itself, or nobody (None)."""
+    recording = _current.get()
+    if recording is not None:
+        return recording.watcher(module.layer_num)
+    return module if module.save_attention else None
+
+
+def hand_over(watcher: Watcher, attention_map: Tensor) -> None:
+    """Give a map to its watcher now, and its gradient when a backward pass computes it."""
+    watcher.save_attention_map(attention_map)
+    if attention_map.requires_grad:
+        # Bound here: on CUDA the hook runs in another thread, where the context is another one.
+        attention_map.register_hook(watcher.save_attn_gradients)

@@ -1,0 +1,167 @@
+"""One text through the model, once forward and at most once back, and everything seen on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.loading import LoadedModel
+from bert_core.record import MaskPrediction, ModelRun, Target
+from bert_core.recording import record
+from bert_core.tokenizer import Encoding
+
+
+def capture(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    *,
+    target: Target | None = None,
+    positions: Sequence[int] | None = None,
+    head_mask: np.ndarray | None = None,
+    top_k: int = 10,
+) -> ModelRun:
+    """Attention maps, predictions and, for a target, the gradient of every map.
+
+    positions: where to predict pieces; None means at every [MASK].
+    head_mask: (layer, head), 1 on and 0 off, or any gate between; None leaves all on.
+    Safe to call from many threads on one model: nothing is written to the model or its parameters.
+    Raises ValueError for a target the model has no trained head for, or a position or head that does not exist.
+    """
+    model, config = loaded.model, loaded.config
+    check_target(loaded, encoding, target)
+    positions = encoding.mask_positions if positions is None else tuple(positions)
+    for position in positions:
+        check_position(encoding, position)
+    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
+    if not loaded.has_mlm:
+        positions = ()
+    asked = positions if target is None or target.kind != "mlm" else (*positions, target.position)
+
+    ids = torch.tensor([encoding.input_ids], device=loaded.device)
+    segments = torch.tensor([encoding.token_type_ids], device=loaded.device) if config.type_vocab_size else None
+    gate_tensor = None
+    if not (gates == 1).all():
+        gate_tensor = torch.tensor(gates, device=loaded.device, dtype=torch.float32)
+
+    with torch.set_grad_enabled(target is not None), record() as recording:
+        if gate_tensor is not None and target is not None:
+            gate_tensor.requires_grad_()
+        # The embeddings are the leaf: gradients flow back to the maps, and to no parameter.
+        embeddings = model.bert.embeddings.word_embeddings(ids).detach()
+        outputs = model.bert(
+            inputs_embeds=embeddings.requires_grad_(target is not None), token_type_ids=segments, head_mask=gate_tensor
+        )
+        maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
+        log_probs = None
+        if asked:
+            rows = outputs.last_hidden_state[0, list(asked)]
+            log_probs = F.log_softmax(model.cls.predictions(rows).float(), dim=-1)
+        nsp_logits = None
+        if loaded.has_nsp and encoding.pair is not None:
+            nsp_logits = model.cls.seq_relationship(outputs.pooler_output)[0].float()
+
+        target_value, gradients = None, None
+        gate_gradient: np.ndarray | None = None
+        if target is not None:
+            value = _value_of(target, log_probs, nsp_logits)
+            target_value = float(value)
+            wanted = maps if gate_tensor is None else [*maps, gate_tensor]
+            found = torch.autograd.grad(value, wanted)
+            gradients = found[: len(maps)]
+            # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
+            gate_gradient = (
+                np.stack([(a[0] * g[0]).sum((1, 2)).detach().cpu().numpy() for a, g in zip(maps, gradients, strict=True)])
+                if gate_tensor is None
+                else found[-1].cpu().numpy()
+            )
+
+    return ModelRun(
+        encoding=encoding,
+        attention=_stack(maps),
+        head_mask=gates,
+        predictions=_predictions(positions, log_probs, top_k),
+        nsp=None if nsp_logits is None else float(nsp_logits.softmax(-1)[0]),
+        target=target,
+        target_value=target_value,
+        gradient=None if gradients is None else _stack(gradients),
+        gate_gradient=gate_gradient,
+    )
+
+
+def check_position(encoding: Encoding, position: int) -> None:
+    """Raise ValueError unless the encoding has a token at this position."""
+    if not 0 <= position < len(encoding):
+        raise ValueError(f"position {position} does not exist: this text has positions 0 to {len(encoding) - 1}")
+
+
+def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None) -> None:
+    """Raise ValueError unless this model can compute this target on this text."""
+    if target is None:
+        return
+    if target.kind == "nsp":
+        if not loaded.has_nsp:
+            raise ValueError(f"{loaded.name} has no trained next-sentence head: choose a masked word as the target")
+        if encoding.pair is None:
+            raise ValueError("the next-sentence target needs a second sentence")
+        return
+    if not loaded.has_mlm:
+        raise ValueError(f"{loaded.name} has no trained masked-word head: choose another target")
+    assert target.position is not None and target.token_id is not None  # Target checks this
+    check_position(encoding, target.position)
+    if not 0 <= target.token_id < loaded.config.vocab_size:
+        raise ValueError(f"token {target.token_id} does not exist: the vocabulary has 0 to {loaded.config.vocab_size - 1}")
+
+
+def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np.ndarray:
+    """Gates (layer, head) as float32; all ones for None. Raises ValueError for any other shape or a number not in 0 to 1."""
+    if head_mask is None:
+        return np.ones((layers, heads), np.float32)
+    gates = np.array(head_mask, np.float32)
+    if gates.shape != (layers, heads):
+        raise ValueError(f"head_mask is {gates.shape}: this model has {layers} layers of {heads} heads")
+    if not ((gates >= 0) & (gates <= 1)).all():
+        raise ValueError("a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on")
+    return gates
+
+
+def check_head(layer: int, head: int, layers: int, heads: int) -> None:
+    """Raise ValueError unless the model has this head, counted from zero."""
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
+    if not 0 <= head < heads:
+        raise ValueError(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
+
+
+def _value_of(target: Target, log_probs: Tensor | None, nsp_logits: Tensor | None) -> Tensor:
+    if target.kind == "nsp":
+        assert nsp_logits is not None
+        return nsp_logits[0] - nsp_logits[1]
+    assert log_probs is not None
+    return log_probs[-1, target.token_id]  # the target's position was asked for last
+
+
+def _stack(maps: Sequence[Tensor]) -> np.ndarray:
+    """Maps (1, head, query, key) of every layer, copied into one (layer, head, query, key)."""
+    result = np.empty((len(maps), *maps[0].shape[1:]), np.float32)
+    for layer, one in enumerate(maps):
+        result[layer] = one[0].detach().cpu().numpy()
+    return result
+
+
+def _predictions(positions: Sequence[int], log_probs: Tensor | None, top_k: int) -> tuple[MaskPrediction, ...]:
+    if log_probs is None:
+        return ()
+    probabilities = log_probs.detach().exp()[: len(positions)].cpu()
+    top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
+    return tuple(
+        MaskPrediction(
+            position,
+            tuple(zip(top.indices[row].tolist(), top.values[row].tolist(), strict=True)),
+            probabilities[row].numpy().copy(),
+        )
+        for row, position in enumerate(positions)
+    )

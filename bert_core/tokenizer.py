@@ -1,0 +1,195 @@
+"""Text, and a second text if there is one, to the tokens a BERT reads, and the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import tokenizers
+from tokenizers.implementations import BertWordPieceTokenizer
+
+from bert_core.config import BertConfig
+
+MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
+SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One text, or a pair, as a model reads it; every tuple has one entry a token.
+
+    text, pair: what was typed; pair is None if there is one text.
+    input_ids, token_type_ids: word piece numbers; segments (0 in A, 1 in B).
+    offsets: character span of each token in its own text; (0, 0) for the added [CLS] and [SEP].
+    words: number of the word a piece belongs to, counted through both texts; None for [CLS] and [SEP].
+    sides: "A", "B", or None for [CLS] and [SEP].
+    full_length: tokens there would be had nothing been cut.
+    """
+
+    text: str
+    pair: str | None
+    tokens: tuple[str, ...]
+    input_ids: tuple[int, ...]
+    token_type_ids: tuple[int, ...]
+    offsets: tuple[tuple[int, int], ...]
+    words: tuple[int | None, ...]
+    sides: tuple[str | None, ...]
+    full_length: int
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def cut(self) -> int:
+        """How many tokens did not fit and were left out."""
+        return self.full_length - len(self)
+
+    @cached_property
+    def special(self) -> tuple[bool, ...]:
+        """Whether each token is a [CLS] or [SEP] that was not typed."""
+        return tuple(side is None for side in self.sides)
+
+    @cached_property
+    def mask_positions(self) -> tuple[int, ...]:
+        """Positions of [MASK]."""
+        return tuple(i for i, token in enumerate(self.tokens) if token == MASK)
+
+    @property
+    def unknown_share(self) -> float:
+        """Share of the typed tokens that the vocabulary does not know, 0 to 1."""
+        typed = [token for token, special in zip(self.tokens, self.special, strict=True) if not special]
+        return sum(token == UNKNOWN for token in typed) / max(len(typed), 1)
+
+    def pieces_of(self, word: int) -> tuple[int, ...]:
+        """Positions of the pieces of a word."""
+        return tuple(i for i, w in enumerate(self.words) if w == word)
+
+    def word_text(self, word: int) -> str:
+        """A word as it was typed."""
+        pieces = self.pieces_of(word)
+        source = self.text if self.sides[pieces[0]] == "A" else self.pair or ""
+        return source[self.offsets[pieces[0]][0] : self.offsets[pieces[-1]][1]]
+
+
+class Tokenizer:
+    """Word pieces: lower-cased or not, as the checkpoint says."""
+
+    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+        self.backend = backend
+        self.backend.no_padding()
+        self.backend.no_truncation()
+        missing = [token for token in SPECIAL_TOKENS if backend.token_to_id(token) is None]
+        if missing:
+            raise ValueError(f"the vocabulary has no {', '.join(missing)}: a BERT's vocabulary has {', '.join(SPECIAL_TOKENS)}")
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Tokenizer:
+        """The tokenizer of a checkpoint folder: `tokenizer.json`, or `vocab.txt` with `tokenizer_config.json`.
+
+        Raises ValueError if neither file is there or one of them is broken.
+        """
+        folder = Path(folder)
+        whole, vocabulary, settings_file = (folder / n for n in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
+        try:
+            if whole.is_file():
+                return cls(tokenizers.Tokenizer.from_file(str(whole)))
+            if vocabulary.is_file():
+                settings = json.loads(settings_file.read_text(encoding="utf-8")) if settings_file.is_file() else {}
+                lowercase = settings.get("do_lower_case", True)
+                built = BertWordPieceTokenizer(
+                    str(vocabulary), lowercase=lowercase, strip_accents=settings.get("strip_accents")
+                )
+                return cls(built._tokenizer)
+        except ValueError:
+            raise
+        except Exception as error:  # the Rust library raises bare Exception
+            raise ValueError(f"the tokenizer files in {folder} are broken: {error}") from error
+        raise ValueError(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
+
+    def __len__(self) -> int:
+        """Size of the vocabulary, added tokens included."""
+        return int(self.backend.get_vocab_size())
+
+    def check_against(self, config: BertConfig) -> None:
+        """Raise ValueError unless every token has a row in the model's embedding table, and no row is left over."""
+        if len(self) != config.vocab_size:
+            raise ValueError(f"the tokenizer has {len(self)} tokens and the model {config.vocab_size}: they do not belong together")
+
+    def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
+        """Tokens of `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, the longer text cut from its end to fit.
+
+        Raises ValueError if text is empty or only spaces, or if there is a pair without a text.
+        """
+        pair = pair if pair is not None and pair.strip() else None
+        if not text.strip():
+            raise ValueError(
+                "there is no text: type at least one word"
+                if pair is None
+                else "there is a second sentence but no first one: type the first, or move the second up"
+            )
+        first = self.backend.encode(text, add_special_tokens=False)
+        second = None if pair is None else self.backend.encode(pair, add_special_tokens=False)
+        frame = 2 if second is None else 3
+        full_length = frame + len(first) + (0 if second is None else len(second))
+        room = max_length - frame
+        first_room, second_room = _share(room, len(first), 0 if second is None else len(second))
+        parts = [(first, "A", first_room)] + ([] if second is None else [(second, "B", second_room)])
+
+        rows: list[tuple[str, int, int, tuple[int, int], int | None, str | None]] = [
+            (CLS, self.id_of(CLS), 0, (0, 0), None, None)
+        ]
+        words_before = 0
+        for segment, (encoded, side, kept) in enumerate(parts):
+            words = _word_groups(encoded)[:kept]
+            for i, word in enumerate(words):
+                rows.append((encoded.tokens[i], encoded.ids[i], segment, encoded.offsets[i], words_before + word, side))
+            words_before += max(words, default=-1) + 1
+            rows.append((SEP, self.id_of(SEP), segment, (0, 0), None, None))
+        tokens, ids, segments, offsets, word_numbers, sides = zip(*rows, strict=True)
+        return Encoding(text, pair, tokens, ids, segments, offsets, word_numbers, sides, full_length)
+
+    def id_of(self, token: str) -> int:
+        """Number of a token; that of [UNK] if the vocabulary does not have it."""
+        number = self.backend.token_to_id(token)
+        return int(self.backend.token_to_id(UNKNOWN) if number is None else number)
+
+    def token_of(self, number: int) -> str:
+        """Token of a number."""
+        return str(self.backend.id_to_token(number))
+
+    def encode_plain(self, texts: Iterable[str]) -> list[np.ndarray]:
+        """Word piece numbers of many texts, without [CLS] and [SEP]; uint16 where the vocabulary fits."""
+        dtype = np.uint16 if len(self) <= 1 << 16 else np.int32
+        return [np.array(e.ids, dtype) for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Readable text of word pieces, special tokens left out."""
+        return str(self.backend.decode(list(ids)))
+
+
+def _share(room: int, first: int, second: int) -> tuple[int, int]:
+    """How many tokens of each text are kept: the longer one gives way first."""
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if second <= half:
+        return room - second, second
+    if first <= room - half:
+        return first, room - first
+    return room - half, half
+
+
+def _word_groups(encoded: tokenizers.Encoding) -> list[int]:
+    """Word of each piece: pieces that touch, with no space or sign between, are one word."""
+    groups: list[int] = []
+    previous: int | None = None
+    for position, word in enumerate(encoded.word_ids):
+        # Typed special tokens have no word number, and start a word of their own.
+        continues = position > 0 and word is not None and word == previous
+        groups.append(groups[-1] if continues else (groups[-1] + 1 if groups else 0))
+        previous = word
+    return groups

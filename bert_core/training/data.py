@@ -1,0 +1,220 @@
+"""Plain text -> pre-training examples: segments that follow each other or do not, some of their tokens masked.
+
+The text is read and cut into word pieces once, kept as flat arrays on disk, and every batch is a function
+of (seed, step, rank) alone: a run that is interrupted and resumed sees exactly the batches it would have seen.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from bert_core.modeling import IGNORED_LABEL
+from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
+
+# A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
+_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“‘(]*[A-Z0-9])")
+_CHUNK = 20_000  # sentences tokenized at once
+
+
+def read_documents(path: Path) -> Iterator[list[str]]:
+    """Documents of a `.txt` or `.xz` file as lists of paragraphs: one paragraph a line, a blank line between documents.
+
+    Bytes that are not UTF-8 are replaced. Raises ValueError for another kind of file, or a broken one.
+    """
+    if path.suffix not in (".txt", ".xz"):
+        raise ValueError(f"{path.name} is neither a .txt nor an .xz file")
+    opener: Callable[..., object] = lzma.open if path.suffix == ".xz" else open
+    paragraphs: list[str] = []
+    try:
+        with opener(path, "rt", encoding="utf-8", errors="replace") as lines:  # type: ignore[attr-defined]
+            for line in lines:
+                if line.strip():
+                    paragraphs.append(line.strip())
+                elif paragraphs:
+                    yield paragraphs
+                    paragraphs = []
+    except lzma.LZMAError as error:
+        raise ValueError(f"{path.name} is not a whole .xz file: {error}") from error
+    if paragraphs:
+        yield paragraphs
+
+
+def split_sentences(paragraph: str) -> list[str]:
+    """Sentences of a paragraph, by their punctuation."""
+    return [sentence for part in _SENTENCE_END.split(paragraph) if (sentence := part.strip())]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text as word pieces.
+
+    tokens: all pieces in a row. sentence_starts: (sentences + 1,) where each sentence starts in `tokens`.
+    document_starts: (documents + 1,) where each document starts in `sentence_starts`.
+    """
+
+    tokens: np.ndarray
+    sentence_starts: np.ndarray
+    document_starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @classmethod
+    def prepare(
+        cls, text: Path, tokenizer: Tokenizer, cache: Path, progress: Callable[[str], None] = lambda _: None
+    ) -> Corpus:
+        """The corpus of a text file, tokenized the first time and read from `cache` after that.
+
+        Raises ValueError if the file holds fewer than two documents: a next sentence needs a wrong one to choose.
+        """
+        stat = text.stat()
+        identity = json.dumps([text.name, stat.st_size, stat.st_mtime_ns, tokenizer.backend.to_str()])
+        folder = cache / f"{text.name}-{sha256(identity.encode()).hexdigest()[:12]}"
+        names = ("tokens", "sentence_starts", "document_starts")
+        if not (folder / "done").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            arrays = _tokenize(text, tokenizer, progress)
+            for name, array in zip(names, arrays, strict=True):
+                np.save(folder / f"{name}.npy", array)
+            (folder / "done").touch()
+        corpus = cls(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
+        if len(corpus.document_starts) < 3:
+            raise ValueError(
+                f"{text.name} holds fewer than two documents: put a blank line between documents, one paragraph a line"
+            )
+        return corpus
+
+
+def _tokenize(text: Path, tokenizer: Tokenizer, progress: Callable[[str], None]) -> tuple[np.ndarray, ...]:
+    pieces: list[np.ndarray] = []
+    lengths: list[int] = []
+    document_starts = [0]
+    waiting: list[str] = []
+
+    def flush() -> None:
+        encoded = tokenizer.encode_plain(waiting)
+        lengths.extend(map(len, encoded))
+        pieces.append(np.concatenate(encoded) if encoded else np.zeros(0, np.uint16))
+        waiting.clear()
+        progress(f"{text.name}: {sum(map(len, pieces)) / 1e6:.1f} M word pieces, {len(document_starts) - 1} documents")
+
+    for paragraphs in read_documents(text):
+        sentences = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
+        waiting.extend(sentences)
+        document_starts.append(document_starts[-1] + len(sentences))
+        if len(waiting) >= _CHUNK:
+            flush()
+    flush()
+    return np.concatenate(pieces), np.concatenate([[0], np.cumsum(lengths)]), np.array(document_starts)
+
+
+@dataclass(frozen=True)
+class MaskingRule:
+    """Which tokens are hidden, and behind what (Devlin 2019, section 3.1).
+
+    rate: share of tokens to predict. Of these, mask_share become [MASK], random_share a random piece, the rest stay.
+    whole_words: choose words, and hide all their pieces.
+    """
+
+    rate: float = 0.15
+    mask_share: float = 0.8
+    random_share: float = 0.1
+    whole_words: bool = False
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples of one length; (batch, seq) each, but for next_sentence_label (batch,): 0 if B follows A.
+
+    labels: the hidden piece where one is to be predicted, -100 elsewhere.
+    """
+
+    input_ids: np.ndarray
+    token_type_ids: np.ndarray
+    attention_mask: np.ndarray
+    labels: np.ndarray
+    next_sentence_label: np.ndarray
+
+
+class ExampleMaker:
+    """Draws batches from a corpus."""
+
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, masking: MaskingRule) -> None:
+        self.corpus, self.masking = corpus, masking
+        self.cls, self.sep, self.pad, self.mask = (tokenizer.id_of(t) for t in (CLS, SEP, PAD, MASK))
+        self.vocab_size = len(tokenizer)
+        names = (tokenizer.token_of(i) for i in range(self.vocab_size))
+        self.continues = np.array([name.startswith("##") for name in names])
+        self.ordinary = np.array(
+            [i for i in range(self.vocab_size) if not (t := tokenizer.token_of(i)).startswith("[") or len(t) == 1]
+        )
+
+    def batch(self, size: int, length: int, rng: np.random.Generator) -> Batch:
+        """`size` examples of `length` tokens: `[CLS] A [SEP] B [SEP]`, half of the Bs the true continuation."""
+        input_ids = np.full((size, length), self.pad, np.int64)
+        token_type_ids = np.zeros((size, length), np.int64)
+        next_sentence_label = rng.integers(0, 2, size)
+        for row in range(size):
+            first, second = self._pair(length - 3, bool(next_sentence_label[row]), rng)
+            ids = np.concatenate([[self.cls], first, [self.sep], second, [self.sep]])
+            input_ids[row, : len(ids)] = ids
+            token_type_ids[row, len(first) + 2 : len(ids)] = 1
+        attention_mask = (input_ids != self.pad).astype(np.int64)
+        labels = self._mask(input_ids, rng)
+        return Batch(input_ids, token_type_ids, attention_mask, labels, next_sentence_label)
+
+    def _pair(self, room: int, is_random: bool, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """Two segments of at most `room` tokens together; the second starts a sentence."""
+        starts, documents = self.corpus.sentence_starts, self.corpus.document_starts
+        while True:
+            sentence = int(rng.integers(0, len(starts) - 1))
+            document = int(np.searchsorted(documents, sentence, side="right")) - 1
+            last = int(documents[document + 1])  # first sentence of the next document
+            if last - sentence < 2:
+                continue
+            # A ends with the last sentence that fits a share of the room drawn at random, B begins there.
+            budget = int(room * rng.uniform(0.2, 0.8))
+            begin = int(starts[sentence])
+            split = int(np.searchsorted(starts[sentence : last + 1], begin + budget, side="right")) - 1 + sentence
+            split = min(max(split, sentence + 1), last - 1)
+            first = self.corpus.tokens[begin : int(starts[split])][-budget:]
+            if is_random:
+                split, last = self._elsewhere(document, rng)
+            second = self.corpus.tokens[int(starts[split]) : int(starts[last])][: room - len(first)]
+            if len(first) and len(second):
+                return first, second
+
+    def _elsewhere(self, document: int, rng: np.random.Generator) -> tuple[int, int]:
+        """A sentence of another document, and the first sentence after that document."""
+        documents, sentences = self.corpus.document_starts, len(self.corpus.sentence_starts) - 1
+        while True:
+            sentence = int(rng.integers(0, sentences))
+            other = int(np.searchsorted(documents, sentence, side="right")) - 1
+            if other != document:
+                return sentence, int(documents[other + 1])
+
+    def _mask(self, input_ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Hide tokens of `input_ids` in place and return the labels."""
+        rule = self.masking
+        typed = (input_ids != self.cls) & (input_ids != self.sep) & (input_ids != self.pad)
+        draw = rng.random(input_ids.shape)
+        if rule.whole_words:
+            # Every piece of a word has the draw of its first piece.
+            first = typed & ~self.continues[input_ids]
+            index = np.maximum.accumulate(np.where(first, np.arange(input_ids.shape[1]), 0), axis=1)
+            draw = np.take_along_axis(draw, index, axis=1)
+        chosen = typed & (draw < rule.rate)
+        labels = np.where(chosen, input_ids, IGNORED_LABEL)
+        fate = rng.random(input_ids.shape)
+        input_ids[chosen & (fate < rule.mask_share)] = self.mask
+        replaced = chosen & (fate >= rule.mask_share) & (fate < rule.mask_share + rule.random_share)
+        input_ids[replaced] = rng.choice(self.ordinary, int(replaced.sum()))
+        return labels

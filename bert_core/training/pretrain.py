@@ -1,0 +1,288 @@
+"""Masked words and next sentences from plain text: how the bundled weights were made, and how yours are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core import checkpoint
+from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
+from bert_core.recording import record
+from bert_core.training.data import Batch, Corpus, ExampleMaker, MaskingRule
+
+STATE_FILE = "state.pt"
+LOG_FILE = "log.jsonl"
+EVALUATION_MASKING = MaskingRule(rate=0.15)
+ALL_HIDDEN = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
+
+
+@dataclass(frozen=True)
+class PretrainSettings:
+    """What decides the weights that come out; two runs with equal settings give equal weights on one machine.
+
+    steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps;
+    a run may be lengthened or shortened while its rate is still constant.
+    tokens: tokens of one batch on each worker. lengths: share of batches of each sequence length.
+    """
+
+    steps: int = 4000
+    warmup: int = 150
+    decay: int = 2000
+    learning_rate: float = 5e-4
+    weight_decay: float = 0.01
+    tokens: int = 3072
+    lengths: Mapping[int, float] = field(default_factory=lambda: {32: 0.15, 64: 0.3, 128: 0.45, 256: 0.05, 512: 0.05})
+    masking: MaskingRule = field(default_factory=lambda: MaskingRule(rate=0.2))
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.tokens < max(self.lengths):
+            raise ValueError(f"{self.steps} steps of {self.tokens} tokens: at least one step, and {max(self.lengths)} tokens")
+        if abs(sum(self.lengths.values()) - 1) > 1e-6:
+            raise ValueError(f"the shares of the lengths add up to {sum(self.lengths.values()):g}: they must add up to 1")
+
+    def rate_at(self, step: int) -> float:
+        """Learning rate of a step, counted from zero."""
+        rise = (step + 1) / max(self.warmup, 1)
+        fall = (self.steps - step) / max(self.decay, 1)
+        return self.learning_rate * min(1.0, rise, fall)
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Which of how many processes this is; `torchrun` says so in the environment."""
+
+    rank: int = 0
+    world: int = 1
+
+    @classmethod
+    def join(cls, device: torch.device) -> Workers:
+        """Join the group that `torchrun` started, or work alone."""
+        world = int(os.environ.get("WORLD_SIZE", "1"))
+        if world > 1 and not dist.is_initialized():
+            dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        return cls(int(os.environ.get("RANK", "0")), world)
+
+    def average(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Replace every gradient by its mean over the workers."""
+        if self.world > 1:
+            gradients = [p.grad for p in parameters if p.grad is not None]
+            flat = torch.cat([g.flatten() for g in gradients])
+            dist.all_reduce(flat)
+            for gradient, part in zip(gradients, flat.div_(self.world).split([g.numel() for g in gradients]), strict=True):
+                gradient.copy_(part.view_as(gradient))
+
+
+def pretrain(
+    model: BertForPreTraining,
+    examples: ExampleMaker,
+    held_out: ExampleMaker | None,
+    settings: PretrainSettings,
+    folder: Path,
+    *,
+    device: torch.device,
+    save_every: float = 300.0,
+    evaluate_every: int = 500,
+    report: Callable[[str], None] = print,
+) -> BertForPreTraining:
+    """Train a model in place, resuming from `folder` if a run with the same settings was interrupted there.
+
+    save_every: seconds between checkpoints. evaluate_every: steps between looks at the held-out text.
+    Progress goes to `report` and, as one JSON object a line, to `log.jsonl`; the finished model to `folder / "model"`.
+    Raises ValueError if the folder holds a run with other settings.
+    """
+    workers = Workers.join(device)
+    folder.mkdir(parents=True, exist_ok=True)
+    model.to(device).train()
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    decayed = [p for p in parameters if p.dim() > 1]
+    plain = [p for p in parameters if p.dim() <= 1]
+    optimizer = torch.optim.AdamW(
+        [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}],
+        lr=settings.learning_rate, betas=(0.9, 0.98), eps=1e-6, fused=device.type != "mps",
+    )  # fmt: skip
+    first = _resume(model, optimizer, settings, folder)
+    if first:
+        report(f"resuming at step {first} of {settings.steps}")
+
+    started = saved = time.monotonic()
+    smooth: dict[str, float] = {}
+    tokens_done = 0
+    for step in range(first, settings.steps):
+        rate = settings.rate_at(step)
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        rng = np.random.default_rng([settings.seed, step, workers.rank])
+        lengths = list(settings.lengths)
+        # Every worker takes the same length, so that none waits for another.
+        length = int(np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values())))
+        batch = examples.batch(settings.tokens // length, length, rng)
+        figures = train_step(model, batch, device)
+        workers.average(parameters)
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+        tokens_done += batch.input_ids.size * workers.world
+        for name, value in figures.items():
+            smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
+        now, last = time.monotonic(), step + 1 == settings.steps
+        if workers.rank == 0 and ((step + 1) % 20 == 0 or last):
+            speed = tokens_done / (now - started)
+            remaining = (settings.steps - step - 1) * (now - started) / (step + 1 - first)
+            record_line = {"step": step + 1, "rate": rate, "tokens_per_s": round(speed), **_rounded(smooth)}
+            _log(folder, record_line)
+            report(
+                f"step {step + 1}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
+                f"NSP {smooth['nsp']:.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left"
+            )
+        if workers.rank == 0 and held_out is not None and ((step + 1) % evaluate_every == 0 or last):
+            scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
+            _log(folder, {"step": step + 1, "held_out": scores})
+            report("held out: " + "; ".join(f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items()))
+        if workers.rank == 0 and (now - saved > save_every or last):
+            _save(model, optimizer, settings, step + 1, folder)
+            saved = now
+    model.eval()
+    if workers.rank == 0:
+        model.save_pretrained(folder / "model")
+    return model
+
+
+def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) -> dict[str, float]:
+    """Add the gradient of one batch to the parameters; loss in nats, accuracies 0 to 1.
+
+    The masked-word head is computed at the masked positions only.
+    """
+    mlm_logits, labels, nsp_logits, follows = _forward(model, batch, device)
+    mlm_loss = F.cross_entropy(mlm_logits.float(), labels)
+    nsp_loss = F.cross_entropy(nsp_logits.float(), follows)
+    (mlm_loss + nsp_loss).backward()  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        return {
+            "loss": (mlm_loss + nsp_loss).item(),
+            "mlm": (mlm_logits.argmax(-1) == labels).float().mean().item(),
+            "nsp": (nsp_logits.argmax(-1) == follows).float().mean().item(),
+        }
+
+
+def _forward(model: BertForPreTraining, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """MLM logits (masked, vocab) and labels (masked,), NSP logits (batch, 2) and labels (batch,)."""
+
+    def tensor(array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
+    padded = bool((batch.attention_mask == 0).any())
+    # On a CPU the backward pass of fused attention costs more than that of the explicit maps: watch them.
+    watched = record() if device.type == "cpu" and torch.is_grad_enabled() else nullcontext()
+    with watched, torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
+        outputs = model.bert(
+            tensor(batch.input_ids),
+            token_type_ids=tensor(batch.token_type_ids),
+            attention_mask=tensor(batch.attention_mask) if padded else None,
+        )
+        where = np.nonzero(batch.labels.ravel() != IGNORED_LABEL)[0]
+        hidden_states = outputs.last_hidden_state.flatten(0, 1)[tensor(where)]
+        return (
+            model.cls.predictions(hidden_states),
+            tensor(batch.labels.ravel()[where]),
+            model.cls.seq_relationship(outputs.pooler_output),
+            tensor(batch.next_sentence_label),
+        )
+
+
+@torch.no_grad()
+def evaluate(
+    model: BertForPreTraining,
+    held_out: ExampleMaker,
+    device: torch.device,
+    *,
+    lengths: tuple[int, ...] = (32, 128, 512),
+    batches: int = 100,
+    tokens: int = 4096,
+    seed: int = 12345,
+) -> dict[int, dict[str, float]]:
+    """Held-out figures for each length: share of masked pieces guessed first, loss in nats, NSP accuracy.
+
+    The examples depend on the seed alone, so two models are asked the same questions.
+    """
+    was_training = model.training
+    model.eval()
+    scores: dict[int, dict[str, float]] = {}
+    for length in lengths:
+        right = total = nsp_right = pairs = 0
+        loss = 0.0
+        for number in range(batches):
+            batch = held_out.batch(max(tokens // length, 1), length, np.random.default_rng([seed, length, number]))
+            mlm_logits, labels, nsp_logits, follows = _forward(model, batch, device)
+            loss += F.cross_entropy(mlm_logits.float(), labels, reduction="sum").item()
+            right += int((mlm_logits.argmax(-1) == labels).sum())
+            total += len(labels)
+            nsp_right += int((nsp_logits.argmax(-1) == follows).sum())
+            pairs += len(follows)
+        scores[length] = {"mlm": right / total, "loss": loss / total, "nsp": nsp_right / pairs, "masked": total, "pairs": pairs}
+    model.train(was_training)
+    return scores
+
+
+def _fixed(settings: PretrainSettings) -> dict[str, Any]:
+    """The settings that a resumed run must share, as plain values."""
+    values = dataclasses.asdict(settings)
+    return json.loads(json.dumps({k: v for k, v in values.items() if k != "steps"}))  # type: ignore[no-any-return]
+
+
+def _save(
+    model: BertForPreTraining, optimizer: torch.optim.Optimizer, settings: PretrainSettings, step: int, folder: Path
+) -> None:
+    state = {
+        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
+        "settings": _fixed(settings), "steps": settings.steps,
+    }  # fmt: skip
+    checkpoint.write_whole(folder / STATE_FILE, lambda path: torch.save(state, path))
+
+
+def _resume(
+    model: BertForPreTraining, optimizer: torch.optim.Optimizer, settings: PretrainSettings, folder: Path
+) -> int:
+    """Put a saved state back and return the step to go on with; 0 if there is none."""
+    path = folder / STATE_FILE
+    if not path.exists():
+        return 0
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    fixed = _fixed(settings)
+    changed = [k for k in fixed if fixed[k] != state["settings"].get(k)]
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with other settings ({', '.join(changed)}): choose another folder, or the same settings"
+        )
+    step = int(state["step"])
+    if settings.steps != state["steps"] and step > min(settings.steps, state["steps"]) - settings.decay:
+        raise ValueError(
+            f"the run in {folder} is at step {step}, where its rate already falls: it must end at {state['steps']} steps"
+        )
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return step
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 5) for name, value in values.items() if math.isfinite(value)}
+
+
+def _log(folder: Path, line: Mapping[str, Any]) -> None:
+    with open(folder / LOG_FILE, "a", encoding="utf-8") as log:
+        log.write(json.dumps(line) + "\n")

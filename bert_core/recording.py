@@ -7,6 +7,7 @@ that recording, whatever thread or visitor shares the model. Outside it, a modul
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -45,22 +46,26 @@ class Recording:
         self.attention: dict[int, Tensor] = {}
         self.gradients: dict[int, Tensor] = {}
 
+        self._slots: dict[int, _LayerSlot] = {}
+
     def watcher(self, layer: int) -> Watcher | None:
         """The place for one layer's values, or None if this recording does not watch that layer."""
-        return _LayerSlot(self, layer) if self.layers is None or layer in self.layers else None
+        if self.layers is not None and layer not in self.layers:
+            return None
+        return self._slots.setdefault(layer, _LayerSlot(layer, self.attention, self.gradients))
 
 
 class _LayerSlot:
     """One layer's place in a recording; holding it is enough to save, from any thread."""
 
-    def __init__(self, recording: Recording, layer: int) -> None:
-        self._recording, self._layer = recording, layer
+    def __init__(self, layer: int, attention: dict[int, Tensor], gradients: dict[int, Tensor]) -> None:
+        self._layer, self._attention, self._gradients = layer, attention, gradients
 
     def save_attention_map(self, attention_map: Tensor) -> None:
-        self._recording.attention[self._layer] = attention_map
+        self._attention[self._layer] = attention_map
 
     def save_attn_gradients(self, attn_gradients: Tensor) -> None:
-        self._recording.gradients[self._layer] = attn_gradients
+        self._gradients[self._layer] = attn_gradients
 
 
 @contextmanager
@@ -88,6 +93,14 @@ def watcher_of(module: WatchedModule) -> Watcher | None:
 def hand_over(watcher: Watcher, attention_map: Tensor) -> None:
     """Give a map to its watcher now, and its gradient when a backward pass computes it."""
     watcher.save_attention_map(attention_map)
-    if attention_map.requires_grad:
-        # Bound here: on CUDA the hook runs in another thread, where the context is another one.
-        attention_map.register_hook(watcher.save_attn_gradients)
+    if not attention_map.requires_grad:
+        return
+    # Bound here: on CUDA the hook runs in another thread, where the context is another one. Weakly: the watcher
+    # holds the map and the map its hooks, a ring through C++ that the garbage collector cannot see.
+    bound = weakref.ref(watcher)
+
+    def save(gradient: Tensor) -> None:
+        if (alive := bound()) is not None:
+            alive.save_attn_gradients(gradient)
+
+    attention_map.register_hook(save)

@@ -68,7 +68,7 @@ def capture(
         gate_gradient: np.ndarray | None = None
         if target is not None:
             value = _value_of(target, log_probs, nsp_logits)
-            target_value = float(value)
+            target_value = value.item()
             wanted = maps if gate_tensor is None else [*maps, gate_tensor]
             found = torch.autograd.grad(value, wanted)
             gradients = found[: len(maps)]

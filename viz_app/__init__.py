@@ -1,0 +1,1 @@
+"""Headlight's app: the page, and the `headlight` command."""

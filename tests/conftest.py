@@ -1,0 +1,53 @@
+"""What every test starts from: a tiny seeded model and its vocabulary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+import bert_core
+from bert_core import BertConfig, BertForPreTraining, LoadedModel
+from bert_core.tokenizer import SPECIAL_TOKENS
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+SIGNS = ".,!?'\"-:;()"
+WORDS = (
+    "the a an cat dog mat door house city river capital king queen man woman child people sat ran went saw opened closed "
+    "is was are were has had said on in of to at by for from with and or but not he she it they his her paris france "
+    "london england red blue big small old new one two three day night ##s ##ed ##ing ##er ##ly"
+).split()
+# Each piece once ("a" is both a letter and a word); every letter is there, so that no plain English is [UNK].
+VOCABULARY = tuple(dict.fromkeys([*SPECIAL_TOKENS, *SIGNS, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS]))
+
+
+@pytest.fixture(scope="session")
+def tiny_config() -> BertConfig:
+    """2 layers of 4 heads of 8, up to 512 tokens."""
+    return BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        initializer_range=0.3,  # peaked attention: at 0.02 every map is flat and most gradients vanish
+    )
+
+
+@pytest.fixture(scope="session")
+def tiny_model_folder(tiny_config: BertConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint folder with both heads and a tokenizer; read it, do not write to it."""
+    folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
+    torch.manual_seed(0)
+    BertForPreTraining(tiny_config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_loaded(tiny_model_folder: Path) -> LoadedModel:
+    """That checkpoint, loaded on the CPU."""
+    return bert_core.load(str(tiny_model_folder), device="cpu")

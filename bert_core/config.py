@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -44,10 +45,11 @@ class BertConfig:
     encoder_width: int | None = None  # None: as wide as hidden_size
     chunk_size_feed_forward: int = 0  # 0: the whole sequence at once
     tie_word_embeddings: bool = True
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "hidden_size", "num_attention_heads", "intermediate_size", "max_position_embeddings"):
+        tables = ("vocab_size", "max_position_embeddings")
+        for name in (*tables, "hidden_size", "num_attention_heads", "intermediate_size"):
             _require_whole(name, getattr(self, name), at_least=1)
         for name in ("num_hidden_layers", "type_vocab_size", "chunk_size_feed_forward"):
             _require_whole(name, getattr(self, name), at_least=0)
@@ -55,12 +57,15 @@ class BertConfig:
             _require_probability(name, getattr(self, name), optional=name == "classifier_dropout")
         for name in ("initializer_range", "layer_norm_eps"):
             _require_positive(name, getattr(self, name))
+        for name in ("use_cache", "is_decoder", "add_cross_attention", "tie_word_embeddings"):
+            _require_switch(name, getattr(self, name))
         if self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
         if not callable(self.hidden_act) and self.hidden_act not in ACTIVATIONS:
-            raise ValueError(f"hidden_act {self.hidden_act!r} is unknown: one of {', '.join(ACTIVATIONS)}, or a callable")
+            known = ", ".join(ACTIVATIONS)
+            raise ValueError(f"hidden_act {self.hidden_act!r} is unknown: one of {known}, or a callable")
         if self.position_embedding_type not in POSITION_EMBEDDING_TYPES:
             raise ValueError(
                 f"position_embedding_type {self.position_embedding_type!r} is unknown: "
@@ -72,6 +77,11 @@ class BertConfig:
         if self.encoder_width is not None:
             _require_whole("encoder_width", self.encoder_width, at_least=1)
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The read-only view around `extra` can be neither copied nor pickled, and models are both.
+        values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return partial(type(self), **{**values, "extra": dict(self.extra)}), ()
 
     @property
     def attention_head_size(self) -> int:
@@ -89,7 +99,7 @@ class BertConfig:
         # Published files write `null` for "not set"; only fields that may be None keep it.
         optional = {"classifier_dropout", "encoder_width"}
         named = {k: v for k, v in values.items() if k in known and (v is not None or k in optional)}
-        return cls(**named, extra={k: v for k, v in values.items() if k not in named})
+        return cls(**named, extra={k: v for k, v in values.items() if k not in known})
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of a `config.json`, those of `extra` included.
@@ -97,9 +107,10 @@ class BertConfig:
         Raises ValueError if hidden_act is a callable, which no file can hold.
         """
         if callable(self.hidden_act):
-            raise ValueError(f"hidden_act is a callable, which a file cannot hold: name one of {', '.join(ACTIVATIONS)}")
+            known = ", ".join(ACTIVATIONS)
+            raise ValueError(f"hidden_act is a callable, which a file cannot hold: name one of {known}")
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "extra"}
-        return {**values, **self.extra}
+        return {**self.extra, **values}
 
     @classmethod
     def from_json(cls, path: str | Path) -> BertConfig:
@@ -130,6 +141,11 @@ def _require_probability(name: str, value: object, *, optional: bool) -> None:
         return
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
         raise ValueError(f"{name} is {value!r}: it must be at least 0 and less than 1")
+
+
+def _require_switch(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r}: it must be true or false")
 
 
 def _require_positive(name: str, value: object) -> None:

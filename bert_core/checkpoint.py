@@ -65,14 +65,15 @@ def read_config(folder: str | Path) -> BertConfig:
     Raises CheckpointError if there is no folder, no `config.json`, or it is not a BERT's.
     """
     folder = Path(folder)
+    expected = f"a checkpoint is a folder with {CONFIG_FILE} and {WEIGHTS_FILE}"
     if not folder.is_dir():
-        raise CheckpointError(f"{folder} is not a folder: a checkpoint is a folder with {CONFIG_FILE} and {WEIGHTS_FILE}")
+        raise CheckpointError(f"{folder} is not a folder: {expected}")
     path = folder / CONFIG_FILE
     if not path.is_file():
-        raise CheckpointError(f"{folder} has no {CONFIG_FILE}: a checkpoint is a folder with {CONFIG_FILE} and {WEIGHTS_FILE}")
+        raise CheckpointError(f"{folder} has no {CONFIG_FILE}: {expected}")
     try:
         config = BertConfig.from_json(path)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError, OSError) as error:
         raise CheckpointError(f"{path} is not a configuration of BERT: {error}") from error
     model_type = config.extra.get("model_type", "bert")
     if model_type != "bert":
@@ -87,24 +88,20 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
     Raises CheckpointError if there is no weights file or it cannot be read.
     """
     folder = Path(folder)
+    path = next((p for p in (folder / WEIGHTS_FILE, folder / OLD_WEIGHTS_FILE) if p.is_file()), None)
+    if path is None:
+        raise CheckpointError(f"{folder} has no weights: neither {WEIGHTS_FILE} nor {OLD_WEIGHTS_FILE}")
     try:
-        if (folder / WEIGHTS_FILE).is_file():
-            raw = load_file(folder / WEIGHTS_FILE)
-        elif (folder / OLD_WEIGHTS_FILE).is_file():
-            raw = torch.load(folder / OLD_WEIGHTS_FILE, map_location="cpu", weights_only=True)
-        else:
-            raise CheckpointError(f"{folder} has no weights: neither {WEIGHTS_FILE} nor {OLD_WEIGHTS_FILE}")
-    except CheckpointError:
-        raise
+        raw = load_file(path) if path.name == WEIGHTS_FILE else torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{folder / WEIGHTS_FILE} is broken or is not a safetensors file: {error}") from error
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # torch.load raises many kinds on a damaged or hostile file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"{folder / OLD_WEIGHTS_FILE} is broken, or holds more than tensors (no code in a file is ever run): {reason}"
+            f"{path} is broken, or holds more than tensors (no code in a file is ever run): {reason}"
         ) from error
-    if not isinstance(raw, Mapping) or not all(isinstance(value, Tensor) for value in raw.values()):
-        raise CheckpointError(f"{folder / OLD_WEIGHTS_FILE} is not a mapping of names to tensors")
+    if not isinstance(raw, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()):
+        raise CheckpointError(f"{path} is not a mapping of names to tensors")
     return rename(raw)
 
 
@@ -128,16 +125,18 @@ def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> LoadRe
     """Copy weights into a model, name by name, and account for every name on both sides.
 
     weights: by today's names (see `rename`). A bare BertModel takes those below `bert.`.
-    Raises CheckpointError if a shape differs or a part that no BERT can do without is missing.
+    Raises CheckpointError if a shape differs, a part that no BERT can do without is missing, or two names of one
+    tied weight hold different numbers.
     """
     prefix = "" if hasattr(model, "bert") else "bert."
-    # A tied weight is one tensor under several names: each name counts, and is filled once.
+    # A tied weight is one tensor under several names: a file may give it under each of them, or under one.
     own = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
-    found = {name: name if name in weights else TIED.get(name, name) for name in own}
+    found = {name: name for name in own}
+    for name, other in TIED.items():
+        if name in own and name not in weights and own[name] is own.get(other):
+            found[name] = other
     missing = tuple(name for name, where in found.items() if where not in weights)
-    unexpected = tuple(
-        name for name in weights if name not in own and not name.endswith("position_ids")
-    )
+    unexpected = tuple(name for name in weights if name not in own and not name.endswith("position_ids"))
     essential = [name for name in missing if not name.startswith(OPTIONAL_PARTS)]
     if essential:
         raise CheckpointError(
@@ -149,6 +148,10 @@ def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> LoadRe
             raise CheckpointError(
                 f"{where} in {source} is {tuple(weights[where].shape)}: the configuration says {tuple(own[name].shape)}"
             )
+    for name, other in TIED.items():
+        given_twice = own.get(name) is own.get(other) and name in weights and other in weights
+        if given_twice and not torch.equal(weights[name], weights[other]):
+            raise CheckpointError(f"{name} and {other} differ in {source}: the configuration ties them")
     with torch.no_grad():
         for name, where in found.items():
             if where in weights:
@@ -156,23 +159,28 @@ def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> LoadRe
     return LoadReport(source, missing, unexpected)
 
 
-def write(model: nn.Module, config: BertConfig, folder: str | Path, dtype: torch.dtype | None = None) -> None:
-    """Write a model's configuration and weights to a folder, each file whole or not at all.
+def write(model: nn.Module, config: BertConfig, folder: str | Path) -> None:
+    """Write a model's configuration and weights to a folder, each file whole or not at all."""
+    prefix = "" if hasattr(model, "bert") else "bert."
+    write_tensors({prefix + name: t for name, t in model.state_dict(keep_vars=True).items()}, config, folder)
 
-    dtype: the number type of the file, if it is not the model's own.
+
+def write_tensors(
+    tensors: Mapping[str, Tensor], config: BertConfig, folder: str | Path, dtype: torch.dtype | None = None
+) -> None:
+    """Write named weights and their configuration to a folder; one that stands under two names is written once.
+
+    dtype: the number type of the file, if it is not that of the tensors.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    prefix = "" if hasattr(model, "bert") else "bert."
-    tensors: dict[str, Tensor] = {}
+    kept: dict[str, Tensor] = {}
     seen: set[int] = set()
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        # state_dict gives a tied parameter once for each name; a file needs it once.
-        if id(tensor) in seen:
-            continue
-        seen.add(id(tensor))
-        tensors[prefix + name] = tensor.detach().to("cpu", dtype).contiguous()
-    write_whole(folder / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
+    for name, tensor in tensors.items():
+        if tensor.data_ptr() not in seen:
+            seen.add(tensor.data_ptr())
+            kept[name] = tensor.detach().to("cpu", dtype).contiguous()
+    write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
     write_whole(folder / CONFIG_FILE, config.to_json)
 
 

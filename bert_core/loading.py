@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +48,7 @@ class LoadedModel:
 
 def bundled_models() -> tuple[str, ...]:
     """Names of the checkpoints that come with the package."""
-    return tuple(sorted(folder.name for folder in ASSETS.iterdir() if (folder / checkpoint.CONFIG_FILE).is_file()))
+    return tuple(sorted(config.parent.name for config in ASSETS.glob(f"*/{checkpoint.CONFIG_FILE}")))
 
 
 def best_device(name: str | None = None) -> torch.device:
@@ -62,7 +63,8 @@ def best_device(name: str | None = None) -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise ValueError(f"device {name!r} is unknown: one of auto, {', '.join(there)}") from error
-    if not there.get(device.type, False) or (device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()):
+    beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
+    if beyond or not there.get(device.type, False):
         present = ", ".join(kind for kind, available in there.items() if available)
         raise ValueError(f"device {name!r} is not on this machine: it has {present}")
     return device
@@ -89,7 +91,7 @@ def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: 
 def _folder_of(name: str, allow_hub: bool) -> Path:
     if name in bundled_models():
         return ASSETS / name
-    if Path(name).is_dir():
+    if os.path.isdir(name):  # unlike Path's, it takes any string, however long
         return Path(name)
     bundled = ", ".join(bundled_models()) or "none"
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip()
@@ -105,7 +107,8 @@ def _folder_of(name: str, allow_hub: bool) -> Path:
         raise CheckpointError(f"{name!r} is neither a folder, nor bundled ({bundled}), nor a hub id") from error
     except LocalEntryNotFoundError as error:
         raise CheckpointError(
-            f"{name!r} would come from the hub, which needs a network, and there is none: bundled and always there: {bundled}"
+            f"{name!r} would come from the hub, which needs a network, and there is none: "
+            f"bundled and always there: {bundled}"
         ) from error
     except (HfHubHTTPError, OSError) as error:
         raise CheckpointError(

@@ -59,7 +59,7 @@ class BertSelfAttention(nn.Module):
 
     def transpose_for_scores(self, x: Tensor) -> Tensor:
         """(batch, seq, heads * head size) -> (batch, head, seq, head size)."""
-        return x.unflatten(-1, (self.num_attention_heads, self.attention_head_size)).transpose(1, 2)
+        return x.reshape(*x.shape[:-1], self.num_attention_heads, self.attention_head_size).transpose(1, 2)
 
     def forward(
         self,
@@ -120,7 +120,8 @@ class BertSelfOutput(nn.Module):
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """hidden_states, input_tensor: (batch, seq, hidden). Returns the same shape."""
         hidden_states = self.dropout(self.dense(hidden_states))
-        return self.LayerNorm(hidden_states + input_tensor)
+        normalised: Tensor = self.LayerNorm(hidden_states + input_tensor)
+        return normalised
 
 
 class BertAttention(nn.Module):

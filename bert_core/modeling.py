@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -177,7 +177,8 @@ class BertEmbeddings(nn.Module):
                     )
                 position_ids = self.position_ids[:, past_key_values_length:end]
             embeddings = embeddings + self.position_embeddings(position_ids)
-        return self.dropout(self.LayerNorm(embeddings))
+        normalised: Tensor = self.dropout(self.LayerNorm(embeddings))
+        return normalised
 
 
 # ---------------------------------------------------------------------------- layers
@@ -207,7 +208,8 @@ class BertOutput(nn.Module):
 
     def forward(self, hidden_states: Tensor, input_tensor: Tensor) -> Tensor:
         """hidden_states: (batch, seq, intermediate); input_tensor and the result: (batch, seq, hidden)."""
-        return self.LayerNorm(self.dropout(self.dense(hidden_states)) + input_tensor)
+        normalised: Tensor = self.LayerNorm(self.dropout(self.dense(hidden_states)) + input_tensor)
+        return normalised
 
 
 class BertLayer(nn.Module):
@@ -284,7 +286,8 @@ class BertPooler(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(batch, seq, hidden) -> (batch, hidden)."""
-        return self.activation(self.dense(hidden_states[:, 0]))
+        pooled: Tensor = self.activation(self.dense(hidden_states[:, 0]))
+        return pooled
 
 
 # ---------------------------------------------------------------------------- prediction heads
@@ -301,7 +304,8 @@ class BertPredictionHeadTransform(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(..., hidden) -> (..., hidden)."""
-        return self.LayerNorm(self.transform_act_fn(self.dense(hidden_states)))
+        normalised: Tensor = self.LayerNorm(self.transform_act_fn(self.dense(hidden_states)))
+        return normalised
 
 
 class BertLMPredictionHead(nn.Module):
@@ -315,7 +319,8 @@ class BertLMPredictionHead(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(..., hidden) -> (..., vocab)."""
-        return self.decoder(self.transform(hidden_states))
+        scores: Tensor = self.decoder(self.transform(hidden_states))
+        return scores
 
 
 class BertOnlyMLMHead(nn.Module):
@@ -327,7 +332,8 @@ class BertOnlyMLMHead(nn.Module):
 
     def forward(self, sequence_output: Tensor) -> Tensor:
         """(batch, seq, hidden) -> (batch, seq, vocab)."""
-        return self.predictions(sequence_output)
+        scores: Tensor = self.predictions(sequence_output)
+        return scores
 
 
 class BertOnlyNSPHead(nn.Module):
@@ -339,7 +345,8 @@ class BertOnlyNSPHead(nn.Module):
 
     def forward(self, pooled_output: Tensor) -> Tensor:
         """(batch, hidden) -> (batch, 2); index 0 means that B follows A."""
-        return self.seq_relationship(pooled_output)
+        scores: Tensor = self.seq_relationship(pooled_output)
+        return scores
 
 
 class BertPreTrainingHeads(nn.Module):
@@ -388,8 +395,7 @@ class BertPreTrainedModel(nn.Module):
     @property
     def base_model(self) -> BertModel:
         """The BertModel inside, or the model itself."""
-        inner: BertModel = getattr(self, self.base_model_prefix, self)
-        return inner
+        return cast("BertModel", getattr(self, self.base_model_prefix, self))
 
     @property
     def prediction_head(self) -> BertLMPredictionHead | None:
@@ -421,7 +427,8 @@ class BertPreTrainedModel(nn.Module):
     @property
     def attention_modules(self) -> list[BertSelfAttention]:
         """The self-attention module of every layer, from the bottom up."""
-        return [layer.attention.self for layer in self.base_model.encoder.layer]
+        layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
+        return [layer.attention.self for layer in layers]
 
     @classmethod
     def from_pretrained(cls, folder: str | Path, **model_arguments: Any) -> Self:
@@ -479,7 +486,7 @@ class BertModel(BertPreTrainedModel):
             allowed = allowed * torch.ones(seq_length, seq_length, dtype=dtype, device=allowed.device).tril()
         return (1.0 - allowed) * MASKED_SCORE
 
-    def get_head_mask(self, head_mask: Tensor | None) -> Tensor | None:
+    def get_head_mask(self, head_mask: Tensor | None, batch: int) -> Tensor | None:
         """Gates of every head as (layer, batch or 1, head, 1, 1), in the dtype of the model.
 
         head_mask: (head,) for every layer alike, (layer, head), or (layer, batch, head) for each example.
@@ -493,10 +500,10 @@ class BertModel(BertPreTrainedModel):
             gates = gates.expand(layers, 1, heads)
         elif gates.shape == (layers, heads):
             gates = gates[:, None, :]
-        elif not (gates.dim() == 3 and gates.shape[0] == layers and gates.shape[2] == heads):
+        elif gates.shape != (layers, batch, heads):
             raise ValueError(
-                f"head_mask is {tuple(head_mask.shape)}: it is ({heads},), ({layers}, {heads}) "
-                f"or ({layers}, batch, {heads})"
+                f"head_mask is {tuple(head_mask.shape)}: for this input it is ({heads},), ({layers}, {heads}) "
+                f"or ({layers}, {batch}, {heads})"
             )
         return gates[..., None, None]
 
@@ -535,7 +542,7 @@ class BertModel(BertPreTrainedModel):
             else self.get_extended_attention_mask(
                 attention_mask, (batch, seq_length), embedding_output.device, is_decoder=causal
             ),
-            self.get_head_mask(head_mask),
+            self.get_head_mask(head_mask, batch),
             output_attentions=output_attentions,
             output_hidden_states=output_hidden_states,
         )

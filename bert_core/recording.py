@@ -103,4 +103,4 @@ def hand_over(watcher: Watcher, attention_map: Tensor) -> None:
         if (alive := bound()) is not None:
             alive.save_attn_gradients(gradient)
 
-    attention_map.register_hook(save)
+    attention_map.register_hook(save)  # type: ignore[no-untyped-call]

@@ -20,7 +20,10 @@ from bert_core.modeling import IGNORED_LABEL
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 
 # A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
-_SENTENCE_END = re.compile(r"(?<=[.!?])[\"'”’)]*\s+(?=[\"'“‘(]*[A-Z0-9])")
+_CLOSING = r"[\"'”’)]"
+_SENTENCE_END = re.compile(
+    rf"(?:(?<=[.!?])|(?<=[.!?]{_CLOSING})|(?<=[.!?]{_CLOSING}{_CLOSING}))\s+(?=[\"'“‘(]*[A-Z0-9])"
+)
 _CHUNK = 20_000  # sentences tokenized at once
 
 
@@ -41,7 +44,7 @@ def read_documents(path: Path) -> Iterator[list[str]]:
                 elif paragraphs:
                     yield paragraphs
                     paragraphs = []
-    except lzma.LZMAError as error:
+    except (lzma.LZMAError, EOFError) as error:
         raise ValueError(f"{path.name} is not a whole .xz file: {error}") from error
     if paragraphs:
         yield paragraphs
@@ -73,7 +76,8 @@ class Corpus:
     ) -> Corpus:
         """The corpus of a text file, tokenized the first time and read from `cache` after that.
 
-        Raises ValueError if the file holds fewer than two documents: a next sentence needs a wrong one to choose.
+        Raises ValueError if the file holds fewer than two documents, or none with two sentences: a next sentence
+        needs a right one and a wrong one to choose.
         """
         stat = text.stat()
         identity = json.dumps([text.name, stat.st_size, stat.st_mtime_ns, tokenizer.backend.to_str()])
@@ -90,6 +94,8 @@ class Corpus:
             raise ValueError(
                 f"{text.name} holds fewer than two documents: put a blank line between documents, one paragraph a line"
             )
+        if np.diff(corpus.document_starts).max() < 2:
+            raise ValueError(f"no document of {text.name} has two sentences: none of them has a next sentence")
         return corpus
 
 
@@ -158,7 +164,12 @@ class ExampleMaker:
         )
 
     def batch(self, size: int, length: int, rng: np.random.Generator) -> Batch:
-        """`size` examples of `length` tokens: `[CLS] A [SEP] B [SEP]`, half of the Bs the true continuation."""
+        """`size` examples of `length` tokens: `[CLS] A [SEP] B [SEP]`, half of the Bs the true continuation.
+
+        Raises ValueError if the length has no room for both.
+        """
+        if length < 5:
+            raise ValueError(f"examples of {length} tokens have no room for two segments: 5 is the least")
         input_ids = np.full((size, length), self.pad, np.int64)
         token_type_ids = np.zeros((size, length), np.int64)
         next_sentence_label = rng.integers(0, 2, size)
@@ -181,7 +192,7 @@ class ExampleMaker:
             if last - sentence < 2:
                 continue
             # A ends with the last sentence that fits a share of the room drawn at random, B begins there.
-            budget = int(room * rng.uniform(0.2, 0.8))
+            budget = max(1, int(room * rng.uniform(0.2, 0.8)))
             begin = int(starts[sentence])
             split = int(np.searchsorted(starts[sentence : last + 1], begin + budget, side="right")) - 1 + sentence
             split = min(max(split, sentence + 1), last - 1)

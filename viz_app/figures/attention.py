@@ -7,6 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, TOKEN_FONT, plain, styled
+
+LONGEST_LABEL, LONGEST_HOVER = 14, 160
+
 
 def attention_heatmap(
     values: np.ndarray,
@@ -16,11 +20,97 @@ def attention_heatmap(
     signed: bool,
     title: str,
     dark: bool,
+    lecture: bool = False,
+    unit: str = "attention",
 ) -> go.Figure:
     """One map as a matrix: rows are queries (who looks), columns are keys (who is looked at).
 
     values: (query, key). signed=False starts the colours at 0; signed=True puts 0 in the middle.
-    The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    unit: what a value is, written at the colour bar and on hover.
+    Labels, title and unit are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels do not fit the values.
     """
-    return go.Figure(go.Heatmap(z=values))
+    if values.ndim != 2 or values.shape != (len(query_labels), len(key_labels)) or 0 in values.shape:
+        raise ValueError(
+            f"values of shape {values.shape} with {len(query_labels)} query labels and {len(key_labels)} key labels: "
+            "expected (query, key), at least one of each"
+        )
+    values = np.asarray(values, dtype=np.float32)
+    finite = values[np.isfinite(values)]
+    # An all-zero map still needs a range; 1 is what a probability could reach.
+    limit = float(np.abs(finite).max(initial=0)) or 1.0
+    side = min(640, max(340, 34 * max(values.shape)))
+    font_size = 17 if lecture else 13
+
+    heatmap = go.Heatmap(
+        z=values,
+        zmin=-limit if signed else 0,
+        zmax=limit,
+        colorscale=(DIVERGING if signed else SEQUENTIAL).colorscale(dark),
+        xgap=1 if max(values.shape) <= 64 else 0,
+        ygap=1 if max(values.shape) <= 64 else 0,
+        hovertemplate=f"query %{{y}}<br>key&nbsp;&nbsp; %{{x}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
+        colorbar={
+            "orientation": "h",
+            "title": {"text": plain(unit), "side": "top"},
+            "lenmode": "pixels",
+            "len": 260,
+            "thickness": 12,
+            "x": 0,
+            "xanchor": "left",
+            "y": 1,
+            "yanchor": "bottom",
+            "ypad": 6,
+            "xpad": 0,
+            "nticks": 5,
+            "outlinewidth": 0,
+        },
+    )
+    figure = go.Figure([heatmap, go.Scatter(x=[], y=[], xaxis="x2", yaxis="y2", hoverinfo="skip", showlegend=False)])
+    # The map hangs on axes that know every whole token, for the hover; over them lie the axes that are seen, whose
+    # labels are shortened, and thinned when they would touch.
+    room = side // (font_size + 4)
+    figure.update_layout(
+        title={"text": plain(title), "yref": "container", "y": 1, "yanchor": "top", "pad": {"t": 10}},
+        height=side + 190,
+        margin={"t": 110},
+        xaxis=_whole(key_labels),
+        yaxis=_whole(query_labels)
+        | {
+            "autorange": "reversed",
+            "scaleanchor": "x",
+            "scaleratio": 1,
+            "constrain": "domain",
+            "constraintoward": "top",
+        },
+        xaxis2=_seen(key_labels, room, font_size)
+        | {"matches": "x", "overlaying": "x", "side": "bottom", "title": {"text": "key: who is looked at"}}
+        | {"autotickangles": [0, -45, -90]},
+        yaxis2=_seen(query_labels, room, font_size)
+        | {"matches": "y", "overlaying": "y", "side": "left", "title": {"text": "query: who looks"}},
+    )
+    figure.layout.xaxis.update(constrain="domain", constraintoward="left")
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def _whole(labels: Sequence[str]) -> dict:
+    return {
+        "tickmode": "array",
+        "tickvals": list(range(len(labels))),
+        "ticktext": [plain(label, LONGEST_HOVER) for label in labels],
+        "showticklabels": False,
+        "showgrid": False,
+        "zeroline": False,
+    }
+
+
+def _seen(labels: Sequence[str], room: int, font_size: int) -> dict:
+    shown = range(0, len(labels), -(-len(labels) // room))
+    return {
+        "tickmode": "array",
+        "tickvals": list(shown),
+        "ticktext": [plain(labels[i], LONGEST_LABEL) for i in shown],
+        "tickfont": {"family": TOKEN_FONT, "size": font_size},
+        "showgrid": False,
+        "zeroline": False,
+    }

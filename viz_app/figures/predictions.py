@@ -6,22 +6,142 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
+
+LONGEST_LABEL = 18
+
 
 def prediction_bars(
-    labels: Sequence[str], probabilities: Sequence[float], *, before: Sequence[float] | None = None, dark: bool
+    labels: Sequence[str],
+    probabilities: Sequence[float],
+    *,
+    before: Sequence[float] | None = None,
+    dark: bool,
+    lecture: bool = False,
 ) -> go.Figure:
     """Words for a gap as horizontal bars, in the order given, the first on top.
 
-    before: the probabilities of the same words under another head mask, drawn beside the present ones.
+    before: the probabilities of the same words with all heads on, drawn beside the present ones.
+    The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a probability is outside 0 to 1.
     """
-    return go.Figure(go.Bar(x=list(probabilities), y=list(labels), orientation="h"))
+    series = {"now": list(probabilities)} if before is None else {"before": list(before), "now": list(probabilities)}
+    for name, numbers in series.items():
+        if len(numbers) != len(labels):
+            raise ValueError(f"{len(labels)} labels and {len(numbers)} probabilities ({name}): one for each label")
+        for number in numbers:
+            _check(number)
+    places = list(range(len(labels)))
+    whole = [plain(label, 160) for label in labels]
+    figure = go.Figure(
+        [
+            go.Bar(
+                x=numbers,
+                y=places,
+                orientation="h",
+                name=name,
+                marker=_fill(name, dark),
+                text=[two_digits(number) for number in numbers],
+                textposition="outside",
+                cliponaxis=False,
+                customdata=whole,
+                hovertemplate=f"%{{customdata}}<br>{name} %{{x:.9g}}<extra></extra>",
+            )
+            for name, numbers in series.items()
+        ]
+    )
+    largest = max((number for numbers in series.values() for number in numbers), default=1.0) or 1.0
+    thickness = (34 if before is None else 52) * (1.3 if lecture else 1)
+    figure.update_layout(
+        barmode="group",
+        bargap=0.28,
+        bargroupgap=0.06,
+        showlegend=before is not None,
+        legend_traceorder="normal",
+        height=round(len(labels) * thickness + (70 if before is None else 100)),
+        margin={"t": 8 if before is None else 36, "r": 64},
+        xaxis={"range": [0, largest * 1.02], "title": {"text": "probability"}, "nticks": 5, "zeroline": False},
+        yaxis={
+            "tickmode": "array",
+            "tickvals": places,
+            "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in labels],
+            "tickfont": {"family": TOKEN_FONT, "size": 20 if lecture else 15},
+            "range": [len(labels) - 0.5, -0.5],
+            "showgrid": False,
+            "zeroline": False,
+        },
+    )
+    return styled(figure, dark=dark, lecture=lecture)
 
 
-def nsp_bar(probability: float, *, before: float | None = None, dark: bool) -> go.Figure:
-    """Whether B follows A as a bar to either side of one half.
+def nsp_bar(probability: float, *, before: float | None = None, dark: bool, lecture: bool = False) -> go.Figure:
+    """Whether B follows A, as a bar from one half to the side that the model believes.
 
-    probability: that B follows A. before: the same under another head mask, drawn above.
+    probability: that B follows A. before: the same with all heads on, drawn above.
+    Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError outside 0 to 1.
     """
-    return go.Figure(go.Bar(x=[probability], orientation="h"))
+    rows = {"now": probability} if before is None else {"before": before, "now": probability}
+    for number in rows.values():
+        _check(number)
+    colours = page(dark)
+    figure = go.Figure(
+        [
+            go.Bar(
+                base=[0.5],
+                x=[number - 0.5],
+                y=[name],
+                orientation="h",
+                marker=_fill(name, dark),
+                customdata=[number],
+                text=[two_digits(number)],
+                textposition="outside",
+                cliponaxis=False,
+                hovertemplate=f"P(B follows A), {name}: %{{customdata:.9g}}<extra></extra>",
+                showlegend=False,
+            )
+            for name, number in rows.items()
+        ]
+    )
+    figure.add_vline(x=0.5, line={"color": colours.faint, "width": 2 if lecture else 1})
+    for x, anchor, text in ((0, "left", "◀ B does not follow A"), (1, "right", "B follows A ▶")):
+        figure.add_annotation(
+            x=x,
+            y=1,
+            yref="paper",
+            xanchor=anchor,
+            yanchor="bottom",
+            text=text,
+            showarrow=False,
+            font_color=colours.faint,
+        )
+    figure.update_layout(
+        barmode="overlay",
+        height=round((110 if before is None else 150) * (1.25 if lecture else 1)),
+        margin={"t": 38, "l": 40, "r": 40},
+        xaxis={
+            "range": [0, 1],
+            "tickvals": [0, 0.25, 0.5, 0.75, 1],
+            "ticktext": ["0", "0.25", "0.5", "0.75", "1"],
+            "zeroline": False,
+        },
+        yaxis={"autorange": "reversed", "showgrid": False, "showticklabels": before is not None, "ticksuffix": "  "},
+    )
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def _check(probability: float) -> None:
+    if not 0 <= probability <= 1:
+        raise ValueError(f"probability {probability}: from 0 to 1")
+
+
+def _fill(name: str, dark: bool) -> dict:
+    """Solid now, hatched before: the two are apart without their colours."""
+    colour = SEQUENTIAL.on(dark)[7]
+    if name == "now":
+        return {"color": colour}
+    return {
+        "color": page(dark).background,
+        "line": {"color": colour, "width": 1},
+        "pattern": {"shape": "/", "fgcolor": colour, "size": 7, "solidity": 0.35},
+    }

@@ -1,10 +1,165 @@
-"""One look for every figure and component."""
+"""One look for every figure and component: one colour rule, one plotly template.
+
+The rule: zero is the colour of the page, and the stronger a value, the further it stands from the page. So the
+scales end lighter on a dark page and darker on a light one, while the hue of a value stays the same.
+"""
 
 from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from typing import Literal, NamedTuple
 
 import plotly.graph_objects as go
 
 
-def styled(figure: go.Figure, *, dark: bool) -> go.Figure:
-    """The same figure in the app's type and colours, on a light or dark page."""
-    return figure
+class Scale(NamedTuple):
+    """Colours at equal steps from the lowest value to the highest, for a light and for a dark page."""
+
+    light: tuple[str, ...]
+    dark: tuple[str, ...]
+
+    def on(self, dark: bool) -> tuple[str, ...]:
+        """The colours for one of the two pages."""
+        return self.dark if dark else self.light
+
+    def colorscale(self, dark: bool) -> list[tuple[float, str]]:
+        """The same as plotly wants it: (share of the range, colour)."""
+        colours = self.on(dark)
+        return [(i / (len(colours) - 1), colour) for i, colour in enumerate(colours)]
+
+
+class Page(NamedTuple):
+    """What stands behind and around a picture; the same values are in .streamlit/config.toml."""
+
+    background: str
+    raised: str
+    text: str
+    faint: str
+    line: str
+    accent: str
+
+
+LIGHT_PAGE = Page("#ffffff", "#f4f5f7", "#1c2026", "#5c6570", "#d9dde3", "#0b6e83")
+DARK_PAGE = Page("#14161a", "#1e2127", "#e9ebee", "#a3abb6", "#3a404a", "#52bcd3")
+
+# Each scale takes equal steps in OKLab, where equal distances look equal. Sequential: teal to violet, its lightness
+# always moving away from the page, so that it also reads in grey. Diverging: blue below zero, orange above, a pair
+# that every common colour blindness keeps apart.
+SEQUENTIAL = Scale(
+    light=(
+        *("#f7fbfb", "#d4ecf1", "#aeddec", "#89cee9", "#65bce6", "#46a9e2", "#3093db"),
+        *("#2a7dcf", "#2e67bd", "#3353a5", "#344189", "#31336b", "#2a274c"),
+    ),
+    dark=(
+        *("#0d2224", "#01323a", "#024250", "#01546c", "#04668a", "#0675a8", "#0281c8"),
+        *("#4492e1", "#6fa3f3", "#95b5fe", "#b5c6ff", "#d2d8ff", "#ecedff"),
+    ),
+)
+DIVERGING = Scale(
+    light=(
+        *("#013191", "#0257b6", "#0477d9", "#3d9cee", "#79bff8", "#b7dffb"),
+        "#f9fafb",
+        *("#f1d0ac", "#e6a462", "#d47502", "#b25b03", "#8d4002", "#662701"),
+    ),
+    dark=(
+        *("#cddfff", "#97c0fe", "#5aa5ff", "#1a86e0", "#03629c", "#18405a"),
+        "#1d1e1f",
+        *("#55311c", "#8b4703", "#b46605", "#e38c08", "#ffb34b", "#ffd7a1"),
+    ),
+)
+
+# Chosen by search for the largest smallest distance, seen with full colour vision, deuteranopia and protanopia.
+HEAD_COLOURS = (
+    *("#3c72f8", "#e9ad08", "#50b979", "#8833a1", "#fb96a7", "#5e7201"),
+    *("#45bdd9", "#8b3b5b", "#a5872e", "#4d79ad", "#583ece", "#b56f82"),
+)
+HEAD_DASHES = ("solid", "dash", "dot", "dashdot") * 3
+
+# Used for the two sentences and for nothing else.
+SENTENCE_TINTS: dict[Literal["A", "B"], Scale] = {
+    "A": Scale(light=("#ddf0df",), dark=("#21402c",)),
+    "B": Scale(light=("#f2e1f5",), dark=("#43294a",)),
+}
+
+BODY_FONT = '"Source Sans", "Source Sans Pro", "Helvetica Neue", Arial, sans-serif'
+TOKEN_FONT = '"Source Code", "Source Code Pro", "DejaVu Sans Mono", Menlo, Consolas, monospace'
+
+_DIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def page(dark: bool) -> Page:
+    """The colours of the page a picture stands on."""
+    return DARK_PAGE if dark else LIGHT_PAGE
+
+
+def two_digits(value: float) -> str:
+    """A number with two significant digits, for pictures: 0.97, 0.031, 12."""
+    return f"{value:#.2g}".removesuffix(".")
+
+
+def plain(text: str, longest: int | None = None) -> str:
+    """A reader's text as plotly shows it literally: no tag, no line break, at most `longest` characters."""
+    # Marks that turn the writing direction would turn the rest of the line too; letters of right-to-left scripts
+    # keep their own direction inside an isolate.
+    text = _DIRECTIONAL.sub("", text)
+    text = "".join(" " if unicodedata.category(sign) in ("Cc", "Zl", "Zp") else sign for sign in text)
+    if longest is not None and len(text) > longest:
+        text = text[: longest - 1] + "…"
+    if any(unicodedata.bidirectional(sign) in ("R", "AL", "AN") for sign in text):
+        text = f"\u2068{text}\u2069"
+    return html.escape(text, quote=False)
+
+
+def styled(figure: go.Figure, *, dark: bool, lecture: bool = False) -> go.Figure:
+    """The same figure in the app's type and colours, on a light or a dark page; `lecture` enlarges the type."""
+    return figure.update_layout(template=_TEMPLATES[dark, lecture])
+
+
+def _template(dark: bool, lecture: bool) -> go.layout.Template:
+    colours = page(dark)
+    size = 20 if lecture else 14
+    axis = {
+        "gridcolor": colours.line,
+        "linecolor": colours.line,
+        "zerolinecolor": colours.faint,
+        "tickcolor": colours.line,
+        "tickfont": {"color": colours.text},
+        "title": {"font": {"color": colours.faint, "size": size}, "standoff": 12},
+        "automargin": True,
+    }
+    return go.layout.Template(
+        layout={
+            "font": {"family": BODY_FONT, "size": size, "color": colours.text},
+            "title": {
+                "font": {"size": round(size * 1.25), "color": colours.text},
+                "x": 0,
+                "xref": "paper",
+                "xanchor": "left",
+            },
+            "paper_bgcolor": colours.background,
+            "plot_bgcolor": colours.background,
+            "colorway": list(HEAD_COLOURS),
+            "colorscale": {
+                "sequential": SEQUENTIAL.colorscale(dark),
+                "sequentialminus": SEQUENTIAL.colorscale(dark)[::-1],
+                "diverging": DIVERGING.colorscale(dark),
+            },
+            "coloraxis": {"colorbar": {"outlinewidth": 0, "tickcolor": colours.line}},
+            "xaxis": axis,
+            "yaxis": axis,
+            "hoverlabel": {
+                "bgcolor": colours.raised,
+                "bordercolor": colours.line,
+                "font": {"family": TOKEN_FONT, "size": size, "color": colours.text},
+                "align": "left",
+            },
+            "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom"},
+            "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.faint, "activecolor": colours.accent},
+        }
+    )
+
+
+_TEMPLATES = {(dark, lecture): _template(dark, lecture) for dark in (False, True) for lecture in (False, True)}

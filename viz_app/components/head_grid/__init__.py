@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from streamlit.components.v2 import component
+
+from viz_app.components.clicks import deliver, latest
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, two_digits
 
 
 @dataclass(frozen=True)
@@ -15,6 +21,19 @@ class HeadClick:
 
     layer: int | None
     head: int | None
+
+
+_FOLDER = Path(__file__).parent
+_view = component(
+    "headlight.head_grid",
+    html=(
+        '<div class="frame"><div class="grid" role="grid"></div>'
+        '<div class="legend"><span></span><span class="bar"></span><span></span></div></div>'
+        '<div class="tip" role="tooltip" popover="manual"></div>'
+    ),
+    css=(_FOLDER / "head_grid.css").read_text("utf-8"),
+    js=(_FOLDER / "head_grid.js").read_text("utf-8"),
+)
 
 
 def head_grid(
@@ -39,7 +58,78 @@ def head_grid(
     signed: the bytes or values have their zero in the middle.
     mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
     selected: the chosen head. off: the heads that are switched off. titles: (layer, head) texts for hover.
-    on_click: called with the click before that run, so that what it changes is already seen by the whole page.
+    on_click: called with each click before that run, so that what it changes is already seen by the whole page.
     Raises ValueError for shapes that do not fit layers and heads.
     """
-    return None
+    if thumbnails is not None and (
+        thumbnails.dtype != np.uint8 or thumbnails.ndim != 4 or thumbnails.shape[:2] != (layers, heads)
+    ):
+        raise ValueError(
+            f"thumbnails of type {thumbnails.dtype} and shape {thumbnails.shape}: "
+            f"expected uint8 ({layers}, {heads}, rows, columns)"
+        )
+    if values is not None and values.shape != (layers, heads):
+        raise ValueError(f"values of shape {values.shape}: expected ({layers}, {heads})")
+    if titles and (len(titles) != layers or any(len(row) != heads for row in titles)):
+        raise ValueError(f"titles of {len(titles)} layers: expected {layers} layers of {heads} heads")
+    if mode not in ("select", "switch"):
+        raise ValueError(f"mode {mode!r}: 'select' or 'switch'")
+
+    def read(what: object) -> HeadClick | None:
+        if not isinstance(what, list) or len(what) != 2:
+            return None
+        layer, head = what
+        inside = (layer is None or layer in range(layers)) and (head is None or head in range(heads))
+        whole_rows = layer is None or head is None
+        if not inside or (layer is None and head is None) or (whole_rows and mode == "select"):
+            return None
+        return HeadClick(layer, head)
+
+    def receive(what: object) -> None:
+        if on_click is not None and (click := read(what)) is not None:
+            on_click(click)
+
+    header = {
+        "layers": layers,
+        "heads": heads,
+        "size": None if thumbnails is None else thumbnails.shape[2:],
+        "signed": signed,
+        "mode": mode,
+        "selected": selected,
+        "off": sorted(off),
+        "titles": titles,
+        "lecture": lecture,
+        "colours": DIVERGING if signed else SEQUENTIAL,
+    } | _coded(values, signed)
+    result = _view(
+        key=key,
+        data=_packed(header, b"" if thumbnails is None else thumbnails.tobytes()),
+        on_click_change=lambda: deliver(key, receive),
+    )
+    return read(latest(result.click))
+
+
+def _coded(values: np.ndarray | None, signed: bool) -> dict:
+    """Each value as a share of the colours and as a number to read; None where the head does not exist."""
+    if values is None:
+        return {"shares": None, "numbers": None, "legend": None}
+    exists = np.isfinite(values)
+    limit = float(np.abs(values[exists]).max(initial=0)) or 1.0
+    shares = (values / limit + 1) / 2 if signed else (values / limit).clip(0, 1)
+    return {
+        "shares": [
+            [round(float(s), 4) if e else None for s, e in zip(*row, strict=True)] for row in _rows(shares, exists)
+        ],
+        "numbers": [[two_digits(v) if e else "" for v, e in zip(*row, strict=True)] for row in _rows(values, exists)],
+        "legend": [f"−{two_digits(limit)}" if signed else "0", two_digits(limit)],
+    }
+
+
+def _rows(*arrays: np.ndarray):
+    return zip(*arrays, strict=True)
+
+
+def _packed(header: dict, pixels: bytes) -> bytes:
+    """Pixels travel as they are, behind a header that says how long it is: JSON would make them four times larger."""
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(4, "little") + text + pixels

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+from streamlit.components.v2 import component
+
+from viz_app.components.clicks import deliver, latest
+from viz_app.figures.style import SENTENCE_TINTS
 
 
 @dataclass(frozen=True)
@@ -32,6 +38,15 @@ class TokenClick:
     word: int
 
 
+_FOLDER = Path(__file__).parent
+_view = component(
+    "headlight.token_strip",
+    html='<div class="strip" role="toolbar"></div><div class="tip" role="tooltip" popover="manual"></div>',
+    css=(_FOLDER / "token_strip.css").read_text("utf-8"),
+    js=(_FOLDER / "token_strip.js").read_text("utf-8"),
+)
+
+
 def token_strip(
     tokens: Sequence[Chip],
     *,
@@ -42,6 +57,27 @@ def token_strip(
 ) -> TokenClick | None:
     """The chips in reading order; returns the word clicked, in the one run that the click started.
 
-    on_click: called with the click before that run, so that what it changes is already seen by the whole page.
+    on_click: called with each click before that run, so that what it changes is already seen by the whole page.
     """
-    return None
+    words = set() if disabled else {chip.word for chip in tokens if chip.word is not None and not chip.special}
+
+    def read(what: object) -> TokenClick | None:
+        return TokenClick(what) if isinstance(what, int) and what in words else None
+
+    def receive(what: object) -> None:
+        if on_click is not None and (click := read(what)) is not None:
+            on_click(click)
+
+    result = _view(
+        key=key,
+        data={
+            "chips": [
+                [chip.text, chip.title, chip.word, chip.side, chip.special, chip.masked, chip.target] for chip in tokens
+            ],
+            "tints": SENTENCE_TINTS,
+            "lecture": lecture,
+            "disabled": disabled,
+        },
+        on_click_change=lambda: deliver(key, receive),
+    )
+    return read(latest(result.click))

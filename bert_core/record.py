@@ -81,9 +81,30 @@ class ModelRun:
             prediction.probabilities.flags.writeable = False
 
     @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        own = (getattr(self, entry.name) for entry in fields(self))
+        return sum(value.nbytes for value in own if isinstance(value, np.ndarray)) + sum(
+            prediction.probabilities.nbytes for prediction in self.predictions
+        )
+
+    @property
     def product(self) -> np.ndarray | None:
         """Gradient x attention (layer, head, query, key), signed; None without a target."""
         return None if self.gradient is None else self.gradient * self.attention
+
+    def shown(self, what: str) -> np.ndarray:
+        """The maps by name: "attention", "gradient" or "product" (layer, head, query, key).
+
+        Raises ValueError for another name, or for a gradient that was not captured.
+        """
+        maps = {"attention": self.attention, "gradient": self.gradient, "product": self.product}
+        if what not in maps:
+            raise ValueError(f"{what!r} is unknown: one of {', '.join(maps)}")
+        values = maps[what]
+        if values is None:
+            raise ValueError(f"the {what} was not captured: it needs a target")
+        return values
 
     def prediction_at(self, position: int) -> MaskPrediction | None:
         """The prediction for a position, if that position was asked for."""

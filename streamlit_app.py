@@ -1,0 +1,22 @@
+"""The front door: `streamlit run streamlit_app.py`."""
+
+import streamlit as st
+
+from viz_app import session
+
+st.set_page_config(page_title="Headlight", page_icon=session.LOGO, layout="wide")
+st.logo(session.LOGO, size="large")
+notices = session.restore()
+page = st.navigation(
+    [
+        st.Page("viz_app/pages/predict.py", title="Predict", icon=":material/edit_note:", default=True),
+        st.Page("viz_app/pages/attention.py", title="Attention", icon=":material/grid_view:"),
+        st.Page("viz_app/pages/heads.py", title="Heads", icon=":material/toggle_on:"),
+    ],
+    position="top" if st.session_state.lecture else "sidebar",
+)
+try:
+    if session.open_frame(notices):
+        session.show(page)
+finally:
+    session.publish()

@@ -1,0 +1,171 @@
+"""The pages without a browser: what they say, and what bad input gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from viz_app import examples, session
+
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
+PAGES = ("predict", "attention", "heads")
+
+
+def start(**address: str) -> AppTest:
+    """The app as someone sees it who follows a link."""
+    app = AppTest.from_file(ENTRY, default_timeout=60)
+    app.query_params.update(address)
+    return app.run()
+
+
+def words(app: AppTest) -> str:
+    """Everything that the page says."""
+    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
+    return "\n".join(str(element.value) for kind in kinds for element in kind)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_opens_on_an_example(page: str) -> None:
+    """No page starts blank, and none shows an error."""
+    app = start().switch_page(f"viz_app/pages/{page}.py").run()
+    assert not app.exception and not app.error
+    assert app.header
+    assert app.session_state.text == examples.first().text
+    assert "How to read this" in words(app) and "How it can mislead" in words(app)
+
+
+@pytest.mark.parametrize(
+    ("text", "pair", "sentence"),
+    [
+        ("", "", "There is no text: type at least one word."),
+        ("    ", "", "There is no text: type at least one word."),
+        ("", "It follows.", "There is a second sentence but no first one"),
+    ],
+)
+def test_missing_text_gets_one_sentence_and_loses_nothing(text: str, pair: str, sentence: str) -> None:
+    """Without a first sentence the page says so, and the rest of what was chosen stays."""
+    app = start(text="A word.", pair=pair, off="2.4")
+    app.text_input(key="text").set_value(text).run()
+    assert not app.exception
+    assert [str(e.value) for e in app.error if str(e.value).startswith(sentence)]
+    assert app.session_state.pair == pair and app.session_state.off == ((2, 4),)
+    app.text_input(key="text").set_value("A word again.").run()
+    assert not app.error and app.session_state.off == ((2, 4),)
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    ("text", "notice"),
+    [
+        ("word " * 700, "were cut off"),
+        ("x" * 100_000, "[UNK]"),
+        ("😀 🦊 𒀀 𐎀", "[UNK]"),
+        ("word " * 20_000, "were cut off"),
+    ],
+)
+def test_text_that_does_not_fit_is_shown_with_a_notice(page: str, text: str, notice: str) -> None:
+    """Overlong and unknown text is read as far as it can be, and the page says what was not."""
+    app = start(text="A word.")
+    app.text_input(key="text").set_value(text).run()
+    app.switch_page(f"viz_app/pages/{page}.py").run()
+    assert not app.exception and not app.error
+    assert notice in words(app)
+
+
+def test_more_text_than_can_be_given_is_refused_in_one_sentence() -> None:
+    """Past the limit nothing is computed, and the sentence names what was given and what is allowed."""
+    app = start(text="A word.")
+    app.text_input(key="text").set_value("a " * 150_000).run()
+    assert [str(e.value) for e in app.error] == [
+        "The text has 300,000 characters: at most 200,000 can be given at once."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "notice"),
+    [
+        ({"off": "99.1"}, "L99 H1 does not exist"),
+        ({"head": "2.77"}, "L2 H77 does not exist"),
+        ({"head": "x"}, "not possible"),
+        ({"masked": "a,b"}, "not possible"),
+        ({"model": "/etc"}, "not possible"),
+        ({"show": "everything"}, "not possible"),
+        ({"target": "99:nothing"}, ""),
+        ({"masked": "500"}, ""),
+    ],
+)
+def test_a_wrong_address_is_said_and_left_out(address: dict[str, str], notice: str) -> None:
+    """A link that names what is not there opens all the same, with one sentence."""
+    app = start(text="The cat sat on the mat.", **address)
+    assert not app.exception and not app.error
+    assert app.session_state.text == "The cat sat on the mat."
+    assert notice in words(app)
+
+
+def test_hiding_a_word_gives_its_rank_and_putting_a_word_in_writes_it() -> None:
+    """A hidden word has a rank; a picked word stands in the text afterwards, and is no longer hidden."""
+    app = start(text="She opened the door and walked in.", masked="3")
+    assert "what stood there has rank" in words(app)
+    pick = app.pills[0] if hasattr(app, "pills") else app.button_group[0]
+    pick.set_value([pick.options[1]] if isinstance(pick.value, list) else pick.options[1]).run()
+    assert not app.exception
+    assert app.session_state.text != "She opened the door and walked in."
+    assert app.session_state.text.startswith("She opened the ") and app.session_state.text.endswith(" and walked in.")
+    assert app.session_state.masked == ()
+
+
+def test_swapping_exchanges_the_sentences() -> None:
+    """The swap button makes B the first sentence and A the second."""
+    app = start(text="One is here.", pair="Two is there.")
+    next(b for b in app.button if b.label == "Swap A and B").click().run()
+    assert (app.session_state.text, app.session_state.pair) == ("Two is there.", "One is here.")
+
+
+def test_every_shipped_example_is_right() -> None:
+    """The bundled model's first word is the hidden one on every shipped example, and there are at least ten."""
+    from bert_core.run.capture import capture
+
+    loaded = session.loaded_model("headlight-mini")
+    right = 0
+    for example in examples.all_examples():
+        original = loaded.tokenizer.encode(example.text, example.pair)
+        run = capture(loaded, loaded.tokenizer.mask_words(original, example.masked))
+        assert run.predictions
+        assert all(p.top[0][0] == original.input_ids[p.position] for p in run.predictions), example
+        right += 1
+    assert right >= 10
+
+
+def test_a_model_without_heads_says_so_and_predicts_nothing(
+    tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An untrained head's output is never shown: the page names what is missing."""
+    from bert_core import checkpoint
+
+    weights = {k: v for k, v in checkpoint.read_weights(tiny_model_folder).items() if not k.startswith("cls.")}
+    bare = tmp_path / "bare"
+    checkpoint.write_tensors(weights, checkpoint.read_config(tiny_model_folder), bare)
+    for name in ("vocab.txt", "tokenizer_config.json", "tokenizer.json"):
+        if (tiny_model_folder / name).is_file():
+            (bare / name).write_bytes((tiny_model_folder / name).read_bytes())
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(bare)]))
+    for page in PAGES:
+        app = start(text="a b c", pair="b c", masked="1", model=str(bare))
+        app.switch_page(f"viz_app/pages/{page}.py").run()
+        assert not app.exception and not app.error
+        assert "without a trained masked-word and next-sentence head" in words(app)
+        assert "rank" not in words(app) and "Does B follow A?\n" not in words(app)
+
+
+def test_a_broken_folder_named_at_start_gets_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choosing a folder that is no checkpoint says why, and the way out."""
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tmp_path)]))
+    app = start(text="a b c", model=str(tmp_path))
+    assert not app.exception
+    assert len(app.error) == 1 and "has no weights" in str(app.error[0].value)
+    assert "Choose another model" in str(app.error[0].value)
+    assert app.session_state.text == "a b c"

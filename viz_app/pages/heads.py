@@ -1,0 +1,67 @@
+"""Which heads matter, and what if they were gone?"""
+
+import streamlit as st
+
+from viz_app import session
+from viz_app.components.head_grid import head_grid
+from viz_app.figures.predictions import nsp_bar, prediction_bars
+
+current = session.current()
+before = current.run(gradients=current.target is not None, all_heads_on=True)
+after = current.run()
+slopes = before.gate_gradient
+layers, heads = before.head_mask.shape
+
+st.header("Which heads matter, and what if they were gone?", anchor=False)
+left, right = st.columns([1, 1], gap="large")
+with left:
+    head_grid(
+        layers=layers,
+        heads=heads,
+        thumbnails=None,
+        values=slopes,
+        signed=True,
+        mode="switch",
+        selected=None,
+        off=current.off,
+        titles=[
+            [
+                f"L{layer} H{head}" if slopes is None else f"L{layer} H{head}: slope {slopes[layer, head]:+.3g}"
+                for head in range(heads)
+            ]
+            for layer in range(layers)
+        ],
+        key="switches",
+        lecture=current.lecture,
+        on_click=session.switch_heads,
+    )
+    st.caption(
+        "Click a head to switch it off or on; a row or column label switches all of it. "
+        + ("" if slopes is None else "Colour: how the target changes when the head is turned up, with all heads on.")
+    )
+with right:
+    for prediction in after.predictions[:3]:
+        original = before.prediction_at(prediction.position)
+        assert original is not None  # both runs were asked for the same positions
+        tokens = list(dict.fromkeys([t for t, _ in original.top[:6]] + [t for t, _ in prediction.top[:6]]))[:10]
+        st.subheader(f"Position {prediction.position}", anchor=False)
+        st.plotly_chart(
+            prediction_bars(
+                [current.word(token) for token in tokens],
+                prediction.probabilities[tokens].tolist(),
+                before=original.probabilities[tokens].tolist(),
+                dark=current.dark,
+            ),
+            key=f"before_after_{prediction.position}",
+            alt=f"Probabilities at position {prediction.position} with all heads on, and now",
+        )
+    if after.nsp is not None and before.nsp is not None:
+        st.subheader(f"B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now", anchor=False)
+        st.plotly_chart(nsp_bar(after.nsp, before=before.nsp, dark=current.dark), key="nsp_before_after", alt="NSP")
+    if not after.predictions and after.nsp is None:
+        st.info("There is nothing to predict yet: click a word above to mask it, or add a second sentence.")
+st.caption(
+    "**How to read this:** a head that is off adds nothing to its layer's output; the bars compare all heads on with "
+    "the heads that are on now. **How it can mislead:** one sentence is one sentence: a head that does nothing here "
+    "may matter elsewhere, and others can stand in for it."
+)

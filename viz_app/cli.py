@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 # glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
 # It reads them when a process starts, so they are set for the process that we start, or start again.
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
-LOCAL_ADDRESSES = ("localhost", "127.0.0.1", "::1")
 EVALUATED_LENGTHS = (32, 128, 512)
 
 app = typer.Typer(
@@ -59,18 +58,16 @@ def open_app(
     front_door = find_spec("streamlit_app")
     if front_door is None or front_door.origin is None:
         raise ValueError("streamlit_app.py is not installed beside this command: install Headlight again")
+    # The settings of .streamlit/config.toml, which an installed Headlight does not have.
     flags = {
         "server.address": address,
         "server.showEmailPrompt": "false",
         "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "viewer",
         "theme.base": str(Path(__file__).with_name("theme.toml")),
         **({} if port is None else {"server.port": str(port)}),
     }
-    choices = {
-        "HEADLIGHT_MODELS": json.dumps(offered),
-        "HEADLIGHT_DEVICE": device,
-        "HEADLIGHT_LOCAL": "1" if address in LOCAL_ADDRESSES else "0",
-    }
+    choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
     # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
     command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
     command += [f"--{name}={value}" for name, value in flags.items()]

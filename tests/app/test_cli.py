@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import tomllib
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -195,7 +196,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
 def test_app_passes_flags_choices_and_malloc_settings(
     tiny_model_folder: Path, started: list[tuple[list[str], dict[str, str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Streamlit gets the front door, the offline flags and the theme; the app its models, device and reach."""
+    """Streamlit gets the front door, the offline flags and the theme; the app its models and device."""
     monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
     with pytest.raises(_Started):
         cli.main(["app", "--models", str(tiny_model_folder), "bert-base-uncased", "--device", "cpu", "--port", "8600"])
@@ -210,18 +211,28 @@ def test_app_passes_flags_choices_and_malloc_settings(
     theme = next(flag for flag in command if flag.startswith("--theme.base="))
     assert Path(theme.partition("=")[2]).is_file()
     assert json.loads(environment["HEADLIGHT_MODELS"]) == [str(tiny_model_folder), "bert-base-uncased"]
-    assert (environment["HEADLIGHT_DEVICE"], environment["HEADLIGHT_LOCAL"]) == ("cpu", "1")
+    assert environment["HEADLIGHT_DEVICE"] == "cpu"
     assert environment["MALLOC_MMAP_MAX_"] == "0"
     assert environment["MALLOC_TOP_PAD_"] == "1", "what the user set stays"
 
 
-def test_an_address_for_others_is_not_local(started: list[tuple[list[str], dict[str, str]]]) -> None:
-    """Listening anywhere but on localhost tells the app that others may come."""
+def test_the_flags_are_the_settings_of_the_checkout(started: list[tuple[list[str], dict[str, str]]]) -> None:
+    """`headlight app` passes everything that `streamlit run` finds in .streamlit/config.toml, and nothing else."""
+    with pytest.raises(_Started):
+        cli.main(["app"])
+    root = Path(cli.__file__).parents[1]
+    settings = tomllib.loads((root / ".streamlit" / "config.toml").read_text())
+    assert settings["theme"].pop("base") == "viz_app/theme.toml"
+    written = {f"--{a}.{b}={str(c).replace('False', 'false')}" for a, part in settings.items() for b, c in part.items()}
+    flags = {flag for flag in started[0][0] if flag.startswith("--")}
+    assert flags == written | {f"--theme.base={root / 'viz_app' / 'theme.toml'}"}
+
+
+def test_an_address_for_others_reaches_the_server(started: list[tuple[list[str], dict[str, str]]]) -> None:
+    """The address that was asked for is the server's, from which the app knows that others may come."""
     with pytest.raises(_Started):
         cli.main(["app", "--address", "0.0.0.0"])
-    command, environment = started[0]
-    assert "--server.address=0.0.0.0" in command
-    assert environment["HEADLIGHT_LOCAL"] == "0"
+    assert "--server.address=0.0.0.0" in started[0][0]
 
 
 def test_the_app_starts_anywhere_and_names_only_localhost(tmp_path: Path) -> None:

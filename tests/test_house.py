@@ -1,0 +1,166 @@
+"""Who may import whom: every file of the code against the table of docs/architecture.md; and the pins."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import bert_core
+
+ROOT = Path(__file__).parents[1]
+LIBRARY = "bert_core config tokenizer recording attention modeling checkpoint loading record run analysis training"
+EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
+
+# Room -> what it may import beside the standard library and itself.
+# A room is a module or a folder with all below it; the innermost counts.
+MAY_IMPORT: dict[str, set[str]] = {
+    "bert_core": set(),
+    "bert_core.config": set(),
+    "bert_core.tokenizer": {"numpy", "tokenizers", "bert_core.config"},
+    "bert_core.recording": {"torch"},
+    "bert_core.attention": {"torch", "bert_core.config", "bert_core.recording"},
+    "bert_core.checkpoint": {"torch", "safetensors", "bert_core.config"},
+    "bert_core.modeling": {
+        "torch", "bert_core.config", "bert_core.recording", "bert_core.attention", "bert_core.checkpoint",
+    },
+    "bert_core.loading": {
+        "torch", "huggingface_hub",
+        "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint",
+    },
+    "bert_core.record": {"numpy", "bert_core.tokenizer"},
+    "bert_core.run": {"torch", "numpy", *EVERYTHING - {"bert_core.analysis", "bert_core.training"}},
+    "bert_core.analysis": {"numpy", "scipy", "bert_core.record", "bert_core.tokenizer"},
+    "bert_core.training": {"torch", "numpy", "filelock", *EVERYTHING},
+    "viz_app": set(),
+    "viz_app.figures": {"numpy", "plotly"},
+    "viz_app.components": {"numpy", "streamlit", "viz_app.figures"},
+    "viz_app.jobs": set(),
+    "viz_app.examples": {"bert_core.loading"},
+    "viz_app.session": {
+        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.jobs",
+    },
+    "viz_app.pages": {"streamlit", "bert_core.analysis", "viz_app.components", "viz_app.figures", "viz_app.session"},
+    "viz_app.cli": {"typer", *EVERYTHING},
+    "streamlit_app": {"streamlit", "viz_app.session"},
+}  # fmt: skip
+
+
+def room_of(module: str) -> str:
+    """The innermost room of a module; a whole outside package is a room of its own."""
+    outermost = module.partition(".")[0]
+    if outermost not in ("bert_core", "viz_app", "streamlit_app"):
+        return outermost
+    parts = module.split(".")
+    candidates = (".".join(parts[:n]) for n in range(len(parts), 0, -1))
+    return next((name for name in candidates if name in MAY_IMPORT), module)
+
+
+def imported(source: str) -> Iterator[str]:
+    """Every module that a source text imports, wherever the import stands; lazy names by the module they live in."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            for alias in node.names:
+                yield full_name(node.module or "", alias.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "bert_core":
+            yield full_name("bert_core", node.attr)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+            yield "an import by a computed name"
+
+
+def full_name(module: str, name: str) -> str:
+    """The module that `from module import name` reads."""
+    if module == "bert_core" and name in bert_core._HOME:
+        return f"bert_core.{bert_core._HOME[name]}"
+    path = ROOT / module.replace(".", "/") / name
+    return f"{module}.{name}" if path.is_dir() or path.with_suffix(".py").is_file() else module
+
+
+def strangers(module: str, source: str) -> set[str]:
+    """The rooms that a module imports and may not."""
+    here = room_of(module)
+    rooms = {room_of(name) for name in imported(source)} - sys.stdlib_module_names - {here}
+    # `import bert_core` for its lazy names: what is then used counts by its own room.
+    return rooms - MAY_IMPORT[here] - {"bert_core"}
+
+
+def modules() -> dict[str, Path]:
+    """Name -> file of all our code."""
+    files = [*ROOT.glob("bert_core/**/*.py"), *ROOT.glob("viz_app/**/*.py"), ROOT / "streamlit_app.py"]
+    names = (file.relative_to(ROOT).with_suffix("").parts for file in files)
+    return {".".join(name).removesuffix(".__init__"): file for name, file in zip(names, files, strict=True)}
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_a_room_imports_only_what_the_house_allows(module: str) -> None:
+    """Every import of every file, also inside functions, is one that its room may make."""
+    assert room_of(module) in MAY_IMPORT, f"{module} is in no room: give it one, here and in docs/architecture.md"
+    allowed = {"an import by a computed name"} if module == "bert_core" else set()
+    assert strangers(module, modules()[module].read_text(encoding="utf-8")) <= allowed
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "stranger"),
+    [
+        ("bert_core.analysis.flow", "def f():\n    import torch", "torch"),
+        ("bert_core.analysis.flow", "from bert_core import load", "bert_core.loading"),
+        ("bert_core.analysis.flow", "import bert_core\nbert_core.capture()", "bert_core.run"),
+        ("bert_core.modeling", "from bert_core import loading", "bert_core.loading"),
+        ("bert_core.run.capture", "if x:\n    import streamlit.web", "streamlit"),
+        ("viz_app.pages.heads", "from bert_core.run.capture import capture", "bert_core.run"),
+        ("viz_app.pages.heads", "import importlib\nimportlib.import_module('torch')", "an import by a computed name"),
+    ],
+)
+def test_the_walk_finds_an_import_that_is_not_allowed(module: str, source: str, stranger: str) -> None:
+    """An import planted in a function, behind a lazy name or by a computed name is seen."""
+    assert strangers(module, source) == {stranger}
+
+
+def test_the_table_of_the_documents_is_this_one() -> None:
+    """docs/architecture.md names every room, and no other."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = [row for row in text.splitlines() if row.startswith("| `")]
+    rooms = {name for row in rows for name in re.findall(r"`([\w.]+)`", row.split("|")[1])}
+    assert rooms == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("folder", sorted({file.parent for file in modules().values()} - {ROOT}))
+def test_every_folder_of_code_is_a_package(folder: Path) -> None:
+    """A folder without `__init__.py` would be left out of the wheel."""
+    assert (folder / "__init__.py").is_file()
+
+
+def test_importing_the_library_does_not_import_torch() -> None:
+    """`import bert_core` is light; the first use of a name that needs torch brings it."""
+    code = "import sys, bert_core\nprint('torch' in sys.modules)\nbert_core.BertModel\nprint('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_every_public_name_is_there() -> None:
+    """Every name that the library lists can be had from it."""
+    assert [name for name in bert_core.__all__ if getattr(bert_core, name).__name__ != name] == []
+
+
+def test_constraints_pin_every_dependency_and_nothing_of_a_machine() -> None:
+    """Each line is name==version, and each package that pyproject.toml asks for, tools included, has one."""
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", line)] == []
+    pinned = {canonical(line.partition("==")[0]) for line in lines}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    assert {canonical(re.split(r"[<>=]", name)[0]) for name in asked} <= pinned
+
+
+def canonical(name: str) -> str:
+    """A package name as it is compared: lower case, one kind of dash."""
+    return re.sub(r"[-_.]+", "-", name).lower()

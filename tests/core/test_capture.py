@@ -1,0 +1,277 @@
+"""bert_core/run/capture.py: one text, once forward and at most once back."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import bert_core
+from bert_core import BertForPreTraining, Encoding, LoadedModel, MaskPrediction, ModelRun, Target, capture
+
+GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]])
+
+
+@pytest.fixture
+def encoding(tiny_loaded: LoadedModel) -> Encoding:
+    return tiny_loaded.tokenizer.encode("the cat sat on the [MASK] .", "it was a big old house")
+
+
+def word_target(loaded: LoadedModel, encoding: Encoding, word: str = "mat") -> Target:
+    return Target("mlm", position=encoding.mask_positions[0], token_id=loaded.tokenizer.id_of(word))
+
+
+def value_by_hand(model: BertForPreTraining, encoding: Encoding, target: Target, **arguments: Tensor) -> Tensor:
+    """The target's value from a plain forward pass."""
+    outputs = model(
+        torch.tensor([encoding.input_ids]), token_type_ids=torch.tensor([encoding.token_type_ids]), **arguments
+    )
+    if target.kind == "nsp":
+        scores = outputs.seq_relationship_logits[0]
+        return scores[0] - scores[1]
+    return outputs.prediction_logits[0, target.position].log_softmax(-1)[target.token_id]
+
+
+def backward_by_hand(
+    loaded: LoadedModel, encoding: Encoding, target: Target, gates: np.ndarray | None
+) -> tuple[float, list[Tensor], list[Tensor]]:
+    """The value, the maps and their gradients as the modules keep them, on a copy with ordinary parameters."""
+    model = copy.deepcopy(loaded.model).requires_grad_(True)
+    for module in model.attention_modules:
+        module.save_attention = True
+    arguments = {} if gates is None else {"head_mask": torch.tensor(gates, dtype=torch.float32)}
+    value = value_by_hand(model, encoding, target, **arguments)
+    value.backward()
+    maps = [module.get_attention_map() for module in model.attention_modules]
+    gradients = [module.get_attn_gradients() for module in model.attention_modules]
+    return value.item(), [m[0].detach() for m in maps], [g[0] for g in gradients]
+
+
+@pytest.mark.parametrize("kind", ["mlm", "nsp"])
+@pytest.mark.parametrize("gates", [None, GATES], ids=["all heads", "gates"])
+def test_it_equals_a_plain_backward_pass(
+    tiny_loaded: LoadedModel, encoding: Encoding, kind: str, gates: np.ndarray | None
+) -> None:
+    """Maps, gradients and the value are those of loss.backward() on an ordinary model, for both targets."""
+    target = Target("nsp") if kind == "nsp" else word_target(tiny_loaded, encoding)
+    run = capture(tiny_loaded, encoding, target=target, head_mask=gates)
+    value, maps, gradients = backward_by_hand(tiny_loaded, encoding, target, gates)
+    assert run.gradient is not None and run.product is not None and run.target_value is not None
+    assert abs(run.target_value - value) < 1e-5
+    for layer in range(2):
+        np.testing.assert_allclose(run.attention[layer], maps[layer], rtol=0, atol=1e-6)
+        largest = float(gradients[layer].abs().max())
+        assert largest > 1e-4
+        np.testing.assert_allclose(run.gradient[layer], gradients[layer], rtol=0, atol=1e-5 * largest)
+    np.testing.assert_array_equal(run.product, run.attention * run.gradient)
+    np.testing.assert_allclose(run.attention.sum(-1), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["mlm", "nsp"])
+@pytest.mark.parametrize("gates", [np.ones((2, 4)), GATES], ids=["all at 1", "0, 1/2 and 1"])
+def test_the_gradient_of_a_gate_is_a_slope(
+    tiny_loaded: LoadedModel, encoding: Encoding, kind: str, gates: np.ndarray
+) -> None:
+    """gate_gradient is what the target changes when one gate is moved a little, in double precision."""
+    target = Target("nsp") if kind == "nsp" else word_target(tiny_loaded, encoding)
+    run = capture(tiny_loaded, encoding, target=target, head_mask=gates)
+    model = copy.deepcopy(tiny_loaded.model).double()
+    slopes = np.zeros((2, 4))
+    step = 1e-5
+    for layer, head in np.ndindex(2, 4):
+        values = []
+        for sign in (1, -1):
+            moved = torch.tensor(gates)
+            moved[layer, head] += sign * step
+            values.append(value_by_hand(model, encoding, target, head_mask=moved).item())
+        slopes[layer, head] = (values[0] - values[1]) / (2 * step)
+    assert run.gate_gradient is not None
+    np.testing.assert_allclose(run.gate_gradient, slopes, rtol=0, atol=1e-4 * np.abs(slopes).max())
+
+
+def test_importance_needs_no_second_pass(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """Summed over queries and keys, attention x gradient is gate x gradient of the gate."""
+    for gates in (None, GATES):
+        run = capture(tiny_loaded, encoding, target=word_target(tiny_loaded, encoding), head_mask=gates)
+        assert run.product is not None and run.gate_gradient is not None
+        expected = run.head_mask * run.gate_gradient
+        np.testing.assert_allclose(run.product.sum((2, 3)), expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_predictions_are_those_of_the_model(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """Probabilities sum to 1 and are the softmax of the head's scores; the best are listed, best first."""
+    run = capture(tiny_loaded, encoding, top_k=7)
+    outputs = tiny_loaded.model(
+        torch.tensor([encoding.input_ids]), token_type_ids=torch.tensor([encoding.token_type_ids])
+    )
+    (prediction,) = run.predictions
+    position = encoding.mask_positions[0]
+    expected = outputs.prediction_logits[0, position].softmax(-1).numpy()
+    assert prediction.position == position
+    np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-4, atol=1e-8)
+    assert abs(float(prediction.probabilities.sum()) - 1) < 1e-5
+    order = np.argsort(-prediction.probabilities, kind="stable")[:7]
+    assert [token for token, _ in prediction.top] == order.tolist()
+    assert [p for _, p in prediction.top] == prediction.probabilities[order].tolist()
+    assert run.nsp is not None
+    assert abs(run.nsp - outputs.seq_relationship_logits[0].softmax(-1)[0].item()) < 1e-6
+
+
+def test_positions_are_those_asked_for(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """Any position can be asked for, in any order; the target's own position adds no entry."""
+    target = word_target(tiny_loaded, encoding)
+    run = capture(tiny_loaded, encoding, positions=[3, 1], target=target)
+    assert [prediction.position for prediction in run.predictions] == [3, 1]
+    masked = capture(tiny_loaded, encoding).prediction_at(encoding.mask_positions[0])
+    assert masked is not None and target.token_id is not None and run.target_value is not None
+    assert run.prediction_at(encoding.mask_positions[0]) is None
+    assert abs(np.log(masked.probabilities[target.token_id]) - run.target_value) < 1e-4
+    assert capture(tiny_loaded, encoding, positions=[]).predictions == ()
+
+
+def test_a_text_alone_has_no_next_sentence(tiny_loaded: LoadedModel) -> None:
+    """Without a second sentence there is no NSP probability, and without a mask no prediction."""
+    run = capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"))
+    assert run.nsp is None
+    assert run.predictions == ()
+    assert run.target is run.target_value is run.gradient is run.gate_gradient is run.product is None
+
+
+def test_more_answers_than_words_are_all_words(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """A top_k beyond the vocabulary gives the vocabulary."""
+    (prediction,) = capture(tiny_loaded, encoding, top_k=10_000).predictions
+    assert len(prediction.top) == tiny_loaded.config.vocab_size
+
+
+def test_rank_counts_from_one() -> None:
+    """The likeliest piece has rank 1, and equals share the better rank."""
+    prediction = MaskPrediction(0, (), np.array([0.1, 0.4, 0.2, 0.2, 0.1], np.float32))
+    assert [prediction.rank_of(token) for token in range(5)] == [4, 1, 2, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "off", [[(0, 1)], [(1, 0), (1, 3)], [(layer, head) for layer in range(2) for head in range(4)]]
+)
+def test_a_head_that_is_off_is_a_head_whose_output_is_not_read(
+    tiny_loaded: LoadedModel, encoding: Encoding, off: list[tuple[int, int]]
+) -> None:
+    """Predictions change, and are those of a model whose output projection has zeros in the head's columns."""
+    gates = np.ones((2, 4))
+    cut = copy.deepcopy(tiny_loaded.model)
+    width = tiny_loaded.config.attention_head_size
+    for layer, head in off:
+        gates[layer, head] = 0
+        cut.bert.encoder.layer[layer].attention.output.dense.weight[:, head * width : (head + 1) * width] = 0
+    masked = capture(tiny_loaded, encoding, head_mask=gates)
+    expected = capture(dataclasses.replace(tiny_loaded, model=cut), encoding)
+    plain = capture(tiny_loaded, encoding)
+    (one,), (other,), (before,) = masked.predictions, expected.predictions, plain.predictions
+    np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=1e-4, atol=1e-7)
+    assert np.abs(one.probabilities - before.probabilities).max() > 1e-3
+    assert masked.nsp is not None and expected.nsp is not None and plain.nsp is not None
+    assert abs(masked.nsp - expected.nsp) < 1e-5 < abs(masked.nsp - plain.nsp)
+    np.testing.assert_array_equal(masked.head_mask, gates)
+    np.testing.assert_allclose(masked.attention, expected.attention, atol=1e-5)
+
+
+def arrays_of(run: ModelRun) -> list[np.ndarray]:
+    own = [getattr(run, entry.name) for entry in dataclasses.fields(run)]
+    return [a for a in own if isinstance(a, np.ndarray)] + [p.probabilities for p in run.predictions]
+
+
+def test_a_record_cannot_be_changed(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """Every array refuses to be written, is nobody's view, and the record and its targets are frozen."""
+    gates = GATES.copy()
+    run = capture(tiny_loaded, encoding, target=word_target(tiny_loaded, encoding), head_mask=gates)
+    arrays = arrays_of(run)
+    assert len(arrays) == 5
+    for array in arrays:
+        assert array.base is None
+        with pytest.raises(ValueError, match="read-only"):
+            array.flat[0] = 5
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        run.nsp = 1.0  # type: ignore[misc]
+    gates[0, 0] = 0.25
+    assert run.head_mask[0, 0] == 1.0
+    assert run.nbytes == sum(array.nbytes for array in arrays)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"positions": [16]}, "position 16 does not exist: this text has positions 0 to 15"),
+        ({"positions": [-1]}, "position -1 does not exist: this text has positions 0 to 15"),
+        ({"target": Target("mlm", 99, 3)}, "position 99 does not exist: this text has positions 0 to 15"),
+        ({"target": Target("mlm", 3, 155)}, "token 155 does not exist: the vocabulary has 0 to 154"),
+        ({"head_mask": np.ones((3, 4))}, "head_mask is (3, 4): this model has 2 layers of 4 heads"),
+        ({"head_mask": np.full((2, 4), 1.5)}, "a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on"),
+        ({"head_mask": np.full((2, 4), np.nan)}, "a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on"),
+    ],
+)
+def test_what_does_not_exist_is_one_clear_sentence(
+    tiny_loaded: LoadedModel, encoding: Encoding, arguments: dict[str, object], sentence: str
+) -> None:
+    """What was given and what there is."""
+    with pytest.raises(ValueError) as caught:
+        capture(tiny_loaded, encoding, **arguments)  # type: ignore[arg-type]
+    assert str(caught.value) == sentence
+
+
+def test_a_head_is_named_when_it_does_not_exist() -> None:
+    """Layers and heads are counted from zero, and the sentence says to where."""
+    from bert_core.run.capture import check_head
+
+    check_head(1, 3, layers=2, heads=4)
+    with pytest.raises(ValueError, match="^layer 2 does not exist: this model has layers 0 to 1$"):
+        check_head(2, 0, layers=2, heads=4)
+    with pytest.raises(ValueError, match="^head 14 does not exist in layer 1: this model has heads 0 to 3$"):
+        check_head(1, 14, layers=2, heads=4)
+
+
+def test_a_target_needs_what_it_is_about(tiny_loaded: LoadedModel) -> None:
+    """A next-sentence target needs a pair, a word target its position and piece, and the kind must be known."""
+    with pytest.raises(ValueError, match="^the next-sentence target needs a second sentence$"):
+        capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), target=Target("nsp"))
+    with pytest.raises(ValueError, match="^an 'mlm' target needs a position and a token_id$"):
+        Target("mlm", position=3)
+    with pytest.raises(ValueError, match="^target kind 'sop' is unknown: 'mlm' or 'nsp'$"):
+        Target("sop")
+
+
+def test_a_text_longer_than_the_model_is_refused(tiny_loaded: LoadedModel) -> None:
+    """An encoding that was not cut to the model's length says so instead of failing inside."""
+    long = tiny_loaded.tokenizer.encode("cat " * 600, max_length=600)
+    with pytest.raises(ValueError, match="the sequence has 600 tokens: this model takes at most 512"):
+        capture(tiny_loaded, long)
+
+
+def without(folder: Path, to: Path, part: str) -> LoadedModel:
+    """The tiny checkpoint with a part of its weights left out."""
+    to.mkdir()
+    for name in ("config.json", "vocab.txt", "tokenizer_config.json"):
+        (to / name).write_bytes((folder / name).read_bytes())
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: w for name, w in weights.items() if not name.startswith(part)}, to / "model.safetensors")
+    return bert_core.load(str(to), device="cpu")
+
+
+def test_an_untrained_head_is_never_asked(tiny_model_folder: Path, tmp_path: Path, encoding: Encoding) -> None:
+    """Without a trained head there is no prediction and no target of that kind, and the rest works."""
+    no_words = without(tiny_model_folder, tmp_path / "no-words", "cls.predictions.")
+    run = capture(no_words, encoding, positions=[2], target=Target("nsp"))
+    assert run.predictions == () and run.nsp is not None
+    with pytest.raises(ValueError, match="no-words has no trained masked-word head: choose another target$"):
+        capture(no_words, encoding, target=Target("mlm", 2, 30))
+    no_sentences = without(tiny_model_folder, tmp_path / "no-sentences", "cls.seq_relationship.")
+    run = capture(no_sentences, encoding, target=Target("mlm", 2, 30))
+    assert run.nsp is None and len(run.predictions) == 1
+    with pytest.raises(
+        ValueError, match="no-sentences has no trained next-sentence head: choose a masked word as the target$"
+    ):
+        capture(no_sentences, encoding, target=Target("nsp"))

@@ -115,8 +115,6 @@ class Tokenizer:
                     str(vocabulary), lowercase=lowercase, strip_accents=settings.get("strip_accents")
                 )
                 return cls(built._tokenizer)
-        except ValueError:
-            raise
         except Exception as error:  # the Rust library raises bare Exception
             raise ValueError(f"the tokenizer files in {folder} are broken: {error}") from error
         raise ValueError(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
@@ -152,6 +150,9 @@ class Tokenizer:
         frame = 2 if second is None else 3
         full_length = frame + len(first) + (0 if second is None else len(second))
         room = max_length - frame
+        if room < frame - 1:
+            least = 2 * frame - 1
+            raise ValueError(f"max_length {max_length} leaves no room for a token of each text: {least} is the least")
         first_room, second_room = _share(room, len(first), 0 if second is None else len(second))
         parts: list[tuple[tokenizers.Encoding, Side, int]] = [(first, "A", first_room)]
         if second is not None:
@@ -214,12 +215,8 @@ def _share(room: int, first: int, second: int) -> tuple[int, int]:
     """How many tokens of each text are kept: the longer one gives way first."""
     if first + second <= room:
         return first, second
-    half = room // 2
-    if second <= half:
-        return room - second, second
-    if first <= room - half:
-        return first, room - first
-    return room - half, half
+    shorter = min(first, second, room // 2)
+    return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
 
 
 def _word_groups(encoded: tokenizers.Encoding) -> list[int]:

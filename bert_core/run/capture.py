@@ -73,11 +73,12 @@ def capture(
             found = torch.autograd.grad(value, wanted)
             gradients = found[: len(maps)]
             # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
-            gate_gradient = (
-                np.stack([(a[0] * g[0]).sum((1, 2)).detach().cpu().numpy() for a, g in zip(maps, gradients, strict=True)])
+            by_gate = (
+                torch.stack([(a[0] * g[0]).sum((1, 2)) for a, g in zip(maps, gradients, strict=True)])
                 if gate_tensor is None
-                else found[-1].cpu().numpy()
+                else found[-1]
             )
+            gate_gradient = by_gate.detach().cpu().numpy().copy()
 
     return ModelRun(
         encoding=encoding,
@@ -113,11 +114,15 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
     assert target.position is not None and target.token_id is not None  # Target checks this
     check_position(encoding, target.position)
     if not 0 <= target.token_id < loaded.config.vocab_size:
-        raise ValueError(f"token {target.token_id} does not exist: the vocabulary has 0 to {loaded.config.vocab_size - 1}")
+        last = loaded.config.vocab_size - 1
+        raise ValueError(f"token {target.token_id} does not exist: the vocabulary has 0 to {last}")
 
 
 def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np.ndarray:
-    """Gates (layer, head) as float32; all ones for None. Raises ValueError for any other shape or a number not in 0 to 1."""
+    """Gates (layer, head) as float32; all ones for None.
+
+    Raises ValueError for any other shape, or a number not in 0 to 1.
+    """
     if head_mask is None:
         return np.ones((layers, heads), np.float32)
     gates = np.array(head_mask, np.float32)

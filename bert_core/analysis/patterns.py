@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bert_core.tokenizer import Encoding
@@ -47,10 +49,10 @@ def mean_distance(attention: np.ndarray) -> np.ndarray:
     return mean
 
 
-def share_to(attention: np.ndarray, keys: np.ndarray) -> np.ndarray:
+def share_to(attention: np.ndarray, keys: Sequence[bool] | np.ndarray) -> np.ndarray:
     """Share of a head's attention that goes to some keys, mean over queries, 0 to 1.
 
     attention: (layer, head, query, key). keys: boolean (key,). Returns (layer, head).
     """
-    share: np.ndarray = attention[..., keys].sum(-1).mean(-1)
+    share: np.ndarray = attention[..., np.asarray(keys)].sum(-1).mean(-1)
     return share

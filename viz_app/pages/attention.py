@@ -1,6 +1,5 @@
 """Who looks at whom?"""
 
-import numpy as np
 import streamlit as st
 
 from bert_core.analysis.patterns import attention_entropy, mean_distance, part_positions, share_to
@@ -31,7 +30,7 @@ queries, keys = part_positions(encoding, part, hide_special=state.hide)
 shown = values[..., queries[:, None], keys[None, :]]
 
 entropy, distance = attention_entropy(run.attention), mean_distance(run.attention)
-to_sep = share_to(run.attention, np.array([token == "[SEP]" for token in encoding.tokens]))
+to_sep = share_to(run.attention, [token == "[SEP]" for token in encoding.tokens])
 titles = [
     [
         f"L{layer} H{head}: entropy {entropy[layer, head]:.2f} nats, {to_sep[layer, head]:.0%} to [SEP], "

@@ -1,0 +1,191 @@
+"""The whole app in a real browser: what is chosen survives, nothing runs that was typed, nothing leaves the machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+from playwright.sync_api import Page, expect
+
+ROOT = Path(__file__).parents[2]
+ENTRY = ROOT / "streamlit_app.py"
+TEXT, PAIR = "The army crossed the river at night.", "In the morning the soldiers attacked the city."
+HEADINGS = {
+    "Predict": "What belongs in the gap?",
+    "Attention": "Who looks at whom?",
+    "Heads": "Which heads matter, and what if they were gone?",
+}
+# Sockets to anywhere but this machine raise, and leave a line in a file.
+BLOCK = """
+import os, socket
+_connect, _connect_ex, _sendto = socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto
+def _check(address):
+    host = address[0] if isinstance(address, tuple) else None
+    if host is not None and host not in ("127.0.0.1", "::1", "localhost", "0.0.0.0", ""):
+        with open(os.environ["SOCKET_LOG"], "a") as log:
+            log.write(f"{address}\\n")
+        raise OSError("no network here")
+def connect(self, address):
+    _check(address); return _connect(self, address)
+def connect_ex(self, address):
+    _check(address); return _connect_ex(self, address)
+def sendto(self, data, *rest):
+    _check(rest[-1]); return _sendto(self, data, *rest)
+socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto = connect, connect_ex, sendto
+"""
+
+
+@pytest.fixture(scope="module")
+def app(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """The app on a free port, with outside sockets blocked; the file lists the attempts."""
+    folder = tmp_path_factory.mktemp("blocked")
+    (folder / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
+    log = folder / "attempts.txt"
+    log.touch()
+    return serve(ENTRY, env={"PYTHONPATH": f"{folder}:{ROOT}", "SOCKET_LOG": str(log)}), log
+
+
+def opened(page: Page, base: str, path: str = "", **address: str) -> Page:
+    """A page of the app, once it has drawn its heading."""
+    page.goto(f"{base}/{path}?{urlencode(address)}")
+    expect(page.get_by_test_id("stHeading").first).to_be_visible(timeout=60_000)
+    settled(page)
+    return page
+
+
+def settled(page: Page) -> None:
+    """Wait until no run of the script is under way."""
+    page.wait_for_timeout(300)
+    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning", timeout=60_000)
+
+
+def address_of(page: Page) -> dict[str, str]:
+    """The parameters in the address bar."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()}
+
+
+def test_what_is_chosen_survives_every_page_and_a_reload(app: tuple[str, Path], page: Page) -> None:
+    """Text, target and head mask stay as they were through all pages, a reload, and in a second visitor's link."""
+    base, _ = app
+    opened(page, base)
+    page.get_by_label("Sentence", exact=True).fill(TEXT)
+    page.get_by_label("Sentence", exact=True).press("Enter")
+    settled(page)
+    page.get_by_label("Second sentence").fill(PAIR)
+    page.get_by_label("Second sentence").press("Enter")
+    settled(page)
+    page.get_by_role("button", name=re.compile(r"\briver\b")).first.click()
+    settled(page)
+    page.get_by_test_id("stMain").get_by_label("Target").click()
+    page.get_by_role("option", name="B follows A").click()
+    settled(page)
+    page.get_by_role("link", name="Heads").click()
+    expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible(timeout=60_000)
+    settled(page)
+    page.get_by_role("button", name=re.compile(r"^L2 H4\b")).click()
+    expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible(timeout=60_000)
+    settled(page)
+
+    chosen = address_of(page)
+    assert chosen == {"text": TEXT, "pair": PAIR, "masked": "4", "target": "nsp", "off": "2.4"}
+    for name, heading in HEADINGS.items():
+        page.get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", name=heading)).to_be_visible(timeout=60_000)
+        settled(page)
+        assert address_of(page) == chosen, name
+        assert page.get_by_label("Sentence", exact=True).input_value() == TEXT
+        expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
+    link = page.url
+    page.reload()
+    expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible(timeout=60_000)
+    settled(page)
+    assert page.url == link
+    assert page.get_by_label("Sentence", exact=True).input_value() == TEXT
+    assert page.get_by_label("Second sentence").input_value() == PAIR
+    expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
+    expect(page.get_by_test_id("stMain").get_by_text("B follows A").first).to_be_visible()
+
+
+def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(
+    app: tuple[str, Path], page: Page
+) -> None:
+    """Before and after stand side by side, and Restore undoes the switches."""
+    base, _ = app
+    opened(page, base, "heads", text=TEXT, pair=PAIR, masked="4")
+    page.get_by_role("button", name=re.compile(r"^L0 H0\b")).click()
+    expect(page.get_by_text("1 head is off: L0 H0")).to_be_visible(timeout=60_000)
+    page.get_by_role("button", name="Restore").click()
+    expect(page.get_by_text("head is off")).to_have_count(0, timeout=60_000)
+    settled(page)
+    assert "off" not in address_of(page)
+
+
+def test_attention_opens_the_head_that_is_clicked(app: tuple[str, Path], page: Page) -> None:
+    """A click in the grid chooses a head, and the address says which."""
+    base, _ = app
+    opened(page, base, "attention", text=TEXT, masked="4")
+    page.get_by_role("button", name=re.compile(r"^L3 H5\b")).click()
+    page.wait_for_url(re.compile(r"head=3\.5"), timeout=60_000)
+    settled(page)
+    expect(page.get_by_test_id("stPlotlyChart")).to_be_visible()
+    page.get_by_text("Gradient", exact=True).click()
+    page.wait_for_url(re.compile(r"show=gradient"), timeout=60_000)
+    settled(page)
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def test_long_text_stays_out_of_the_address_with_a_notice(app: tuple[str, Path], page: Page) -> None:
+    """Over 2,000 characters the address bar does not hold the text, and the page says so."""
+    base, _ = app
+    opened(page, base, text="short.")
+    page.get_by_label("Sentence", exact=True).fill("many words " * 300)
+    page.get_by_label("Sentence", exact=True).press("Enter")
+    expect(page.get_by_text("stays out of the address bar")).to_be_visible(timeout=60_000)
+    settled(page)
+    assert "text" not in address_of(page)
+    assert page.get_by_label("Sentence", exact=True).input_value().startswith("many words many")
+
+
+@pytest.mark.parametrize("path", ["", "attention", "heads"])
+def test_hostile_text_is_text(app: tuple[str, Path], page: Page, path: str) -> None:
+    """Nothing that was typed runs, whichever page shows it."""
+    base, _ = app
+    hostile = (
+        '</script><script>window.hit=1</script><img src=x onerror="window.hit=1"> ]]> \u2028 \u202egnp.exe **b** $x$'
+    )
+    opened(page, base, path, text=hostile, pair='"><svg onload=window.hit=1> [MASK]', show="attention")
+    assert page.evaluate("window.hit") is None
+    assert page.locator("img[src=x]").count() == 0
+    expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+@pytest.mark.parametrize("path", ["", "attention", "heads"])
+def test_no_request_leaves_the_machine(app: tuple[str, Path], page: Page, path: str) -> None:
+    """Neither the page nor the server asks any other machine for anything."""
+    base, log = app
+    requested: list[str] = []
+    page.on("request", lambda request: requested.append(request.url))
+    opened(page, base, path, text=TEXT, pair=PAIR, masked="4")
+    outside = [url for url in requested if urlsplit(url).hostname not in ("localhost", "127.0.0.1", None)]
+    outside = [url for url in outside if not url.startswith(("data:", "blob:"))]
+    assert requested and not outside
+    assert log.read_text(encoding="utf-8") == ""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["", "attention", "heads"])
+def test_every_page_draws_in_both_themes(app: tuple[str, Path], page: Page, path: str, scheme: str) -> None:
+    """Every page shows its picture on a light and on a dark screen, without an error in the console."""
+    base, _ = app
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    opened(page, base, path, text=TEXT, pair=PAIR, masked="4")
+    expect(page.get_by_test_id("stPlotlyChart").first).to_be_visible(timeout=60_000)
+    background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
+    brightness = sum(int(part) for part in re.findall(r"\d+", background)[:3])
+    assert (brightness > 380) == (scheme == "light")
+    assert not errors

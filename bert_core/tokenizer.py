@@ -133,7 +133,8 @@ class Tokenizer:
     def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
         """Tokens of `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, the longer text cut from its end to fit.
 
-        Raises ValueError if text is empty or only spaces, or if there is a pair without a text.
+        Raises ValueError if text is empty, only spaces or nothing that can be read, if there is a pair without a
+        text, or if max_length has no room for a token of each.
         """
         pair = pair if pair is not None and pair.strip() else None
         if not text.strip():
@@ -142,6 +143,10 @@ class Tokenizer:
                 if pair is None
                 else "there is a second sentence but no first one: type the first, or move the second up"
             )
+        try:
+            f"{text}{pair}".encode()
+        except UnicodeEncodeError as error:
+            raise ValueError("the text holds half a character, which no script has: type it again") from error
         first = self.backend.encode(text, add_special_tokens=False)
         second = None if pair is None else self.backend.encode(pair, add_special_tokens=False)
         for name, typed, part in (("text", text, first), ("second sentence", pair, second)):
@@ -164,8 +169,9 @@ class Tokenizer:
         words_before = 0
         for segment, (encoded, side, kept) in enumerate(parts):
             words = _word_groups(encoded)[:kept]
-            for i, word in enumerate(words):
-                rows.append((encoded.tokens[i], encoded.ids[i], segment, encoded.offsets[i], words_before + word, side))
+            # Each of these lists is built anew when it is asked for.
+            pieces = zip(encoded.tokens[:kept], encoded.ids[:kept], encoded.offsets[:kept], words, strict=True)
+            rows += [(token, number, segment, span, words_before + word, side) for token, number, span, word in pieces]
             words_before += max(words, default=-1) + 1
             rows.append((SEP, self.id_of(SEP), segment, (0, 0), None, None))
         tokens, ids, segments, offsets, word_numbers, sides = zip(*rows, strict=True)

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, TOKEN_FONT, plain, styled
 
 LONGEST_LABEL, LONGEST_HOVER = 14, 160
+LABELS_THAT_FIT = 36
 
 
 def attention_heatmap(
@@ -39,20 +40,23 @@ def attention_heatmap(
     finite = values[np.isfinite(values)]
     # An all-zero map still needs a range; 1 is what a probability could reach.
     limit = float(np.abs(finite).max(initial=0)) or 1.0
-    side = min(640, max(340, 34 * max(values.shape)))
-    font_size = 17 if lecture else 13
+    longest = max(values.shape)
+    side = min(640, max(340, 34 * longest))
+    font_size = (17 if longest <= 16 else 14) if lecture else (13 if longest <= 24 else 12)
+    gap = 1 if longest <= 64 else 0
 
     heatmap = go.Heatmap(
         z=values,
         zmin=-limit if signed else 0,
         zmax=limit,
         colorscale=(DIVERGING if signed else SEQUENTIAL).colorscale(dark),
-        xgap=1 if max(values.shape) <= 64 else 0,
-        ygap=1 if max(values.shape) <= 64 else 0,
-        hovertemplate=f"query %{{y}}<br>key&nbsp;&nbsp; %{{x}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
+        xgap=gap,
+        ygap=gap,
+        # Nine significant digits tell every float32 from its neighbours.
+        hovertemplate=f"query %{{y}}<br>key %{{x}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
         colorbar={
             "orientation": "h",
-            "title": {"text": plain(unit), "side": "top"},
+            "title": {"text": plain(unit), "side": "right"},
             "lenmode": "pixels",
             "len": 260,
             "thickness": 12,
@@ -62,18 +66,16 @@ def attention_heatmap(
             "yanchor": "bottom",
             "ypad": 6,
             "xpad": 0,
-            "nticks": 5,
+            "nticks": 4 if lecture else 6,
             "outlinewidth": 0,
         },
     )
     figure = go.Figure([heatmap, go.Scatter(x=[], y=[], xaxis="x2", yaxis="y2", hoverinfo="skip", showlegend=False)])
     # The map hangs on axes that know every whole token, for the hover; over them lie the axes that are seen, whose
     # labels are shortened, and thinned when they would touch.
-    room = side // (font_size + 4)
     figure.update_layout(
-        title={"text": plain(title), "yref": "container", "y": 1, "yanchor": "top", "pad": {"t": 10}},
-        height=side + 190,
-        margin={"t": 110},
+        height=side + (190 if lecture else 160),
+        margin={"t": 96 if lecture else 80},
         xaxis=_whole(key_labels),
         yaxis=_whole(query_labels)
         | {
@@ -83,13 +85,26 @@ def attention_heatmap(
             "constrain": "domain",
             "constraintoward": "top",
         },
-        xaxis2=_seen(key_labels, room, font_size)
+        xaxis2=_seen(key_labels, LABELS_THAT_FIT, font_size)
         | {"matches": "x", "overlaying": "x", "side": "bottom", "title": {"text": "key: who is looked at"}}
-        | {"autotickangles": [0, -45, -90]},
-        yaxis2=_seen(query_labels, room, font_size)
+        | {"autotickangles": [0, -45, -90] if longest <= 20 else [-90]},
+        yaxis2=_seen(query_labels, LABELS_THAT_FIT, font_size)
         | {"matches": "y", "overlaying": "y", "side": "left", "title": {"text": "query: who looks"}},
     )
     figure.layout.xaxis.update(constrain="domain", constraintoward="left")
+    # An annotation, because a plotly title of a figure this high does not stay at its own place.
+    figure.add_annotation(
+        text=f"<b>{plain(title)}</b>",
+        font_size=22 if lecture else 17,
+        x=0,
+        xref="paper",
+        xanchor="left",
+        y=1,
+        yref="paper",
+        yanchor="bottom",
+        yshift=58 if lecture else 48,
+        showarrow=False,
+    )
     return styled(figure, dark=dark, lecture=lecture)
 
 
@@ -97,7 +112,8 @@ def _whole(labels: Sequence[str]) -> dict:
     return {
         "tickmode": "array",
         "tickvals": list(range(len(labels))),
-        "ticktext": [plain(label, LONGEST_HOVER) for label in labels],
+        "ticktext": [f"{plain(label, LONGEST_HOVER)} ({position})" for position, label in enumerate(labels)],
+        "ticks": "",
         "showticklabels": False,
         "showgrid": False,
         "zeroline": False,

@@ -43,6 +43,7 @@ def prediction_bars(
                 marker=_fill(name, dark),
                 text=[two_digits(number) for number in numbers],
                 textposition="outside",
+                constraintext="none",
                 cliponaxis=False,
                 customdata=whole,
                 hovertemplate=f"%{{customdata}}<br>{name} %{{x:.9g}}<extra></extra>",
@@ -51,10 +52,10 @@ def prediction_bars(
         ]
     )
     largest = max((number for numbers in series.values() for number in numbers), default=1.0) or 1.0
-    thickness = (34 if before is None else 52) * (1.3 if lecture else 1)
+    thickness = (34 if before is None else 50) * (1.3 if lecture else 1)
     figure.update_layout(
         barmode="group",
-        bargap=0.28,
+        bargap=0.3,
         bargroupgap=0.06,
         showlegend=before is not None,
         legend_traceorder="normal",
@@ -96,6 +97,7 @@ def nsp_bar(probability: float, *, before: float | None = None, dark: bool, lect
                 customdata=[number],
                 text=[two_digits(number)],
                 textposition="outside",
+                constraintext="none",
                 cliponaxis=False,
                 hovertemplate=f"P(B follows A), {name}: %{{customdata:.9g}}<extra></extra>",
                 showlegend=False,

@@ -31,7 +31,7 @@ class Scale(NamedTuple):
 
 
 class Page(NamedTuple):
-    """What stands behind and around a picture; the same values are in .streamlit/config.toml."""
+    """What stands behind and around a picture; the same values are in viz_app/theme.toml."""
 
     background: str
     raised: str
@@ -95,8 +95,9 @@ def page(dark: bool) -> Page:
 
 
 def two_digits(value: float) -> str:
-    """A number with two significant digits, for pictures: 0.97, 0.031, 12."""
-    return f"{value:#.2g}".removesuffix(".")
+    """A number with two significant digits, for pictures: 0.97, 0.031, −12, 1.0e−5."""
+    digits, *exponent = f"{value:#.2g}".removesuffix(".").split("e")
+    return "e".join([digits, *(str(int(power)) for power in exponent)]).replace("-", "−")
 
 
 def plain(text: str, longest: int | None = None) -> str:

@@ -120,7 +120,7 @@ def _coded(values: np.ndarray | None, signed: bool) -> dict:
         "shares": [
             [round(float(s), 4) if e else None for s, e in zip(*row, strict=True)] for row in _rows(shares, exists)
         ],
-        "numbers": [[two_digits(v) if e else "" for v, e in zip(*row, strict=True)] for row in _rows(values, exists)],
+        "numbers": [[two_digits(v) if e else "–" for v, e in zip(*row, strict=True)] for row in _rows(values, exists)],
         "legend": [f"−{two_digits(limit)}" if signed else "0", two_digits(limit)],
     }
 

@@ -2,6 +2,8 @@
 
 const LONGEST_TIP = 600;
 const LOG_SECONDS = 30;
+// The luminance from which black has more contrast than white.
+const BLACK_READS_BETTER = 0.179;
 
 // Only grows, also between two views and when the clock is set back.
 let stamp = 0;
@@ -140,8 +142,8 @@ function paint(grid, header, pixels, colours) {
     const number = header.numbers?.[layer][head];
     button.disabled = share === null;
     const said = [`L${layer} H${head}`];
-    if (number) said.push(number);
     if (share === null) said.push("pruned");
+    else if (number) said.push(number);
     if (isOff) said.push("off");
     button.setAttribute("aria-label", said.join(", "));
     if (header.size) {
@@ -152,7 +154,7 @@ function paint(grid, header, pixels, colours) {
       button.querySelector(".number").textContent = number ?? "";
       const colour = share == null ? null : colours[Math.round(share * 255)];
       button.style.backgroundColor = colour ? `rgb(${colour.join(" ")})` : "";
-      button.style.color = colour ? (luminance(colour) > 140 ? "#14161a" : "#ffffff") : "";
+      button.style.color = colour ? (luminance(colour) > BLACK_READS_BETTER ? "#000000" : "#ffffff") : "";
     }
   }
 }
@@ -163,7 +165,13 @@ function draw(canvas, values, rows, columns, colours) {
   canvas.height = rows;
   const context = canvas.getContext("2d");
   const image = context.createImageData(columns, rows);
-  values.forEach((value, i) => image.data.set([...colours[value], 255], 4 * i));
+  for (let i = 0; i < values.length; i++) {
+    const [r, g, b] = colours[values[i]];
+    image.data[4 * i] = r;
+    image.data[4 * i + 1] = g;
+    image.data[4 * i + 2] = b;
+    image.data[4 * i + 3] = 255;
+  }
   context.putImageData(image, 0, 0);
 }
 
@@ -240,11 +248,13 @@ function hide(tip) {
   tip.hidePopover();
 }
 
-function luminance([r, g, b]) {
-  return 0.299 * r + 0.587 * g + 0.114 * b;
+// Relative luminance, 0 to 1.
+function luminance(colour) {
+  const [r, g, b] = colour.map((part) => (part / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }
 
 function isDark(node) {
   const background = getComputedStyle(node).getPropertyValue("--st-background-color").trim();
-  return luminance(background.slice(1).match(/../g).map((part) => parseInt(part, 16))) < 128;
+  return luminance(background.slice(1).match(/../g).map((part) => parseInt(part, 16))) < 0.2;
 }

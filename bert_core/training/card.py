@@ -211,7 +211,7 @@ def score_table(
 ) -> str:
     """Held-out MLM and NSP accuracy by kind of text and length, as a Markdown table."""
     lines = [
-        "| Held-out text | Tokens | MLM top-1 (80/10/10) | MLM top-1 (all [MASK]) | MLM loss, nats | NSP | Pieces, pairs |",
+        "| Held-out text | Tokens | MLM top-1 (80/10/10) | MLM top-1 (all [MASK]) | Loss, nats | NSP | Pieces, pairs |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, corpus in corpora.items():

@@ -1,0 +1,56 @@
+"""The model card's figures come from the model and the run, not from the text around them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bert_core.loading import LoadedModel
+from bert_core.training import card
+from bert_core.training.data import Corpus
+from bert_core.training.pretrain import PretrainSettings
+
+
+def test_a_bundle_is_half_as_large_and_gives_nearly_the_same_answers(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """float16 weights load as float32 and move no weight by more than float16's rounding."""
+    loaded = card.bundle(tiny_model_folder, tiny_model_folder, tmp_path / "small")
+    assert loaded.has_mlm and loaded.has_nsp
+    full, half = (folder / "model.safetensors" for folder in (tiny_model_folder, tmp_path / "small"))
+    assert half.stat().st_size < 0.6 * full.stat().st_size
+    for (name, a), b in zip(tiny_loaded.model.state_dict().items(), loaded.model.state_dict().values(), strict=True):
+        assert b.dtype == torch.float32
+        assert torch.allclose(a, b, rtol=1e-3, atol=1e-6), name
+
+
+def test_examples_that_are_wrong_are_not_shipped(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    """A model that gets fewer than ten right ships none of them."""
+    with pytest.raises(ValueError, match="at least 10 are needed"):
+        card.write_examples(tiny_loaded, tmp_path)
+    assert not (tmp_path / "examples.json").exists()
+
+
+def test_every_candidate_names_a_word_of_its_text(tiny_loaded: LoadedModel) -> None:
+    """No candidate points at a word that is not there."""
+    for text, word, pair, _ in card._CANDIDATES:
+        encoding = tiny_loaded.tokenizer.encode(text, pair)
+        assert encoding.word_text(card.word_number(encoding, word)) == word
+
+
+def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    """Scores, curve and prompts in the card are those of this model and this run."""
+    rng = np.random.default_rng(0)
+    corpus = Corpus(rng.integers(5, len(tiny_loaded.tokenizer), 2000), np.arange(0, 2001, 10), np.arange(0, 201, 20))
+    look = {"step": 7, "held_out": {"128": {"mlm": 0.123, "nsp": 0.456}}}
+    (tmp_path / "log.jsonl").write_text(json.dumps({"step": 1}) + "\n" + json.dumps(look) + "\n", encoding="utf-8")
+    scores = card.score_table(tiny_loaded, {"noise": corpus}, (32,), 2, lambda _: None)
+    assert "| noise | 32 |" in scores
+    assert "| 7 | 0.123 | 0.456 |" in card.curve_table(tmp_path)
+    settings = PretrainSettings(steps=1234, decay=99)
+    assert "1,234" in card.settings_table(settings) and "last 99" in card.settings_table(settings)
+    assert card.prompt_table(tiny_loaded).count("\n") == len(card.PROMPTS) + 1

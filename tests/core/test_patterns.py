@@ -1,0 +1,56 @@
+"""Where attention goes, in numbers that can be worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bert_core.analysis.patterns import attention_entropy, mean_distance, part_positions, share_to
+from bert_core.loading import LoadedModel
+
+
+def one_head(rows: list[list[float]]) -> np.ndarray:
+    """(1, 1, query, key)."""
+    return np.array(rows, np.float32)[None, None]
+
+
+def test_entropy_is_zero_for_one_key_and_ln_keys_for_all_alike() -> None:
+    """The two ends of the scale, and their mean over two rows."""
+    assert attention_entropy(one_head([[1, 0], [0, 1]])) == pytest.approx(0)
+    assert attention_entropy(one_head([[0.5, 0.5], [0.5, 0.5]])) == pytest.approx(np.log(2))
+    assert attention_entropy(one_head([[1, 0], [0.5, 0.5]])) == pytest.approx(np.log(2) / 2)
+
+
+def test_distance_weighs_by_attention() -> None:
+    """Self-attention has distance 0, the other of two tokens 1, half and half one half."""
+    assert mean_distance(one_head([[1, 0], [0, 1]])) == pytest.approx(0)
+    assert mean_distance(one_head([[0, 1], [1, 0]])) == pytest.approx(1)
+    assert mean_distance(one_head([[0.5, 0.5], [0, 1]])) == pytest.approx(0.25)
+
+
+def test_share_counts_only_the_keys_named() -> None:
+    """Shares over complementary keys add up to 1."""
+    attention = one_head([[0.25, 0.75], [0.5, 0.5]])
+    first = share_to(attention, np.array([True, False]))
+    assert first == pytest.approx(0.375)
+    assert first + share_to(attention, np.array([False, True])) == pytest.approx(1)
+
+
+def test_parts_split_the_map_without_overlap(tiny_loaded: LoadedModel) -> None:
+    """The four parts hold exactly the tokens of the two texts, and hiding specials leaves the same tokens."""
+    encoding = tiny_loaded.tokenizer.encode("a b c", "b c")
+    side_a = part_positions(encoding, "A to A", hide_special=False)[0]
+    side_b = part_positions(encoding, "B to A", hide_special=False)[0]
+    assert [encoding.tokens[i] for i in side_a] == ["a", "b", "c"]
+    assert [encoding.tokens[i] for i in side_b] == ["b", "c"]
+    hidden, _ = part_positions(encoding, "all", hide_special=True)
+    assert sorted([*side_a, *side_b]) == hidden.tolist()
+    assert len(part_positions(encoding, "all", hide_special=False)[0]) == len(encoding)
+
+
+def test_an_unknown_part_is_refused(tiny_loaded: LoadedModel) -> None:
+    """The sentence names what was given and what is allowed."""
+    encoding = tiny_loaded.tokenizer.encode("a b")
+    for part in ("A", "A to C", ""):
+        with pytest.raises(ValueError, match="'A to B'"):
+            part_positions(encoding, part, hide_special=False)

@@ -175,13 +175,14 @@ def write_tensors(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     kept: dict[str, Tensor] = {}
-    seen: set[int] = set()
+    seen: set[tuple[int, torch.Size]] = set()
     for name, tensor in tensors.items():
-        if tensor.data_ptr() not in seen:
-            seen.add(tensor.data_ptr())
+        place = (tensor.data_ptr(), tensor.shape)
+        if place not in seen or not tensor.numel():  # all empty tensors stand at one address
+            seen.add(place)
             kept[name] = tensor.detach().to("cpu", dtype).contiguous()
+    write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
-    write_whole(folder / CONFIG_FILE, config.to_json)
 
 
 def write_whole(path: Path, writer: Callable[[str], object]) -> None:

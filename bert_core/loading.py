@@ -99,7 +99,7 @@ def _folder_of(name: str, allow_hub: bool) -> Path:
         raise CheckpointError(f"there is no model {name!r}: it is neither a folder nor bundled (bundled: {bundled})")
     # Imported here: only the hub needs it, and a laptop without a network never does.
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(name, allow_patterns=list(HUB_FILES)))
@@ -110,7 +110,7 @@ def _folder_of(name: str, allow_hub: bool) -> Path:
             f"{name!r} would come from the hub, which needs a network, and there is none: "
             f"bundled and always there: {bundled}"
         ) from error
-    except (HfHubHTTPError, OSError) as error:
+    except Exception as error:  # of the hub, of the network on the way, or of the disk
         raise CheckpointError(
             f"{name!r} could not be fetched from the hub ({type(error).__name__}): bundled and always there: {bundled}"
         ) from error

@@ -62,6 +62,7 @@ def open_app(
     flags = {
         "server.address": address,
         "server.showEmailPrompt": "false",
+        "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "viewer",
         "theme.base": str(Path(__file__).with_name("theme.toml")),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parents[2]
 # The switches keep Chromium itself from asking anyone for anything.
@@ -21,6 +21,9 @@ SWITCHES = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
+
+# A busy machine is slow, not wrong.
+expect.set_options(timeout=30_000)
 
 Serve = Callable[..., str]
 

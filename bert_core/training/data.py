@@ -135,6 +135,13 @@ class MaskingRule:
     random_share: float = 0.1
     whole_words: bool = False
 
+    def __post_init__(self) -> None:
+        for name in ("rate", "mask_share", "random_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: a share is between 0 and 1")
+        if self.mask_share + self.random_share > 1:
+            raise ValueError(f"mask_share {self.mask_share} and random_share {self.random_share} are more than all")
+
 
 @dataclass(frozen=True)
 class Batch:

@@ -1,0 +1,545 @@
+"""bert_core/training: plain text to examples, and examples to weights, also across an interruption."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import socket
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from bert_core import BertConfig, BertForPreTraining, Tokenizer
+from bert_core.training import data
+from bert_core.training.data import Batch, Corpus, ExampleMaker, MaskingRule, read_documents, split_sentences
+from bert_core.training.pretrain import LOG_FILE, STATE_FILE, PretrainSettings, evaluate, pretrain, train_step
+
+CPU = torch.device("cpu")
+NO_MASKING = MaskingRule(rate=0.0)
+SETTINGS = PretrainSettings(
+    steps=24, warmup=3, decay=10, learning_rate=3e-3, tokens=256, lengths={16: 0.5, 32: 0.5}, seed=4
+)
+
+
+def silent(_: str) -> None:
+    """Progress that nobody reads."""
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_model_folder: Path) -> Tokenizer:
+    return Tokenizer.from_folder(tiny_model_folder)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Forty documents of a few simple sentences, many of their words made of pieces."""
+    rng = np.random.default_rng(0)
+    documents = []
+    for _ in range(40):
+        place, who = rng.choice(["city", "house", "river"]), rng.choice(["king", "queen", "cat", "dog"])
+        sentences = [
+            f"The {who}s {rng.choice(['walked', 'played', 'looked'])} in the old {place}."
+            for _ in range(int(rng.integers(3, 9)))
+        ]
+        documents.append("\n".join(" ".join(sentences[i : i + 2]) for i in range(0, len(sentences), 2)))
+    path = tmp_path_factory.mktemp("text") / "train.txt"
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpus(text: Path, tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus.prepare(text, tokenizer, tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def examples(corpus: Corpus, tokenizer: Tokenizer) -> ExampleMaker:
+    return ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.2))
+
+
+def new_model(config: BertConfig) -> BertForPreTraining:
+    torch.manual_seed(7)
+    return BertForPreTraining(config.replace(initializer_range=0.05))
+
+
+# ---------------------------------------------------------------------------- reading text
+
+
+LINES = "  First paragraph.\nSecond  one. \n\n\n \nAnother document.\n\n"
+READ = [["First paragraph.", "Second  one."], ["Another document."]]
+
+
+def test_text_files_and_compressed_ones_read_alike(tmp_path: Path) -> None:
+    """A line is a paragraph, any number of blank lines ends a document, and the edges are trimmed."""
+    (tmp_path / "a.txt").write_text(LINES, encoding="utf-8")
+    (tmp_path / "a.xz").write_bytes(lzma.compress(LINES.encode()))
+    assert list(read_documents(tmp_path / "a.txt")) == list(read_documents(tmp_path / "a.xz")) == READ
+
+
+def test_broken_utf8_is_replaced(tmp_path: Path) -> None:
+    """A byte that is no UTF-8 becomes a replacement sign, and the text around it stays."""
+    broken = b"caf\xe9 and tea\n\n\xff\xfe\n"
+    (tmp_path / "a.txt").write_bytes(broken)
+    (tmp_path / "a.xz").write_bytes(lzma.compress(broken))
+    for name in ("a.txt", "a.xz"):
+        assert list(read_documents(tmp_path / name)) == [["caf\ufffd and tea"], ["\ufffd\ufffd"]]
+
+
+@pytest.mark.parametrize("damage", ["not xz", "cut", "flipped"])
+def test_a_broken_xz_is_one_clear_error(damage: str, tmp_path: Path) -> None:
+    """A file that is no .xz, one cut short and one with a wrong byte are ValueErrors that name it."""
+    whole = lzma.compress(np.random.default_rng(0).bytes(4000).hex().encode())
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 0xFF
+    content = {"not xz": b"plain text", "cut": whole[: len(whole) // 2], "flipped": bytes(flipped)}[damage]
+    (tmp_path / "a.xz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"^a\.xz is not a whole \.xz file"):
+        list(read_documents(tmp_path / "a.xz"))
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    """Only .txt and .xz are read."""
+    with pytest.raises(ValueError, match=r"^a\.pdf is neither a \.txt nor an \.xz file$"):
+        list(read_documents(tmp_path / "a.pdf"))
+
+
+def test_sentences_end_where_they_end() -> None:
+    """At . ! or ?, with the quotes and brackets that close there, before a capital; not inside a number."""
+    paragraph = (
+        'He said "Go." Then she left (at last.) “No!” he cried. It was 3.5 miles, e.g. far. \'"Yes."\' Ok? 5 men.'
+    )
+    assert split_sentences(paragraph) == [
+        'He said "Go."',
+        "Then she left (at last.)",
+        "“No!” he cried.",
+        "It was 3.5 miles, e.g. far.",
+        "'\"Yes.\"'",
+        "Ok?",
+        "5 men.",
+    ]
+
+
+# ---------------------------------------------------------------------------- the corpus
+
+
+def test_a_corpus_is_the_text_in_pieces(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Sentences and documents start where the arrays say, and their pieces are those of the tokenizer."""
+    (tmp_path / "a.txt").write_text("The cat sat. The dog ran.\nA big mat.\n\nIt was night.\n", encoding="utf-8")
+    corpus = Corpus.prepare(tmp_path / "a.txt", tokenizer, tmp_path / "cache")
+    starts = corpus.sentence_starts
+    sentences = [corpus.tokens[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+    assert [tokenizer.decode(ids.tolist()) for ids in sentences] == [
+        "the cat sat.",
+        "the dog ran.",
+        "a big mat.",
+        "it was night.",
+    ]
+    assert corpus.document_starts.tolist() == [0, 3, 4]
+    assert len(corpus) == 16
+
+
+def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second time the arrays come from the cache; after a change of the text, or half a job, they are made anew."""
+    made = []
+    original = data._tokenize
+
+    def counted(*arguments: Any) -> Any:
+        made.append(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(data, "_tokenize", counted)
+    path, cache = tmp_path / "a.txt", tmp_path / "cache"
+    path.write_text("The cat sat. The dog ran.\n\nIt was night.\n", encoding="utf-8")
+    first = Corpus.prepare(path, tokenizer, cache)
+    again = Corpus.prepare(path, tokenizer, cache)
+    assert len(made) == 1
+    assert np.array_equal(first.tokens, again.tokens)
+    path.write_text("The cat sat. The dog ran.\n\nIt was a night.\n", encoding="utf-8")
+    assert len(Corpus.prepare(path, tokenizer, cache)) == len(first) + 1
+    assert len(made) == 2
+    for marker in cache.glob("*/done"):
+        marker.unlink()
+    Corpus.prepare(path, tokenizer, cache)
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "holds fewer than two documents: put a blank line between documents"),
+        ("The cat sat. The dog ran.\n", "holds fewer than two documents: put a blank line between documents"),
+        ("The cat sat.\n\nThe dog ran.\n", "no document of a.txt has two sentences: none of them has a next sentence"),
+    ],
+)
+def test_a_text_without_next_sentences_is_refused(
+    content: str, words: str, tmp_path: Path, tokenizer: Tokenizer
+) -> None:
+    """There must be a right next sentence and a wrong one to choose, or the search for them would never end."""
+    (tmp_path / "a.txt").write_text(content, encoding="utf-8")
+    with pytest.raises(ValueError, match=words):
+        Corpus.prepare(tmp_path / "a.txt", tokenizer, tmp_path / "cache")
+
+
+# ---------------------------------------------------------------------------- examples
+
+
+def numbered_corpus() -> Corpus:
+    """Every piece has its place in the text as its number; sentences of 1 to 60 pieces, documents of 1 to 12."""
+    rng = np.random.default_rng(3)
+    sentence_starts = np.concatenate([[0], np.cumsum(rng.integers(1, 61, 400))])
+    document_starts = np.concatenate([[0], np.cumsum(rng.integers(1, 13, 200))])
+    document_starts = np.append(document_starts[document_starts < 400], 400)
+    return Corpus(np.arange(1000, 1000 + sentence_starts[-1]), sentence_starts, document_starts)
+
+
+@pytest.mark.parametrize("length", [5, 16, 64, 200])
+def test_pairs_follow_each_other_or_come_from_another_document(length: int, tokenizer: Tokenizer) -> None:
+    """`[CLS] A [SEP] B [SEP]`: each segment is a stretch of the text and B starts a sentence; labelled 0, B begins
+    where A ended; labelled 1, it is of another document. About half are of each kind.
+    """
+    corpus = numbered_corpus()
+    maker = ExampleMaker(corpus, tokenizer, NO_MASKING)
+    batch = maker.batch(600, length, np.random.default_rng(1))
+    sentence_of = np.repeat(np.arange(400), np.diff(corpus.sentence_starts))
+    document_of = np.searchsorted(corpus.document_starts, sentence_of, side="right")
+    for ids, segments, attended, label in zip(
+        batch.input_ids, batch.token_type_ids, batch.attention_mask, batch.next_sentence_label, strict=True
+    ):
+        end = int(attended.sum())
+        assert attended[:end].all() and (ids[end:] == tokenizer.id_of("[PAD]")).all()
+        middle, last = np.nonzero(ids == tokenizer.id_of("[SEP]"))[0]
+        assert ids[0] == tokenizer.id_of("[CLS]") and last == end - 1
+        assert segments.tolist() == [0] * (middle + 1) + [1] * (last - middle) + [0] * (length - end)
+        first, second = ids[1:middle] - 1000, ids[middle + 1 : last] - 1000
+        assert len(first) and len(second)
+        assert (np.diff(first) == 1).all() and (np.diff(second) == 1).all()
+        assert len(set(document_of[first])) == len(set(document_of[second])) == 1
+        assert second[0] in corpus.sentence_starts
+        if label == 0:
+            assert second[0] == first[-1] + 1
+        else:
+            assert document_of[second[0]] != document_of[first[0]]
+    assert 0.4 < batch.next_sentence_label.mean() < 0.6
+
+
+def test_a_length_without_room_is_refused(examples: ExampleMaker) -> None:
+    """Two segments and their frame need five tokens."""
+    with pytest.raises(ValueError, match="^examples of 4 tokens have no room for two segments: 5 is the least$"):
+        examples.batch(1, 4, np.random.default_rng(0))
+
+
+def masked_and_plain(corpus: Corpus, tokenizer: Tokenizer, rule: MaskingRule) -> tuple[Batch, np.ndarray]:
+    """A large batch, and its ids before anything was hidden."""
+    masked = ExampleMaker(corpus, tokenizer, rule).batch(600, 64, np.random.default_rng(9))
+    plain = ExampleMaker(corpus, tokenizer, NO_MASKING).batch(600, 64, np.random.default_rng(9))
+    return masked, plain.input_ids
+
+
+@pytest.mark.parametrize("whole_words", [False, True])
+def test_masking_has_its_shares(whole_words: bool, corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """15% of the typed tokens are to be predicted; of these 80% are [MASK], 10% random pieces, 10% as they were."""
+    batch, plain = masked_and_plain(corpus, tokenizer, MaskingRule(whole_words=whole_words))
+    specials = [tokenizer.id_of(token) for token in ("[CLS]", "[SEP]", "[PAD]")]
+    typed = ~np.isin(plain, specials)
+    chosen = batch.labels != -100
+    assert not (chosen & ~typed).any()
+    assert np.array_equal(batch.labels[chosen], plain[chosen])
+    assert np.array_equal(batch.input_ids[~chosen], plain[~chosen])
+    # Five standard deviations of 30,000 and of 4,500 draws, and more for words, whose pieces are drawn together.
+    assert abs(chosen.sum() / typed.sum() - 0.15) < 0.015
+    now = batch.input_ids[chosen]
+    hidden, kept = now == tokenizer.id_of("[MASK]"), now == plain[chosen]
+    assert abs(hidden.mean() - 0.8) < 0.03
+    assert abs(kept.mean() - 0.1) < 0.025
+    assert abs((~hidden & ~kept).mean() - 0.1) < 0.025
+    names = [tokenizer.token_of(int(number)) for number in now[~hidden & ~kept]]
+    assert len(set(names)) > 50
+    assert not [name for name in names if name.startswith("[")]
+
+
+def test_whole_words_hide_all_their_pieces(corpus: Corpus, tokenizer: Tokenizer) -> None:
+    """With the option no word is half chosen; without it some are."""
+    halves = {}
+    for whole_words in (True, False):
+        batch, plain = masked_and_plain(corpus, tokenizer, MaskingRule(rate=0.3, whole_words=whole_words))
+        chosen = batch.labels != -100
+        pieces = np.array([tokenizer.token_of(i).startswith("##") for i in range(len(tokenizer))])[plain]
+        # A segment may begin inside a word: its first pieces have no word before them.
+        after_word = pieces[:, 1:] & (plain[:, :-1] != tokenizer.id_of("[CLS]"))
+        assert after_word.sum() > 1000
+        halves[whole_words] = int((after_word & (chosen[:, 1:] != chosen[:, :-1])).sum())
+    assert halves[True] == 0
+    assert halves[False] > 100
+
+
+@pytest.mark.parametrize(
+    "changes", [{"rate": 1.5}, {"rate": -0.1}, {"mask_share": 2.0}, {"mask_share": 0.8, "random_share": 0.3}]
+)
+def test_impossible_shares_are_refused(changes: dict[str, float]) -> None:
+    """Shares are between 0 and 1, and two of one whole are not more than it."""
+    with pytest.raises(ValueError, match="a share is between 0 and 1|are more than all"):
+        MaskingRule(**changes)  # type: ignore[arg-type]
+
+
+def test_a_batch_is_a_function_of_seed_and_step(examples: ExampleMaker) -> None:
+    """The same numbers give the same batch whatever was drawn before; another seed or step gives another."""
+
+    def drawn(*numbers: int) -> Batch:
+        return examples.batch(4, 32, np.random.default_rng(list(numbers)))
+
+    first = drawn(1, 5, 0)
+    drawn(1, 6, 0)
+    again = drawn(1, 5, 0)
+    for name in ("input_ids", "token_type_ids", "attention_mask", "labels", "next_sentence_label"):
+        assert np.array_equal(getattr(first, name), getattr(again, name))
+    for other in (drawn(1, 6, 0), drawn(2, 5, 0), drawn(1, 5, 1)):
+        assert not np.array_equal(first.input_ids, other.input_ids)
+
+
+# ---------------------------------------------------------------------------- settings
+
+
+def test_the_rate_rises_stays_and_falls() -> None:
+    """It reaches its height after the warm-up and zero after the last step."""
+    settings = PretrainSettings(steps=100, warmup=10, decay=20, learning_rate=2.0)
+    rates = [settings.rate_at(step) for step in range(100)]
+    assert rates[:10] == pytest.approx([0.2 * (step + 1) for step in range(10)])
+    assert set(rates[10:80]) == {2.0}
+    assert rates[80:] == pytest.approx([0.1 * (100 - step) for step in range(80, 100)])
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"steps": 0}, "0 steps of 3072 tokens: at least one step, and 512 tokens"),
+        ({"tokens": 100}, "4000 steps of 100 tokens: at least one step, and 512 tokens"),
+        ({"lengths": {32: 0.5, 64: 0.4}}, "the shares of the lengths add up to 0.9: they must add up to 1"),
+    ],
+)
+def test_impossible_settings_are_one_clear_sentence(changes: dict[str, Any], sentence: str) -> None:
+    """What was given and what is allowed."""
+    with pytest.raises(ValueError) as caught:
+        PretrainSettings(**changes)
+    assert str(caught.value) == sentence
+
+
+# ---------------------------------------------------------------------------- training
+
+
+def test_the_head_at_masked_positions_gives_the_full_gradient(
+    tiny_config: BertConfig, examples: ExampleMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In fp32, loss and every gradient of a training step are those of the model's own loss over all positions."""
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    step, whole = new_model(quiet), new_model(quiet)
+    batch = examples.batch(8, 32, np.random.default_rng(0))
+    figures = train_step(step, batch, CPU)
+    outputs = whole(
+        torch.from_numpy(batch.input_ids),
+        token_type_ids=torch.from_numpy(batch.token_type_ids),
+        attention_mask=torch.from_numpy(batch.attention_mask),
+        labels=torch.from_numpy(batch.labels),
+        next_sentence_label=torch.from_numpy(batch.next_sentence_label),
+    )
+    outputs.loss.backward()
+    assert figures["loss"] == pytest.approx(outputs.loss.item(), rel=1e-5)
+    labels = torch.from_numpy(batch.labels)
+    right = outputs.prediction_logits.argmax(-1)[labels != -100] == labels[labels != -100]
+    assert figures["mlm"] == pytest.approx(right.float().mean().item())
+    for (name, one), other in zip(step.named_parameters(), whole.parameters(), strict=True):
+        assert one.grad is not None and other.grad is not None, name
+        assert (one.grad - other.grad).abs().max() <= 1e-4 * other.grad.abs().max() + 1e-7, name
+
+
+def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:
+    """In a few steps the loss falls well below where it began; the log says how, and the model is saved."""
+    model = new_model(tiny_config)
+    before = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
+    lines: list[str] = []
+    settings = PretrainSettings(steps=80, warmup=5, decay=20, learning_rate=5e-3, tokens=512, lengths={32: 1.0}, seed=1)
+    pretrain(model, examples, examples, settings, tmp_path, device=CPU, evaluate_every=1000, report=lines.append)
+    after = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
+    assert after["loss"] < before["loss"] - 1.0
+    assert after["mlm"] > before["mlm"] + 0.2
+    assert not model.training
+    log = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text(encoding="utf-8").splitlines()]
+    assert [line["step"] for line in log if "loss" in line] == [20, 40, 60, 80]
+    assert [line["step"] for line in log if "held_out" in line] == [80]
+    assert log[-2]["loss"] < log[0]["loss"]
+    assert lines[0].startswith("step 20/80  loss ")
+    saved = BertForPreTraining.from_pretrained(tmp_path / "model")
+    for name, tensor in saved.state_dict().items():
+        assert torch.equal(tensor, model.state_dict()[name])
+
+
+def test_held_out_questions_are_the_same_for_all(tiny_config: BertConfig, examples: ExampleMaker) -> None:
+    """Asked twice, a model has the same figures, keeps its mode, and every length has its own."""
+    model = new_model(tiny_config).train()
+    first, second = (evaluate(model, examples, CPU, lengths=(16, 32), batches=2, tokens=256) for _ in range(2))
+    assert first == second
+    assert first.keys() == {16, 32}
+    assert model.training
+    assert (first[16]["pairs"], first[32]["pairs"]) == (32, 16)
+    assert 0 <= first[32]["mlm"] <= 1 and first[32]["masked"] > 20
+
+
+class Stopping(ExampleMaker):
+    """Draws some batches and is then interrupted."""
+
+    def __init__(self, examples: ExampleMaker, after: int) -> None:
+        self.__dict__.update(examples.__dict__)
+        self.left = after
+
+    def batch(self, size: int, length: int, rng: np.random.Generator) -> Batch:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        return super().batch(size, length, rng)
+
+
+def finished(model: BertForPreTraining, examples: ExampleMaker, folder: Path, **changes: Any) -> BertForPreTraining:
+    settings = PretrainSettings(**{**vars(SETTINGS), **changes})
+    return pretrain(model, examples, None, settings, folder, device=CPU, save_every=-1.0, report=silent)
+
+
+def test_an_interrupted_run_ends_with_the_same_bits(
+    tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path
+) -> None:
+    """Stopped twice, and resumed with a model of other weights, a run with dropout gives the uninterrupted weights."""
+    assert tiny_config.hidden_dropout_prob > 0
+    whole = finished(new_model(tiny_config), examples, tmp_path / "whole")
+    broken = tmp_path / "broken"
+    for after in (7, 9):
+        with pytest.raises(KeyboardInterrupt):
+            finished(new_model(tiny_config), Stopping(examples, after), broken)
+    assert not (broken / "model").exists()
+    torch.manual_seed(99)
+    resumed = finished(BertForPreTraining(tiny_config), Stopping(examples, 24 - 7 - 9), broken)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name]), name
+    assert not torch.equal(whole.bert.pooler.dense.weight, new_model(tiny_config).bert.pooler.dense.weight)
+
+
+def test_a_finished_run_is_not_run_again(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:
+    """Called again, it gives the finished weights without drawing a batch."""
+    first = finished(new_model(tiny_config), examples, tmp_path)
+    again = finished(new_model(tiny_config), Stopping(examples, 0), tmp_path)
+    for name, tensor in first.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name])
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"learning_rate": 1e-3}, "learning_rate"),
+        ({"seed": 5}, "seed"),
+        ({"tokens": 512}, "tokens"),
+        ({"lengths": {16: 1.0}}, "lengths"),
+        ({"masking": MaskingRule(rate=0.3)}, "masking"),
+    ],
+)
+def test_other_settings_are_refused(
+    changes: dict[str, Any], name: str, tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path
+) -> None:
+    """A folder with a run of other settings is not continued, and the sentence names what differs."""
+    with pytest.raises(KeyboardInterrupt):
+        finished(new_model(tiny_config), Stopping(examples, 2), tmp_path)
+    with pytest.raises(ValueError, match=rf"holds a run with other settings \({name}\): choose another folder"):
+        finished(new_model(tiny_config), examples, tmp_path, **changes)
+
+
+def test_a_run_can_be_lengthened_while_its_rate_is_constant(
+    tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path
+) -> None:
+    """Before the rate falls, more steps make the run that was that long from the start; afterwards they are refused."""
+    long = finished(new_model(tiny_config), examples, tmp_path / "long", steps=30)
+    with pytest.raises(KeyboardInterrupt):
+        finished(new_model(tiny_config), Stopping(examples, 10), tmp_path / "short")
+    lengthened = finished(new_model(tiny_config), examples, tmp_path / "short", steps=30)
+    for name, tensor in long.state_dict().items():
+        assert torch.equal(tensor, lengthened.state_dict()[name]), name
+    with pytest.raises(ValueError, match="is at step 30, where its rate already falls: it must end at 30 steps"):
+        finished(new_model(tiny_config), examples, tmp_path / "short", steps=40)
+
+
+def test_a_state_is_saved_whole_or_not_at_all(
+    tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When saving stops half-way, the state before it is still there and goes on to the same weights."""
+    whole = finished(new_model(tiny_config), examples, tmp_path / "whole")
+    folder = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        finished(new_model(tiny_config), Stopping(examples, 5), folder)
+    before = (folder / STATE_FILE).read_bytes()
+
+    def fails(state: object, path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "save", fails)
+        with pytest.raises(OSError, match="no space left"):
+            finished(new_model(tiny_config), examples, folder)
+    assert (folder / STATE_FILE).read_bytes() == before
+    assert [path.name for path in folder.iterdir() if path.name != LOG_FILE] == [STATE_FILE]
+    resumed = finished(new_model(tiny_config), examples, folder)
+    assert torch.equal(whole.bert.pooler.dense.weight, resumed.bert.pooler.dense.weight)
+
+
+WORKER = """
+import hashlib, sys
+from pathlib import Path
+import torch
+from bert_core import BertForPreTraining, Tokenizer
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
+from bert_core.training.pretrain import PretrainSettings, pretrain
+torch.set_num_threads(1)
+model_folder, text, cache, out, rank = sys.argv[1:]
+tokenizer = Tokenizer.from_folder(model_folder)
+examples = ExampleMaker(Corpus.prepare(Path(text), tokenizer, Path(cache)), tokenizer, MaskingRule(rate=0.2))
+settings = PretrainSettings(steps=3, warmup=1, decay=1, tokens=256, lengths={32: 1.0})
+model = BertForPreTraining.from_pretrained(model_folder)
+pretrain(model, examples, None, settings, Path(out), device=torch.device("cpu"), report=print)
+digest = hashlib.sha256(b"".join(t.numpy().tobytes() for t in model.state_dict().values())).hexdigest()
+Path(out, f"digest-{rank}").write_text(digest)
+torch.distributed.destroy_process_group()
+"""
+
+
+def test_two_workers_end_with_one_model(
+    tiny_model_folder: Path, text: Path, tokenizer: Tokenizer, examples: ExampleMaker, tmp_path: Path
+) -> None:
+    """Two processes, each with batches of its own, average their gradients: equal weights, saved once."""
+    Corpus.prepare(text, tokenizer, tmp_path / "cache")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    group = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": "lo"}
+    arguments = [str(tiny_model_folder), str(text), str(tmp_path / "cache"), str(tmp_path)]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, *arguments, rank],
+            env={**os.environ, **group, "RANK": rank},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in ("0", "1")
+    ]
+    said = [worker.communicate()[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], said
+    assert "step 3/3" in said[0] and "step 3/3" not in said[1]
+    assert (tmp_path / "digest-0").read_text() == (tmp_path / "digest-1").read_text()
+    together = BertForPreTraining.from_pretrained(tmp_path / "model")
+    settings = PretrainSettings(steps=3, warmup=1, decay=1, tokens=256, lengths={32: 1.0})
+    alone = BertForPreTraining.from_pretrained(tiny_model_folder)
+    pretrain(alone, examples, None, settings, tmp_path / "alone", device=CPU, report=silent)
+    assert not torch.equal(together.bert.pooler.dense.weight, alone.bert.pooler.dense.weight)

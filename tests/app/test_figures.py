@@ -1,0 +1,322 @@
+"""How arrays look: the colour rule, the labels, the numbers, and the small pictures of all heads."""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import plotly.io
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from viz_app.components.clicks import latest
+from viz_app.components.head_grid import head_grid
+from viz_app.figures.attention import attention_heatmap
+from viz_app.figures.predictions import nsp_bar, prediction_bars
+from viz_app.figures.style import (
+    DARK_PAGE,
+    DIVERGING,
+    HEAD_COLOURS,
+    HEAD_DASHES,
+    LIGHT_PAGE,
+    SENTENCE_TINTS,
+    SEQUENTIAL,
+    page,
+    plain,
+    two_digits,
+)
+from viz_app.figures.thumbnails import thumbnails
+
+THEME = Path(__file__).parents[2] / "viz_app" / "theme.toml"
+# What linear light becomes for an eye without green cones, without red cones (Machado, Oliveira & Fernandes 2009).
+DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+PROTANOPIA = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+
+
+def light(colours) -> np.ndarray:
+    """(colour, 3) linear light, 0 to 1."""
+    srgb = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
+    return np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+
+
+def oklab(linear: np.ndarray) -> np.ndarray:
+    """(colour, 3): lightness and two axes of colour, in which equal distances look equal (Ottosson 2020)."""
+    cones = np.cbrt(
+        linear
+        @ np.array(
+            [
+                [0.4122214708, 0.2119034982, 0.0883024619],
+                [0.5363325363, 0.6806995451, 0.2817188376],
+                [0.0514459929, 0.1073969566, 0.6299787005],
+            ]
+        )
+    )
+    return cones @ np.array(
+        [
+            [0.2104542553, 1.9779984951, 0.0259040371],
+            [0.7936177850, -2.4285922050, 0.7827717662],
+            [-0.0040720468, 0.4505937099, -0.8086757660],
+        ]
+    )
+
+
+def steps(colours) -> np.ndarray:
+    return np.linalg.norm(np.diff(oklab(light(colours)), axis=0), axis=1)
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG contrast ratio, 1 to 21."""
+    high, low = sorted(light([one, other]) @ [0.2126, 0.7152, 0.0722], reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_sequential_colours_take_equal_steps_away_from_the_page(dark: bool) -> None:
+    """Zero is nearly the page, every step looks about as large as the next, and lightness alone tells the order."""
+    colours = SEQUENTIAL.on(dark)
+    assert steps(colours).max() / steps(colours).min() < 1.3
+    lightness = oklab(light(colours))[:, 0]
+    assert (np.diff(lightness) * (1 if dark else -1) > 0.02).all()
+    assert contrast(colours[0], page(dark).background) < 1.25
+    assert contrast(colours[-1], page(dark).background) > 12
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_diverging_colours_are_symmetric_about_a_neutral_middle(dark: bool) -> None:
+    """The middle has no hue, both sides are equally light and leave it in equal steps, also without green or red."""
+    colours = DIVERGING.on(dark)
+    lab = oklab(light(colours))
+    middle = len(colours) // 2
+    assert len(colours) % 2 == 1
+    assert np.hypot(*lab[middle, 1:]) < 0.01
+    assert np.abs(lab[:, 0] - lab[::-1, 0]).max() < 0.06
+    assert steps(colours).max() / steps(colours).min() < 1.5
+    for eye in (DEUTERANOPIA, PROTANOPIA):
+        seen = oklab(np.clip(light(colours) @ np.array(eye).T, 0, 1))
+        apart = np.linalg.norm(seen - seen[::-1], axis=1)
+        assert (np.delete(apart, middle) > 0.08).all()
+
+
+def test_head_colours_are_apart_for_every_eye() -> None:
+    """No two of the 12 head colours come near each other with full colour vision, deuteranopia or protanopia."""
+    assert len(set(HEAD_COLOURS)) == len(HEAD_DASHES) == 12
+    for eye, least in ((np.eye(3), 0.1), (DEUTERANOPIA, 0.07), (PROTANOPIA, 0.07)):
+        seen = oklab(np.clip(light(HEAD_COLOURS) @ np.array(eye).T, 0, 1))
+        nearest = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
+        assert nearest > least
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_is_readable_on_everything_it_stands_on(dark: bool) -> None:
+    """Text has at least the contrast 7 on page and tints, faint text and accent at least 4.5 on the page."""
+    colours = page(dark)
+    for ground in (colours.background, colours.raised, *(tint.on(dark)[0] for tint in SENTENCE_TINTS.values())):
+        assert contrast(colours.text, ground) > 7
+    assert contrast(colours.faint, colours.background) > 4.5
+    assert contrast(colours.accent, colours.background) > 4.5
+
+
+def test_figures_and_theme_have_the_same_colours() -> None:
+    """The theme file gives both pages the colours the figures are drawn for, and names no font from outside."""
+    theme = tomllib.loads(THEME.read_text("utf-8"))["theme"]
+    for name, colours in (("light", LIGHT_PAGE), ("dark", DARK_PAGE)):
+        assert theme[name]["backgroundColor"] == colours.background
+        assert theme[name]["secondaryBackgroundColor"] == colours.raised
+        assert theme[name]["textColor"] == colours.text
+        assert theme[name]["grayTextColor"] == colours.faint
+        assert theme[name]["borderColor"] == colours.line
+        assert theme[name]["primaryColor"] == colours.accent
+    assert "http" not in THEME.read_text("utf-8")
+    assert "fontFaces" not in theme
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.9712, "0.97"), (0.5, "0.50"), (0.03149, "0.031"), (1, "1.0"), (12.3, "12"), (-0.2, "−0.20"), (1e-5, "1.0e−5")],
+)
+def test_two_digits(value: float, text: str) -> None:
+    """Two significant digits, in the shortest form that still shows both."""
+    assert two_digits(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("cat", "cat"),
+        ("##ing", "##ing"),
+        ("<b>x</b>", "&lt;b&gt;x&lt;/b&gt;"),
+        ("&lt;", "&amp;lt;"),
+        ("a\nb\u2028c", "a b c"),
+        ("\u202eabc\u2066", "abc"),
+        ("\u05e9\u05dc", "\u2068\u05e9\u05dc\u2069"),
+        ("abcdefgh", "abcde…"),
+    ],
+)
+def test_plain(text: str, shown: str) -> None:
+    """No tag, entity, line break or writing direction of a reader's text has any effect in a figure."""
+    assert plain(text, longest=None if "<" in text or "&" in text else 6) == shown
+
+
+def test_a_heatmap_shows_every_token_also_repeated_ones() -> None:
+    """Rows are queries from the top, columns keys; equal tokens keep places of their own; the values are unchanged."""
+    rng = np.random.default_rng(0)
+    values = rng.random((3, 4), dtype=np.float32)
+    figure = attention_heatmap(
+        values, ["the", "the", "x" * 300], ["a", "b", "a", "<i>"], signed=False, title="L0 H1", dark=False
+    )
+    heat, layout = figure.data[0], figure.layout
+    assert np.array_equal(np.asarray(heat.z), values)
+    assert (heat.zmin, heat.zmax) == (0, values.max())
+    assert layout.yaxis2.ticktext == ("the", "the", "x" * 13 + "…")
+    assert layout.yaxis2.tickvals == (0, 1, 2)
+    assert layout.xaxis2.ticktext == ("a", "b", "a", "&lt;i&gt;")
+    assert layout.yaxis.autorange == "reversed"
+    assert "query" in layout.yaxis2.title.text and "key" in layout.xaxis2.title.text
+    # On hover: the token, longer than its label, its place, and digits enough to tell two float32 apart.
+    assert layout.yaxis.ticktext[:2] == ("the (0)", "the (1)")
+    assert len(layout.yaxis.ticktext[2]) > 100
+    assert "%{z:.9g}" in heat.hovertemplate
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_signed_values_have_zero_in_the_middle_of_the_colours(dark: bool) -> None:
+    """The range is symmetric whatever the values, and the diverging scale of the page is used."""
+    figure = attention_heatmap(
+        np.array([[0.5, -2.0]]), ["q"], ["a", "b"], signed=True, title="", dark=dark, unit="gradient"
+    )
+    heat = figure.data[0]
+    assert (heat.zmin, heat.zmax) == (-2, 2)
+    assert heat.colorscale[len(heat.colorscale) // 2] == (0.5, DIVERGING.on(dark)[6])
+    assert heat.colorbar.title.text == "gradient"
+
+
+def test_a_map_of_512_tokens_stays_light() -> None:
+    """The values travel as bytes, a third the size of the same as text; labels are thinned, and every token is still there for the hover."""
+    values = np.random.default_rng(0).random((512, 512))
+    labels = [f"token{i}" for i in range(512)]
+    figure = attention_heatmap(values, labels, labels, signed=False, title="L0 H0", dark=False)
+    assert np.asarray(figure.data[0].z).dtype == np.float32
+    assert len(plotly.io.to_json(figure)) < 2 * values.astype(np.float32).nbytes
+    assert len(figure.layout.xaxis2.ticktext) <= 36
+    assert len(figure.layout.xaxis.ticktext) == 512
+
+
+def test_an_empty_or_constant_map() -> None:
+    """A map of zeros still has a range; labels that do not fit the values are an error that says both sizes."""
+    figure = attention_heatmap(np.zeros((2, 2)), ["a", "b"], ["a", "b"], signed=True, title="", dark=False)
+    assert (figure.data[0].zmin, figure.data[0].zmax) == (-1, 1)
+    with pytest.raises(ValueError, match=r"shape \(2, 2\) with 1 query labels and 2 key labels"):
+        attention_heatmap(np.zeros((2, 2)), ["a"], ["a", "b"], signed=False, title="", dark=False)
+
+
+def test_prediction_bars() -> None:
+    """One bar a word in the order given, the first on top; before and now stand side by side, one of them hatched."""
+    figure = prediction_bars(["mat", "<b>"], [0.412, 0.05], dark=False)
+    (bars,) = figure.data
+    assert list(bars.x) == [0.412, 0.05]
+    assert list(bars.text) == ["0.41", "0.050"]
+    assert figure.layout.yaxis.range[0] > figure.layout.yaxis.range[1]
+    assert "&lt;b&gt;" in figure.layout.yaxis.ticktext[1]
+
+    before, now = prediction_bars(["mat", "bed"], [0.4, 0.1], before=[0.2, 0.3], dark=True).data
+    assert (list(before.x), list(now.x)) == ([0.2, 0.3], [0.4, 0.1])
+    assert (before.name, now.name) == ("before", "now")
+    assert before.marker.pattern.shape and not now.marker.pattern.shape
+
+
+def test_nsp_bar_leans_to_the_side_believed() -> None:
+    """The bar starts at one half and ends at the probability, before above now."""
+    before, now = nsp_bar(0.12, before=0.97, dark=False).data
+    assert [bar.base[0] + bar.x[0] for bar in (before, now)] == pytest.approx([0.97, 0.12])
+    assert before.x[0] > 0 > now.x[0]
+    assert (before.text[0], now.text[0]) == ("0.97", "0.12")
+
+
+def test_impossible_probabilities_are_refused() -> None:
+    """A probability outside 0 to 1, NaN, or a missing one is an error that names it."""
+    with pytest.raises(ValueError, match=r"1\.5: from 0 to 1"):
+        nsp_bar(1.5, dark=False)
+    with pytest.raises(ValueError, match="nan: from 0 to 1"):
+        prediction_bars(["a"], [float("nan")], dark=False)
+    with pytest.raises(ValueError, match="2 labels and 1 probabilities"):
+        prediction_bars(["a", "b"], [0.5], dark=False)
+
+
+def blocks(values: np.ndarray, size: int):
+    """(row, column, block) of one map cut into size x size blocks, the slow and plain way."""
+    edges = [[i * length // size for i in range(size + 1)] for length in values.shape]
+    for r, c in itertools.product(range(size), repeat=2):
+        yield r, c, values[edges[0][r] : edges[0][r + 1], edges[1][c] : edges[1][c + 1]]
+
+
+@pytest.mark.parametrize("length", [28, 29, 61, 128])
+def test_thumbnails_keep_the_largest_of_each_block(length: int) -> None:
+    """Every byte is the largest value of its block, as a share of the largest of the head: no bright cell is lost."""
+    values = np.random.default_rng(length).random((2, 3, length, length), dtype=np.float32) ** 8
+    small = thumbnails(values)
+    assert small.dtype == np.uint8 and small.shape == (2, 3, 28, 28)
+    for layer, head in itertools.product(range(2), range(3)):
+        top = values[layer, head].max()
+        for r, c, block in blocks(values[layer, head], 28):
+            assert small[layer, head, r, c] == round(float(block.max() / top * 255))
+
+
+def test_signed_thumbnails_keep_the_sign_of_the_largest_magnitude() -> None:
+    """Zero is 128, the extremes of a head are 1 and 255, and a block shows whichever sign is stronger in it."""
+    values = np.zeros((1, 1, 4, 4), np.float32)
+    values[0, 0, 0, 0], values[0, 0, 1, 1], values[0, 0, 3, 3] = 1.0, -2.0, 1.0
+    assert thumbnails(values, size=2, signed=True)[0, 0].tolist() == [[1, 128], [128, 192]]
+    assert thumbnails(-values, size=2, signed=True)[0, 0].tolist() == [[255, 128], [128, 64]]
+
+
+def test_thumbnails_of_short_maps_and_of_one_scale() -> None:
+    """A short map is not enlarged; each head fills the range on its own, or all share one; zeros stay zeros."""
+    values = np.zeros((1, 3, 2, 2), np.float32)
+    values[0, 0, 0, 1], values[0, 1, 0, 1] = 1.0, 0.5
+    assert thumbnails(values)[0, :, 0, 1].tolist() == [255, 255, 0]
+    assert thumbnails(values, shared_scale=True)[0, :, 0, 1].tolist() == [255, 128, 0]
+    assert thumbnails(values).shape == (1, 3, 2, 2)
+    assert (thumbnails(np.zeros((1, 1, 3, 3)), signed=True) == 128).all()
+    with pytest.raises(ValueError, match=r"shape \(2, 2\): expected \(layer, head, query, key\)"):
+        thumbnails(np.zeros((2, 2)))
+
+
+def test_the_grid_refuses_arrays_that_do_not_fit() -> None:
+    """Pictures, values and titles of another shape than layers and heads are errors that say what was expected."""
+    with pytest.raises(ValueError, match=r"expected uint8 \(2, 3, rows, columns\)"):
+        head_grid(layers=2, heads=3, thumbnails=np.zeros((2, 3, 4, 4)), key="grid")
+    with pytest.raises(ValueError, match=r"shape \(3, 2\): expected \(2, 3\)"):
+        head_grid(layers=2, heads=3, values=np.zeros((3, 2)), key="grid")
+    with pytest.raises(ValueError, match="expected 2 layers of 3 heads"):
+        head_grid(layers=2, heads=3, values=np.zeros((2, 3)), titles=[["a"]], key="grid")
+
+
+@pytest.mark.parametrize("log", [None, "x", 3, {}, [], [[1]], [["a", 2]], [7]])
+def test_a_log_that_no_view_wrote_is_no_click(log: object) -> None:
+    """Whatever a browser sends instead of a log of clicks is read as no click."""
+    assert latest(log) is None
+
+
+def test_components_mount_without_a_browser() -> None:
+    """Both views run inside Streamlit's own test harness, twice on one page, and report no click."""
+
+    def script() -> None:
+        import numpy as np
+        import streamlit as st
+
+        from viz_app.components.head_grid import head_grid
+        from viz_app.components.token_strip import Chip, token_strip
+
+        clicks = [
+            token_strip([Chip("cat", word=0)], key="one"),
+            token_strip([Chip("\ud800", word=0)], key="two"),
+            head_grid(layers=1, heads=2, values=np.array([[np.nan, np.inf]]), key="three"),
+            head_grid(layers=1, heads=2, thumbnails=np.zeros((1, 2, 3, 3), np.uint8), key="four"),
+        ]
+        st.text(str(clicks))
+
+    app = AppTest.from_function(script).run()
+    assert not app.exception
+    assert app.text[0].value == "[None, None, None, None]"

@@ -193,7 +193,7 @@ def test_signed_values_have_zero_in_the_middle_of_the_colours(dark: bool) -> Non
 
 
 def test_a_map_of_512_tokens_stays_light() -> None:
-    """The values travel as bytes, a third the size of the same as text; labels are thinned, and every token is still there for the hover."""
+    """The values travel as bytes, labels are thinned, and every token is still there for the hover."""
     values = np.random.default_rng(0).random((512, 512))
     labels = [f"token{i}" for i in range(512)]
     figure = attention_heatmap(values, labels, labels, signed=False, title="L0 H0", dark=False)

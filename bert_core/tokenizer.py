@@ -230,8 +230,7 @@ def _word_groups(encoded: tokenizers.Encoding) -> list[int]:
     groups: list[int] = []
     previous: int | None = None
     for position, word in enumerate(encoded.word_ids):
-        # Typed special tokens have no word number, and start a word of their own.
-        continues = position > 0 and word is not None and word == previous
+        continues = position > 0 and word == previous
         groups.append(groups[-1] if continues else (groups[-1] + 1 if groups else 0))
         previous = word
     return groups

@@ -38,6 +38,11 @@ class LoadedModel:
         return self.model.config
 
     @property
+    def nbytes(self) -> int:
+        """Memory of all parameters."""
+        return sum(parameter.nbytes for parameter in self.model.parameters())
+
+    @property
     def has_mlm(self) -> bool:
         return self.report.has_mlm
 

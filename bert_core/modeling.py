@@ -437,9 +437,9 @@ class BertPreTrainedModel(nn.Module):
         Raises checkpoint.CheckpointError if the folder is not a BERT checkpoint, a shape does not fit, or a weight
         of the encoder itself is missing; a missing prediction head or pooler is only reported.
         """
-        config = checkpoint.read_config(folder)
+        config, weights = checkpoint.read_config(folder), checkpoint.read_weights(folder)
         model = cls(config, **model_arguments)
-        model.load_report = checkpoint.fill(model, checkpoint.read_weights(folder), source=str(folder))
+        model.load_report = checkpoint.fill(model, weights, source=str(folder))
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> None:

@@ -65,6 +65,7 @@ def open_app(
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "viewer",
+        "client.showErrorDetails": "none",
         "theme.base": str(Path(__file__).with_name("theme.toml")),
         **({} if port is None else {"server.port": str(port)}),
     }

@@ -1,10 +1,12 @@
 """Slow work, one piece at a time: a queue with one worker.
 
-A rerun of a page never kills a job, and a job never freezes a page. Results are kept by key, up to a number of bytes, and shared between all visitors.
+A rerun of a page never kills a job, and a job never freezes a page. Results are kept by key, up to a number of
+bytes, and shared between all visitors.
 """
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections import OrderedDict, deque
@@ -65,7 +67,11 @@ class JobQueue:
         self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
         self._waiting: deque[Job] = deque()
         self._changed = threading.Condition()
-        threading.Thread(target=self._serve, name="headlight-jobs", daemon=True).start()
+        self._closed = False
+        self._worker = threading.Thread(target=self._serve, name="headlight-jobs", daemon=True)
+        self._worker.start()
+        # A thread that is inside torch when Python goes away takes the process down with it: let it finish first.
+        atexit.register(self._close)
 
     def submit(self, key: Hashable, label: str, work: Callable[[Job], Any]) -> Job:
         """The job with this key: the one that is known, or a new one at the end of the queue."""
@@ -95,11 +101,23 @@ class JobQueue:
             running = any(other.started is not None and not other.done for other in self._jobs.values())
             return self._waiting.index(job) + running
 
+    def _close(self) -> None:
+        """Run nothing more, and wait a moment for what runs now."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            for job in self._jobs.values():
+                job.stop()
+            self._changed.notify_all()
+        self._worker.join(timeout=30)
+
     def _serve(self) -> None:
         while True:
             with self._changed:
-                while not self._waiting:
+                while not self._waiting and not self._closed:
                     self._changed.wait()
+                if self._closed:
+                    return
                 job = self._waiting.popleft()
                 job.started = time.monotonic()
             try:

@@ -32,7 +32,9 @@ LONGEST_LINK = 2_000  # characters of text that the address bar takes
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
 UNSURE = 0.2  # a best guess below this probability is called unsure
 LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
-LECTURE_STYLE = "<style>html { font-size: 21px; }</style>"
+# Less empty space above the text; in lectures, larger type that the last row can read.
+STYLE = "<style>[data-testid=stMainBlockContainer] { padding-top: 4.4rem; }</style>"
+LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }")
 MEMORY = "_memory"  # copy of the choices, for the pages that do not draw their control
 
 Head = tuple[int, int]
@@ -164,12 +166,6 @@ def _added_models() -> list[str]:
     return []
 
 
-@st.cache_resource(max_entries=3, show_spinner=False)
-def loaded_model(name: str) -> LoadedModel:
-    """A model, kept for everyone."""
-    return load(name, device=os.environ.get("HEADLIGHT_DEVICE"))
-
-
 @st.cache_resource
 def queue() -> JobQueue:
     """The one queue of this server."""
@@ -191,6 +187,18 @@ def result_of(job: Job) -> Any:
         queue().forget(job.key)
         raise job.error
     return job.result
+
+
+def loaded_model(name: str) -> LoadedModel:
+    """A model, loaded by the queue and kept for everyone.
+
+    Raises CheckpointError or ValueError, as `load` does.
+    """
+    device = os.environ.get("HEADLIGHT_DEVICE")
+    model: LoadedModel = result_of(
+        queue().submit(("model", name), f"Loading {name}", lambda _: load(name, device=device))
+    )
+    return model
 
 
 @st.fragment(run_every=0.5)
@@ -281,8 +289,7 @@ def current() -> Frame:
 
 def _frame(notices: list[str]) -> Frame | None:
     state = st.session_state
-    if state.lecture:
-        st.html(LECTURE_STYLE)
+    st.html(LECTURE_STYLE if state.lecture else STYLE)
     with st.popover("Settings", icon=":material/tune:") if state.lecture else st.sidebar:
         _settings()
     loaded = _chosen_model()
@@ -321,6 +328,8 @@ def _sentence(error: Exception) -> str:
 def _settings() -> None:
     state = st.session_state
     offered = models_on_offer()
+    if "_other_model" in state:
+        state.model = state.pop("_other_model")
     if state.model not in offered:
         state.model = offered[0]
     st.selectbox("Model", offered, key="model")
@@ -328,32 +337,35 @@ def _settings() -> None:
         with st.popover("Another model", width="stretch"):
             st.text_input("Checkpoint folder or hub id", key="another_model", placeholder="bert-base-uncased")
             st.button("Load", on_click=_add_model, key="add_model")
-            if problem := state.pop("_load_problem", None):
-                st.error(problem)
+    if problem := state.pop("_load_problem", None):
+        st.error(problem, icon=":material/folder_off:")
     st.toggle("Lecture mode", key="lecture", help="Larger type, thicker lines, for a projector")
 
 
 def _add_model() -> None:
-    name = st.session_state.another_model.strip()
+    """Offer the model that was named, and choose it."""
+    state = st.session_state
+    name = state.another_model.strip()
     if not name:
-        st.session_state["_load_problem"] = "There is no name: give a checkpoint folder or a hub id."
+        state["_load_problem"] = "There is no name: give a checkpoint folder or a hub id."
         return
-    try:
-        loaded_model(name)
-    except (CheckpointError, ValueError) as error:
-        st.session_state["_load_problem"] = _sentence(error)
-        return
-    if name not in _added_models():
+    if name not in models_on_offer():
         _added_models().append(name)
-    st.session_state.model = name
+    state["_model_before"], state.model = state.model, name
 
 
 def _chosen_model() -> LoadedModel | None:
-    name = st.session_state.model
+    """The model, or None where it cannot be loaded, and why is said; one that was just added is taken back."""
+    state = st.session_state
+    name = state.model
     try:
-        with st.spinner(f"Loading {name}"):
-            return loaded_model(name)
+        return loaded_model(name)
     except (CheckpointError, ValueError) as error:
+        if name in _added_models():
+            _added_models().remove(name)
+            state["_load_problem"] = _sentence(error)
+            state["_other_model"] = state.get("_model_before", models_on_offer()[0])
+            st.rerun()
         st.error(f"{_sentence(error)} Choose another model in the sidebar.", icon=":material/folder_off:")
         return None
 

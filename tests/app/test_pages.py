@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from viz_app import examples, session
+from bert_core import checkpoint
+from bert_core.loading import load
+from bert_core.run.capture import capture
+from viz_app import examples
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAGES = ("predict", "attention", "heads")
@@ -126,9 +129,7 @@ def test_swapping_exchanges_the_sentences() -> None:
 
 def test_every_shipped_example_is_right() -> None:
     """The bundled model's first word is the hidden one on every shipped example, and there are at least ten."""
-    from bert_core.run.capture import capture
-
-    loaded = session.loaded_model("headlight-mini")
+    loaded = load("headlight-mini")
     right = 0
     for example in examples.all_examples():
         original = loaded.tokenizer.encode(example.text, example.pair)
@@ -143,8 +144,6 @@ def test_a_model_without_heads_says_so_and_predicts_nothing(
     tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An untrained head's output is never shown: the page names what is missing."""
-    from bert_core import checkpoint
-
     weights = {k: v for k, v in checkpoint.read_weights(tiny_model_folder).items() if not k.startswith("cls.")}
     bare = tmp_path / "bare"
     checkpoint.write_tensors(weights, checkpoint.read_config(tiny_model_folder), bare)
@@ -169,3 +168,35 @@ def test_a_broken_folder_named_at_start_gets_one_sentence(tmp_path: Path, monkey
     assert len(app.error) == 1 and "has no weights" in str(app.error[0].value)
     assert "Choose another model" in str(app.error[0].value)
     assert app.session_state.text == "a b c"
+
+
+@pytest.mark.parametrize(("name", "reason"), [("/no/such/folder", "neither a folder nor bundled"), ("  ", "no name")])
+def test_naming_a_model_that_is_not_there_keeps_the_one_before(name: str, reason: str) -> None:
+    """The sentence says why, the model and the text stay, and the page goes on."""
+    app = start(text="A word.", masked="1")
+    app.text_input(key="another_model").set_value(name).run()
+    next(b for b in app.button if b.label == "Load").click().run()
+    assert not app.exception
+    assert len(app.error) == 1 and reason in str(app.error[0].value)
+    assert app.session_state.model == "headlight-mini" and app.session_state.text == "A word."
+    assert "How to read this" in words(app)
+
+
+def test_naming_a_folder_loads_it(tiny_model_folder: Path) -> None:
+    """On this machine any checkpoint folder can be opened, and the page then shows that model."""
+    app = start(text="a b c", masked="1")
+    app.text_input(key="another_model").set_value(str(tiny_model_folder)).run()
+    next(b for b in app.button if b.label == "Load").click().run()
+    assert not app.exception and not app.error
+    assert app.session_state.model == str(tiny_model_folder)
+    assert f"{tiny_model_folder.name} 2 × 4" in words(app)
+
+
+def test_a_page_for_others_loads_nothing_but_what_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Served beyond this machine, there is no control to name a model, and an address cannot name one either."""
+    import streamlit as st
+
+    monkeypatch.setattr(st, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
+    app = start(text="A word.", model="/etc")
+    assert not [b for b in app.button if b.label == "Load"]
+    assert app.session_state.model == "headlight-mini"

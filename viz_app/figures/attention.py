@@ -27,7 +27,7 @@ def attention_heatmap(
     """One map as a matrix: rows are queries (who looks), columns are keys (who is looked at).
 
     values: (query, key). signed=False starts the colours at 0; signed=True puts 0 in the middle.
-    unit: what a value is, written at the colour bar and on hover.
+    unit: what a value is, written on hover.
     Labels, title and unit are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels do not fit the values.
     """
@@ -56,7 +56,6 @@ def attention_heatmap(
         hovertemplate=f"query %{{y}}<br>key %{{x}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
         colorbar={
             "orientation": "h",
-            "title": {"text": plain(unit), "side": "right"},
             "lenmode": "pixels",
             "len": 260,
             "thickness": 12,
@@ -66,7 +65,8 @@ def attention_heatmap(
             "yanchor": "bottom",
             "ypad": 6,
             "xpad": 0,
-            "nticks": 4 if lecture else 6,
+            "nticks": 4,
+            "tickangle": 0,
             "outlinewidth": 0,
         },
     )

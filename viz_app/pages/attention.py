@@ -40,7 +40,7 @@ titles = [
     for layer in range(shown.shape[0])
 ]
 layer, head = state.head
-left, right = st.columns([1, 1], gap="large")
+left, right = st.columns([5, 6], gap="large")
 with left:
     head_grid(
         layers=shown.shape[0],
@@ -67,7 +67,10 @@ with right:
             signed=signed,
             title=f"{NAMES[show]}, L{layer} H{head}",
             dark=current.dark,
+            lecture=current.lecture,
+            unit=NAMES[show].lower(),
         ),
+        theme=None,
         key="map",
         alt=f"{titles[layer][head]}; rows are queries, columns keys",
     )

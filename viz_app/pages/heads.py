@@ -51,13 +51,20 @@ with right:
                 prediction.probabilities[tokens].tolist(),
                 before=original.probabilities[tokens].tolist(),
                 dark=current.dark,
+                lecture=current.lecture,
             ),
+            theme=None,
             key=f"before_after_{prediction.position}",
             alt=f"Probabilities at position {prediction.position} with all heads on, and now",
         )
     if after.nsp is not None and before.nsp is not None:
         st.subheader(f"B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now", anchor=False)
-        st.plotly_chart(nsp_bar(after.nsp, before=before.nsp, dark=current.dark), key="nsp_before_after", alt="NSP")
+        st.plotly_chart(
+            nsp_bar(after.nsp, before=before.nsp, dark=current.dark, lecture=current.lecture),
+            theme=None,
+            key="nsp_before_after",
+            alt=f"Probability that B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now",
+        )
     if not after.predictions and after.nsp is None:
         st.info("There is nothing to predict yet: click a word above to mask it, or add a second sentence.")
 st.caption(

@@ -34,7 +34,8 @@ with gaps:
                 f"The model is unsure: its best guess has a probability of {top[0][1]:.2g}.", icon=":material/help:"
             )
         st.plotly_chart(
-            prediction_bars(words, [probability for _, probability in top], dark=current.dark),
+            prediction_bars(words, [probability for _, probability in top], dark=current.dark, lecture=current.lecture),
+            theme=None,
             key=f"bars_{position}",
             alt=f"Likeliest pieces at position {position}: {', '.join(words[:5])}",
         )
@@ -63,7 +64,12 @@ with follows:
     elif run.nsp is not None:
         verdict, share = ("B follows A", run.nsp) if run.nsp >= 0.5 else ("B does not follow A", 1 - run.nsp)
         st.markdown(f"#### {verdict}: {share:.2f}")
-        st.plotly_chart(nsp_bar(run.nsp, dark=current.dark), key="nsp", alt=f"{verdict} with probability {share:.2f}")
+        st.plotly_chart(
+            nsp_bar(run.nsp, dark=current.dark, lecture=current.lecture),
+            theme=None,
+            key="nsp",
+            alt=f"{verdict} with probability {share:.2f}",
+        )
         st.button("Swap A and B", on_click=session.swap_sentences, icon=":material/swap_horiz:")
         st.caption(
             "**How to read this:** the bar leans to the side that the model believes. "

@@ -2,10 +2,10 @@
 
 import streamlit as st
 
-from viz_app import session
+from viz_app import frame, session
 
-st.set_page_config(page_title="Headlight", page_icon=session.LOGO, layout="wide")
-st.logo(session.LOGO, size="large")
+st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide")
+st.logo(frame.LOGO, size="large")
 notices = session.restore()
 page = st.navigation(
     [
@@ -16,7 +16,7 @@ page = st.navigation(
     position="top" if st.session_state.lecture else "sidebar",
 )
 try:
-    if session.open_frame(notices):
-        session.show(page)
+    if frame.open_frame(notices):
+        frame.show(page)
 finally:
     session.publish()

@@ -3,14 +3,14 @@
 import streamlit as st
 
 from bert_core.analysis.patterns import attention_entropy, mean_distance, part_positions, share_to
-from viz_app import session
+from viz_app import frame, session
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.thumbnails import thumbnails
 
 NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
 
-current = session.current()
+current = frame.current()
 encoding, state = current.encoding, st.session_state
 st.header("Who looks at whom?", anchor=False)
 first, second, third = st.columns([4, 4, 2], vertical_alignment="bottom")
@@ -54,7 +54,7 @@ with left:
         titles=titles,
         key="grid",
         lecture=current.lecture,
-        on_click=session.choose_head,
+        on_click=frame.choose_head,
     )
     st.caption("Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys.")
 with right:

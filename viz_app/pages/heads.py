@@ -2,11 +2,11 @@
 
 import streamlit as st
 
-from viz_app import session
+from viz_app import frame
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 
-current = session.current()
+current = frame.current()
 before = current.run(gradients=current.target is not None, all_heads_on=True)
 after = current.run()
 slopes = before.gate_gradient
@@ -33,7 +33,7 @@ with left:
         ],
         key="switches",
         lecture=current.lecture,
-        on_click=session.switch_heads,
+        on_click=frame.switch_heads,
     )
     st.caption(
         "Click a head to switch it off or on; a row or column label switches all of it. "

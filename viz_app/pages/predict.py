@@ -2,13 +2,13 @@
 
 import streamlit as st
 
-from viz_app import session
+from viz_app import frame
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 
 SHOWN_MASKS = 8
 SHOWN_WORDS = 10
 
-current = session.current()
+current = frame.current()
 loaded, encoding = current.loaded, current.encoding
 run = current.run()
 gaps, follows = st.columns([3, 2], gap="large")
@@ -29,7 +29,7 @@ with gaps:
                 f"**The gap at position {position}:** what stood there has rank **{rank:,}**, "
                 f"probability **{probability:.2g}**"
             )
-        if session.is_unsure(prediction):
+        if frame.is_unsure(prediction):
             st.warning(
                 f"The model is unsure: its best guess has a probability of {top[0][1]:.2g}.", icon=":material/help:"
             )
@@ -44,7 +44,7 @@ with gaps:
             f"Put a word in at {position}",
             words[:6],
             key=pick,
-            on_change=session.put_chosen_word,
+            on_change=frame.put_chosen_word,
             args=(current, position, pick),
             label_visibility="collapsed",
         )
@@ -70,7 +70,7 @@ with follows:
             key="nsp",
             alt=f"{verdict} with probability {share:.2f}",
         )
-        st.button("Swap A and B", on_click=session.swap_sentences, icon=":material/swap_horiz:")
+        st.button("Swap A and B", on_click=frame.swap_sentences, icon=":material/swap_horiz:")
         st.caption(
             "**How to read this:** the bar leans to the side that the model believes. "
             "**How it can mislead:** the model learned it from passages of one text against passages of another, "

@@ -1,0 +1,387 @@
+"""The frame around every page: the text and its chips, the model, the target, the notices.
+
+`open_frame` draws it; a page then asks `current()` for what was chosen, and for the run of the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+from streamlit.navigation.page import StreamlitPage
+
+from bert_core.checkpoint import CheckpointError
+from bert_core.loading import LoadedModel
+from bert_core.record import MaskPrediction, ModelRun, Target
+from bert_core.run.capture import capture
+from bert_core.tokenizer import MASK, Encoding
+from viz_app import examples
+from viz_app.components.head_grid import HeadClick
+from viz_app.components.token_strip import Chip, TokenClick, token_strip
+from viz_app.session import (
+    LONGEST_LINK,
+    Head,
+    added_models,
+    loaded_model,
+    models_on_offer,
+    queue,
+    result_of,
+    serves_localhost,
+)
+
+LONGEST_TEXT = 200_000  # characters that are read at all
+UNSURE = 0.2  # a best guess below this probability is called unsure
+LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
+# Less empty space above the text; in lectures, larger type that the last row can read.
+STYLE = "<style>[data-testid=stMainBlockContainer] { padding-top: 4.4rem; }</style>"
+LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The shared state as a page uses it.
+
+    encoding: what the model reads, masks in place. original: the same without the masks that were clicked.
+    target: what gradients explain; None if nothing is masked and there is no second sentence.
+    head_mask: (layer, head), 0 for a head that is off.
+    """
+
+    loaded: LoadedModel
+    encoding: Encoding
+    original: Encoding
+    target: Target | None
+    off: tuple[Head, ...]
+    dark: bool
+    lecture: bool
+
+    @property
+    def head_mask(self) -> np.ndarray:
+        config = self.loaded.config
+        gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
+        for layer, head in self.off:
+            gates[layer, head] = 0
+        return gates
+
+    def truth_at(self, position: int) -> int | None:
+        """The piece that was typed where now a mask is; None where a [MASK] was typed."""
+        hidden = self.encoding.tokens[position] != self.original.tokens[position]
+        return self.original.input_ids[position] if hidden else None
+
+    def run(self, *, gradients: bool = False, all_heads_on: bool = False) -> ModelRun:
+        """The record of this text, from the queue. gradients: for the frame's target, if there is one."""
+        target = self.target if gradients else None
+        gates = np.ones_like(self.head_mask) if all_heads_on else self.head_mask
+        key = (self.loaded.name, self.encoding, target, gates.tobytes())
+        job = queue().submit(
+            key,
+            f"{self.loaded.name} reads {len(self.encoding)} tokens",
+            lambda _: capture(self.loaded, self.encoding, target=target, head_mask=gates, top_k=20),
+        )
+        run: ModelRun = result_of(job)
+        st.session_state["_seconds"] = job.seconds
+        return run
+
+    def word(self, token_id: int) -> str:
+        """A piece as text."""
+        return self.loaded.tokenizer.token_of(token_id)
+
+
+def open_frame(notices: list[str]) -> bool:
+    """Draw the shared frame, with notices under the text; whether there is something for a page to show."""
+    drawn = _frame(notices)
+    st.session_state["_frame"] = drawn
+    return drawn is not None
+
+
+def show(page: StreamlitPage) -> None:
+    """Run a page; a mistake in what was chosen becomes a sentence, and nothing chosen is lost."""
+    try:
+        page.run()
+    except (ValueError, RuntimeError, MemoryError) as error:
+        st.error(_sentence(error), icon=":material/error:")
+
+
+def current() -> Frame:
+    """The frame that was drawn above this page."""
+    drawn: Frame = st.session_state["_frame"]
+    return drawn
+
+
+def _frame(notices: list[str]) -> Frame | None:
+    state = st.session_state
+    st.html(LECTURE_STYLE if state.lecture else STYLE)
+    with st.popover("Settings", icon=":material/tune:") if state.lecture else st.sidebar:
+        _settings()
+    loaded = _chosen_model()
+    if loaded is None:
+        return None
+    _text_inputs()
+    text, pair = st.session_state.text, st.session_state.pair
+    for notice in notices:
+        st.warning(notice, icon=":material/link_off:")
+    if len(text) + len(pair) > LONGEST_TEXT:
+        st.error(f"The text has {len(text) + len(pair):,} characters: at most {LONGEST_TEXT:,} can be given at once.")
+        return None
+    try:
+        original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
+    except ValueError as error:
+        st.error(_sentence(error), icon=":material/edit:")
+        return None
+    masked = tuple(word for word in st.session_state.masked if word < original.word_count)
+    encoding = loaded.tokenizer.mask_words(original, masked)
+    off = _existing_heads(loaded)
+    if off is None:
+        return None
+    current = Frame(
+        loaded, encoding, original, None, off, st.context.theme.type == "dark", bool(st.session_state.lecture)
+    )
+    token_strip(_chips(current), key="strip", lecture=current.lecture, on_click=_mask_word)
+    _notices(current)
+    return _with_target(current)
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error)
+    return text[:1].upper() + text[1:] + "."
+
+
+def _settings() -> None:
+    state = st.session_state
+    offered = models_on_offer()
+    if "_other_model" in state:
+        state.model = state.pop("_other_model")
+    if state.model not in offered:
+        state.model = offered[0]
+    st.selectbox("Model", offered, key="model")
+    if serves_localhost():
+        with st.popover("Another model", width="stretch"):
+            st.text_input("Checkpoint folder or hub id", key="another_model", placeholder="bert-base-uncased")
+            st.button("Load", on_click=_add_model, key="add_model")
+    if problem := state.pop("_load_problem", None):
+        st.error(problem, icon=":material/folder_off:")
+    st.toggle("Lecture mode", key="lecture", help="Larger type, thicker lines, for a projector")
+
+
+def _add_model() -> None:
+    """Offer the model that was named, and choose it."""
+    state = st.session_state
+    name = state.another_model.strip()
+    if not name:
+        state["_load_problem"] = "There is no name: give a checkpoint folder or a hub id."
+        return
+    if name not in models_on_offer():
+        added_models().append(name)
+    state["_model_before"], state.model = state.model, name
+
+
+def _chosen_model() -> LoadedModel | None:
+    """The model, or None where it cannot be loaded, and why is said; one that was just added is taken back."""
+    state = st.session_state
+    name = state.model
+    try:
+        return loaded_model(name)
+    except (CheckpointError, ValueError) as error:
+        if name in added_models():
+            added_models().remove(name)
+            state["_load_problem"] = _sentence(error)
+            state["_other_model"] = state.get("_model_before", models_on_offer()[0])
+            st.rerun()
+        st.error(f"{_sentence(error)} Choose another model in the sidebar.", icon=":material/folder_off:")
+        return None
+
+
+def _text_inputs() -> None:
+    first, second, side = st.columns([5, 4, 1.4], vertical_alignment="bottom")
+    first.text_input("Sentence", key="text", on_change=_text_changed, placeholder="Type a sentence")
+    second.text_input(
+        "Second sentence", key="pair", on_change=_text_changed, placeholder="Optional: does this one follow?"
+    )
+    with side.popover("Examples", width="stretch"):
+        for number, example in enumerate(examples.all_examples()):
+            st.button(example.title, key=f"example_{number}", on_click=_take_example, args=(example,), width="stretch")
+
+
+def _text_changed() -> None:
+    st.session_state.masked = ()
+
+
+def _take_example(example: examples.Example) -> None:
+    state = st.session_state
+    state.text, state.pair, state.masked, state.target = example.text, example.pair, example.masked, ""
+
+
+def swap_sentences() -> None:
+    """A becomes B and B becomes A; a click on a button."""
+    state = st.session_state
+    state.text, state.pair, state.masked = state.pair, state.text, ()
+
+
+def put_word(current: Frame, position: int, word: str) -> None:
+    """Write a word into the text where a mask is, and take the mask away."""
+    encoding, state = current.encoding, st.session_state
+    number, side = encoding.words[position], "text" if encoding.sides[position] == "A" else "pair"
+    pieces = encoding.pieces_of(number) if number is not None else (position,)
+    start, end = encoding.offsets[pieces[0]][0], encoding.offsets[pieces[-1]][1]
+    source = state[side]
+    state[side] = source[:start] + word.removeprefix("##") + source[end:]
+    state.masked = tuple(w for w in state.masked if w != number)
+
+
+def put_chosen_word(current: Frame, position: int, key: str) -> None:
+    """Write the word that was picked in the control `key` into the text."""
+    if (word := st.session_state[key]) is not None:
+        put_word(current, position, word)
+
+
+def choose_head(click: HeadClick) -> None:
+    """Make the clicked head the chosen one; a click in a grid."""
+    if click.layer is not None and click.head is not None:
+        st.session_state.head = (click.layer, click.head)
+
+
+def switch_heads(click: HeadClick) -> None:
+    """Switch the clicked heads off, or on again where all of them are off; a click in a grid."""
+    layers, heads = current().head_mask.shape
+    touched = {
+        (layer, head)
+        for layer in (range(layers) if click.layer is None else [click.layer])
+        for head in (range(heads) if click.head is None else [click.head])
+    }
+    off = set(st.session_state.off)
+    st.session_state.off = tuple(sorted(off - touched if touched <= off else off | touched))
+
+
+def _mask_word(click: TokenClick) -> None:
+    """Hide the clicked word from the model, or show it again."""
+    st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {click.word}))
+
+
+def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...] | None:
+    """The heads that are off; None if the address named one that this model does not have."""
+    layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
+    state = st.session_state
+    wrong = [head for head in (*state.off, state.head) if not (0 <= head[0] < layers and 0 <= head[1] < heads)]
+    if wrong:
+        layer, head = wrong[0]
+        st.warning(
+            f"L{layer} H{head} does not exist: {loaded.name} has layers 0 to {layers - 1} and heads 0 to {heads - 1}. "
+            "It was left out."
+        )
+        state.off = tuple(h for h in state.off if h not in wrong)
+        if state.head in wrong:
+            state.head = (0, 0)
+    return tuple(state.off)
+
+
+def _chips(current: Frame) -> list[Chip]:
+    encoding, original = current.encoding, current.original
+    chips = []
+    for position, token in enumerate(encoding.tokens):
+        masked = token != original.tokens[position]
+        title = f"position {position}, piece {original.tokens[position]!r}, number {original.input_ids[position]}"
+        chips.append(
+            Chip(
+                text=token,
+                title=f"{title}; hidden, click to show it again" if masked else title,
+                word=encoding.words[position],
+                side=encoding.sides[position],
+                special=encoding.special[position],
+                masked=masked or token == MASK,
+                target=_target_position() == position,
+            )
+        )
+    return chips
+
+
+def _notices(current: Frame) -> None:
+    encoding, loaded = current.encoding, current.loaded
+    if encoding.cut:
+        st.warning(
+            f"{loaded.name} reads {len(encoding):,} of the {encoding.full_length:,} tokens: "
+            f"the last {encoding.cut:,} were cut off.",
+            icon=":material/content_cut:",
+        )
+    if unknown := current.original.unknown_count:
+        typed = len(current.original) - sum(current.original.special)
+        (st.warning if unknown * 2 > typed else st.caption)(
+            f"{unknown:,} of {typed:,} tokens are [UNK]: the vocabulary does not know these signs, "
+            "and the model cannot tell them apart."
+        )
+    if len(st.session_state.text) + len(st.session_state.pair) > LONGEST_LINK:
+        st.caption(f"The text is longer than {LONGEST_LINK:,} characters and stays out of the address bar.")
+    if not loaded.has_mlm or not loaded.has_nsp:
+        missing = [n for n, there in (("masked-word", loaded.has_mlm), ("next-sentence", loaded.has_nsp)) if not there]
+        st.info(f"{loaded.name} came without a trained {' and '.join(missing)} head: it predicts nothing there.")
+    if current.off:
+        names = ", ".join(f"L{layer} H{head}" for layer, head in current.off[:8])
+        more = f" and {len(current.off) - 8} more" if len(current.off) > 8 else ""
+        left, right = st.columns([6, 1], vertical_alignment="center")
+        heads = "head is" if len(current.off) == 1 else "heads are"
+        left.warning(f"{len(current.off)} {heads} off: {names}{more}", icon=":material/visibility_off:")
+        right.button("Restore", on_click=_restore_heads, key="restore_heads", width="stretch")
+
+
+def _restore_heads() -> None:
+    st.session_state.off = ()
+
+
+# ---------------------------------------------------------------------------- the target
+
+
+def _target_position() -> int | None:
+    position = st.session_state.target.partition(":")[0]
+    return int(position) if position.isdigit() else None
+
+
+def _with_target(current: Frame) -> Frame:
+    """Draw the status line with the target's control, and put the target into the frame."""
+    loaded, encoding = current.loaded, current.encoding
+    options: dict[str, Target] = {}
+    labels: dict[str, str] = {}
+    positions = encoding.mask_positions[:20] if loaded.has_mlm else ()
+    run = current.run() if positions else None
+    for position in positions:
+        prediction = run.prediction_at(position) if run is not None else None
+        words = [] if prediction is None else [token for token, _ in prediction.top[:3]]
+        truth = current.truth_at(position)
+        for token in dict.fromkeys([*words[:1], *([] if truth is None else [truth]), *words[1:]]):
+            key = f"{position}:{current.word(token)}"
+            options[key] = Target("mlm", position, token)
+            labels[key] = f"“{current.word(token)}” at {position}"
+    if loaded.has_nsp and encoding.pair is not None:
+        options["nsp"] = Target("nsp")
+        labels["nsp"] = "B follows A"
+    state = st.session_state
+    left, right = st.columns([3, 1.4], vertical_alignment="center")
+    left.caption(_status(current))
+    if not options:
+        state.target = ""
+        right.caption("No target: click a word to mask it")
+        return current
+    if state.target not in options:
+        state.target = next(iter(options))
+    right.selectbox(
+        "Target", list(options), key="target", format_func=labels.__getitem__, label_visibility="collapsed",
+        help="What gradients explain",
+    )  # fmt: skip
+    return Frame(loaded, encoding, current.original, options[state.target], current.off, current.dark, current.lecture)
+
+
+def _status(current: Frame) -> str:
+    config = current.loaded.config
+    seconds = st.session_state.get("_seconds")
+    parts = [
+        f"{len(current.encoding)} tokens of {config.max_position_embeddings}",
+        f"{current.loaded.name.rsplit('/', 1)[-1]} {config.num_hidden_layers} × {config.num_attention_heads}",
+        f"{current.loaded.device.type.upper()}, fp32",
+    ]
+    if seconds is not None:
+        parts.append(f"{seconds * 1000:.0f} ms")
+    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; layers and heads count from zero"
+
+
+def is_unsure(prediction: MaskPrediction) -> bool:
+    """Whether the best guess is too improbable to be called an answer."""
+    return prediction.top[0][1] < UNSURE

@@ -24,6 +24,7 @@ from viz_app.session import (
     LONGEST_LINK,
     Head,
     added_models,
+    as_written,
     loaded_model,
     models_on_offer,
     queue,
@@ -123,7 +124,7 @@ def _frame(notices: list[str]) -> Frame | None:
     _text_inputs()
     text, pair = st.session_state.text, st.session_state.pair
     for notice in notices:
-        st.warning(notice, icon=":material/link_off:")
+        st.warning(as_written(notice), icon=":material/link_off:")
     if len(text) + len(pair) > LONGEST_TEXT:
         st.error(f"The text has {len(text) + len(pair):,} characters: at most {LONGEST_TEXT:,} can be given at once.")
         return None
@@ -147,7 +148,7 @@ def _frame(notices: list[str]) -> Frame | None:
 
 def _sentence(error: Exception) -> str:
     text = str(error)
-    return text[:1].upper() + text[1:] + "."
+    return as_written(text[:1].upper() + text[1:] + ".")
 
 
 def _settings() -> None:
@@ -269,8 +270,8 @@ def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...] | None:
     if wrong:
         layer, head = wrong[0]
         st.warning(
-            f"L{layer} H{head} does not exist: {loaded.name} has layers 0 to {layers - 1} and heads 0 to {heads - 1}. "
-            "It was left out."
+            f"L{layer} H{head} does not exist: {as_written(loaded.name)} has layers 0 to {layers - 1} "
+            f"and heads 0 to {heads - 1}. It was left out."
         )
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
@@ -302,7 +303,7 @@ def _notices(current: Frame) -> None:
     encoding, loaded = current.encoding, current.loaded
     if encoding.cut:
         st.warning(
-            f"{loaded.name} reads {len(encoding):,} of the {encoding.full_length:,} tokens: "
+            f"{as_written(loaded.name)} reads {len(encoding):,} of the {encoding.full_length:,} tokens: "
             f"the last {encoding.cut:,} were cut off.",
             icon=":material/content_cut:",
         )
@@ -316,7 +317,9 @@ def _notices(current: Frame) -> None:
         st.caption(f"The text is longer than {LONGEST_LINK:,} characters and stays out of the address bar.")
     if not loaded.has_mlm or not loaded.has_nsp:
         missing = [n for n, there in (("masked-word", loaded.has_mlm), ("next-sentence", loaded.has_nsp)) if not there]
-        st.info(f"{loaded.name} came without a trained {' and '.join(missing)} head: it predicts nothing there.")
+        st.info(
+            f"{as_written(loaded.name)} came without a trained {' and '.join(missing)} head: it predicts nothing there."
+        )
     if current.off:
         names = ", ".join(f"L{layer} H{head}" for layer, head in current.off[:8])
         more = f" and {len(current.off) - 8} more" if len(current.off) > 8 else ""
@@ -375,10 +378,11 @@ def _with_target(current: Frame) -> Frame:
 
 def _status(current: Frame) -> str:
     config = current.loaded.config
+    name = as_written(current.loaded.name.rsplit("/", 1)[-1])
     seconds = st.session_state.get("_seconds")
     parts = [
         f"{len(current.encoding)} tokens of {config.max_position_embeddings}",
-        f"{current.loaded.name.rsplit('/', 1)[-1]} {config.num_hidden_layers} × {config.num_attention_heads}",
+        f"{name} {config.num_hidden_layers} × {config.num_attention_heads}",
         f"{current.loaded.device.type.upper()}, fp32",
     ]
     if seconds is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -131,6 +132,11 @@ def publish() -> None:
         st.query_params.from_dict(link)
 
 
+def as_written(text: str) -> str:
+    """A text for a place that reads Markdown, so that it shows as it was written: no link, picture or formula."""
+    return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", text)
+
+
 # ---------------------------------------------------------------------------- models and the queue
 
 
@@ -163,7 +169,7 @@ def result_of(job: Job) -> Any:
     Raises what the job raised.
     """
     if (label := st.session_state.pop("_stopped", None)) is not None:
-        st.info(f"{label} was stopped: change anything, or reload the page, to start again.")
+        st.info(f"{as_written(label)} was stopped: change anything, or reload the page, to start again.")
         st.stop()
     if not job.wait(PATIENCE):
         _waiting_room(job)
@@ -192,7 +198,7 @@ def _waiting_room(job: Job) -> None:
         st.rerun()
     place = queue().place(job)
     where = "running" if place == 0 else f"waiting, {place} before it"
-    st.progress(job.progress or 0.0, text=f"{job.label}: {where}")
+    st.progress(job.progress or 0.0, text=as_written(f"{job.label}: {where}"))
     if st.button("Stop", key="stop_job"):
         queue().forget(job.key)
         st.session_state["_stopped"] = job.label

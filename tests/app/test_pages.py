@@ -27,7 +27,12 @@ def start(**address: str) -> AppTest:
 def words(app: AppTest) -> str:
     """Everything that the page says."""
     kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
-    return "\n".join(str(element.value) for kind in kinds for element in kind)
+    return "\n".join(said(element) for kind in kinds for element in kind)
+
+
+def said(element: object) -> str:
+    """What an element says, without the signs that keep Markdown from reading it."""
+    return str(element.value).replace("\\", "")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -53,7 +58,7 @@ def test_missing_text_gets_one_sentence_and_loses_nothing(text: str, pair: str, 
     app = start(text="A word.", pair=pair, off="2.4")
     app.text_input(key="text").set_value(text).run()
     assert not app.exception
-    assert [str(e.value) for e in app.error if str(e.value).startswith(sentence)]
+    assert [said(e) for e in app.error if said(e).startswith(sentence)]
     assert app.session_state.pair == pair and app.session_state.off == ((2, 4),)
     app.text_input(key="text").set_value("A word again.").run()
     assert not app.error and app.session_state.off == ((2, 4),)
@@ -82,9 +87,7 @@ def test_more_text_than_can_be_given_is_refused_in_one_sentence() -> None:
     """Past the limit nothing is computed, and the sentence names what was given and what is allowed."""
     app = start(text="A word.")
     app.text_input(key="text").set_value("a " * 150_000).run()
-    assert [str(e.value) for e in app.error] == [
-        "The text has 300,000 characters: at most 200,000 can be given at once."
-    ]
+    assert [said(e) for e in app.error] == ["The text has 300,000 characters: at most 200,000 can be given at once."]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +168,8 @@ def test_a_broken_folder_named_at_start_gets_one_sentence(tmp_path: Path, monkey
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tmp_path)]))
     app = start(text="a b c", model=str(tmp_path))
     assert not app.exception
-    assert len(app.error) == 1 and "has no weights" in str(app.error[0].value)
-    assert "Choose another model" in str(app.error[0].value)
+    assert len(app.error) == 1 and "has no weights" in said(app.error[0])
+    assert "Choose another model" in said(app.error[0])
     assert app.session_state.text == "a b c"
 
 
@@ -177,7 +180,7 @@ def test_naming_a_model_that_is_not_there_keeps_the_one_before(name: str, reason
     app.text_input(key="another_model").set_value(name).run()
     next(b for b in app.button if b.label == "Load").click().run()
     assert not app.exception
-    assert len(app.error) == 1 and reason in str(app.error[0].value)
+    assert len(app.error) == 1 and reason in said(app.error[0])
     assert app.session_state.model == "headlight-mini" and app.session_state.text == "A word."
     assert "How to read this" in words(app)
 
@@ -200,3 +203,11 @@ def test_a_page_for_others_loads_nothing_but_what_is_offered(monkeypatch: pytest
     app = start(text="A word.", model="/etc")
     assert not [b for b in app.button if b.label == "Load"]
     assert app.session_state.model == "headlight-mini"
+
+
+def test_text_in_a_notice_is_shown_as_written() -> None:
+    """A link or picture in an address or a name is not one on the page."""
+    app = start(text="A word.", model="![x](http://example.org/x.png)", head="[a](b)")
+    raw = "\n".join(str(element.value) for element in app.warning)
+    assert "![x](http://example.org/x.png)" in words(app)
+    assert "](" not in raw and "\\]\\(" in raw

@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app import frame
+from viz_app import frame, session
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 
 SHOWN_MASKS = 8
@@ -44,6 +44,7 @@ with gaps:
             f"Put a word in at {position}",
             words[:6],
             key=pick,
+            format_func=session.as_written,
             on_change=frame.put_chosen_word,
             args=(current, position, pick),
             label_visibility="collapsed",

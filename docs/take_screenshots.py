@@ -1,0 +1,41 @@
+"""Takes the README's pictures from the running app: `python docs/take_screenshots.py http://localhost:8501`."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from urllib.parse import urlencode
+
+from playwright.sync_api import expect, sync_playwright
+
+PAIR = {
+    "text": "She opened the door and walked in.",
+    "pair": "The room was dark and nobody was there.",
+    "masked": "3",
+}
+SHOTS = {
+    "predict": ("", PAIR, "light", 900),
+    "attention": ("attention", {**PAIR, "head": "1.8", "show": "attention"}, "light", 1090),
+    "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
+}
+
+
+def main(address: str) -> None:
+    """One picture a page, as a visitor sees it who follows a link."""
+    folder = Path(__file__).parent / "screenshots"
+    folder.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for name, (path, choices, scheme, height) in SHOTS.items():
+            page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
+            page.goto(f"{address}/{path}?{urlencode(choices)}")
+            expect(page.get_by_test_id("stPlotlyChart").first).to_be_visible(timeout=60_000)
+            page.wait_for_timeout(3000)
+            page.screenshot(path=folder / f"{name}.png")
+            page.close()
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

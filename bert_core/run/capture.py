@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.loading import LoadedModel
+from bert_core.modeling import BertForPreTraining, BertModelOutput
 from bert_core.record import MaskPrediction, ModelRun, Target
 from bert_core.recording import record
 from bert_core.tokenizer import Encoding
@@ -39,8 +39,6 @@ def capture(
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     if not loaded.has_mlm:
         positions = ()
-    asked = positions if target is None or target.kind != "mlm" else (*positions, target.position)
-
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
     segments = torch.tensor([encoding.token_type_ids], device=loaded.device) if config.type_vocab_size else None
     gate_tensor = None
@@ -51,44 +49,39 @@ def capture(
         if gate_tensor is not None and target is not None:
             gate_tensor.requires_grad_()
         # The embeddings are the leaf: gradients flow back to the maps, and to no parameter.
-        embeddings = model.bert.embeddings.word_embeddings(ids).detach()
-        outputs = model.bert(
-            inputs_embeds=embeddings.requires_grad_(target is not None), token_type_ids=segments, head_mask=gate_tensor
-        )
-        maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
-        log_probs = None
-        if asked:
-            rows = outputs.last_hidden_state[0, list(asked)]
-            log_probs = F.log_softmax(model.cls.predictions(rows).float(), dim=-1)
-        nsp_logits = None
-        if loaded.has_nsp and encoding.pair is not None:
-            nsp_logits = model.cls.seq_relationship(outputs.pooler_output)[0].float()
+        embeddings = model.bert.embeddings.word_embeddings(ids).detach().requires_grad_(target is not None)
+        outputs = model.bert(inputs_embeds=embeddings, token_type_ids=segments, head_mask=gate_tensor)
+    maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
+    attention, gradient, gate_gradient, target_value = _stack(maps), None, None, None
 
-        target_value, gradients = None, None
-        gate_gradient: np.ndarray | None = None
-        if target is not None:
-            value = _value_of(target, log_probs, nsp_logits)
-            target_value = value.item()
-            wanted = maps if gate_tensor is None else [*maps, gate_tensor]
-            found = torch.autograd.grad(value, wanted)
-            gradients = found[: len(maps)]
-            # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
-            by_gate = (
-                torch.stack([(a[0] * g[0]).sum((1, 2)) for a, g in zip(maps, gradients, strict=True)])
-                if gate_tensor is None
-                else found[-1]
-            )
-            gate_gradient = by_gate.detach().cpu().numpy().copy()
+    if target is not None:
+        value = _value_of(target, model, outputs)
+        target_value = value.item()
+        found = torch.autograd.grad(value, maps if gate_tensor is None else [*maps, gate_tensor])
+        gradient = _stack(found[: len(maps)])
+        # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
+        gate_gradient = (
+            np.einsum("lhqk,lhqk->lhq", attention, gradient).sum(-1)
+            if gate_tensor is None
+            else found[-1].cpu().numpy().copy()
+        )
+    probabilities, nsp = None, None
+    with torch.no_grad():  # what is only read needs no way back
+        if positions:
+            rows = outputs.last_hidden_state[0, list(positions)]
+            probabilities = model.cls.predictions(rows).float().softmax(-1)
+        if loaded.has_nsp and encoding.pair is not None:
+            nsp = model.cls.seq_relationship(outputs.pooler_output)[0].float().softmax(-1)[0].item()
 
     return ModelRun(
         encoding=encoding,
-        attention=_stack(maps),
+        attention=attention,
         head_mask=gates,
-        predictions=_predictions(positions, log_probs, top_k),
-        nsp=None if nsp_logits is None else nsp_logits.detach().softmax(-1)[0].item(),
+        predictions=_predictions(positions, probabilities, top_k),
+        nsp=nsp,
         target=target,
         target_value=target_value,
-        gradient=None if gradients is None else _stack(gradients),
+        gradient=gradient,
         gate_gradient=gate_gradient,
     )
 
@@ -141,12 +134,13 @@ def check_head(layer: int, head: int, layers: int, heads: int) -> None:
         raise ValueError(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
 
 
-def _value_of(target: Target, log_probs: Tensor | None, nsp_logits: Tensor | None) -> Tensor:
+def _value_of(target: Target, model: BertForPreTraining, outputs: BertModelOutput) -> Tensor:
+    """The target as a scalar with a graph; the masked-word head is computed at its position alone."""
     if target.kind == "nsp":
-        assert nsp_logits is not None
-        return nsp_logits[0] - nsp_logits[1]
-    assert log_probs is not None
-    return log_probs[-1, target.token_id]  # the target's position was asked for last
+        logits = model.cls.seq_relationship(outputs.pooler_output)[0].float()
+        return torch.sub(logits[0], logits[1])
+    scores: Tensor = model.cls.predictions(outputs.last_hidden_state[0, target.position])
+    return scores.float().log_softmax(-1)[target.token_id]
 
 
 def _stack(maps: Sequence[Tensor]) -> np.ndarray:
@@ -157,16 +151,16 @@ def _stack(maps: Sequence[Tensor]) -> np.ndarray:
     return result
 
 
-def _predictions(positions: Sequence[int], log_probs: Tensor | None, top_k: int) -> tuple[MaskPrediction, ...]:
-    if log_probs is None:
+def _predictions(positions: Sequence[int], probabilities: Tensor | None, top_k: int) -> tuple[MaskPrediction, ...]:
+    """probabilities: (position, vocab)."""
+    if probabilities is None:
         return ()
-    probabilities = log_probs.detach().exp()[: len(positions)].cpu()
     top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
     return tuple(
         MaskPrediction(
             position,
             tuple(zip(top.indices[row].tolist(), top.values[row].tolist(), strict=True)),
-            probabilities[row].numpy().copy(),
+            probabilities[row].cpu().numpy().copy(),
         )
         for row, position in enumerate(positions)
     )

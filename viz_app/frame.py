@@ -122,7 +122,7 @@ def _frame(notices: list[str]) -> Frame | None:
     if loaded is None:
         return None
     _text_inputs()
-    text, pair = st.session_state.text, st.session_state.pair
+    text, pair = state.text, state.pair
     for notice in notices:
         st.warning(as_written(notice), icon=":material/link_off:")
     if len(text) + len(pair) > LONGEST_TEXT:
@@ -133,17 +133,13 @@ def _frame(notices: list[str]) -> Frame | None:
     except ValueError as error:
         st.error(_sentence(error), icon=":material/edit:")
         return None
-    masked = tuple(word for word in st.session_state.masked if word < original.word_count)
+    masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
-    off = _existing_heads(loaded)
-    if off is None:
-        return None
-    current = Frame(
-        loaded, encoding, original, None, off, st.context.theme.type == "dark", bool(st.session_state.lecture)
-    )
-    token_strip(_chips(current), key="strip", lecture=current.lecture, on_click=_mask_word)
-    _notices(current)
-    return _with_target(current)
+    dark, lecture = st.context.theme.type == "dark", bool(state.lecture)
+    drawn = Frame(loaded, encoding, original, None, _existing_heads(loaded), dark, lecture)
+    token_strip(_chips(drawn), key="strip", lecture=lecture, on_click=_mask_word)
+    _notices(drawn)
+    return _with_target(drawn)
 
 
 def _sentence(error: Exception) -> str:
@@ -262,8 +258,8 @@ def _mask_word(click: TokenClick) -> None:
     st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {click.word}))
 
 
-def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...] | None:
-    """The heads that are off; None if the address named one that this model does not have."""
+def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
+    """The heads that are off; one that this model does not have is said and left out."""
     layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
     state = st.session_state
     wrong = [head for head in (*state.off, state.head) if not (0 <= head[0] < layers and 0 <= head[1] < heads)]

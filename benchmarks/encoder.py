@@ -1,0 +1,291 @@
+"""What it costs to look inside: bert_core and transformers, taking turns in one run, on one sentence.
+
+    python benchmarks/encoder.py            print the table
+    python benchmarks/encoder.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/encoder.py --quick    three runs a side, to try a change
+
+Both sides hold the same weights (base size, random, seeded) and must find the same numbers before a clock starts.
+Every row, and every peak of memory, has a process of its own: what one leaves on the heap would change the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+
+from bert_core.checkpoint import LoadReport
+from bert_core.config import BertConfig
+from bert_core.loading import LoadedModel, best_device
+from bert_core.modeling import BertForPreTraining
+from bert_core.record import Target
+from bert_core.recording import record
+from bert_core.run.capture import capture
+from bert_core.tokenizer import Encoding
+
+REPEATS = {16: 11, 128: 7, 512: 3}  # tokens -> how often each side runs
+SEED, TOKEN, TOLERANCE = 0, 2003, 1e-4
+README = Path(__file__).with_name("README.md")
+MARKERS = ("<!-- table of encoder.py -->\n", "<!-- end of table -->\n")
+
+# glibc hands large blocks back after every run and takes them again page by page; "kept" keeps them.
+KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 28)}
+# A CUDA device has an allocator of its own.
+MALLOC: dict[str, dict[str, str]] = {"default": {}} if torch.cuda.is_available() else {"default": {}, "kept": KEPT}
+
+# What is compared, ours, theirs, and the ratio of times to stay under, for each setting of malloc.
+ROWS: tuple[tuple[str, str, str, dict[str, float]], ...] = (
+    ("1 forward", "ours_plain", "theirs_fused", {"default": 1.02, "kept": 1.02}),
+    ("2 all maps", "ours_maps", "theirs_maps", {"default": 1.0, "kept": 1.0}),
+    ("3 maps and gradients", "ours_everywhere", "theirs_written", {"default": 0.5, "kept": 0.65}),
+    ("3b ours: head at the target", "ours_target", "theirs_written", {}),
+    ("4 theirs: frozen", "ours_everywhere", "theirs_frozen", {"default": 1.0, "kept": 1.0}),
+    ("4b theirs: frozen; ours: head at the target", "ours_target", "theirs_frozen", {}),
+    ("5 both: head at the target", "ours_target", "theirs_written_target", {}),
+    ("5b theirs: frozen; both: head at the target", "ours_target", "theirs_frozen_target", {}),
+)
+VARIANTS = tuple(dict.fromkeys(name for _, ours, theirs, _ in ROWS for name in (ours, theirs)))
+
+Findings = dict[str, Sequence]
+
+
+def sentence(tokens: int) -> Tensor:
+    """Ids (1, tokens) of random words; the one in the middle is what the gradients explain."""
+    return torch.randint(1000, 30000, (1, tokens), generator=torch.Generator().manual_seed(tokens)).to(best_device())
+
+
+def variants(names: Sequence[str]) -> dict[str, Callable[[Tensor], Findings]]:
+    """What to measure, by name; transformers is built only where it is asked for."""
+    torch.manual_seed(SEED)
+    device = best_device()
+    ours = BertForPreTraining(BertConfig()).eval().requires_grad_(False).to(device)
+    found = {
+        "ours_plain": lambda ids: ours_forward(ours, ids, watched=False),
+        "ours_maps": lambda ids: ours_forward(ours, ids, watched=True),
+        "ours_everywhere": lambda ids: ours_gradients(ours, ids, positions=range(ids.shape[1])),
+        "ours_target": lambda ids: ours_gradients(ours, ids, positions=(ids.shape[1] // 2,)),
+    }
+    if any(name.startswith("theirs") for name in names):
+
+        def peer(attention: str, frozen: bool) -> transformers.BertForPreTraining:
+            config = transformers.BertConfig()
+            model = transformers.BertForPreTraining._from_config(config, attn_implementation=attention)
+            model.load_state_dict(ours.state_dict(), assign=True)  # the very same numbers in memory
+            model.tie_weights()
+            return model.to(device).eval().requires_grad_(not frozen)
+
+        fused, frozen, written = peer("sdpa", True), peer("eager", True), peer("eager", False)
+        found |= {
+            "theirs_fused": lambda ids: theirs_forward(fused, ids, watched=False),
+            "theirs_maps": lambda ids: theirs_forward(frozen, ids, watched=True),
+            "theirs_written": lambda ids: theirs_gradients(written, {"input_ids": ids}, everywhere=True),
+            "theirs_written_target": lambda ids: theirs_gradients(written, {"input_ids": ids}, everywhere=False),
+            "theirs_frozen": lambda ids: theirs_gradients(frozen, leaf(frozen, ids), everywhere=True),
+            "theirs_frozen_target": lambda ids: theirs_gradients(frozen, leaf(frozen, ids), everywhere=False),
+        }
+    gc.freeze()  # what is built stays: the collector need not walk it between two runs
+    return {name: found[name] for name in names}
+
+
+@torch.no_grad()
+def ours_forward(model: BertForPreTraining, ids: Tensor, watched: bool) -> Findings:
+    with record(layers=None if watched else ()) as recording:
+        output = model.bert(ids)
+    return {"hidden": [output.last_hidden_state, output.pooler_output], "maps": list(recording.attention.values())}
+
+
+@torch.no_grad()
+def theirs_forward(model: transformers.BertForPreTraining, ids: Tensor, watched: bool) -> Findings:
+    output = model.bert(ids, output_attentions=watched)
+    return {"hidden": [output.last_hidden_state, output.pooler_output], "maps": output.attentions or ()}
+
+
+def ours_gradients(model: BertForPreTraining, ids: Tensor, positions: Sequence[int]) -> Findings:
+    """`capture` as the app calls it, down to the NumPy records; positions: where words are predicted."""
+    seq = ids.shape[1]
+    encoding = Encoding(
+        text="", pair=None, tokens=("",) * seq, input_ids=tuple(ids[0].tolist()), token_type_ids=(0,) * seq,
+        offsets=((0, 0),) * seq, words=(None,) * seq, sides=("A",) * seq, full_length=seq,
+    )  # fmt: skip
+    loaded = LoadedModel("random", model, None, LoadReport("random", (), ()), ids.device)
+    run = capture(loaded, encoding, target=Target("mlm", seq // 2, TOKEN), positions=positions)
+    return {
+        "value": [run.target_value],
+        "probabilities": [prediction.probabilities for prediction in run.predictions],
+        "maps": run.attention[:, None],
+        "gradients": run.gradient[:, None],
+    }
+
+
+def leaf(model: transformers.BertForPreTraining, ids: Tensor) -> dict[str, Tensor]:
+    """The input of a frozen model: something has to want a gradient."""
+    return {"inputs_embeds": model.get_input_embeddings()(ids).requires_grad_()}
+
+
+def theirs_gradients(model: transformers.BertForPreTraining, inputs: dict[str, Tensor], everywhere: bool) -> Findings:
+    """Maps and gradients as people write it; everywhere: with the MLM head at all positions, as the model has it."""
+    (middle,) = (given.shape[1] // 2 for given in inputs.values())
+    if everywhere:
+        output = model(**inputs, output_attentions=True)
+        scores = output.prediction_logits[0]
+        explained = scores[middle].log_softmax(-1)[TOKEN]
+    else:
+        output = model.bert(**inputs, output_attentions=True)
+        scores = ()
+        explained = model.cls.predictions(output.last_hidden_state[0, middle]).log_softmax(-1)[TOKEN]
+    for attention in output.attentions:
+        attention.retain_grad()
+    explained.backward()
+    model.zero_grad()
+    gradients = [attention.grad for attention in output.attentions]
+    return {"value": [explained], "scores": scores, "maps": output.attentions, "gradients": gradients}
+
+
+def require_same(ours: Findings, theirs: Findings, what: str) -> None:
+    """Stop unless all that ours found is what theirs found, each array to TOLERANCE of its own largest number."""
+    if len(ours.get("probabilities", ())) > 1:
+        theirs["probabilities"] = theirs["scores"].softmax(-1)
+    for name in ours.keys() & theirs.keys():
+        for pair in zip(ours[name], theirs.get(name, ()), strict=True):
+            a, b = (x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x) for x in pair)
+            if a.shape != b.shape or not np.abs(a - b).max() <= TOLERANCE * np.abs(b).max():
+                raise SystemExit(f"{what}: {name} differ by {np.abs(a - b).max()}, the largest is {np.abs(b).max()}")
+
+
+def seconds_of(run: Callable[[Tensor], Findings], ids: Tensor) -> float:
+    """Time of one run, until the device has finished."""
+    synchronise = torch.cuda.synchronize if ids.is_cuda else int
+    gc.collect()
+    synchronise()
+    start = time.perf_counter()
+    found = run(ids)
+    synchronise()
+    seconds = time.perf_counter() - start
+    del found  # giving the memory back is not timed
+    return seconds
+
+
+def busy_and_own() -> tuple[float, float]:
+    """CPU seconds spent so far by the whole machine (NaN where the system does not say) and by this process."""
+    own = time.process_time()
+    try:
+        user, nice, system, _, _, irq, soft, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
+    except OSError:
+        return float("nan"), own
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK"), own
+
+
+def times_of(row: int, repeats: dict[int, int]) -> dict[str, dict]:
+    """tokens -> median milliseconds of both sides of a row, taking turns, and the load of the machine meanwhile."""
+    what, *names, _ = ROWS[row]
+    runs, results = variants(names), {}
+    for tokens, times in repeats.items():
+        ids = sentence(tokens)
+        require_same(*(run(ids) for run in runs.values()), f"{what}, {tokens} tokens")
+        (busy, own), start = busy_and_own(), time.perf_counter()
+        seconds = [[seconds_of(run, ids) for run in runs.values()] for _ in range(times)]
+        (busy_after, own_after), elapsed = busy_and_own(), time.perf_counter() - start
+        others = max(busy_after - busy - own_after + own, 0) / elapsed
+        results[str(tokens)] = {
+            "ms": [1000 * statistics.median(side) for side in zip(*seconds, strict=True)],
+            "machine": f"{os.getloadavg()[0]:.1f}; {others:.2f}",
+        }
+    return results
+
+
+def memory_of(name: str) -> dict[str, float]:
+    """tokens -> peak MiB above the loaded model: resident memory (VmHWM), or that of the CUDA allocator."""
+    run = variants([name])[name]
+
+    def mebibytes(field: str) -> float:
+        if torch.cuda.is_available():
+            return {"VmRSS": torch.cuda.memory_allocated, "VmHWM": torch.cuda.max_memory_allocated}[field]() / 2**20
+        try:
+            lines = Path("/proc/self/status").read_text().splitlines()
+        except OSError:
+            return float("nan")
+        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    elif Path("/proc/self/clear_refs").exists():
+        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of building the model
+    held, peaks = mebibytes("VmRSS"), {}
+    for tokens in REPEATS:  # from short to long: a longer sentence has the higher peak
+        ids = sentence(tokens)
+        for _ in range(2):
+            run(ids)
+        peaks[str(tokens)] = mebibytes("VmHWM") - held
+    return peaks
+
+
+def in_own_process(malloc: str, *arguments: str) -> dict:
+    """What this script prints as JSON when it runs by itself with these arguments and this malloc."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")} | MALLOC[malloc]
+    command = [sys.executable, str(Path(__file__)), *arguments]
+    return json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True).stdout)
+
+
+def table(quick: bool) -> str:
+    """The whole measurement as Markdown."""
+    repeats = "three" if quick else ", ".join(f"{times} (at {tokens} tokens)" for tokens, times in REPEATS.items())
+    lines = [
+        f"{torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()}, {os.cpu_count()} CPUs, "
+        f"{torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}; medians of {repeats} runs a side; {time.strftime('%Y-%m-%d')}."
+    ]
+    # With blocks kept, a peak says what was kept and not what was needed: memory is measured once, by default.
+    peaks = {name: in_own_process("default", "--memory", name) for name in VARIANTS}
+    for malloc, settings in MALLOC.items():
+        lines += [
+            f"\nmalloc **{malloc}** {' '.join(f'`{k}={v}`' for k, v in settings.items())}\n",
+            "| | tokens | ours, ms | theirs, ms | ratio | target | ours, MiB | theirs, MiB | load; others' CPUs |",
+            "| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | --- |",
+        ]
+        for row, (what, ours, theirs, targets) in enumerate(ROWS):
+            results = in_own_process(malloc, "--times", str(row), *(["--quick"] if quick else []))
+            for tokens, result in results.items():
+                (a, b), most = result["ms"], targets.get(malloc)
+                verdict = "" if most is None else f"{most} {'met' if a / b <= most else '**missed**'}"
+                lines.append(
+                    f"| {what} | {tokens} | {a:.1f} | {b:.1f} | {a / b:.3f} | {verdict} | "
+                    f"{peaks[ours][tokens]:.0f} | {peaks[theirs][tokens]:.0f} | {result['machine']} |"
+                )
+                print(lines[-1], file=sys.stderr)
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="bert_core and transformers, side by side")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    parser.add_argument("--quick", action="store_true", help="three runs a side")
+    parser.add_argument("--times", type=int, metavar="ROW", help=argparse.SUPPRESS)
+    parser.add_argument("--memory", choices=VARIANTS, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.times is not None:
+        print(json.dumps(times_of(asked.times, dict.fromkeys(REPEATS, 3) if asked.quick else REPEATS)))
+    elif asked.memory:
+        print(json.dumps(memory_of(asked.memory)))
+    else:
+        found = table(asked.quick)
+        print(found)
+        if asked.write:
+            before, _, rest = README.read_text().partition(MARKERS[0])
+            README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.partition(MARKERS[1])[2])
+
+
+if __name__ == "__main__":
+    main()

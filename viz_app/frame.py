@@ -218,21 +218,18 @@ def swap_sentences() -> None:
     state.text, state.pair, state.masked = state.pair, state.text, ()
 
 
-def put_word(current: Frame, position: int, word: str) -> None:
-    """Write a word into the text where a mask is, and take the mask away."""
+def put_chosen_word(current: Frame, position: int, key: str) -> None:
+    """Write the word that was picked in the control `key` into the text where a mask is, and take the mask away."""
     encoding, state = current.encoding, st.session_state
+    word = state[key]
+    if word is None:
+        return
     number, side = encoding.words[position], "text" if encoding.sides[position] == "A" else "pair"
     pieces = encoding.pieces_of(number) if number is not None else (position,)
     start, end = encoding.offsets[pieces[0]][0], encoding.offsets[pieces[-1]][1]
     source = state[side]
     state[side] = source[:start] + word.removeprefix("##") + source[end:]
     state.masked = tuple(w for w in state.masked if w != number)
-
-
-def put_chosen_word(current: Frame, position: int, key: str) -> None:
-    """Write the word that was picked in the control `key` into the text."""
-    if (word := st.session_state[key]) is not None:
-        put_word(current, position, word)
 
 
 def choose_head(click: HeadClick) -> None:

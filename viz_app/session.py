@@ -21,6 +21,9 @@ from viz_app.jobs import Job, JobQueue
 
 LONGEST_LINK = 2_000  # characters of text that the address bar takes
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
+# A link always names its text, and what it does not say of that text is this: nothing of the first example stays.
+ALONE: dict[str, Any] = {"text": None, "pair": "", "masked": ()}
+PUBLISHED = "_published"  # the address that was written last
 MEMORY = "_memory"  # copy of the choices, for the pages that do not draw their control
 
 Head = tuple[int, int]
@@ -96,10 +99,8 @@ def restore() -> list[str]:
     if MEMORY not in state:
         state[MEMORY] = {}
         given = st.query_params.to_dict()
-        # A link that names its text says everything about it: nothing of the first example stays.
-        blank = {"pair": "", "masked": ()} if "text" in given else {}
         for name, choice in _choices().items():
-            value = blank.get(name, choice.default)
+            value = ALONE.get(name, choice.default) if "text" in given else choice.default
             if name in given:
                 try:
                     value = choice.parse(given[name])
@@ -114,21 +115,20 @@ def restore() -> list[str]:
 
 
 def publish() -> None:
-    """Remember every choice, and write those that are not the default into the address bar."""
+    """Remember every choice, and write the text and what is not the default into the address bar."""
     state = st.session_state
     state[MEMORY] = {name: state[name] for name in state[MEMORY]}
-    link: dict[str, str] = {}
-    for name, choice in _choices().items():
-        if state[name] != choice.default or name in ("text", "pair", "masked"):
-            link[name] = choice.write(state[name])
-    if len(link["text"]) + len(link["pair"]) > LONGEST_LINK:
+    link = {
+        name: choice.write(state[name])
+        for name, choice in _choices().items()
+        if state[name] != ALONE.get(name, choice.default)
+    }
+    if len(state["text"]) + len(state["pair"]) > LONGEST_LINK:
         for name in ("text", "pair", "masked", "target"):
             link.pop(name, None)
-    if not link.get("pair"):
-        link.pop("pair", None)
-    if not link.get("masked"):
-        link.pop("masked", None)
-    if st.query_params.to_dict() != link:
+    # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
+    if link != st.query_params.to_dict() or link != state.get(PUBLISHED):
+        state[PUBLISHED] = link
         st.query_params.from_dict(link)
 
 

@@ -32,6 +32,7 @@ _HOME = {
     "BertForPreTraining": "modeling",
     "BertForMaskedLM": "modeling",
     "BertForNextSentencePrediction": "modeling",
+    "BertForSequenceClassification": "modeling",
     "CheckpointError": "checkpoint",
     "LoadReport": "checkpoint",
     "LoadedModel": "loading",

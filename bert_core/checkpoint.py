@@ -25,7 +25,9 @@ TIED = {
     "cls.predictions.bias": "cls.predictions.decoder.bias",
 }
 # What a model can do without: the app then does not show what it would have computed.
-OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.")
+OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.")
+# Classifiers of tokens, or of answers to choose from, have weights of the same name.
+TEXT_CLASSIFIER = "BertForSequenceClassification"
 
 
 class CheckpointError(ValueError):
@@ -43,6 +45,12 @@ class LoadReport:
     source: str
     missing: tuple[str, ...]
     unexpected: tuple[str, ...]
+
+    def joined(self, other: LoadReport) -> LoadReport:
+        """The report of two models that were filled from one file: what either misses, and what neither has taken."""
+        missing = dict.fromkeys((*self.missing, *other.missing))
+        unexpected = tuple(name for name in self.unexpected if name in other.unexpected)
+        return LoadReport(self.source, tuple(missing), unexpected)
 
     def lacks(self, part: str) -> bool:
         """Whether any parameter whose name starts with `part` was missing."""
@@ -103,6 +111,12 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
     if not isinstance(raw, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()):
         raise CheckpointError(f"{path} is not a mapping of names to tensors")
     return rename(raw)
+
+
+def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+    """Whether a file has a classifier of whole texts; its configuration may name the model that it was saved from."""
+    architectures = config.extra.get("architectures") or [TEXT_CLASSIFIER]
+    return "classifier.weight" in weights and TEXT_CLASSIFIER in architectures
 
 
 def rename(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +88,53 @@ class BertConfig:
     def attention_head_size(self) -> int:
         """Width of one head's query, key and value."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes of a classifier, in the order of their numbers.
+
+        Published files give them as `id2label`, or give only `num_labels`; where they give neither, there are two.
+        Raises ValueError if these do not number the classes from zero, each once.
+        """
+        names, count = self.extra.get("id2label"), self.extra.get("num_labels")
+        if count is not None:
+            _require_whole("num_labels", count, at_least=1)
+        if names is None:
+            return tuple(f"LABEL_{number}" for number in range(2 if count is None else count))
+        numbers = {str(number): str(name) for number, name in names.items()} if isinstance(names, Mapping) else {}
+        if not numbers or numbers.keys() != {str(number) for number in range(len(numbers))}:
+            raise ValueError(f"id2label is {str(names)[:60]}: it must name the classes 0, 1, 2, ..., each once")
+        if count is not None and count != len(numbers):
+            raise ValueError(f"num_labels is {count} and id2label names {len(numbers)} classes: they must agree")
+        return tuple(numbers[str(number)] for number in range(len(numbers)))
+
+    @property
+    def num_labels(self) -> int:
+        """How many outputs a classifier has; one of them is a number, not a class."""
+        return len(self.labels)
+
+    @property
+    def problem_type(self) -> str | None:
+        """What a classifier's outputs are, where the file says so: else its labels decide.
+
+        Raises ValueError for a kind that is unknown.
+        """
+        kind: str | None = self.extra.get("problem_type")
+        if kind is not None and kind not in PROBLEM_TYPES:
+            raise ValueError(f"problem_type {kind!r} is unknown: one of {', '.join(PROBLEM_TYPES)}")
+        return kind
+
+    def with_labels(self, labels: Sequence[str]) -> BertConfig:
+        """The same configuration for a classifier of these classes, numbered in this order.
+
+        Raises ValueError if there are none, or two of one name.
+        """
+        if not labels or len(set(labels)) < len(labels):
+            raise ValueError(f"the classes are {', '.join(labels) or 'none'}: there must be some, each once")
+        kept = {name: value for name, value in self.extra.items() if name not in ("num_labels", "problem_type")}
+        id2label = {str(number): label for number, label in enumerate(labels)}
+        label2id = {label: number for number, label in enumerate(labels)}
+        return self.replace(extra={**kept, "id2label": id2label, "label2id": label2id})
 
     def replace(self, **changes: Any) -> BertConfig:
         """The same configuration with some fields changed, checked again."""

@@ -11,7 +11,7 @@ import torch
 from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
-from bert_core.modeling import BertForPreTraining
+from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.tokenizer import Tokenizer
 
 ASSETS = Path(__file__).parent / "assets"
@@ -24,7 +24,8 @@ HUB_FILES = (
 class LoadedModel:
     """A model in evaluation mode with frozen parameters, and what belongs to it.
 
-    has_mlm, has_nsp: whether that head came trained with the checkpoint; an untrained head means nothing.
+    classifier: the same encoder with the classifier that the checkpoint was fine-tuned to; None if it has none.
+    has_mlm, has_nsp, has_classifier: whether that head came trained; an untrained head means nothing.
     """
 
     name: str
@@ -32,6 +33,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     report: LoadReport
     device: torch.device
+    classifier: BertForSequenceClassification | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -40,7 +42,8 @@ class LoadedModel:
     @property
     def nbytes(self) -> int:
         """Memory of all parameters."""
-        return sum(parameter.nbytes for parameter in self.model.parameters())
+        own = () if self.classifier is None else self.classifier.classifier.parameters()
+        return sum(parameter.nbytes for parameter in (*self.model.parameters(), *own))
 
     @property
     def has_mlm(self) -> bool:
@@ -49,6 +52,16 @@ class LoadedModel:
     @property
     def has_nsp(self) -> bool:
         return self.report.has_nsp and self.config.type_vocab_size > 1
+
+    @property
+    def has_classifier(self) -> bool:
+        untrained = self.report.lacks("classifier.") or self.report.lacks("bert.pooler.")
+        return self.classifier is not None and not untrained
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of the classes; none without a trained classifier."""
+        return self.config.labels if self.has_classifier else ()
 
 
 def bundled_models() -> tuple[str, ...]:
@@ -82,18 +95,32 @@ def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: 
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
     chosen = best_device(device)
-    folder = _folder_of(name, allow_hub)
-    model = BertForPreTraining.from_pretrained(folder)
+    folder = model_folder(name, allow_hub)
+    config, weights = checkpoint.read_config(folder), checkpoint.read_weights(folder)
+    model = BertForPreTraining(config)
+    report = checkpoint.fill(model, weights, str(folder))
+    classifier = None
     try:
+        if checkpoint.holds_classifier(config, weights):
+            classifier = BertForSequenceClassification(config, model.bert)
+            report = report.joined(checkpoint.fill(classifier, weights, str(folder)))
+            classifier.eval().requires_grad_(False).to(chosen)
         tokenizer = Tokenizer.from_folder(folder)
-        tokenizer.check_against(model.config)
+        tokenizer.check_against(config)
+    except CheckpointError:
+        raise
     except ValueError as error:
         raise CheckpointError(str(error)) from error
-    model.requires_grad_(False).to(chosen)
-    return LoadedModel(name, model, tokenizer, model.load_report, chosen)
+    model.load_report = report
+    model.eval().requires_grad_(False).to(chosen)
+    return LoadedModel(name, model, tokenizer, report, chosen, classifier)
 
 
-def _folder_of(name: str, allow_hub: bool) -> Path:
+def model_folder(name: str, allow_hub: bool = True) -> Path:
+    """The folder that a bundled model, a checkpoint folder, or a hub id stands for; the last is fetched.
+
+    Raises CheckpointError if it cannot be found.
+    """
     if name in bundled_models():
         return ASSETS / name
     if os.path.isdir(name):  # unlike Path's, it takes any string, however long

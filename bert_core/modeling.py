@@ -119,6 +119,16 @@ class NextSentencePredictorOutput(ModelOutput):
     attentions: tuple[Tensor, ...] | None = None
 
 
+@dataclass
+class SequenceClassifierOutput(ModelOutput):
+    """loss: scalar, when labels were given. logits: (batch, label)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
 # ---------------------------------------------------------------------------- input
 
 
@@ -636,6 +646,53 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )
+
+
+class BertForSequenceClassification(BertPreTrainedModel):
+    """BERT with a classifier of whole texts, or pairs, over the pooler; its classes are those of `config.labels`."""
+
+    def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
+        """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.bert = BertModel(config) if bert is None else bert
+        share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+        self.dropout = nn.Dropout(share)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        if bert is None:
+            self.init_weights()
+        else:
+            self._init_weights(self.classifier)
+
+    def forward(
+        self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
+    ) -> SequenceClassifierOutput:
+        """labels: as classification_loss takes them. model_arguments: as BertModel.forward."""
+        outputs = self.bert(input_ids, **model_arguments)
+        logits = self.classifier(self.dropout(outputs.pooler_output))
+        return SequenceClassifierOutput(
+            loss=None if labels is None else classification_loss(logits, labels, self.config.problem_type),
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None = None) -> Tensor:
+    """Mean loss of a classifier's logits (batch, label).
+
+    labels: (batch,) numbers of classes, for cross-entropy; floats (batch, label), 0 or 1 for each class by itself, for
+        binary cross-entropy; with one output, or for a regression, the numbers themselves, for the mean square.
+    problem_type: which of the three; None asks the number of outputs and the type of the labels.
+    """
+    if problem_type is None and logits.shape[-1] == 1:
+        problem_type = "regression"
+    elif problem_type is None:
+        problem_type = "multi_label_classification" if labels.is_floating_point() else "single_label_classification"
+    if problem_type == "single_label_classification":
+        return F.cross_entropy(logits.float(), labels.view(-1))
+    loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits
+    return loss(logits.float(), labels.float().view_as(logits))
 
 
 def masked_lm_loss(logits: Tensor, labels: Tensor) -> Tensor:

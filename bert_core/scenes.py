@@ -1,4 +1,4 @@
-"""Pictures with known answers: one to three coloured shapes, drawn from a seed, and the sentences that are true of them.
+"""Pictures with known answers: one to three coloured shapes from a seed, and the sentences that are true of them.
 
 Lengths are shares of the side of the picture, from its left and its top; a box is (left, top, right, bottom).
 """
@@ -181,7 +181,8 @@ def draw(scene: Scene, size: int) -> np.ndarray:
         covered = np.clip(0.5 - _DISTANCE[shape.kind](x[None, :], y[:, None], half), 0, 1)[..., None]
         window = canvas[y0:y1, x0:x1]
         window += covered * (np.array(shape.shade, np.float32) - window)
-    return np.rint(canvas).clip(0, 255).astype(np.uint8)
+    picture: np.ndarray = np.rint(canvas).clip(0, 255).astype(np.uint8)
+    return picture
 
 
 def coverage(scene: Scene, size: int = 192) -> float:
@@ -208,21 +209,25 @@ def _background(background: Background, size: int) -> np.ndarray:
 
 
 def _circle(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
-    return np.sqrt(x * x + y * y) - half
+    distance: np.ndarray = np.sqrt(x * x + y * y) - half
+    return distance
 
 
 def _square(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
-    return np.maximum(np.abs(x), np.abs(y)) - half
+    distance: np.ndarray = np.maximum(np.abs(x), np.abs(y)) - half
+    return distance
 
 
 def _triangle(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
     # The tip is at the middle of the upper edge: each flank runs half a width across for a whole one down.
-    return np.maximum(y - half, (2 * np.abs(x) - y - half) / math.sqrt(5))
+    distance: np.ndarray = np.maximum(y - half, (2 * np.abs(x) - y - half) / math.sqrt(5))
+    return distance
 
 
 def _cross(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
     arm, x, y = _ARM * half, np.abs(x), np.abs(y)
-    return np.minimum(np.maximum(x - half, y - arm), np.maximum(x - arm, y - half))
+    distance: np.ndarray = np.minimum(np.maximum(x - half, y - arm), np.maximum(x - arm, y - half))
+    return distance
 
 
 def _star(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
@@ -235,7 +240,8 @@ def _star(x: np.ndarray, y: np.ndarray, half: float) -> np.ndarray:
     across, along = radius * np.sin(angle), radius * np.cos(angle)
     notch_x, notch_y = _STAR_INNER * tip * math.sin(fifth / 2), _STAR_INNER * tip * math.cos(fifth / 2)
     edge_x, edge_y = notch_x, notch_y - tip
-    return (edge_x * (along - tip) - edge_y * across) / math.hypot(edge_x, edge_y)
+    distance: np.ndarray = (edge_x * (along - tip) - edge_y * across) / math.hypot(edge_x, edge_y)
+    return distance
 
 
 _DISTANCE: Mapping[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {

@@ -15,7 +15,9 @@ import pytest
 import bert_core
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = "bert_core config tokenizer recording attention modeling checkpoint loading scenes record run analysis training"
+LIBRARY = (
+    "bert_core config tokenizer recording attention modeling checkpoint loading scenes record run analysis training"
+)
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
 # Room -> what it may import beside the standard library and itself.

@@ -16,7 +16,8 @@ from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
-from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, LOG_FILE, PretrainSettings, evaluate
+from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, PretrainSettings, evaluate
+from bert_core.training.runs import LOG_FILE
 
 PROMPTS = (
     "The capital of [MASK] is Paris.",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +15,11 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert_core import checkpoint
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
 from bert_core.recording import record
 from bert_core.training.data import Batch, ExampleMaker, MaskingRule
+from bert_core.training.runs import adamw, log, resume_state, rounded, save_state, trapezoid
 
-STATE_FILE = "state.pt"
-LOG_FILE = "log.jsonl"
 EVALUATION_MASKING = MaskingRule(rate=0.15)
 ALL_HIDDEN = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
 
@@ -60,9 +54,7 @@ class PretrainSettings:
 
     def rate_at(self, step: int) -> float:
         """Learning rate of a step, counted from zero."""
-        rise = (step + 1) / max(self.warmup, 1)
-        fall = (self.steps - step) / max(self.decay, 1)
-        return self.learning_rate * min(1.0, rise, fall)
+        return self.learning_rate * trapezoid(step, steps=self.steps, warmup=self.warmup, decay=self.decay)
 
 
 @dataclass(frozen=True)
@@ -113,13 +105,8 @@ def pretrain(
     folder.mkdir(parents=True, exist_ok=True)
     model.to(device).train()
     parameters = [p for p in model.parameters() if p.requires_grad]
-    decayed = [p for p in parameters if p.dim() > 1]
-    plain = [p for p in parameters if p.dim() <= 1]
-    optimizer = torch.optim.AdamW(
-        [{"params": decayed, "weight_decay": settings.weight_decay}, {"params": plain, "weight_decay": 0.0}],
-        lr=settings.learning_rate, betas=(0.9, 0.98), eps=1e-6, fused=device.type != "mps",
-    )  # fmt: skip
-    first = _resume(model, optimizer, settings, folder)
+    optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
+    first = resume_state(model, optimizer, settings, folder)
     if first:
         report(f"resuming at step {first} of {settings.steps}")
 
@@ -149,19 +136,19 @@ def pretrain(
         if workers.rank == 0 and ((step + 1) % 20 == 0 or last):
             speed = tokens_done / (now - started)
             remaining = (settings.steps - step - 1) * (now - started) / (step + 1 - first)
-            record_line = {"step": step + 1, "rate": rate, "tokens_per_s": round(speed), **_rounded(smooth)}
-            _log(folder, record_line)
+            record_line = {"step": step + 1, "rate": rate, "tokens_per_s": round(speed), **rounded(smooth)}
+            log(folder, record_line)
             report(
                 f"step {step + 1}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
                 f"NSP {smooth['nsp']:.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left"
             )
         if workers.rank == 0 and held_out is not None and ((step + 1) % evaluate_every == 0 or last):
             scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
-            _log(folder, {"step": step + 1, "held_out": scores})
+            log(folder, {"step": step + 1, "held_out": scores})
             lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
             report("held out: " + "; ".join(lines))
         if workers.rank == 0 and (now - saved > save_every or last):
-            _save(model, optimizer, settings, step + 1, folder)
+            save_state(model, optimizer, settings, step + 1, folder)
             saved = now
     model.eval()
     if workers.rank == 0:
@@ -244,54 +231,3 @@ def evaluate(
         scores[length] = {**shares, "masked": total, "pairs": pairs}
     model.train(was_training)
     return scores
-
-
-def _fixed(settings: PretrainSettings) -> dict[str, Any]:
-    """The settings that a resumed run must share, as plain values."""
-    values = dataclasses.asdict(settings)
-    return json.loads(json.dumps({k: v for k, v in values.items() if k != "steps"}))  # type: ignore[no-any-return]
-
-
-def _save(
-    model: BertForPreTraining, optimizer: torch.optim.Optimizer, settings: PretrainSettings, step: int, folder: Path
-) -> None:
-    state = {
-        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
-        "settings": _fixed(settings), "steps": settings.steps,
-    }  # fmt: skip
-    checkpoint.write_whole(folder / STATE_FILE, lambda path: torch.save(state, path))
-
-
-def _resume(
-    model: BertForPreTraining, optimizer: torch.optim.Optimizer, settings: PretrainSettings, folder: Path
-) -> int:
-    """Put a saved state back and return the step to go on with; 0 if there is none."""
-    path = folder / STATE_FILE
-    if not path.exists():
-        return 0
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    fixed = _fixed(settings)
-    changed = [k for k in fixed if fixed[k] != state["settings"].get(k)]
-    if changed:
-        raise ValueError(
-            f"{folder} holds a run with other settings ({', '.join(changed)}): "
-            "choose another folder, or the same settings"
-        )
-    step = int(state["step"])
-    if settings.steps != state["steps"] and step > min(settings.steps, state["steps"]) - settings.decay:
-        raise ValueError(
-            f"the run in {folder} is at step {step}, where its rate already falls: "
-            f"it must end at {state['steps']} steps"
-        )
-    model.load_state_dict(state["model"])
-    optimizer.load_state_dict(state["optimizer"])
-    return step
-
-
-def _rounded(values: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 5) for name, value in values.items() if math.isfinite(value)}
-
-
-def _log(folder: Path, line: Mapping[str, Any]) -> None:
-    with open(folder / LOG_FILE, "a", encoding="utf-8") as log:
-        log.write(json.dumps(line) + "\n")

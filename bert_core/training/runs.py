@@ -1,0 +1,88 @@
+"""A training run on disk: the state that it resumes from, and its log; its optimizer and its rate."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import nn
+
+from bert_core import checkpoint
+
+STATE_FILE = "state.pt"
+LOG_FILE = "log.jsonl"
+
+
+class Settings(Protocol):
+    """A frozen dataclass that decides the weights which come out; its rate falls over the last `decay` steps."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def decay(self) -> int: ...
+
+
+def trapezoid(step: int, *, steps: int, warmup: int, decay: int) -> float:
+    """Share of the full rate at a step, counted from zero: up over `warmup`, level, down to 0 over `decay`."""
+    return min(1.0, (step + 1) / max(warmup, 1), (steps - step) / max(decay, 1))
+
+
+def save_state(model: nn.Module, optimizer: torch.optim.Optimizer, settings: Settings, step: int, folder: Path) -> None:
+    """Write what `resume_state` goes on from, whole or not at all."""
+    state = {
+        "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
+        "settings": _fixed(settings), "steps": settings.steps,
+    }  # fmt: skip
+    checkpoint.write_whole(folder / STATE_FILE, lambda path: torch.save(state, path))
+
+
+def resume_state(model: nn.Module, optimizer: torch.optim.Optimizer, settings: Settings, folder: Path) -> int:
+    """Put a saved state back and return the step to go on with; 0 if there is none.
+
+    Raises ValueError if the folder holds a run with other settings, or one whose rate already falls to another end.
+    """
+    path = folder / STATE_FILE
+    if not path.exists():
+        return 0
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    fixed = _fixed(settings)
+    changed = [k for k in fixed if fixed[k] != state["settings"].get(k)]
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with other settings ({', '.join(changed)}): "
+            "choose another folder, or the same settings"
+        )
+    step = int(state["step"])
+    if settings.steps != state["steps"] and step > min(settings.steps, state["steps"]) - settings.decay:
+        raise ValueError(
+            f"the run in {folder} is at step {step}, where its rate already falls: "
+            f"it must end at {state['steps']} steps"
+        )
+    model.load_state_dict(state["model"])
+    optimizer.load_state_dict(state["optimizer"])
+    return step
+
+
+def log(folder: Path, line: Mapping[str, Any]) -> None:
+    """Add one JSON object to the run's log."""
+    with open(folder / LOG_FILE, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def rounded(values: Mapping[str, float]) -> dict[str, float]:
+    """What is finite, to five places."""
+    return {name: round(value, 5) for name, value in values.items() if math.isfinite(value)}
+
+
+def _fixed(settings: Settings) -> dict[str, Any]:
+    """The settings that a resumed run must share, as plain values."""
+    values = dataclasses.asdict(settings)
+    return json.loads(json.dumps({k: v for k, v in values.items() if k != "steps"}))  # type: ignore[no-any-return]

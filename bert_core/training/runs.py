@@ -35,6 +35,16 @@ def trapezoid(step: int, *, steps: int, warmup: int, decay: int) -> float:
     return min(1.0, (step + 1) / max(warmup, 1), (steps - step) / max(decay, 1))
 
 
+def adamw(parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+    """The optimizer of every run: matrices decay, biases and layer norms do not."""
+    matrices = [p for p in parameters if p.dim() > 1]
+    others = [p for p in parameters if p.dim() <= 1]
+    return torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}],
+        lr=learning_rate, betas=(0.9, 0.98), eps=1e-6, fused=parameters[0].device.type != "mps",
+    )  # fmt: skip
+
+
 def save_state(model: nn.Module, optimizer: torch.optim.Optimizer, settings: Settings, step: int, folder: Path) -> None:
     """Write what `resume_state` goes on from, whole or not at all."""
     state = {

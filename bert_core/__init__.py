@@ -12,6 +12,7 @@ _HOME = {
     "BertConfig": "config",
     "Encoding": "tokenizer",
     "Tokenizer": "tokenizer",
+    "create_bert_model": "numpy_bert",
     "Recording": "recording",
     "BertSelfAttention": "attention",
     "BertSelfOutput": "attention",

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.naming import rename
 
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
@@ -117,22 +118,6 @@ def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
     """Whether a file has a classifier of whole texts; its configuration may name the model that it was saved from."""
     architectures = config.extra.get("architectures") or [TEXT_CLASSIFIER]
     return "classifier.weight" in weights and TEXT_CLASSIFIER in architectures
-
-
-def rename(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same tensors under today's names: `gamma` and `beta` become weight and bias, `bert.` is put in front."""
-    prefixed = any(key.startswith(("bert.", "cls.")) for key in state_dict)
-    renamed = {}
-    for key, value in state_dict.items():
-        name = key.removeprefix("module.")
-        if name.endswith(".gamma"):
-            name = name.removesuffix("gamma") + "weight"
-        elif name.endswith(".beta"):
-            name = name.removesuffix("beta") + "bias"
-        if not prefixed and name.startswith(("embeddings.", "encoder.", "pooler.")):
-            name = "bert." + name
-        renamed[name] = value
-    return renamed
 
 
 def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> LoadReport:

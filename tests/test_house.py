@@ -15,9 +15,10 @@ import pytest
 import bert_core
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = (
-    "bert_core config tokenizer recording attention modeling checkpoint loading scenes record run analysis training"
-)
+LIBRARY = """
+bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading scenes record
+run analysis training
+"""
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
 # Room -> what it may import beside the standard library and itself.
@@ -25,10 +26,12 @@ EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room i
 MAY_IMPORT: dict[str, set[str]] = {
     "bert_core": set(),
     "bert_core.config": set(),
+    "bert_core.naming": set(),
     "bert_core.tokenizer": {"numpy", "tokenizers", "bert_core.config"},
+    "bert_core.numpy_bert": {"numpy", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.recording": {"torch"},
     "bert_core.attention": {"torch", "bert_core.config", "bert_core.recording"},
-    "bert_core.checkpoint": {"torch", "safetensors", "bert_core.config"},
+    "bert_core.checkpoint": {"torch", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.modeling": {
         "torch", "bert_core.config", "bert_core.recording", "bert_core.attention", "bert_core.checkpoint",
     },

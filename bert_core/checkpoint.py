@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from bert_core.config import BertConfig
+from bert_core.config import BertConfig, json_object
 from bert_core.naming import rename
 
 WEIGHTS_FILE = "model.safetensors"
@@ -25,6 +27,12 @@ TIED = {
     "cls.predictions.decoder.bias": "cls.predictions.bias",
     "cls.predictions.bias": "cls.predictions.decoder.bias",
 }
+# Captioners whose text decoder is a BERT (Li 2022, arXiv:2201.12086), and the sizes that their files may leave out.
+BLIP_TYPES = ("blip", "blip_text_model")
+BLIP_DEFAULTS: Mapping[str, Any] = {
+    "vocab_size": 30524, "num_attention_heads": 8, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
+    "label_smoothing": 0.0,
+}  # fmt: skip
 # What a model can do without: the app then does not show what it would have computed.
 OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.")
 # Classifiers of tokens, or of answers to choose from, have weights of the same name.
@@ -81,13 +89,29 @@ def read_config(folder: str | Path) -> BertConfig:
     if not path.is_file():
         raise CheckpointError(f"{folder} has no {CONFIG_FILE}: {expected}")
     try:
-        config = BertConfig.from_json(path)
+        values = json_object(path)
+        config = BertConfig.from_dict(_blip_decoder(values) if values.get("model_type") in BLIP_TYPES else values)
     except (ValueError, TypeError, RecursionError, OSError) as error:
         raise CheckpointError(f"{path} is not a configuration of BERT: {error}") from error
     model_type = config.extra.get("model_type", "bert")
     if model_type != "bert":
-        raise CheckpointError(f"{folder} holds a model of type {str(model_type)[:40]!r}: only 'bert' can be loaded")
+        raise CheckpointError(
+            f"{folder} holds a model of type {str(model_type)[:40]!r}: only 'bert' and 'blip' can be loaded"
+        )
     return config
+
+
+def _blip_decoder(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The text decoder inside a captioner's configuration, by our names; what is not said there has BLIP's defaults."""
+    text = dict(values.get("text_config") or values)
+    width = (values.get("vision_config") or {}).get("hidden_size") or text.pop("encoder_hidden_size", 768)
+    for name in ("model_type", "encoder_hidden_size", "architectures"):
+        text.pop(name, None)
+    is_decoder = text.pop("is_decoder", True)
+    return {
+        **BLIP_DEFAULTS, **text, "type_vocab_size": 0, "encoder_width": width,
+        "is_decoder": is_decoder, "add_cross_attention": is_decoder,
+    }  # fmt: skip
 
 
 def read_weights(folder: str | Path) -> dict[str, Tensor]:
@@ -120,10 +144,18 @@ def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
     return "classifier.weight" in weights and TEXT_CLASSIFIER in architectures
 
 
-def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> LoadReport:
+def fill(
+    model: nn.Module,
+    weights: Mapping[str, Tensor],
+    source: str,
+    *,
+    may_lack: Sequence[str] = (),
+    may_have: Sequence[str] = (r"position_ids$",),
+) -> LoadReport:
     """Copy weights into a model, name by name, and account for every name on both sides.
 
     weights: by today's names (see `rename`). A bare BertModel takes those below `bert.`.
+    may_lack, may_have: patterns of names that are no news when missing, or left over.
     Raises CheckpointError if a shape differs, a part that no BERT can do without is missing, or two names of one
     tied weight hold different numbers.
     """
@@ -134,8 +166,8 @@ def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> LoadRe
     for name, other in TIED.items():
         if name in own and name not in weights and own[name] is own.get(other):
             found[name] = other
-    missing = tuple(name for name, where in found.items() if where not in weights)
-    unexpected = tuple(name for name in weights if name not in own and not name.endswith("position_ids"))
+    missing = tuple(n for n, where in found.items() if where not in weights and not _matches(n, may_lack))
+    unexpected = tuple(n for n in weights if n not in own and not _matches(n, may_have))
     essential = [name for name in missing if not name.startswith(OPTIONAL_PARTS)]
     if essential:
         raise CheckpointError(
@@ -156,6 +188,10 @@ def fill(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> LoadRe
             if where in weights:
                 own[name].copy_(weights[where])
     return LoadReport(source, missing, unexpected)
+
+
+def _matches(name: str, patterns: Sequence[str]) -> bool:
+    return any(re.search(pattern, name) for pattern in patterns)
 
 
 def write(model: nn.Module, config: BertConfig, folder: str | Path) -> None:

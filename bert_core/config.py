@@ -44,6 +44,8 @@ class BertConfig:
     is_decoder: bool = False
     add_cross_attention: bool = False
     encoder_width: int | None = None  # None: as wide as hidden_size
+    embedding_size: int | None = None  # given, hidden_size need not be a multiple of num_attention_heads
+    label_smoothing: float = 0.1  # of the next-token loss
     chunk_size_feed_forward: int = 0  # 0: the whole sequence at once
     tie_word_embeddings: bool = True
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -54,13 +56,17 @@ class BertConfig:
             _require_whole(name, getattr(self, name), at_least=1)
         for name in ("num_hidden_layers", "type_vocab_size", "chunk_size_feed_forward"):
             _require_whole(name, getattr(self, name), at_least=0)
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "label_smoothing"):
             _require_probability(name, getattr(self, name), optional=name == "classifier_dropout")
         for name in ("initializer_range", "layer_norm_eps"):
             _require_positive(name, getattr(self, name))
         for name in ("use_cache", "is_decoder", "add_cross_attention", "tie_word_embeddings"):
             _require_switch(name, getattr(self, name))
-        if self.hidden_size % self.num_attention_heads:
+        if self.embedding_size is not None:
+            _require_whole("embedding_size", self.embedding_size, at_least=1)
+            if self.hidden_size < self.num_attention_heads:
+                raise ValueError(f"hidden_size {self.hidden_size} is too small for {self.num_attention_heads} heads")
+        elif self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
@@ -86,7 +92,7 @@ class BertConfig:
 
     @property
     def attention_head_size(self) -> int:
-        """Width of one head's query, key and value."""
+        """Width of one head's query, key and value; with an embedding_size, rounded down."""
         return self.hidden_size // self.num_attention_heads
 
     @property
@@ -145,7 +151,7 @@ class BertConfig:
         """A configuration from the keys of a published `config.json`; other keys go to `extra`."""
         known = {f.name for f in dataclasses.fields(cls)} - {"extra"}
         # Published files write `null` for "not set"; only fields that may be None keep it.
-        optional = {"classifier_dropout", "encoder_width"}
+        optional = {"classifier_dropout", "encoder_width", "embedding_size"}
         named = {k: v for k, v in values.items() if k in known and (v is not None or k in optional)}
         return cls(**named, extra={k: v for k, v in values.items() if k not in known})
 
@@ -166,17 +172,22 @@ class BertConfig:
 
         Raises ValueError if the file is not a JSON object or describes no possible model.
         """
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"{path} is not a JSON file: {error}") from error
-        if not isinstance(values, dict):
-            raise ValueError(f"{path} holds a {type(values).__name__}: a configuration is a JSON object")
-        return cls.from_dict(values)
+        return cls.from_dict(json_object(path))
 
     def to_json(self, path: str | Path) -> None:
         """Write a `config.json` that `from_json` reads back unchanged."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def json_object(path: str | Path) -> dict[str, Any]:
+    """The JSON object in a file; raises ValueError if it holds anything else."""
+    try:
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a JSON file: {error}") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"{path} holds a {type(values).__name__}: a configuration is a JSON object")
+    return values
 
 
 def _require_whole(name: str, value: object, at_least: int) -> None:

@@ -11,7 +11,7 @@ import torch
 from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
-from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
+from bert_core.modeling import BertForPreTraining, BertForSequenceClassification, BertLMHeadModel
 from bert_core.tokenizer import Tokenizer
 
 ASSETS = Path(__file__).parent / "assets"
@@ -64,6 +64,21 @@ class LoadedModel:
         return self.config.labels if self.has_classifier else ()
 
 
+@dataclass(frozen=True)
+class LoadedDecoder:
+    """A decoder in evaluation mode with frozen parameters; tokenizer is None if its folder holds none."""
+
+    name: str
+    model: BertLMHeadModel
+    tokenizer: Tokenizer | None
+    report: LoadReport
+    device: torch.device
+
+    @property
+    def config(self) -> BertConfig:
+        return self.model.config
+
+
 def bundled_models() -> tuple[str, ...]:
     """Names of the checkpoints that come with the package."""
     return tuple(sorted(config.parent.name for config in ASSETS.glob(f"*/{checkpoint.CONFIG_FILE}")))
@@ -96,7 +111,10 @@ def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: 
     """
     chosen = best_device(device)
     folder = model_folder(name, allow_hub)
-    config, weights = checkpoint.read_config(folder), checkpoint.read_weights(folder)
+    config = checkpoint.read_config(folder)
+    if config.is_decoder or config.add_cross_attention:
+        raise CheckpointError(f"{name} is a decoder, which reads a text from left to right: load_decoder takes it")
+    weights = checkpoint.read_weights(folder)
     model = BertForPreTraining(config)
     report = checkpoint.fill(model, weights, str(folder))
     classifier = None
@@ -105,15 +123,31 @@ def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: 
             classifier = BertForSequenceClassification(config, model.bert)
             report = report.joined(checkpoint.fill(classifier, weights, str(folder)))
             classifier.eval().requires_grad_(False).to(chosen)
-        tokenizer = Tokenizer.from_folder(folder)
-        tokenizer.check_against(config)
     except CheckpointError:
         raise
     except ValueError as error:
         raise CheckpointError(str(error)) from error
+    tokenizer = _tokenizer_of(folder, config)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
     return LoadedModel(name, model, tokenizer, report, chosen, classifier)
+
+
+def load_decoder(name: str, *, device: str | None = None, allow_hub: bool = True) -> LoadedDecoder:
+    """A decoder by name: a BERT with `is_decoder`, or the text decoder of a captioner in BLIP's layout.
+
+    name: a checkpoint folder, or a hub id such as `Salesforce/blip-image-captioning-base` (needs a network).
+    Raises CheckpointError if it cannot be found or is no decoder, ValueError for an unknown device.
+    """
+    chosen = best_device(device)
+    folder = model_folder(name, allow_hub)
+    if not checkpoint.read_config(folder).is_decoder:
+        raise CheckpointError(f"{name} is an encoder, which reads a text as a whole: load takes it")
+    model = BertLMHeadModel.from_pretrained(folder)
+    has_tokenizer = any((folder / file).is_file() for file in ("tokenizer.json", "vocab.txt"))
+    tokenizer = _tokenizer_of(folder, model.config) if has_tokenizer else None
+    model.requires_grad_(False).to(chosen)
+    return LoadedDecoder(name, model, tokenizer, model.load_report, chosen)
 
 
 def model_folder(name: str, allow_hub: bool = True) -> Path:
@@ -146,3 +180,12 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
         raise CheckpointError(
             f"{name!r} could not be fetched from the hub ({type(error).__name__}): bundled and always there: {bundled}"
         ) from error
+
+
+def _tokenizer_of(folder: Path, config: BertConfig) -> Tokenizer:
+    try:
+        tokenizer = Tokenizer.from_folder(folder)
+        tokenizer.check_against(config)
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
+    return tokenizer

@@ -5,32 +5,42 @@ The module tree is the tree of the published checkpoints, so their state dicts l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, NamedTuple, Self, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint as recompute
 
 from bert_core import checkpoint
-from bert_core.attention import BertAttention, BertSelfAttention
+from bert_core.attention import BertAttention, BertSelfAttention, KeyValue
 from bert_core.config import BertConfig
+from bert_core.recording import watcher_of
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
 MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
 
 
+LayerCache = tuple[Tensor, ...]  # keys and values of the sequence, then of the encoder's states where there are any
+States = Tensor | Sequence[Tensor]
+
+
+def _gelu_tanh(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+# Activations by the names that published configurations use.
+ACT2FN: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu, "gelu_new": _gelu_tanh, "gelu_pytorch_tanh": _gelu_tanh,
+    "relu": F.relu, "silu": F.silu, "swish": F.silu, "tanh": torch.tanh,
+}  # fmt: skip
+
+
 def _activation(act: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    if callable(act):
-        return act
-    if act in ("gelu_new", "gelu_pytorch_tanh"):
-        return lambda x: F.gelu(x, approximate="tanh")
-    functions: dict[str, Callable[[Tensor], Tensor]] = {
-        "gelu": F.gelu, "relu": F.relu, "silu": F.silu, "swish": F.silu, "tanh": torch.tanh,
-    }  # fmt: skip
-    return functions[act]
+    return ACT2FN[act] if isinstance(act, str) else act
 
 
 # ---------------------------------------------------------------------------- outputs
@@ -64,13 +74,17 @@ class BertEncoderOutput(ModelOutput):
     """What the stack of layers gives.
 
     last_hidden_state: (batch, seq, hidden).
+    past_key_values: for each layer its keys and values (batch, head, key, head size), those of self-attention first.
     hidden_states: one (batch, seq, hidden) for the embeddings and one for each layer.
     attentions: one (batch, head, query, key) for each layer: after the softmax, before dropout and head mask.
+    cross_attentions: the same over the encoder's states.
     """
 
     last_hidden_state: Tensor
+    past_key_values: tuple[LayerCache, ...] | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+    cross_attentions: tuple[Tensor, ...] | None = None
 
 
 @dataclass
@@ -80,7 +94,9 @@ class BertModelOutput(ModelOutput):
     last_hidden_state: Tensor
     pooler_output: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
+    past_key_values: tuple[LayerCache, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+    cross_attentions: tuple[Tensor, ...] | None = None
 
 
 @dataclass
@@ -127,6 +143,18 @@ class SequenceClassifierOutput(ModelOutput):
     logits: Tensor | None = None
     hidden_states: tuple[Tensor, ...] | None = None
     attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
+class CausalLMOutput(ModelOutput):
+    """loss: scalar, or (batch,) with reduction "none". logits: (batch, seq, vocab). The rest as BertEncoderOutput."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    past_key_values: tuple[LayerCache, ...] | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    cross_attentions: tuple[Tensor, ...] | None = None
 
 
 # ---------------------------------------------------------------------------- input
@@ -187,6 +215,11 @@ class BertEmbeddings(nn.Module):
                     )
                 position_ids = self.position_ids[:, past_key_values_length:end]
             embeddings = embeddings + self.position_embeddings(position_ids)
+        elif position_ids is not None:
+            raise ValueError(
+                f"position_ids were given, but this model's positions are {self.position_embedding_type!r}: "
+                "they are counted from token to token"
+            )
         normalised: Tensor = self.dropout(self.LayerNorm(embeddings))
         return normalised
 
@@ -222,14 +255,30 @@ class BertOutput(nn.Module):
         return normalised
 
 
+class LayerOutput(NamedTuple):
+    """What a layer gives: as AttentionOutput, with the maps of both attentions and the cache of both."""
+
+    hidden_states: Tensor
+    attention_probs: Tensor | None
+    cross_attention_probs: Tensor | None
+    past_key_value: LayerCache
+
+
 class BertLayer(nn.Module):
-    """One encoder layer: attention, then the feed-forward network, each with a residual and a layer norm."""
+    """Attention, cross-attention where the configuration adds it, feed-forward network; after each a residual and norm.
+
+    mode "multimodal" cross-attends wherever there is cross-attention; mode "text" never does.
+    """
 
     def __init__(self, config: BertConfig, layer_num: int = 0) -> None:
         super().__init__()
         self.config = config
         self.layer_num = layer_num
-        self.attention = BertAttention(config, layer_num)
+        self.chunk_size_feed_forward = config.chunk_size_feed_forward
+        self.seq_len_dim = 1
+        self.attention = BertAttention(config, layer_num=layer_num)
+        if config.add_cross_attention:
+            self.crossattention = BertAttention(config, is_cross_attention=True, layer_num=layer_num)
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
 
@@ -238,52 +287,136 @@ class BertLayer(nn.Module):
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
-        *,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_value: LayerCache | None = None,
         output_attentions: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """As BertSelfAttention.forward, with the residual stream (batch, seq, hidden) in and out."""
-        attention_output, attention_probs = self.attention(
-            hidden_states, attention_mask, head_mask, output_attentions=output_attentions
+        mode: str = "multimodal",
+    ) -> LayerOutput:
+        """As BertSelfAttention.forward, with the residual stream (batch, seq, hidden) in and out.
+
+        The head mask gates a head's self-attention and its cross-attention alike.
+        """
+        past = past_key_value or ()
+        mixed = self.attention(
+            hidden_states,
+            attention_mask,
+            head_mask,
+            past_key_value=cast("KeyValue | None", past[:2] or None),
+            output_attentions=output_attentions,
         )
-        return self.output(self.intermediate(attention_output), attention_output), attention_probs
+        attention_output, cache, cross_attention_probs = mixed.context, mixed.past_key_value, None
+        if mode == "multimodal" and self.config.add_cross_attention:
+            crossed = self.crossattention(
+                attention_output,
+                None,
+                head_mask,
+                encoder_hidden_states,
+                encoder_attention_mask,
+                cast("KeyValue | None", past[2:] or None),
+                output_attentions,
+            )
+            attention_output, cross_attention_probs = crossed.context, crossed.attention_probs
+            cache = (*cache, *crossed.past_key_value)
+        if self.chunk_size_feed_forward:
+            chunks = attention_output.split(self.chunk_size_feed_forward, dim=self.seq_len_dim)
+            layer_output = torch.cat([self.feed_forward_chunk(chunk) for chunk in chunks], dim=self.seq_len_dim)
+        else:
+            layer_output = self.feed_forward_chunk(attention_output)
+        return LayerOutput(layer_output, mixed.attention_probs, cross_attention_probs, cache)
+
+    def feed_forward_chunk(self, attention_output: Tensor) -> Tensor:
+        """The feed-forward network on some positions: (batch, some, hidden) -> the same shape."""
+        fed: Tensor = self.output(self.intermediate(attention_output), attention_output)
+        return fed
 
 
 class BertEncoder(nn.Module):
-    """The stack of layers."""
+    """The stack of layers.
+
+    With `gradient_checkpointing = True`, training computes a layer again on the way back instead of keeping what is
+    inside it; a layer that somebody watches keeps it all the same.
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
         self.layer = nn.ModuleList(BertLayer(config, layer_num) for layer_num in range(config.num_hidden_layers))
+        self.gradient_checkpointing = False
 
     def forward(
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
         head_mask: Tensor | None = None,
-        *,
+        encoder_hidden_states: States | None = None,
+        encoder_attention_mask: States | None = None,
+        past_key_values: Sequence[LayerCache] | None = None,
+        use_cache: bool = False,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
-    ) -> BertEncoderOutput:
-        """hidden_states: (batch, seq, hidden). head_mask: (layer, batch or 1, head, 1, 1).
+        return_dict: bool = True,
+        mode: str = "multimodal",
+    ) -> BertEncoderOutput | tuple[Any, ...]:
+        """hidden_states: (batch, seq, hidden). head_mask: (layer, batch or 1, head, 1, 1). The masks are additive.
 
+        encoder_hidden_states, encoder_attention_mask: for all layers, or a list: layer l takes element l modulo its
+        length. return_dict False gives a tuple of what is there.
         The first document's "all encoded layers" are the hidden_states of the result.
+        Raises ValueError for an unknown mode, and for a cache that is asked for while layers are computed again.
         """
-        all_hidden_states, attentions = [hidden_states], []
+        if mode not in ("multimodal", "text"):
+            raise ValueError(f"mode {mode!r} is unknown: 'multimodal' or 'text'")
+        checkpointing = self.gradient_checkpointing and self.training
+        if checkpointing and (use_cache or past_key_values is not None):
+            raise ValueError("gradient checkpointing keeps no keys and values: train with use_cache=False")
+        all_hidden_states: list[Tensor] = [hidden_states]
+        attentions: list[Tensor | None] = []
+        cross_attentions: list[Tensor | None] = []
+        caches: list[LayerCache] = []
         for layer_num, layer in enumerate(self.layer):
-            layer_mask = None if head_mask is None else head_mask[layer_num]
-            hidden_states, attention_probs = layer(
-                hidden_states, attention_mask, layer_mask, output_attentions=output_attentions
+            arguments = (
+                hidden_states,
+                attention_mask,
+                None if head_mask is None else head_mask[layer_num],
+                _of_layer(encoder_hidden_states, layer_num),
+                _of_layer(encoder_attention_mask, layer_num),
+                None if past_key_values is None else past_key_values[layer_num],
+                output_attentions,
+                mode,
             )
+            if checkpointing and not _is_watched(cast("BertLayer", layer)):
+                done = LayerOutput(*recompute(layer, *arguments, use_reentrant=False))
+            else:
+                done = layer(*arguments)
+            hidden_states = done.hidden_states
             if output_hidden_states:
                 all_hidden_states.append(hidden_states)
             if output_attentions:
-                attentions.append(attention_probs)
-        return BertEncoderOutput(
+                attentions.append(done.attention_probs)
+                cross_attentions.append(done.cross_attention_probs)
+            if use_cache:
+                caches.append(done.past_key_value)
+        crossed = bool(cross_attentions) and cross_attentions[0] is not None
+        encoded = BertEncoderOutput(
             last_hidden_state=hidden_states,
+            past_key_values=tuple(caches) if use_cache else None,
             hidden_states=tuple(all_hidden_states) if output_hidden_states else None,
-            attentions=tuple(attentions) if output_attentions else None,
+            attentions=cast("tuple[Tensor, ...]", tuple(attentions)) if output_attentions else None,
+            cross_attentions=cast("tuple[Tensor, ...]", tuple(cross_attentions)) if crossed else None,
         )
+        return encoded if return_dict else encoded.to_tuple()
+
+
+def _of_layer(states: States | None, layer_num: int) -> Tensor | None:
+    return states if states is None or isinstance(states, Tensor) else states[layer_num % len(states)]
+
+
+def _is_watched(layer: BertLayer) -> bool:
+    attentions = [layer.attention.self]
+    if layer.config.add_cross_attention:
+        attentions.append(layer.crossattention.self)
+    return any(watcher_of(attention) is not None for attention in attentions)
 
 
 class BertPooler(nn.Module):
@@ -325,6 +458,17 @@ class BertLMPredictionHead(nn.Module):
         super().__init__()
         self.transform = BertPredictionHeadTransform(config)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        self.bias = self.decoder.bias
+
+    def resize(self, vocab_size: int) -> None:
+        """Make room for another vocabulary: new words get weight and bias zero, lost ones are the last."""
+        old = self.decoder
+        kept = min(vocab_size, old.out_features)
+        self.decoder = nn.Linear(old.in_features, vocab_size).to(old.weight).requires_grad_(old.weight.requires_grad)
+        with torch.no_grad():
+            for new_one, old_one in ((self.decoder.weight, old.weight), (self.decoder.bias, old.bias)):
+                new_one.zero_()
+                new_one[:kept] = old_one[:kept]
         self.bias = self.decoder.bias
 
     def forward(self, hidden_states: Tensor) -> Tensor:
@@ -380,6 +524,9 @@ class BertPreTrainedModel(nn.Module):
 
     config_class = BertConfig
     base_model_prefix = "bert"
+    # Patterns of keys that a checkpoint may lack, or have too many, without a word in the report.
+    _keys_to_ignore_on_load_missing: tuple[str, ...] = ()
+    _keys_to_ignore_on_load_unexpected: tuple[str, ...] = (r"position_ids$",)
     load_report: checkpoint.LoadReport
 
     def __init__(self, config: BertConfig) -> None:
@@ -424,15 +571,42 @@ class BertPreTrainedModel(nn.Module):
         return self.base_model.embeddings.word_embeddings
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embedding table; a tied decoder follows.
+        """Replace the word embedding table (vocab, hidden); the decoder of a prediction head follows.
 
-        Raises ValueError if the table has another size: the decoder's bias would no longer fit.
+        A table of another vocabulary changes the configuration, and `decoder.bias` (and an untied decoder's weight)
+        grow by words of score zero, or lose the last ones.
+        Raises ValueError if the table has another width.
         """
-        expected = (self.config.vocab_size, self.config.hidden_size)
-        if tuple(value.weight.shape) != expected:
-            raise ValueError(f"the new embedding table is {tuple(value.weight.shape)}: this model needs {expected}")
+        vocab_size, width = value.weight.shape
+        if width != self.config.hidden_size:
+            raise ValueError(f"the new embedding table is {width} wide: this model needs {self.config.hidden_size}")
         self.base_model.embeddings.word_embeddings = value
+        if vocab_size != self.config.vocab_size:
+            old, new = self.config, self.config.replace(vocab_size=vocab_size)
+            for module in self.modules():
+                if getattr(module, "config", None) is old:
+                    setattr(module, "config", new)  # noqa: B010
+            if self.prediction_head is not None:
+                self.prediction_head.resize(vocab_size)
         self.tie_weights()
+
+    def resize_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
+        """Grow the vocabulary by freshly drawn rows, or drop the last ones; returns the new table.
+
+        Raises ValueError for fewer than one token, or for a vocabulary without the padding token.
+        """
+        padding = self.config.pad_token_id
+        if new_num_tokens <= padding:
+            raise ValueError(f"a vocabulary of {new_num_tokens} tokens is too small: the padding token is {padding}")
+        old = self.get_input_embeddings()
+        table = nn.Embedding(new_num_tokens, self.config.hidden_size, padding_idx=old.padding_idx).to(old.weight)
+        self._init_weights(table)
+        kept = min(new_num_tokens, old.num_embeddings)
+        with torch.no_grad():
+            table.weight[:kept] = old.weight[:kept]
+        table.weight.requires_grad_(old.weight.requires_grad)
+        self.set_input_embeddings(table)
+        return table
 
     @property
     def attention_modules(self) -> list[BertSelfAttention]:
@@ -449,7 +623,13 @@ class BertPreTrainedModel(nn.Module):
         """
         config, weights = checkpoint.read_config(folder), checkpoint.read_weights(folder)
         model = cls(config, **model_arguments)
-        model.load_report = checkpoint.fill(model, weights, source=str(folder))
+        model.load_report = checkpoint.fill(
+            model,
+            weights,
+            source=str(folder),
+            may_lack=cls._keys_to_ignore_on_load_missing,
+            may_have=cls._keys_to_ignore_on_load_unexpected,
+        )
         return model.eval()
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -458,7 +638,11 @@ class BertPreTrainedModel(nn.Module):
 
 
 class BertModel(BertPreTrainedModel):
-    """Embeddings, encoder and, unless add_pooling_layer is False, the pooler."""
+    """Embeddings, encoder and, unless add_pooling_layer is False, the pooler.
+
+    It is an encoder, or with `is_decoder` a decoder that sees no later position and can keep its keys and values; with
+    `add_cross_attention` in the configuration each layer also attends to another encoder's states.
+    """
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True) -> None:
         super().__init__(config)
@@ -477,24 +661,42 @@ class BertModel(BertPreTrainedModel):
         """The additive mask (batch, 1, query or 1, key): 0 where a key may be attended to, -10000 where not.
 
         attention_mask: 1 to attend and 0 not to; (batch, key) for padding or (batch, query, key).
-        is_decoder: also hide later positions; None asks the configuration.
+        input_shape: (batch, query); a decoder with a cache has more keys than queries, the earlier ones first.
+        is_decoder: hide later positions from a (batch, key) mask; None asks the configuration. A (batch, query, key)
+            mask is taken as it is.
         Raises ValueError for a mask of any other shape.
         """
-        batch, seq_length = input_shape
-        if attention_mask.shape == (batch, seq_length):
-            allowed = attention_mask[:, None, None, :]
-        elif attention_mask.shape == (batch, seq_length, seq_length):
-            allowed = attention_mask[:, None, :, :]
+        batch, queries = input_shape
+        causal = self.config.is_decoder if is_decoder is None else is_decoder
+        keys = attention_mask.shape[-1] if attention_mask.dim() else 0
+        fits = keys >= queries if causal else keys == queries
+        dtype = self.embeddings.word_embeddings.weight.dtype
+        if fits and attention_mask.shape == (batch, keys):
+            allowed = attention_mask[:, None, None, :].to(device=device, dtype=dtype)
+            if causal:
+                seen = torch.ones(queries, keys, dtype=dtype, device=allowed.device)
+                allowed = allowed * seen.tril(keys - queries)
+        elif fits and attention_mask.shape == (batch, queries, keys):
+            allowed = attention_mask[:, None, :, :].to(device=device, dtype=dtype)
         else:
             raise ValueError(
                 f"attention_mask is {tuple(attention_mask.shape)}: for this input it is "
-                f"{(batch, seq_length)} or {(batch, seq_length, seq_length)}"
+                f"{(batch, queries)} or {(batch, queries, queries)}"
             )
-        dtype = self.embeddings.word_embeddings.weight.dtype
-        allowed = allowed.to(device=device, dtype=dtype)
-        if self.config.is_decoder if is_decoder is None else is_decoder:
-            allowed = allowed * torch.ones(seq_length, seq_length, dtype=dtype, device=allowed.device).tril()
         return (1.0 - allowed) * MASKED_SCORE
+
+    def invert_attention_mask(self, encoder_attention_mask: Tensor) -> Tensor:
+        """The additive mask (batch, 1, query or 1, key) over an encoder's states.
+
+        encoder_attention_mask: 1 to attend and 0 not to, (batch, key) or (batch, query, key); ValueError otherwise.
+        """
+        if encoder_attention_mask.dim() not in (2, 3):
+            raise ValueError(
+                f"encoder_attention_mask is {tuple(encoder_attention_mask.shape)}: (batch, key) or (batch, query, key)"
+            )
+        allowed = encoder_attention_mask[:, None] if encoder_attention_mask.dim() == 3 else None
+        allowed = encoder_attention_mask[:, None, None] if allowed is None else allowed
+        return (1.0 - allowed.to(self.embeddings.word_embeddings.weight.dtype)) * MASKED_SCORE
 
     def get_head_mask(self, head_mask: Tensor | None, batch: int) -> Tensor | None:
         """Gates of every head as (layer, batch or 1, head, 1, 1), in the dtype of the model.
@@ -526,42 +728,124 @@ class BertModel(BertPreTrainedModel):
         position_ids: Tensor | None = None,
         head_mask: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
+        encoder_embeds: Tensor | None = None,
+        encoder_hidden_states: States | None = None,
+        encoder_attention_mask: States | None = None,
+        past_key_values: Sequence[LayerCache] | None = None,
+        use_cache: bool | None = None,
         output_attentions: bool = False,
         output_hidden_states: bool = False,
+        return_dict: bool = True,
         is_decoder: bool | None = None,
+        mode: str = "multimodal",
     ) -> BertModelOutput:
         """Contextual vectors of every token.
 
-        input_ids, token_type_ids, position_ids: (batch, seq). inputs_embeds: (batch, seq, hidden), instead of ids.
-        attention_mask: (batch, seq) or (batch, query, key), 1 to attend; None attends to everything.
+        input_ids, token_type_ids, position_ids: (batch, seq). In their place inputs_embeds (batch, seq, hidden), to
+            which positions and segments are added, or encoder_embeds (batch, seq, hidden), which enter the first layer
+            as they are.
+        attention_mask: (batch, key) or (batch, query, key), 1 to attend; None attends to everything.
         head_mask: (head,), (layer, head) or (layer, batch, head); 1 keeps a head, 0 switches it off.
+        encoder_hidden_states: (batch, key, encoder_width), what cross-attention attends to, with its
+            encoder_attention_mask, (batch, key) or (batch, query, key); or lists, of which layer l takes element l
+            modulo the length.
+        past_key_values: what an earlier call with use_cache gave; this call then takes only the tokens that follow.
+        use_cache: give past_key_values; None asks the configuration, for a decoder.
         is_decoder: hide later positions; None asks the configuration, any other value overrides it.
-        Raises ValueError for ids and embeddings together, an overlong sequence or a mask that does not fit.
+        mode: "multimodal" attends to the encoder's states where the configuration adds cross-attention; "text" never.
+        return_dict: False gives a plain tuple of what is there.
+        Raises ValueError for no input or two, an overlong sequence, a mask, a cache or encoder states that do not fit.
         """
-        embedding_output = self.embeddings(
-            input_ids, token_type_ids=token_type_ids, position_ids=position_ids, inputs_embeds=inputs_embeds
-        )
-        batch, seq_length, _ = embedding_output.shape
+        given = [one for one in (input_ids, inputs_embeds, encoder_embeds) if one is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of input_ids, inputs_embeds and encoder_embeds")
         causal = self.config.is_decoder if is_decoder is None else is_decoder
+        self._check_encoder_states(encoder_hidden_states, past_key_values, mode)
+        past = self._past_length(past_key_values, given[0].shape[0], causal)
+        if use_cache is None:
+            use_cache = causal and self.config.use_cache and not (self.training and self.encoder.gradient_checkpointing)
+        elif use_cache and not causal:
+            raise ValueError("use_cache needs is_decoder: an encoder's tokens also see later ones, which a cache lacks")
+
+        embedding_output = encoder_embeds
+        if embedding_output is None:
+            embedding_output = self.embeddings(
+                input_ids, token_type_ids=token_type_ids, position_ids=position_ids, inputs_embeds=inputs_embeds,
+                past_key_values_length=past,
+            )  # fmt: skip
+        elif token_type_ids is not None or position_ids is not None:
+            raise ValueError(
+                "encoder_embeds enter the first layer as they are: leave token_type_ids and position_ids out"
+            )
+        batch, seq_length, _ = embedding_output.shape
         if attention_mask is None and causal:
-            attention_mask = embedding_output.new_ones(batch, seq_length)
+            attention_mask = embedding_output.new_ones(batch, past + seq_length)
+        if past and attention_mask is not None and attention_mask.shape[-1] != past + seq_length:
+            raise ValueError(
+                f"attention_mask is {tuple(attention_mask.shape)}: the cache holds {past} tokens and {seq_length} more "
+                f"follow, so it is {(batch, past + seq_length)}"
+            )
+        extended_mask = None
+        if attention_mask is not None:
+            extended_mask = self.get_extended_attention_mask(
+                attention_mask, (batch, seq_length), embedding_output.device, is_decoder=causal
+            )
         encoded = self.encoder(
             embedding_output,
-            None
-            if attention_mask is None
-            else self.get_extended_attention_mask(
-                attention_mask, (batch, seq_length), embedding_output.device, is_decoder=causal
-            ),
+            extended_mask,
             self.get_head_mask(head_mask, batch),
-            output_attentions=output_attentions,
-            output_hidden_states=output_hidden_states,
+            encoder_hidden_states,
+            _inverted(self.invert_attention_mask, encoder_attention_mask),
+            past_key_values,
+            use_cache,
+            output_attentions,
+            output_hidden_states,
+            mode=mode,
         )
-        return BertModelOutput(
+        outputs = BertModelOutput(
             last_hidden_state=encoded.last_hidden_state,
             pooler_output=None if self.pooler is None else self.pooler(encoded.last_hidden_state),
             hidden_states=encoded.hidden_states,
+            past_key_values=encoded.past_key_values,
             attentions=encoded.attentions,
+            cross_attentions=encoded.cross_attentions,
         )
+        # The type says what every caller here gets; a plain tuple is for those who ask for one.
+        return outputs if return_dict else cast("BertModelOutput", outputs.to_tuple())
+
+    def _check_encoder_states(
+        self, states: States | None, past_key_values: Sequence[LayerCache] | None, mode: str
+    ) -> None:
+        if mode != "multimodal":
+            return
+        if self.config.add_cross_attention and states is None and past_key_values is None:
+            raise ValueError(
+                "encoder_hidden_states are missing: this model has cross-attention; mode='text' leaves it out"
+            )
+        if not self.config.add_cross_attention and states is not None:
+            raise ValueError("encoder_hidden_states were given, but this model has add_cross_attention false")
+
+    def _past_length(self, past_key_values: Sequence[LayerCache] | None, batch: int, causal: bool) -> int:
+        """Number of tokens in a cache, checked against this model and batch."""
+        if past_key_values is None:
+            return 0
+        if not causal:
+            raise ValueError("past_key_values were given without is_decoder: only a decoder can go on from a cache")
+        layers, sizes = self.config.num_hidden_layers, {tuple(layer[0].shape) for layer in past_key_values}
+        first = tuple(past_key_values[0][0].shape) if past_key_values else ()
+        expected = (batch, self.config.num_attention_heads, *first[2:3], self.config.attention_head_size)
+        if len(past_key_values) != layers or sizes != {expected}:
+            raise ValueError(
+                f"past_key_values hold {len(past_key_values)} layers of keys {sorted(sizes)}: this model and batch "
+                f"need {layers} layers of one length, ({batch}, {expected[1]}, length, {expected[-1]})"
+            )
+        return int(first[2])
+
+
+def _inverted(invert: Callable[[Tensor], Tensor], masks: States | None) -> States | None:
+    if masks is None or isinstance(masks, Tensor):
+        return None if masks is None else invert(masks)
+    return [invert(mask) for mask in masks]
 
 
 class BertForPreTraining(BertPreTrainedModel):
@@ -693,6 +977,115 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
         return F.cross_entropy(logits.float(), labels.view(-1))
     loss = F.mse_loss if problem_type == "regression" else F.binary_cross_entropy_with_logits
     return loss(logits.float(), labels.float().view_as(logits))
+
+
+class BertLMHeadModel(BertPreTrainedModel):
+    """A decoder: BERT with a causal mask and the word head, trained on the next token.
+
+    The published captioners are of this form: with `add_cross_attention` it reads an image's patches.
+    """
+
+    _keys_to_ignore_on_load_unexpected = (r"position_ids$", r"^bert\.pooler\.", r"^cls\.seq_relationship\.")
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.cls = BertOnlyMLMHead(config)
+        self.label_smoothing = config.label_smoothing
+        self.init_weights()
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """The decoder (hidden -> vocab)."""
+        return self.cls.predictions.decoder
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        """Replace the decoder, weight and bias together."""
+        self.cls.predictions.decoder = new_embeddings
+        self.cls.predictions.bias = new_embeddings.bias
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        *,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        return_dict: bool = True,
+        return_logits: bool = False,
+        is_decoder: bool | None = True,
+        reduction: str = "mean",
+        **model_arguments: Any,
+    ) -> CausalLMOutput:
+        """Scores of the token after each token.
+
+        labels: (batch, seq), usually the input_ids, -100 where there is none: position t is scored against label t + 1.
+        reduction: of the loss, smoothed by `label_smoothing`: "mean", "sum", or "none" for one sum a row, (batch,).
+        return_logits: give only the scores (batch, seq - 1, vocab) of all positions but the last.
+        model_arguments: as BertModel.forward. With labels nothing is cached.
+        Raises ValueError for an unknown reduction.
+        """
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"reduction {reduction!r} is unknown: 'mean', 'sum' or 'none'")
+        outputs = self.bert(
+            input_ids, use_cache=False if labels is not None else use_cache, is_decoder=is_decoder, **model_arguments
+        )
+        logits = self.cls(outputs.last_hidden_state)
+        if return_logits:
+            return cast("CausalLMOutput", logits[:, :-1].contiguous())
+        loss = None
+        if labels is not None:
+            loss = F.cross_entropy(
+                logits[:, :-1].float().flatten(0, 1), labels[:, 1:].flatten(),
+                ignore_index=IGNORED_LABEL, reduction=reduction, label_smoothing=self.label_smoothing,
+            )  # fmt: skip
+            if reduction == "none":
+                loss = loss.view(len(labels), -1).sum(1)
+        result = CausalLMOutput(
+            loss=loss,
+            logits=logits,
+            past_key_values=outputs.past_key_values,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            cross_attentions=outputs.cross_attentions,
+        )
+        return result if return_dict else cast("CausalLMOutput", result.to_tuple())
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: Tensor,
+        past: Sequence[LayerCache] | None = None,
+        attention_mask: Tensor | None = None,
+        **model_kwargs: Any,
+    ) -> dict[str, Any]:
+        """The arguments of `forward` for the next token: with a cache only the last token goes in.
+
+        input_ids: (batch, seq), all tokens so far. attention_mask: (batch, seq), 1 except at padding; positions are
+        then counted from the first token that is none.
+        model_kwargs: encoder_hidden_states and encoder_attention_mask are passed on.
+        """
+        position_ids = None
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        elif self.config.position_embedding_type == "absolute":
+            position_ids = (attention_mask.cumsum(1) - 1).clamp(min=0)
+        if past is not None:
+            input_ids = input_ids[:, -1:]
+            position_ids = None if position_ids is None else position_ids[:, -1:]
+        return {
+            "input_ids": input_ids,
+            "attention_mask": attention_mask,
+            "position_ids": position_ids,
+            "past_key_values": past,
+            "encoder_hidden_states": model_kwargs.get("encoder_hidden_states"),
+            "encoder_attention_mask": model_kwargs.get("encoder_attention_mask"),
+            "is_decoder": True,
+        }
+
+    def _reorder_cache(self, past: Sequence[LayerCache], beam_idx: Tensor) -> tuple[LayerCache, ...]:
+        """The cache of the rows that a beam search keeps: row i of the result is row beam_idx[i] of `past`."""
+        return tuple(tuple(state.index_select(0, beam_idx.to(state.device)) for state in layer) for layer in past)
+
+
+PreTrainedBertModel = BertPreTrainedModel  # its name in the first published code
 
 
 def masked_lm_loss(logits: Tensor, labels: Tensor) -> Tensor:

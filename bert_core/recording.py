@@ -31,28 +31,32 @@ class WatchedModule(Watcher, Protocol):
 
     save_attention: bool
     layer_num: int
+    is_cross_attention: bool
 
 
 class Recording:
     """What the attention modules of one forward pass gave, layer by layer.
 
-    attention: layer -> probabilities (batch, head, query, key), after the softmax, before dropout and
-    the head mask, still part of the autograd graph.
-    gradients: layer -> gradient of the same shape, filled by whatever backward pass follows.
+    attention, cross_attention: layer -> probabilities (batch, head, query, key), after the softmax, before dropout
+    and the head mask, still part of the autograd graph.
+    gradients, cross_gradients: layer -> gradient of the same shape, filled by whatever backward pass follows.
     """
 
     def __init__(self, layers: Collection[int] | None = None) -> None:
         self.layers = None if layers is None else frozenset(layers)
         self.attention: dict[int, Tensor] = {}
         self.gradients: dict[int, Tensor] = {}
+        self.cross_attention: dict[int, Tensor] = {}
+        self.cross_gradients: dict[int, Tensor] = {}
 
-        self._slots: dict[int, _LayerSlot] = {}
+        self._slots: dict[tuple[int, bool], _LayerSlot] = {}
 
-    def watcher(self, layer: int) -> Watcher | None:
+    def watcher(self, layer: int, is_cross_attention: bool = False) -> Watcher | None:
         """The place for one layer's values, or None if this recording does not watch that layer."""
         if self.layers is not None and layer not in self.layers:
             return None
-        return self._slots.setdefault(layer, _LayerSlot(layer, self.attention, self.gradients))
+        maps = (self.cross_attention, self.cross_gradients) if is_cross_attention else (self.attention, self.gradients)
+        return self._slots.setdefault((layer, is_cross_attention), _LayerSlot(layer, *maps))
 
 
 class _LayerSlot:
@@ -86,7 +90,7 @@ def watcher_of(module: WatchedModule) -> Watcher | None:
     """Who takes this module's map in this context: a recording, the module itself, or nobody (None)."""
     recording = _current.get()
     if recording is not None:
-        return recording.watcher(module.layer_num)
+        return recording.watcher(module.layer_num, module.is_cross_attention)
     return module if module.save_attention else None
 
 

@@ -48,7 +48,7 @@ def hand_made() -> BertSelfAttention:
 @pytest.mark.parametrize("watched", [True, False])
 def test_two_tokens_worked_by_hand(watched: bool) -> None:
     """Softmax of (0, ln 3) is (1/4, 3/4), so the first context is (2, 15); the second is (32/5, 4), on both paths."""
-    context, probabilities = hand_made()(torch.eye(2)[None], output_attentions=watched)
+    context, probabilities, _ = hand_made()(torch.eye(2)[None], output_attentions=watched)
     assert torch.allclose(context[0], torch.tensor([[2.0, 15.0], [6.4, 4.0]]))
     if watched:
         assert torch.allclose(probabilities[0, 0], torch.tensor([[0.25, 0.75], [0.8, 0.2]]))
@@ -60,7 +60,7 @@ def test_the_gradient_worked_by_hand() -> None:
     """For the sum of all contexts, the gradient of a probability is the sum of its key's value: 8 and 20."""
     attention = hand_made()
     attention.save_attention = True
-    context, _ = attention(torch.eye(2)[None])
+    context = attention(torch.eye(2)[None]).context
     context.sum().backward()
     gradient = attention.get_attn_gradients()
     assert gradient is not None
@@ -70,7 +70,7 @@ def test_the_gradient_worked_by_hand() -> None:
 def test_a_masked_key_gets_nothing() -> None:
     """With the second key masked, each row is exactly (1, 0)."""
     mask = torch.tensor([0.0, MASKED_SCORE])[None, None, None]
-    context, probabilities = hand_made()(torch.eye(2)[None], mask, output_attentions=True)
+    context, probabilities, _ = hand_made()(torch.eye(2)[None], mask, output_attentions=True)
     assert torch.equal(probabilities[0, 0], torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
     assert torch.allclose(context[0], torch.tensor([[8.0, 0.0], [8.0, 0.0]]))
 
@@ -108,9 +108,9 @@ def test_a_row_without_keys_looks_at_the_content_on_both_paths(model: BertForPre
     hidden_states = model.bert.embeddings(some_ids())
     masked = torch.zeros(2, 1, 9, 9)
     masked[0, 0, 3] = masked[1, 0, :] = MASKED_SCORE
-    free_context, free_map = attention(hidden_states, output_attentions=True)
+    free_context, free_map, _ = attention(hidden_states, output_attentions=True)
     for watched in (True, False):
-        context, probabilities = attention(hidden_states, masked, output_attentions=watched)
+        context, probabilities, _ = attention(hidden_states, masked, output_attentions=watched)
         # Adding -10000 rounds the scores to about 1/1000.
         assert largest(context - free_context) < 5e-3 * largest(free_context)
         if watched:

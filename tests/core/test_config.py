@@ -54,6 +54,8 @@ OTHER: dict[str, Any] = {
     "use_cache": False,
     "classifier_dropout": 0.3,
     "is_decoder": True,
+    "embedding_size": 20,
+    "label_smoothing": 0.2,
     "add_cross_attention": True,
     "encoder_width": 20,
     "chunk_size_feed_forward": 8,

@@ -1,0 +1,210 @@
+"""A decoder's scores into a text: the likeliest token each time, a drawn one, or the best of several beams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bert_core.modeling import BertLMHeadModel, LayerCache, States
+
+
+@torch.no_grad()
+def generate(
+    model: BertLMHeadModel,
+    input_ids: Tensor,
+    *,
+    max_new_tokens: int = 20,
+    eos_token_id: int | None = None,
+    attention_mask: Tensor | None = None,
+    encoder_hidden_states: States | None = None,
+    encoder_attention_mask: States | None = None,
+    do_sample: bool = False,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    num_beams: int = 1,
+    length_penalty: float = 1.0,
+    seed: int = 0,
+    use_cache: bool = True,
+) -> Tensor:
+    """The prompt (batch, seq) and what the model puts after it, (batch, seq + at most max_new_tokens).
+
+    Greedy by default. do_sample draws from the softmax of scores / temperature, cut to the top_k likeliest tokens (0:
+    all) and to the fewest that hold top_p of the probability (Holtzman 2019, arXiv:1904.09751); equal seeds draw alike.
+    num_beams above 1 keeps that many texts and gives the one with the largest sum of log-probabilities / (new
+    tokens ** length_penalty); a row is done when no open beam, scored at its present length, beats its finished ones.
+    eos_token_id: ends a row, which is then filled with the padding token; None never ends early.
+    attention_mask: (batch, seq) of the prompt, 0 at padding, which stands on the left.
+    encoder_hidden_states, encoder_attention_mask: what cross-attention reads, as BertModel.forward.
+    use_cache: keep keys and values instead of computing them again; the tokens are the same.
+    Raises ValueError for an empty prompt, settings out of range, or more tokens than the model has positions for.
+    """
+    _check(model, input_ids, max_new_tokens, temperature, top_k, top_p, num_beams, do_sample)
+    context: dict[str, Any] = {
+        "encoder_hidden_states": encoder_hidden_states, "encoder_attention_mask": encoder_attention_mask,
+    }  # fmt: skip
+    was_training = model.training
+    model.eval()
+    try:
+        if num_beams > 1:
+            return _beam_search(
+                model, input_ids, attention_mask, context, max_new_tokens, eos_token_id, num_beams, length_penalty,
+                use_cache,
+            )  # fmt: skip
+        draw = torch.Generator(device=input_ids.device).manual_seed(seed) if do_sample else None
+        past = None
+        ended = torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        for _ in range(max_new_tokens):
+            scores, past = _next_scores(model, input_ids, past, attention_mask, context, use_cache)
+            if draw is None:
+                token = scores.argmax(-1)
+            else:
+                kept = _keep_likeliest(scores / temperature, top_k, top_p)
+                token = torch.multinomial(kept.softmax(-1), 1, generator=draw)[:, 0]
+            token = token.masked_fill(ended, model.config.pad_token_id)
+            input_ids, attention_mask = _append(input_ids, attention_mask, token)
+            if eos_token_id is not None:
+                ended |= token == eos_token_id
+                if ended.all():
+                    break
+        return input_ids
+    finally:
+        model.train(was_training)
+
+
+def _check(
+    model: BertLMHeadModel,
+    input_ids: Tensor,
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    num_beams: int,
+    do_sample: bool,
+) -> None:
+    if input_ids.dim() != 2 or not input_ids.numel():
+        raise ValueError(f"the prompt is {tuple(input_ids.shape)}: it is (batch, seq), with at least one token")
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens is {max_new_tokens}: at least 1")
+    positions, wanted = model.config.max_position_embeddings, input_ids.shape[1] + max_new_tokens - 1
+    if wanted > positions:
+        raise ValueError(
+            f"a prompt of {input_ids.shape[1]} tokens and {max_new_tokens} new ones: this model takes at most "
+            f"{positions}, so at most {max(positions - input_ids.shape[1] + 1, 0)} new ones"
+        )
+    if not temperature > 0:
+        raise ValueError(f"temperature is {temperature:g}: it must be above 0 (greedy decoding takes the likeliest)")
+    if top_k < 0:
+        raise ValueError(f"top_k is {top_k}: 0 for all tokens, or how many of the likeliest")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"top_p is {top_p:g}: above 0, and at most 1")
+    if num_beams < 1:
+        raise ValueError(f"num_beams is {num_beams}: at least 1")
+    if do_sample and num_beams > 1:
+        raise ValueError(f"do_sample with {num_beams} beams: draw with one beam, or search without drawing")
+
+
+def _next_scores(
+    model: BertLMHeadModel,
+    input_ids: Tensor,
+    past: Sequence[LayerCache] | None,
+    attention_mask: Tensor | None,
+    context: dict[str, Any],
+    use_cache: bool,
+) -> tuple[Tensor, Sequence[LayerCache] | None]:
+    """Scores of the token that comes next, (batch, vocab), and the cache up to here."""
+    inputs = model.prepare_inputs_for_generation(input_ids, past=past, attention_mask=attention_mask, **context)
+    outputs = model(**inputs, use_cache=use_cache)
+    return outputs.logits[:, -1].float(), outputs.past_key_values
+
+
+def _append(input_ids: Tensor, attention_mask: Tensor | None, token: Tensor) -> tuple[Tensor, Tensor | None]:
+    """token: (batch,)."""
+    longer = torch.cat([input_ids, token[:, None]], dim=1)
+    if attention_mask is None:
+        return longer, None
+    return longer, torch.cat([attention_mask, attention_mask.new_ones(len(token), 1)], dim=1)
+
+
+def _keep_likeliest(scores: Tensor, top_k: int, top_p: float) -> Tensor:
+    """Scores (batch, vocab) with those that may not be drawn at minus infinity."""
+    if 0 < top_k < scores.shape[-1]:
+        scores = scores.masked_fill(scores < scores.topk(top_k).values[:, -1:], -torch.inf)
+    if top_p < 1:
+        ordered, places = scores.sort(dim=-1, descending=True)
+        probabilities = ordered.softmax(-1)
+        # A token stays while those before it hold less than top_p: the first always does.
+        dropped = probabilities.cumsum(-1) - probabilities >= top_p
+        scores = scores.masked_fill(torch.zeros_like(dropped).scatter(1, places, dropped), -torch.inf)
+    return scores
+
+
+def _beam_search(
+    model: BertLMHeadModel,
+    input_ids: Tensor,
+    attention_mask: Tensor | None,
+    context: dict[str, Any],
+    max_new_tokens: int,
+    eos_token_id: int | None,
+    beams: int,
+    length_penalty: float,
+    use_cache: bool,
+) -> Tensor:
+    """The best text of each row; rows of the model's batch are (row, beam)."""
+    rows, prompt = input_ids.shape
+    running = input_ids.repeat_interleave(beams, 0)
+    mask = None if attention_mask is None else attention_mask.repeat_interleave(beams, 0)
+    context = {name: _repeat(states, beams) for name, states in context.items()}
+    # Only the first beam counts at first, or all beams would hold the same text.
+    totals = torch.full((rows, beams), -torch.inf, device=input_ids.device)
+    totals[:, 0] = 0.0
+    finished: list[list[tuple[float, Tensor]]] = [[] for _ in range(rows)]
+    open_rows = [True] * rows
+    past = None
+    for length in range(1, max_new_tokens + 1):
+        scores, past = _next_scores(model, running, past, mask, context, use_cache)
+        vocab = scores.shape[-1]
+        reached = totals[..., None] + scores.log_softmax(-1).view(rows, beams, vocab)
+        # Twice as many as beams: if every beam's best token ended the text, as many others would go on.
+        best, places = reached.flatten(1).topk(min(2 * beams, beams * vocab))
+        parents = places // vocab + beams * torch.arange(rows, device=places.device)[:, None]
+        candidates = torch.cat([running[parents.flatten()], (places % vocab).view(-1, 1)], dim=1)
+        candidates = candidates.view(rows, -1, prompt + length)
+        ends = torch.full_like(places, length == max_new_tokens, dtype=torch.bool)
+        if eos_token_id is not None:
+            ends |= places % vocab == eos_token_id
+        keep = []
+        for row in range(rows):
+            if open_rows[row]:
+                for rank in range(beams):
+                    if ends[row, rank] and best[row, rank] > -torch.inf:
+                        finished[row].append((best[row, rank].item() / length**length_penalty, candidates[row, rank]))
+                finished[row] = sorted(finished[row], key=lambda one: one[0], reverse=True)[:beams]
+            going_on = best[row].masked_fill(ends[row], -torch.inf).topk(beams).indices
+            keep.append(going_on)
+            best_open = best[row].masked_fill(ends[row], -torch.inf).max().item() / length**length_penalty
+            if len(finished[row]) == beams and best_open <= finished[row][-1][0]:
+                open_rows[row] = False
+        if length == max_new_tokens or not any(open_rows):
+            break
+        chosen = torch.stack(keep)
+        totals = best.masked_fill(ends, -torch.inf).gather(1, chosen)
+        running = torch.cat([candidates[row, chosen[row]] for row in range(rows)])
+        if mask is not None:
+            mask = torch.cat([mask, mask.new_ones(len(mask), 1)], dim=1)
+        if past is not None:
+            past = model._reorder_cache(past, parents.gather(1, chosen).flatten())
+    texts = [one[0][1] for one in finished]
+    result = input_ids.new_full((rows, max(len(text) for text in texts)), model.config.pad_token_id)
+    for row, text in enumerate(texts):
+        result[row, : len(text)] = text
+    return result
+
+
+def _repeat(states: States | None, times: int) -> States | None:
+    if states is None or isinstance(states, Tensor):
+        return None if states is None else states.repeat_interleave(times, 0)
+    return [one.repeat_interleave(times, 0) for one in states]

@@ -181,6 +181,44 @@ def pretrain(
 
 
 @app.command()
+def finetune(
+    train: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="A CSV file: a header, then a text and its class a row.")
+    ],
+    text: Annotated[str, typer.Option(metavar="COLUMN", help="The column of the texts.")],
+    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column of the classes.")],
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Where the model and its log go.")],
+    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of second texts.")] = None,
+    held_out: Annotated[
+        str, typer.Option(metavar="CSV_OR_SHARE", help="Another CSV file, or the share of each class to ask on.")
+    ] = "0.1",
+    start: ModelName = "headlight-mini",
+    epochs: Annotated[int, typer.Option(min=1, help="Times that every row is seen, at most.")] = 5,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="The highest; it rises first and then falls.")] = 5e-5,
+    batch: Annotated[int, typer.Option(min=1, help="Texts of one step.")] = 16,
+    max_length: Annotated[int, typer.Option(min=5, help="Tokens of a text; longer ones are cut.")] = 128,
+    dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="While training.")] = 0.1,
+    patience: Annotated[int, typer.Option(min=1, help="Epochs without a better result before it stops.")] = 2,
+    seed: Annotated[int, typer.Option(min=0, help="Of the new classifier, batches and held-out rows.")] = 0,
+    device: Device = "auto",
+) -> None:
+    """Teach a model the classes of your own texts.
+
+    The weights that do best on held-out rows are kept, ready for `headlight app --models FOLDER`.
+    """
+    from bert_core.training import finetune as tuning
+
+    settings = tuning.FinetuneSettings(
+        epochs=epochs, learning_rate=learning_rate, batch=batch, max_length=max_length, dropout=dropout,
+        patience=patience, seed=seed,
+    )  # fmt: skip
+    tuning.finetune(
+        train, folder, settings, text=text, label=label, pair=pair, held_out=_parse_held_out(held_out),
+        start=start, device=device, report=typer.echo,
+    )  # fmt: skip
+
+
+@app.command()
 def evaluate(
     model: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
     held_out: TextFile,
@@ -258,6 +296,17 @@ def _parse_lengths(written: str) -> dict[int, float]:
     return lengths
 
 
+def _parse_held_out(written: str) -> Path | float:
+    """A share, or else the name of a file. Raises ValueError if there is no such file."""
+    try:
+        return float(written)
+    except ValueError:
+        path = Path(written)
+    if not path.is_file():
+        raise ValueError(f"--held-out is {written!r}: it is neither a share, as 0.1, nor a file")
+    return path
+
+
 def _note(sentence: str) -> None:
     typer.echo(sentence, err=True)
 
@@ -271,7 +320,7 @@ def _restart_with_malloc_settings() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The console command; ends the process with 0, or with 2 after one sentence on what was wrong."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments[:1] in (["pretrain"], ["evaluate"]):
+    if arguments[:1] in (["pretrain"], ["finetune"], ["evaluate"]):
         _restart_with_malloc_settings()
     try:
         sys.exit(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False))

@@ -69,9 +69,7 @@ def launch(
         device=here, save_every=save_every, evaluate_every=evaluate_every, report=say,
     )  # fmt: skip
     if is_first:
-        for name in TOKENIZER_FILES:
-            if (source / name).is_file():
-                shutil.copyfile(source / name, folder / "model" / name)
+        copy_tokenizer(source, folder / "model")
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     return model
@@ -93,6 +91,13 @@ def start_folder(start: str) -> Path:
             "or name a checkpoint folder"
         )
     return Path(package.submodule_search_locations[0]) / "model"
+
+
+def copy_tokenizer(source: Path, folder: Path) -> None:
+    """Put the tokenizer of one checkpoint folder into another."""
+    for name in TOKENIZER_FILES:
+        if (source / name).is_file():
+            shutil.copyfile(source / name, folder / name)
 
 
 def worker_device(name: str | None) -> torch.device:

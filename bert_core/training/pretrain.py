@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
-from bert_core.recording import record
 from bert_core.training.data import Batch, ExampleMaker, MaskingRule
-from bert_core.training.runs import adamw, log, resume_state, rounded, save_state, trapezoid
+from bert_core.training.runs import adamw, fast_forward, log, resume_state, rounded, save_state, trapezoid, update
 
 EVALUATION_MASKING = MaskingRule(rate=0.15)
 ALL_HIDDEN = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
@@ -115,8 +113,6 @@ def pretrain(
     tokens_done = 0
     for step in range(first, settings.steps):
         rate = settings.rate_at(step)
-        for group in optimizer.param_groups:
-            group["lr"] = rate
         rng = np.random.default_rng([settings.seed, step, workers.rank])
         lengths = list(settings.lengths)
         # Every worker takes the same length, so that none waits for another.
@@ -125,9 +121,7 @@ def pretrain(
         torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
         figures = train_step(model, batch, device)
         workers.average(parameters)
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        update(optimizer, parameters, rate)
 
         tokens_done += batch.input_ids.size * workers.world
         for name, value in figures.items():
@@ -180,9 +174,7 @@ def _forward(model: BertForPreTraining, batch: Batch, device: torch.device) -> t
         return torch.from_numpy(array).to(device)
 
     padded = bool((batch.attention_mask == 0).any())
-    # On a CPU the backward pass of fused attention costs more than that of the explicit maps: watch them.
-    watched = record() if device.type == "cpu" and torch.is_grad_enabled() else nullcontext()
-    with watched, torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
+    with fast_forward(device):
         outputs = model.bert(
             tensor(batch.input_ids),
             token_type_ids=tensor(batch.token_type_ids),

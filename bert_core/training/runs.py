@@ -1,11 +1,12 @@
-"""A training run on disk: the state that it resumes from, and its log; its optimizer and its rate."""
+"""What every training run shares: optimizer, rate and steps; and on disk, the state that it resumes from, its log."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 from bert_core import checkpoint
+from bert_core.recording import record
 
 STATE_FILE = "state.pt"
 LOG_FILE = "log.jsonl"
@@ -43,6 +45,26 @@ def adamw(parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay
         [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}],
         lr=learning_rate, betas=(0.9, 0.98), eps=1e-6, fused=parameters[0].device.type != "mps",
     )  # fmt: skip
+
+
+@contextmanager
+def fast_forward(device: torch.device) -> Iterator[None]:
+    """A forward pass that is quick to go back through: bfloat16 where the device has it, and on a CPU explicit maps.
+
+    There the backward pass of fused attention costs more than that of the maps, so they are watched.
+    """
+    watched = record() if device.type == "cpu" and torch.is_grad_enabled() else nullcontext()
+    with watched, torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
+        yield
+
+
+def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], rate: float) -> None:
+    """One step along the gradient, which is cut to length 1 where it is longer, and then forgotten."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
 
 
 def save_state(model: nn.Module, optimizer: torch.optim.Optimizer, settings: Settings, step: int, folder: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from safetensors.torch import load_file
 import bert_core
 from bert_core import LoadedModel
 from bert_core.training import launch
+from bert_core.training.finetune import FinetuneSettings
 from bert_core.training.pretrain import PretrainSettings
 from viz_app import cli
 
@@ -61,6 +64,7 @@ def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 QUICK = ("--steps", 4, "--warmup", 1, "--decay", 0, "--tokens", 128, "--lengths", "16:0.5,32:0.5", "--device", "cpu")
+COLUMNS = ("--text", "text", "--label", "topic", "--folder", "RUN")
 
 
 # ---------------------------------------------------------------------------- predict, nsp, models
@@ -140,6 +144,13 @@ def test_models_lists_every_bundled_model(headlight: Run) -> None:
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--lengths", "600:1"], "600 is too long"),
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--mask-rate", "2"], "--mask-rate"),
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--tokens", "8"], "512 tokens"),
+        (["finetune", "nowhere.csv", *COLUMNS], "nowhere.csv"),
+        (["finetune", "TABLE", *COLUMNS[2:]], "--text"),
+        (["finetune", "TABLE", *COLUMNS, "--text", "words"], "'words' is not in table.csv: its columns are text"),
+        (["finetune", "TABLE", *COLUMNS, "--start", "TINY"], "every row has the same class"),
+        (["finetune", "TABLE", *COLUMNS, "--held-out", "x.csv"], "neither a share, as 0.1, nor a file"),
+        (["finetune", "TABLE", *COLUMNS, "--learning-rate", "0"], "the learning rate is 0"),
+        (["finetune", "TABLE", *COLUMNS, "--epochs", "0"], "--epochs"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence_and_code_2(
@@ -148,7 +159,9 @@ def test_bad_input_is_one_sentence_and_code_2(
     """Nothing on stdout, one line on stderr that names the cause, exit code 2."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.log").write_text("a\n")
+    (tmp_path / "table.csv").write_text("text,topic\na cat,pet\na dog,pet\n")
     places = {
+        "TABLE": tmp_path / "table.csv",
         "TINY": tiny_model_folder,
         "TEXT": text_file,
         "EMPTY": tmp_path / "empty",
@@ -304,6 +317,31 @@ def test_a_longer_run_goes_on_where_the_shorter_one_ended(
     assert code == 0
     assert [row[-6] for row in rows] == ["32", "128", "512"] * 2
     assert [row[0] for row in rows] == ["80/10/10"] * 3 + ["all"] * 3
+
+
+def test_the_defaults_of_finetune_are_those_of_the_library() -> None:
+    """Leaving an option out gives what FinetuneSettings() gives."""
+    defaults = {name: p.default for name, p in inspect.signature(cli.finetune).parameters.items()}
+    settings = dataclasses.asdict(FinetuneSettings())
+    del settings["weight_decay"]  # no option
+    assert settings == {name: defaults[name] for name in settings}
+
+
+def test_finetune_prints_its_progress_and_leaves_a_model(
+    headlight: Run, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """A table goes in; loss, speed, time left, held-out scores and a line for each class come out, and a model."""
+    rows = [f"the {pet} sat,pet\nthe {ruler} went,ruler" for pet in ("cat", "dog") for ruler in ("king", "queen")] * 6
+    (tmp_path / "table.csv").write_text("text,topic\n" + "\n".join(rows) + "\n")
+    code, out, err = headlight(
+        "finetune", tmp_path / "table.csv", "--text", "text", "--label", "topic", "--folder", tmp_path / "model",
+        "--start", tiny_model_folder, "--held-out", 0.25, "--epochs", 3, "--learning-rate", 0.003, "--device", "cpu",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    assert re.search(r"epoch 1/3  step 3/9  loss [\d.]+  [\d,.]+ examples/s  \d+ s left\n", out)
+    assert re.search(r"held out after epoch 3: accuracy [\d.]+%, macro-F1 [\d.]+, loss [\d.]+", out)
+    assert [line.split()[0] for line in out.splitlines()[-3:]] == ["class", "pet", "ruler"]
+    assert bert_core.load(str(tmp_path / "model"), device="cpu").labels == ("pet", "ruler")
 
 
 def test_minilm_starts_from_the_files_of_its_package(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import NamedTuple
 
 import torch
@@ -19,7 +20,7 @@ KeyValue = tuple[Tensor, Tensor]
 class AttentionOutput(NamedTuple):
     """What an attention module gives.
 
-    context: (batch, query, hidden).
+    context: (batch, query, hidden); at the positions asked for, where only some were.
     attention_probs: (batch, head, query, key), after the softmax, before dropout and the head mask; None unless asked.
     past_key_value: the keys and values attended to, for the cache.
     """
@@ -45,6 +46,8 @@ class BertSelfAttention(nn.Module):
         self.config = config
         self.layer_num = layer_num
         self.is_cross_attention = is_cross_attention
+        self.is_decoder = config.is_decoder
+        self.heads = tuple(range(config.num_attention_heads))  # by their first numbers: pruning leaves gaps
         self.num_attention_heads = config.num_attention_heads
         self.attention_head_size = config.attention_head_size
         self.all_head_size = self.num_attention_heads * self.attention_head_size
@@ -91,18 +94,23 @@ class BertSelfAttention(nn.Module):
         encoder_attention_mask: Tensor | None = None,
         past_key_value: KeyValue | None = None,
         output_attentions: bool = False,
+        positions: Tensor | None = None,
     ) -> AttentionOutput:
         """Mix the values of all keys into every query's position.
 
         hidden_states: (batch, query, hidden).
         attention_mask, encoder_attention_mask: additive, broadcast to (batch, head, query, key): 0 to attend, -10000
             not to; cross-attention takes the second.
-        head_mask: gate of every head, broadcast to (batch, head, 1, 1): 1 leaves it, 0 switches it off.
+        head_mask: gate of every head, pruned ones too, (batch or 1, head, 1, 1): 1 leaves it, 0 switches it off.
         encoder_hidden_states: (batch, key, encoder_width), for cross-attention.
         past_key_value: keys and values of earlier tokens; for cross-attention, those of the encoder's states.
+        positions: (batch, some), where the context is wanted; None wants it everywhere. The map stays whole.
         Raises ValueError for encoder states that are missing, or of another width.
         """
-        query_layer = self.transpose_for_scores(self.query(hidden_states))
+        watcher = watcher_of(self)
+        explicit = watcher is not None or output_attentions
+        asked = hidden_states if explicit or positions is None else rows_at(hidden_states, positions)
+        query_layer = self.transpose_for_scores(self.query(asked))
         if self.is_cross_attention:
             attention_mask = encoder_attention_mask
             key_layer, value_layer = past_key_value or self._keys_and_values(self._checked(encoder_hidden_states))
@@ -112,12 +120,15 @@ class BertSelfAttention(nn.Module):
                 key_layer = torch.cat([past_key_value[0], key_layer], dim=2)
                 value_layer = torch.cat([past_key_value[1], value_layer], dim=2)
         bias = attention_mask
+        if positions is not None and not explicit and bias is not None and bias.shape[-2] > 1:
+            bias = rows_at(bias, positions)
         if self.position_embedding_type != "absolute":
-            bias = self._position_scores(query_layer, key_layer) + (0.0 if attention_mask is None else attention_mask)
+            places = None if explicit else positions
+            distances = self._position_scores(query_layer, key_layer, hidden_states.shape[1], places)
+            bias = distances if bias is None else distances + bias
 
         attention_probs: Tensor | None = None
-        watcher = watcher_of(self)
-        if watcher is None and not output_attentions:
+        if not explicit:
             context_layer = F.scaled_dot_product_attention(
                 query_layer,
                 key_layer,
@@ -133,9 +144,12 @@ class BertSelfAttention(nn.Module):
             attention_probs = torch.softmax(attention_scores, dim=-1)
             if watcher is not None:
                 hand_over(watcher, attention_probs)
-            context_layer = self.dropout(attention_probs).to(value_layer.dtype) @ value_layer
+            mixing = attention_probs if positions is None else rows_at(attention_probs, positions)
+            context_layer = self.dropout(mixing).to(value_layer.dtype) @ value_layer
 
         if head_mask is not None:
+            if len(self.heads) < self.config.num_attention_heads:
+                head_mask = head_mask[..., list(self.heads), :, :]
             # A gate is one number for a head, so gating the context is gating the map, at a smaller size.
             context_layer = context_layer * head_mask
         context_layer = context_layer.transpose(1, 2).flatten(2)  # (batch, query, heads * head size)
@@ -156,18 +170,54 @@ class BertSelfAttention(nn.Module):
             )
         return encoder_hidden_states
 
-    def _position_scores(self, query_layer: Tensor, key_layer: Tensor) -> Tensor:
-        """What the distances add to the scaled scores, (batch, head, query, key); the last query is the last key's."""
-        queries, keys = query_layer.shape[2], key_layer.shape[2]
+    def _position_scores(self, query_layer: Tensor, key_layer: Tensor, queries: int, places: Tensor | None) -> Tensor:
+        """What the distances add to the scaled scores, (batch, head, query, key).
+
+        queries: length of the sequence that the queries are from; its last position is that of the last key.
+        places: (batch, query), the positions in that sequence that the queries stand for; None: all of them.
+        """
+        keys = key_layer.shape[2]
         if keys > self.max_position_embeddings:
             raise ValueError(f"the sequence has {keys} tokens: this model takes at most {self.max_position_embeddings}")
-        positions = torch.arange(keys, device=query_layer.device)
-        distance = positions[keys - queries :, None] - positions[None, :]
-        table = self.distance_embedding(distance + self.max_position_embeddings - 1)  # (query, key, head size)
-        scores = torch.einsum("bhqd,qkd->bhqk", query_layer, table)
+        key_positions = torch.arange(keys, device=query_layer.device)
+        query_positions = key_positions[None, keys - queries :] if places is None else places + keys - queries
+        distance = query_positions[..., None] - key_positions  # (batch or 1, query, key)
+        table = self.distance_embedding(distance + self.max_position_embeddings - 1)
+        scores = torch.einsum("bhqd,bqkd->bhqk", query_layer, table.expand(len(query_layer), -1, -1, -1))
         if self.position_embedding_type == "relative_key_query":
-            scores = scores + torch.einsum("bhkd,qkd->bhqk", key_layer, table)
+            scores = scores + torch.einsum("bhkd,bqkd->bhqk", key_layer, table.expand(len(key_layer), -1, -1, -1))
         return scores / math.sqrt(self.attention_head_size)
+
+
+def rows_at(x: Tensor, positions: Tensor) -> Tensor:
+    """The rows of x (batch, ..., seq, width) at positions (batch, some): (batch, ..., some, width)."""
+    between = x.dim() - 3
+    index = positions.reshape(len(positions), *[1] * between, -1, 1).expand(len(x), *x.shape[1:-2], -1, x.shape[-1])
+    return x.gather(-2, index)
+
+
+def find_pruneable_heads_and_indices(
+    heads: Collection[int], n_heads: int, head_size: int, already_pruned_heads: Collection[int]
+) -> tuple[set[int], Tensor]:
+    """Which of these heads are still there, and the rows of the query, key and value maps that stay without them.
+
+    heads, already_pruned_heads: by their first numbers. n_heads: how many there are now.
+    """
+    left = [head for head in range(n_heads + len(already_pruned_heads)) if head not in already_pruned_heads]
+    found = set(heads) & set(left)
+    rows = torch.arange(n_heads * head_size).view(n_heads, head_size)
+    kept = [place for place, head in enumerate(left) if head not in found]
+    return found, rows[kept].flatten()
+
+
+def prune_linear_layer(layer: nn.Linear, index: Tensor, dim: int = 0) -> nn.Linear:
+    """A linear layer of only some rows (dim 0: outputs, with their biases) or columns (dim 1: inputs) of another."""
+    index, learns = index.to(layer.weight.device), layer.weight.requires_grad
+    smaller = nn.Linear(1, 1)  # of any size: one without rows would warn that there is nothing to draw
+    smaller.weight = nn.Parameter(layer.weight.detach().index_select(dim, index), learns)
+    smaller.bias = nn.Parameter(layer.bias.detach()[index] if dim == 0 else layer.bias.detach().clone(), learns)
+    smaller.out_features, smaller.in_features = smaller.weight.shape
+    return smaller.train(layer.training)
 
 
 class BertSelfOutput(nn.Module):
@@ -193,6 +243,40 @@ class BertAttention(nn.Module):
         super().__init__()
         self.self = BertSelfAttention(config, is_cross_attention, layer_num)
         self.output = BertSelfOutput(config)
+        self.pruned_heads: set[int] = set()
+
+    def check_head(self, head: int) -> None:
+        """Raise ValueError unless there is, or was before pruning, a head of this number."""
+        last = self.self.config.num_attention_heads - 1
+        if not 0 <= head <= last:
+            gone = ", ".join(map(str, sorted(self.pruned_heads)))
+            raise ValueError(
+                f"head {head} does not exist in layer {self.self.layer_num}: this model has heads 0 to {last}"
+                + (f" ({gone} pruned)" if gone else "")
+            )
+
+    def prune_heads(self, heads: Collection[int]) -> None:
+        """Take heads out for good, in place: smaller matrices, and a layer without heads is its bias and residual.
+
+        heads: by their first numbers, which the others keep; those that are gone already are passed over.
+        Raises ValueError for a head that never was.
+        """
+        attention = self.self
+        for head in heads:
+            self.check_head(head)
+        found, index = find_pruneable_heads_and_indices(
+            heads, attention.num_attention_heads, attention.attention_head_size, self.pruned_heads
+        )
+        if not found:
+            return
+        attention.query = prune_linear_layer(attention.query, index)
+        attention.key = prune_linear_layer(attention.key, index)
+        attention.value = prune_linear_layer(attention.value, index)
+        self.output.dense = prune_linear_layer(self.output.dense, index, dim=1)
+        attention.heads = tuple(head for head in attention.heads if head not in found)
+        attention.num_attention_heads = len(attention.heads)
+        attention.all_head_size = attention.num_attention_heads * attention.attention_head_size
+        self.pruned_heads |= found
 
     def forward(
         self,
@@ -203,6 +287,7 @@ class BertAttention(nn.Module):
         encoder_attention_mask: Tensor | None = None,
         past_key_value: KeyValue | None = None,
         output_attentions: bool = False,
+        positions: Tensor | None = None,
     ) -> AttentionOutput:
         """As BertSelfAttention.forward, with the residual stream (batch, query, hidden) in and out."""
         mixed = self.self(
@@ -213,5 +298,7 @@ class BertAttention(nn.Module):
             encoder_attention_mask,
             past_key_value,
             output_attentions,
+            positions,
         )
-        return AttentionOutput(self.output(mixed.context, hidden_states), mixed.attention_probs, mixed.past_key_value)
+        residual = hidden_states if positions is None else rows_at(hidden_states, positions)
+        return AttentionOutput(self.output(mixed.context, residual), mixed.attention_probs, mixed.past_key_value)

@@ -5,7 +5,7 @@ The module tree is the tree of the published checkpoints, so their state dicts l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
@@ -274,10 +274,12 @@ class BertLayer(nn.Module):
         super().__init__()
         self.config = config
         self.layer_num = layer_num
+        self.is_decoder = config.is_decoder
+        self.add_cross_attention = config.add_cross_attention
         self.chunk_size_feed_forward = config.chunk_size_feed_forward
         self.seq_len_dim = 1
         self.attention = BertAttention(config, layer_num=layer_num)
-        if config.add_cross_attention:
+        if self.add_cross_attention:
             self.crossattention = BertAttention(config, is_cross_attention=True, layer_num=layer_num)
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
@@ -292,6 +294,7 @@ class BertLayer(nn.Module):
         past_key_value: LayerCache | None = None,
         output_attentions: bool = False,
         mode: str = "multimodal",
+        positions: Tensor | None = None,
     ) -> LayerOutput:
         """As BertSelfAttention.forward, with the residual stream (batch, seq, hidden) in and out.
 
@@ -304,9 +307,10 @@ class BertLayer(nn.Module):
             head_mask,
             past_key_value=cast("KeyValue | None", past[:2] or None),
             output_attentions=output_attentions,
+            positions=positions,
         )
         attention_output, cache, cross_attention_probs = mixed.context, mixed.past_key_value, None
-        if mode == "multimodal" and self.config.add_cross_attention:
+        if mode == "multimodal" and self.add_cross_attention:
             crossed = self.crossattention(
                 attention_output,
                 None,
@@ -357,11 +361,13 @@ class BertEncoder(nn.Module):
         output_hidden_states: bool = False,
         return_dict: bool = True,
         mode: str = "multimodal",
+        positions: Tensor | None = None,
     ) -> BertEncoderOutput | tuple[Any, ...]:
         """hidden_states: (batch, seq, hidden). head_mask: (layer, batch or 1, head, 1, 1). The masks are additive.
 
         encoder_hidden_states, encoder_attention_mask: for all layers, or a list: layer l takes element l modulo its
         length. return_dict False gives a tuple of what is there.
+        positions: (batch, some), where the last layer is wanted; None wants it everywhere.
         The first document's "all encoded layers" are the hidden_states of the result.
         Raises ValueError for an unknown mode, and for a cache that is asked for while layers are computed again.
         """
@@ -384,6 +390,7 @@ class BertEncoder(nn.Module):
                 None if past_key_values is None else past_key_values[layer_num],
                 output_attentions,
                 mode,
+                positions if layer_num == self.config.num_hidden_layers - 1 else None,
             )
             if checkpointing and not _is_watched(cast("BertLayer", layer)):
                 done = LayerOutput(*recompute(layer, *arguments, use_reentrant=False))
@@ -414,7 +421,7 @@ def _of_layer(states: States | None, layer_num: int) -> Tensor | None:
 
 def _is_watched(layer: BertLayer) -> bool:
     attentions = [layer.attention.self]
-    if layer.config.add_cross_attention:
+    if layer.add_cross_attention:
         attentions.append(layer.crossattention.self)
     return any(watcher_of(attention) is not None for attention in attentions)
 
@@ -698,6 +705,21 @@ class BertModel(BertPreTrainedModel):
         allowed = encoder_attention_mask[:, None, None] if allowed is None else allowed
         return (1.0 - allowed.to(self.embeddings.word_embeddings.weight.dtype)) * MASKED_SCORE
 
+    def _prune_heads(self, heads_to_prune: Mapping[int, Collection[int]]) -> None:
+        """Take self-attention heads out for good, in place; see BertAttention.prune_heads.
+
+        heads_to_prune: layer -> its heads, both counted from zero. Raises ValueError for one that does not exist, and
+        then nothing is pruned.
+        """
+        layers = cast("list[BertLayer]", list(self.encoder.layer))
+        for layer, heads in heads_to_prune.items():
+            if not 0 <= layer < len(layers):
+                raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {len(layers) - 1}")
+            for head in heads:
+                layers[layer].attention.check_head(head)
+        for layer, heads in heads_to_prune.items():
+            layers[layer].attention.prune_heads(heads)
+
     def get_head_mask(self, head_mask: Tensor | None, batch: int) -> Tensor | None:
         """Gates of every head as (layer, batch or 1, head, 1, 1), in the dtype of the model.
 
@@ -738,6 +760,7 @@ class BertModel(BertPreTrainedModel):
         return_dict: bool = True,
         is_decoder: bool | None = None,
         mode: str = "multimodal",
+        positions: Tensor | None = None,
     ) -> BertModelOutput:
         """Contextual vectors of every token.
 
@@ -754,6 +777,8 @@ class BertModel(BertPreTrainedModel):
         is_decoder: hide later positions; None asks the configuration, any other value overrides it.
         mode: "multimodal" attends to the encoder's states where the configuration adds cross-attention; "text" never.
         return_dict: False gives a plain tuple of what is there.
+        positions: (batch, some), the only positions of the last layer that are wanted, and computed:
+            last_hidden_state is (batch, some, hidden), and the pooler reads the first of them, so [CLS] goes first.
         Raises ValueError for no input or two, an overlong sequence, a mask, a cache or encoder states that do not fit.
         """
         given = [one for one in (input_ids, inputs_embeds, encoder_embeds) if one is not None]
@@ -801,6 +826,7 @@ class BertModel(BertPreTrainedModel):
             output_attentions,
             output_hidden_states,
             mode=mode,
+            positions=positions,
         )
         outputs = BertModelOutput(
             last_hidden_state=encoded.last_hidden_state,
@@ -831,15 +857,16 @@ class BertModel(BertPreTrainedModel):
             return 0
         if not causal:
             raise ValueError("past_key_values were given without is_decoder: only a decoder can go on from a cache")
-        layers, sizes = self.config.num_hidden_layers, {tuple(layer[0].shape) for layer in past_key_values}
-        first = tuple(past_key_values[0][0].shape) if past_key_values else ()
-        expected = (batch, self.config.num_attention_heads, *first[2:3], self.config.attention_head_size)
-        if len(past_key_values) != layers or sizes != {expected}:
+        modules, sizes = self.attention_modules, [tuple(layer[0].shape) for layer in past_key_values]
+        length = sizes[0][2] if sizes else 0
+        expected = [(batch, one.num_attention_heads, length, one.attention_head_size) for one in modules]
+        if sizes != expected:
+            held, needed = (", ".join(map(str, sorted(set(shapes)))) for shapes in (sizes, expected))
             raise ValueError(
-                f"past_key_values hold {len(past_key_values)} layers of keys {sorted(sizes)}: this model and batch "
-                f"need {layers} layers of one length, ({batch}, {expected[1]}, length, {expected[-1]})"
+                f"past_key_values hold {len(sizes)} layers of keys {held}: this model and batch need {len(expected)} "
+                f"layers of {needed}"
             )
-        return int(first[2])
+        return length
 
 
 def _inverted(invert: Callable[[Tensor], Tensor], masks: States | None) -> States | None:

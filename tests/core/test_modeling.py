@@ -18,6 +18,7 @@ from bert_core import (
     BertForPreTraining,
     BertModel,
 )
+from bert_core.recording import record
 
 MODELS = (BertModel, BertForPreTraining, BertForMaskedLM, BertForNextSentencePrediction)
 
@@ -258,3 +259,40 @@ def test_a_model_can_be_copied(tiny_config: BertConfig) -> None:
     assert twin.cls.predictions.decoder.weight is twin.get_input_embeddings().weight
     ours = {id(p) for p in model.parameters()}
     assert ours.isdisjoint(id(p) for p in twin.parameters())
+
+
+# ---------------------------------------------------------------------------- some positions only
+
+
+@pytest.mark.parametrize("kind", ["absolute", "relative_key_query"])
+@pytest.mark.parametrize("mask", [None, "padding", "square"])
+def test_some_positions_are_those_of_all(tiny_config: BertConfig, kind: str, mask: str | None) -> None:
+    """Asked for some positions only, the last layer gives their rows, in their order; maps and gradients stay whole."""
+    model = made(BertModel, tiny_config.replace(position_embedding_type=kind))
+    wanted = torch.tensor([[0, 7, 3], [0, 1, 1]])
+    given: dict[str, Any] = {"head_mask": torch.tensor([[1.0, 0.5, 1.0, 0.0], [1.0, 1.0, 0.0, 1.0]])}
+    if mask is not None:
+        given["attention_mask"] = torch.ones(2, 9)
+        given["attention_mask"][1, 6:] = 0
+    if mask == "square":
+        given["attention_mask"] = given["attention_mask"][:, None].expand(2, 9, 9).tril() + torch.eye(9)
+        given["attention_mask"] = given["attention_mask"].clamp(max=1)
+    whole = model(some_ids(), **given)
+    rows = whole.last_hidden_state.gather(1, wanted[..., None].expand(-1, -1, 32))
+    some = model(some_ids(), positions=wanted, **given)
+    assert torch.allclose(some.last_hidden_state, rows, atol=1e-5)
+    assert torch.allclose(some.pooler_output, whole.pooler_output, atol=1e-5)
+    gradients = []
+    for positions in (None, wanted):
+        with record() as recording:
+            hidden = model(some_ids(), positions=positions, **given).last_hidden_state
+        maps = [recording.attention[layer] for layer in (0, 1)]
+        assert all(one.shape == (2, 4, 9, 9) for one in maps)
+        row = hidden[:, 1] if positions is not None else rows_of(hidden, wanted[:, 1])
+        gradients.append(torch.autograd.grad(row.pow(3).sum(), maps))
+    for one, other in zip(*gradients, strict=True):
+        assert torch.allclose(one, other, atol=1e-4 * float(one.abs().max()))
+
+
+def rows_of(hidden: Tensor, positions: Tensor) -> Tensor:
+    return hidden[torch.arange(len(hidden)), positions]

@@ -39,6 +39,9 @@ def capture(
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     if not loaded.has_mlm:
         positions = ()
+    # The last layer is computed where somebody reads it: at [CLS], for the pooler, and where a piece is asked for.
+    read = [*positions, *([] if target is None or target.position is None else [target.position])]
+    wanted = [0, *sorted(set(read) - {0})]
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
     segments = torch.tensor([encoding.token_type_ids], device=loaded.device) if config.type_vocab_size else None
     gate_tensor = None
@@ -50,12 +53,17 @@ def capture(
             gate_tensor.requires_grad_()
         # The embeddings are the leaf: gradients flow back to the maps, and to no parameter.
         embeddings = model.bert.embeddings.word_embeddings(ids).detach().requires_grad_(target is not None)
-        outputs = model.bert(inputs_embeds=embeddings, token_type_ids=segments, head_mask=gate_tensor)
+        outputs = model.bert(
+            inputs_embeds=embeddings,
+            token_type_ids=segments,
+            head_mask=gate_tensor,
+            positions=None if len(wanted) == len(encoding) else torch.tensor([wanted], device=loaded.device),
+        )
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
     attention, gradient, gate_gradient, target_value = _stack(maps), None, None, None
 
     if target is not None:
-        value = _value_of(target, model, outputs)
+        value = _value_of(target, model, outputs, wanted)
         target_value = value.item()
         found = torch.autograd.grad(value, maps if gate_tensor is None else [*maps, gate_tensor])
         gradient = _stack(found[: len(maps)])
@@ -68,7 +76,7 @@ def capture(
     probabilities, nsp = None, None
     with torch.no_grad():  # what is only read needs no way back
         if positions:
-            rows = outputs.last_hidden_state[0, list(positions)]
+            rows = outputs.last_hidden_state[0, [wanted.index(position) for position in positions]]
             probabilities = model.cls.predictions(rows).float().softmax(-1)
         if loaded.has_nsp and encoding.pair is not None:
             nsp = model.cls.seq_relationship(outputs.pooler_output)[0].float().softmax(-1)[0].item()
@@ -134,12 +142,16 @@ def check_head(layer: int, head: int, layers: int, heads: int) -> None:
         raise ValueError(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
 
 
-def _value_of(target: Target, model: BertForPreTraining, outputs: BertModelOutput) -> Tensor:
-    """The target as a scalar with a graph; the masked-word head is computed at its position alone."""
+def _value_of(target: Target, model: BertForPreTraining, outputs: BertModelOutput, wanted: Sequence[int]) -> Tensor:
+    """The target as a scalar with a graph; the masked-word head is computed at its position alone.
+
+    wanted: the positions that the rows of the outputs stand for.
+    """
     if target.kind == "nsp":
         logits = model.cls.seq_relationship(outputs.pooler_output)[0].float()
         return torch.sub(logits[0], logits[1])
-    scores: Tensor = model.cls.predictions(outputs.last_hidden_state[0, target.position])
+    assert target.position is not None  # Target checks this
+    scores: Tensor = model.cls.predictions(outputs.last_hidden_state[0, wanted.index(target.position)])
     return scores.float().log_softmax(-1)[target.token_id]
 
 

@@ -403,7 +403,7 @@ class BertModel(_Model):
         token_ids, token_type_ids: (batch, seq) whole numbers.
         attention_mask: (batch, seq) or (batch, query, key), 1 to attend and 0 not to; None attends to everything.
         head_mask: (head,), (layer, head) or (layer, batch, head); 1 keeps a head, 0 switches it off.
-        is_decoder: hide later positions; None asks the configuration.
+        is_decoder: hide later positions from a (batch, seq) mask, or without one; None asks the configuration.
         Raises ValueError for ids that are not there, an overlong text, or a mask that does not fit.
         """
         token_ids = np.asarray(token_ids)
@@ -413,8 +413,7 @@ class BertModel(_Model):
             )
         batch, length = token_ids.shape
         x = self.embed(token_ids, token_type_ids, keep)
-        causal = self.config.is_decoder if is_decoder is None else is_decoder
-        mask = self._additive_mask(attention_mask, batch, length, causal)
+        mask = self.additive_mask(attention_mask, batch, length, is_decoder)
         gates = self._gates(head_mask, batch)
         for layer, block in enumerate(self.blocks):
             x = block.forward(x, mask, None if gates is None else gates[layer], _within(keep, f"layer.{layer}."))
@@ -426,10 +425,14 @@ class BertModel(_Model):
             return None
         return keep("pooler", np.tanh(keep("pooler_dense", self.pooler.forward(sequence_output[:, 0]))))
 
-    def _additive_mask(
-        self, attention_mask: np.ndarray | None, batch: int, length: int, causal: bool
+    def additive_mask(
+        self, attention_mask: np.ndarray | None, batch: int, length: int, causal: bool | None = None
     ) -> np.ndarray | None:
-        """0 where a key may be attended to and -10000 where not, (batch, 1, query or 1, key); None if all may be."""
+        """0 where a key may be attended to and -10000 where not, (batch, 1, query or 1, key); None if all may be.
+
+        causal: None asks the configuration.
+        """
+        causal = self.config.is_decoder if causal is None else causal
         if attention_mask is None and not causal:
             return None
         allowed = np.ones((batch, length)) if attention_mask is None else np.asarray(attention_mask)
@@ -439,9 +442,12 @@ class BertModel(_Model):
                 f"{(batch, length)} or {(batch, length, length)}"
             )
         allowed = allowed.astype(self.word_embedding.table.dtype)
-        allowed = allowed[:, None, None, :] if allowed.ndim == 2 else allowed[:, None]
-        if causal:
-            allowed = allowed * np.tri(length, dtype=allowed.dtype)
+        if allowed.ndim == 3:
+            allowed = allowed[:, None]
+        elif causal:
+            allowed = allowed[:, None, None, :] * np.tri(length, dtype=allowed.dtype)
+        else:
+            allowed = allowed[:, None, None, :]
         return (1 - allowed) * allowed.dtype.type(MASKED_SCORE)
 
     def _gates(self, head_mask: np.ndarray | None, batch: int) -> np.ndarray | None:

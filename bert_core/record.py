@@ -6,7 +6,9 @@ Layers and heads are counted from zero.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 
 import numpy as np
 
@@ -109,3 +111,51 @@ class ModelRun:
     def prediction_at(self, position: int) -> MaskPrediction | None:
         """The prediction for a position, if that position was asked for."""
         return next((p for p in self.predictions if p.position == position), None)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The values on the way of one text through a model, seen in full in one layer.
+
+    engine: "torch" or "numpy". tokens: the pieces that were read, those of the padding included.
+    position: where the masked-word head was asked.
+    values: by name, in the order of computation, without a batch axis; `layer.N` is the layer that was seen.
+        embeddings.word, .token_type, .position, .sum, .output: (seq, hidden); the two in the middle only where the
+            model has such a table.
+        layer.N.query, .key, .value, .context: (head, seq, head size); the context after the gate of its head.
+        layer.N.mask: (query, key), added to the scores. layer.N.scores, .masked_scores, .probabilities:
+            (head, query, key).
+        layer.N.attention_output, .attention_sum, .attention_normed: (seq, hidden).
+        layer.N.intermediate_dense, .intermediate: (seq, intermediate), before and after the activation.
+        layer.N.output_dense, .output_sum, .output: (seq, hidden).
+        hidden_states: (layer + 1, seq, hidden), what enters each layer, and what leaves the last.
+        pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (hidden,). mlm_logits: (vocab,).
+        nsp_logits: (2,), index 0 means that B follows A. Each only where its head was trained.
+    """
+
+    engine: str
+    encoding: Encoding
+    tokens: tuple[str, ...]
+    layer: int
+    position: int
+    values: Mapping[str, np.ndarray] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for value in self.values.values():
+            value.flags.writeable = False
+        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        return sum(value.nbytes for value in self.values.values())
+
+    def of_layer(self, name: str) -> np.ndarray:
+        """A value of the layer that was seen: `of_layer("query")` is `values["layer.N.query"]`."""
+        return self.values[f"layer.{self.layer}.{name}"]
+
+    @property
+    def entering(self) -> np.ndarray:
+        """What enters the layer that was seen (seq, hidden)."""
+        entering: np.ndarray = self.values["hidden_states"][self.layer]
+        return entering

@@ -1,0 +1,218 @@
+"""One text through the model, every value on the way by name: overheard from the torch model, or by the NumPy one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from bert_core.loading import LoadedModel
+from bert_core.modeling import BertLayer
+from bert_core.numpy_bert import BertForPretraining
+from bert_core.record import Walk
+from bert_core.recording import record
+from bert_core.run.capture import check_head, check_head_mask, check_position
+from bert_core.tokenizer import PAD, Encoding
+
+ENGINES = ("torch", "numpy")
+# What each value is in the torch model: what goes into a module with weights, or what comes out of it.
+_INTO, _OUT = 0, 1
+_EMBEDDINGS = {
+    "embeddings.word": ("embeddings.word_embeddings", _OUT),
+    "embeddings.token_type": ("embeddings.token_type_embeddings", _OUT),
+    "embeddings.position": ("embeddings.position_embeddings", _OUT),
+    "embeddings.sum": ("embeddings.LayerNorm", _INTO),
+    "embeddings.output": ("embeddings.LayerNorm", _OUT),
+}
+_AFTER_THE_SOFTMAX = {
+    "context": ("attention.output.dense", _INTO),
+    "attention_output": ("attention.output.dense", _OUT),
+    "attention_sum": ("attention.output.LayerNorm", _INTO),
+    "attention_normed": ("attention.output.LayerNorm", _OUT),
+    "intermediate_dense": ("intermediate.dense", _OUT),
+    "intermediate": ("output.dense", _INTO),
+    "output_dense": ("output.dense", _OUT),
+    "output_sum": ("output.LayerNorm", _INTO),
+    "output": ("output.LayerNorm", _OUT),
+}
+
+
+def walk(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    layer: int,
+    *,
+    position: int = 0,
+    head_mask: np.ndarray | None = None,
+    pads: int = 0,
+    engine: str = "torch",
+) -> Walk:
+    """The values on the way of a text, in full in one layer; see `Walk` for their names and shapes.
+
+    position: where to ask the masked-word head. head_mask: as for `capture`.
+    pads: padding to put behind the text, which every layer then masks.
+    engine: "torch" for the model itself, "numpy" for its twin with the same weights.
+    Safe to call from many threads on one model: nothing is written to it, and no hook is registered.
+    Raises ValueError for a layer, position, gate or engine that does not exist, or padding without room.
+    """
+    config = loaded.config
+    if engine not in ENGINES:
+        raise ValueError(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
+    check_head(layer, 0, config.num_hidden_layers, config.num_attention_heads)
+    check_position(encoding, position)
+    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
+    if not 0 <= pads <= (room := config.max_position_embeddings - len(encoding)):
+        raise ValueError(f"{pads} pads: behind this text there is room for 0 to {room}")
+    question = _Question(
+        layer=layer,
+        position=position,
+        ids=np.array([[*encoding.input_ids, *[config.pad_token_id] * pads]]),
+        segments=np.array([[*encoding.token_type_ids, *[0] * pads]]) if config.type_vocab_size else None,
+        mask=np.array([[1] * len(encoding) + [0] * pads]) if pads else None,
+        gates=None if (gates == 1).all() else gates,
+        has_pooler=not loaded.report.lacks("bert.pooler."),
+        has_mlm=loaded.has_mlm,
+        has_nsp=loaded.has_nsp and encoding.pair is not None,
+    )
+    values = (_by_torch if engine == "torch" else _by_numpy)(loaded, question)
+    return Walk(engine, encoding, (*encoding.tokens, *[PAD] * pads), layer, position, values)
+
+
+@dataclass(frozen=True)
+class _Question:
+    """What is asked of either engine; ids, segments and mask are (1, seq), the gates (layer, head)."""
+
+    layer: int
+    position: int
+    ids: np.ndarray
+    segments: np.ndarray | None
+    mask: np.ndarray | None
+    gates: np.ndarray | None
+    has_pooler: bool
+    has_mlm: bool
+    has_nsp: bool
+
+
+class _Overheard(TorchFunctionMode):
+    """What goes into and comes out of every module with weights, and every softmax, of the passes made inside.
+
+    A mode belongs to its thread, so no other pass through the same model is heard.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self._names = {
+            id(weight): name.removesuffix(".weight")
+            for name, weight in model.named_parameters()
+            if name.endswith(".weight")
+        }
+        self.modules: dict[str, tuple[Tensor, Tensor]] = {}
+        self.softmaxes: list[tuple[Tensor, Tensor]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        called = getattr(func, "__name__", "")
+        if called == "softmax":
+            self.softmaxes.append((args[0], result))
+        elif called in ("linear", "embedding", "layer_norm"):
+            given = (*args, *(kwargs or {}).values())
+            name = next((self._names[id(value)] for value in given if id(value) in self._names), None)
+            if name is not None:
+                self.modules[name] = (args[0], result)
+        return result
+
+
+def _by_torch(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]:
+    """The values as the model's own modules compute them."""
+    model, device, layer = loaded.model, loaded.device, f"layer.{question.layer}."
+    ids, segments, mask, gates = (
+        None if given is None else torch.from_numpy(given).to(device)
+        for given in (question.ids, question.segments, question.mask, question.gates)
+    )
+    assert ids is not None
+    # Only the watched layer builds its map; the others stay fused.
+    with torch.no_grad(), record([question.layer]), _Overheard(model) as heard:
+        outputs = model.bert(
+            ids, token_type_ids=segments, attention_mask=mask, head_mask=gates, output_hidden_states=True
+        )
+    modules = {name.removeprefix("bert.").removeprefix("encoder."): value for name, value in heard.modules.items()}
+    ((masked_scores, probabilities),) = heard.softmaxes
+    scores, added = masked_scores, torch.zeros_like(masked_scores[0, 0])
+    if mask is not None or loaded.config.is_decoder:
+        allowed = torch.ones_like(ids) if mask is None else mask
+        added = model.bert.get_extended_attention_mask(allowed, (1, ids.shape[1]))[0, 0].expand_as(added)
+        # The same module once more without the mask: taking -10000 off again would leave few digits of the scores.
+        attention = cast("BertLayer", model.bert.encoder.layer[question.layer]).attention.self
+        with torch.no_grad(), record([question.layer]), _Overheard(model) as unmasked:
+            attention(modules[layer + "attention.self.query"][_INTO])
+        ((scores, _),) = unmasked.softmaxes
+
+    found: dict[str, Tensor] = {}
+    for name, (module, side) in _EMBEDDINGS.items():
+        if module in modules:
+            found[name] = modules[module][side][0]
+    for name in ("query", "key", "value"):
+        found[layer + name] = modules[f"{layer}attention.self.{name}"][_OUT][0]
+    found |= {layer + "scores": scores[0], layer + "mask": added}
+    found |= {layer + "masked_scores": masked_scores[0], layer + "probabilities": probabilities[0]}
+    for name, (module, side) in _AFTER_THE_SOFTMAX.items():
+        found[layer + name] = modules[layer + module][side][0]
+    heads = loaded.config.num_attention_heads
+    for name in ("query", "key", "value", "context"):  # (seq, heads * head size) -> (head, seq, head size)
+        joined = found[layer + name]
+        found[layer + name] = joined.reshape(len(joined), heads, -1).transpose(0, 1)
+    found["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
+    if question.has_pooler:
+        found["pooler_dense"], found["pooler"] = modules["pooler.dense"][_OUT][0], outputs.pooler_output[0]
+    with torch.no_grad(), _Overheard(model) as heard:
+        if question.has_mlm:
+            logits = model.cls.predictions(outputs.last_hidden_state[0, question.position])
+            transform = "cls.predictions.transform."
+            found["mlm.dense"] = heard.modules[transform + "dense"][_OUT]
+            found["mlm.activated"], found["mlm.transform"] = heard.modules[transform + "LayerNorm"]
+            found["mlm_logits"] = logits
+        if question.has_nsp:
+            found["nsp_logits"] = model.cls.seq_relationship(outputs.pooler_output)[0]
+    # Copied: a record must not change with a tensor.
+    return {name: value.detach().float().cpu().numpy().copy() for name, value in found.items()}
+
+
+def _by_numpy(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]:
+    """The values as the NumPy twin computes them with the same weights."""
+    weights = {name: tensor.detach().cpu().numpy() for name, tensor in loaded.model.state_dict().items()}
+    twin = BertForPretraining.from_weights(weights, loaded.config)
+    layer = f"layer.{question.layer}."
+    # What leaves each layer, which enters the next.
+    states = ["embeddings.output", *(f"layer.{n}.output" for n in range(loaded.config.num_hidden_layers))]
+    found: dict[str, np.ndarray] = {}
+    leaving: list[np.ndarray] = []
+
+    def keep(name: str, value: np.ndarray) -> np.ndarray:
+        if name in states:
+            leaving.append(value[0])
+        if name == layer + "masked_scores":
+            mask = twin.bert.additive_mask(question.mask, *question.ids.shape)
+            found[layer + "mask"] = np.broadcast_to(0 if mask is None else mask[0, 0], value.shape[-2:])
+        if not name.startswith("layer.") or name.startswith(layer):
+            found[name] = value if name == "embeddings.position" else value[0]
+        return value
+
+    sequence_output = twin.bert.forward(
+        question.ids,
+        token_type_ids=question.segments,
+        attention_mask=question.mask,
+        head_mask=question.gates,
+        keep=keep,
+    )
+    found["hidden_states"] = np.stack(leaving)
+    pooled_output = twin.bert.pool(sequence_output, keep) if question.has_pooler else None
+    if question.has_mlm and twin.mlm is not None:
+        twin.mlm.forward(sequence_output[:, question.position], keep)
+    if question.has_nsp and twin.nsp is not None and pooled_output is not None:
+        twin.nsp.forward(pooled_output, keep)
+    # Copied: some are views of the model's own weights.
+    return {name: np.array(value, np.float32) for name, value in found.items()}

@@ -18,7 +18,15 @@ from torch import Tensor, nn
 from transformers.models.blip.modeling_blip_text import BlipTextLMHeadModel, BlipTextModel
 
 import bert_core
-from bert_core import BertConfig, BertForPreTraining, BertLMHeadModel, BertModel, BertSelfAttention, CheckpointError
+from bert_core import (
+    ACT2FN,
+    BertConfig,
+    BertForPreTraining,
+    BertLMHeadModel,
+    BertModel,
+    BertSelfAttention,
+    CheckpointError,
+)
 from bert_core.naming import rename
 from bert_core.recording import record
 
@@ -552,3 +560,62 @@ def test_states_without_cross_attention_are_refused() -> None:
     """Encoder states that no layer would read are an error, not silence."""
     with pytest.raises(ValueError, match="encoder_hidden_states were given, but this model has add_cross_attention"):
         made(BertModel, decoder_config(add_cross_attention=False))(ids_of(4), encoder_hidden_states=states_of())
+
+
+# ---------------------------------------------------------------------------- names
+
+
+def test_an_activation_is_a_name_or_a_callable() -> None:
+    """Each name of ACT2FN can be configured, and a callable does the same as its name."""
+    for name, function in ACT2FN.items():
+        named = made(BertModel, encoder_config(hidden_act=name))
+        given = made(BertModel, encoder_config(hidden_act=function))
+        assert named.encoder.layer[0].intermediate.intermediate_act_fn is function
+        assert torch.equal(named(ids_of(5)).last_hidden_state, given(ids_of(5)).last_hidden_state)
+    curious = made(BertModel, encoder_config(hidden_act=torch.sin))
+    assert torch.isfinite(curious(ids_of(5)).last_hidden_state).all()
+
+
+def test_attributes_have_the_published_names() -> None:
+    """The parts of a layer are found where the published classes have them."""
+    layer = made(BertModel, decoder_config(chunk_size_feed_forward=3)).encoder.layer[1]
+    assert (layer.chunk_size_feed_forward, layer.seq_len_dim, layer.layer_num) == (3, 1, 1)
+    assert layer.is_decoder and layer.add_cross_attention and layer.attention.pruned_heads == set()
+    crossing = layer.crossattention.self
+    assert (crossing.num_attention_heads, crossing.attention_head_size, crossing.all_head_size) == (4, 8, 32)
+    assert crossing.key.in_features == crossing.value.in_features == WIDTH
+    assert crossing.position_embedding_type == "absolute" and crossing.is_decoder and not crossing.save_attention
+    pooler = made(BertModel, decoder_config()).pooler
+    assert isinstance(pooler.dense, nn.Linear) and isinstance(pooler.activation, nn.Tanh)
+
+
+def test_the_mask_of_a_decoder_worked_by_hand() -> None:
+    """Two new tokens after a cache of one: 0 for what is seen, -10000 for what is later or padding."""
+    model = made(BertModel, decoder_config())
+    mask = torch.tensor([[1, 1, 1], [0, 1, 1]])
+    hidden = -10000.0
+    expected = [[[[0, 0, hidden], [0, 0, 0]]], [[[hidden, 0, hidden], [hidden, 0, 0]]]]
+    assert model.get_extended_attention_mask(mask, (2, 2)).tolist() == expected
+    encoder = model.get_extended_attention_mask(mask, (2, 3), is_decoder=False)
+    assert encoder.tolist() == [[[[0, 0, 0]]], [[[hidden, 0, 0]]]]
+    each = torch.tensor([[[1, 0], [1, 1]]])
+    assert model.get_extended_attention_mask(each, (1, 2)).tolist() == [[[[0, hidden], [0, 0]]]]
+    with pytest.raises(ValueError, match=r"attention_mask is \(2,\): for this input it is \(1, 2\) or \(1, 2, 2\)"):
+        model.get_extended_attention_mask(torch.ones(2), (1, 2))
+
+
+def test_keys_of_no_concern_are_not_reported(tmp_path: Path) -> None:
+    """A decoder filled from an encoder with all heads reports neither pooler nor next-sentence head as left over."""
+    whole = made(BertForPreTraining, encoder_config())
+    whole.save_pretrained(tmp_path)
+    decoder = BertLMHeadModel.from_pretrained(tmp_path)
+    assert decoder.load_report.missing == decoder.load_report.unexpected == ()
+    given = {"input_ids": ids_of(5), "is_decoder": False}
+    assert close(decoder(**given).logits, whole(ids_of(5)).prediction_logits)
+
+    class Forgiving(BertForPreTraining):
+        _keys_to_ignore_on_load_missing = (r"^cls\.seq_relationship\.",)
+
+    decoder.save_pretrained(tmp_path / "decoder")
+    assert "cls.seq_relationship.bias" in BertForPreTraining.from_pretrained(tmp_path / "decoder").load_report.missing
+    assert not Forgiving.from_pretrained(tmp_path / "decoder").load_report.lacks("cls.seq_relationship.")

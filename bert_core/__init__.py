@@ -46,6 +46,7 @@ _HOME = {
     "bundled_models": "loading",
     "load": "loading",
     "load_decoder": "loading",
+    "ClassPrediction": "record",
     "MaskPrediction": "record",
     "ModelRun": "record",
     "Target": "record",

@@ -6,7 +6,7 @@ Layers and heads are counted from zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 
@@ -19,19 +19,23 @@ from bert_core.tokenizer import Encoding
 class Target:
     """The one number a gradient explains.
 
-    kind: "mlm", the log-probability (nats) of the piece `token_id` at `position`; or
-    "nsp", logit(B follows A) - logit(B does not).
+    kind: "mlm", the log-probability (nats) of the piece `token_id` at `position`;
+    "nsp", logit(B follows A) - logit(B does not); or
+    "class", the logit of the class with the number `label`.
     """
 
     kind: str
     position: int | None = None
     token_id: int | None = None
+    label: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in ("mlm", "nsp"):
-            raise ValueError(f"target kind {self.kind!r} is unknown: 'mlm' or 'nsp'")
+        if self.kind not in ("mlm", "nsp", "class"):
+            raise ValueError(f"target kind {self.kind!r} is unknown: 'mlm', 'nsp' or 'class'")
         if self.kind == "mlm" and (self.position is None or self.token_id is None):
             raise ValueError("an 'mlm' target needs a position and a token_id")
+        if self.kind == "class" and self.label is None:
+            raise ValueError("a 'class' target needs a label")
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,26 @@ class MaskPrediction:
 
 
 @dataclass(frozen=True)
+class ClassPrediction:
+    """What a classifier says of the whole text.
+
+    labels: names of the classes. logits: (label,) float32.
+    probabilities: (label,) float32; None where the outputs are numbers and not classes.
+    exclusive: whether the text has one class, so that the probabilities share 1; else each class is by itself.
+    """
+
+    labels: tuple[str, ...]
+    logits: np.ndarray = field(repr=False)
+    probabilities: np.ndarray | None = field(repr=False)
+    exclusive: bool = True
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Numbers of the classes, the likeliest first."""
+        return tuple(np.argsort(-self.logits, kind="stable").tolist())
+
+
+@dataclass(frozen=True)
 class ModelRun:
     """All that was seen of one text in one forward pass, and one backward pass if there was a target.
 
@@ -61,6 +85,7 @@ class ModelRun:
     gate_gradient: (layer, head), dTarget/d(gate of the head); None without a target.
     predictions: one entry for each position that was asked for.
     nsp: probability that B follows A; None for a single text or a model without that head.
+    classes: what the classifier says; None for a model without one.
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
     """
@@ -74,21 +99,21 @@ class ModelRun:
     target_value: float | None = None
     gradient: np.ndarray | None = None
     gate_gradient: np.ndarray | None = None
+    classes: ClassPrediction | None = None
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            if isinstance(value := getattr(self, entry.name), np.ndarray):
-                value.flags.writeable = False
-        for prediction in self.predictions:
-            prediction.probabilities.flags.writeable = False
+        for array in self._arrays():
+            array.flags.writeable = False
+
+    def _arrays(self) -> Iterator[np.ndarray]:
+        for part in (self, *self.predictions, self.classes):
+            values = () if part is None else (getattr(part, entry.name) for entry in fields(part))
+            yield from (value for value in values if isinstance(value, np.ndarray))
 
     @property
     def nbytes(self) -> int:
         """Memory of all arrays."""
-        own = (getattr(self, entry.name) for entry in fields(self))
-        return sum(value.nbytes for value in own if isinstance(value, np.ndarray)) + sum(
-            prediction.probabilities.nbytes for prediction in self.predictions
-        )
+        return sum(array.nbytes for array in self._arrays())
 
     @property
     def product(self) -> np.ndarray | None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import bert_core
-from bert_core import BertConfig, BertForPreTraining, LoadedModel
+from bert_core import BertConfig, BertForPreTraining, LoadedModel, checkpoint
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
@@ -53,3 +53,16 @@ def tiny_model_folder(tiny_config: BertConfig, tmp_path_factory: pytest.TempPath
 def tiny_loaded(tiny_model_folder: Path) -> LoadedModel:
     """That checkpoint, loaded on the CPU."""
     return bert_core.load(str(tiny_model_folder), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def tiny_classifier_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same checkpoint with a classifier beside its heads; one of its three classes has a name full of signs."""
+    folder = tmp_path_factory.mktemp("tiny-classes") / "tiny-classifier"
+    config = checkpoint.read_config(tiny_model_folder).with_labels(["pet", "ruler", "**b** <i>[x](http://e.org)"])
+    torch.manual_seed(1)
+    head = {"classifier.weight": torch.randn(3, config.hidden_size), "classifier.bias": torch.randn(3)}
+    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, folder)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (folder / name).write_bytes((tiny_model_folder / name).read_bytes())
+    return folder

@@ -84,14 +84,21 @@ def predict(
     top_k: Annotated[int, typer.Option(min=1, help="How many pieces for each [MASK].")] = 5,
     device: Device = "auto",
 ) -> None:
-    """The likeliest pieces at every [MASK]; does a second text follow?"""
+    """The likeliest pieces at every [MASK]; does a second text follow; and the classes of a fine-tuned model."""
     loaded = _load(model, device)
     encoding = _encode(loaded, text, pair)
-    if not encoding.mask_positions and encoding.pair is None:
+    if not encoding.mask_positions and encoding.pair is None and not loaded.has_classifier:
         raise ValueError("there is no [MASK] in the text: put one where a word is to be guessed")
-    if encoding.mask_positions and not loaded.has_mlm:
+    if encoding.mask_positions and not (loaded.has_mlm or loaded.has_classifier):
         raise ValueError(f"{model} has no trained masked-word head: it cannot guess words")
+    if encoding.mask_positions and not loaded.has_mlm:
+        _note(f"{model} has no trained masked-word head: it cannot guess words")
     run = _capture(loaded, encoding, top_k)
+    if run.classes is not None:
+        numbers = run.classes.logits if run.classes.probabilities is None else run.classes.probabilities
+        typer.echo("number" if run.classes.probabilities is None else "class")
+        for label in run.classes.order[:top_k]:
+            typer.echo(f"  {numbers[label]:.3f}  {run.classes.labels[label]}")
     for prediction in run.predictions:
         typer.echo(f"[MASK] at {prediction.position}")
         for token_id, probability in prediction.top:

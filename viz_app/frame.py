@@ -34,6 +34,7 @@ from viz_app.session import (
 
 LONGEST_TEXT = 200_000  # characters that are read at all
 STATUS = "_status"  # where the status line stands
+OFFERED_CLASSES = 20  # as targets, the likeliest first
 UNSURE = 0.2  # a best guess below this probability is called unsure
 LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
 # Less empty space above the text; in lectures, larger type that the last row can read.
@@ -46,7 +47,7 @@ class Frame:
     """The shared state as a page uses it.
 
     encoding: what the model reads, masks in place. original: the same without the masks that were clicked.
-    target: what gradients explain; None if nothing is masked and there is no second sentence.
+    target: what gradients explain; None if nothing is masked, there is no second sentence, and no classifier.
     head_mask: (layer, head), 0 for a head that is off.
     """
 
@@ -340,7 +341,7 @@ def _with_target(current: Frame) -> Frame:
     options: dict[str, Target] = {}
     labels: dict[str, str] = {}
     positions = encoding.mask_positions[:20] if loaded.has_mlm else ()
-    run = current.run() if positions else None
+    run = current.run() if positions or loaded.has_classifier else None
     for position in positions:
         prediction = run.prediction_at(position) if run is not None else None
         words = [] if prediction is None else [token for token, _ in prediction.top[:3]]
@@ -349,10 +350,16 @@ def _with_target(current: Frame) -> Frame:
             key = f"{position}:{current.word(token)}"
             options[key] = Target("mlm", position, token)
             labels[key] = f"“{current.word(token)}” at {position}"
+    state = st.session_state
+    if run is not None and run.classes is not None:
+        likely = run.classes.order[:OFFERED_CLASSES]
+        linked = (number for number in range(len(loaded.labels)) if f"class:{number}" == state.target)
+        for number in dict.fromkeys((*likely, *linked)):
+            options[f"class:{number}"] = Target("class", label=number)
+            labels[f"class:{number}"] = f"class “{loaded.labels[number]}”"
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
         labels["nsp"] = "B follows A"
-    state = st.session_state
     left, right = st.columns([3, 1.4], vertical_alignment="center")
     state[STATUS] = left.empty()
     state[STATUS].caption(_status(current))

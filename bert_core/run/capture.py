@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertForPreTraining, BertModelOutput
-from bert_core.record import MaskPrediction, ModelRun, Target
+from bert_core.modeling import BertModelOutput
+from bert_core.record import ClassPrediction, MaskPrediction, ModelRun, Target
 from bert_core.recording import record
 from bert_core.tokenizer import Encoding
 
@@ -63,7 +64,7 @@ def capture(
     attention, gradient, gate_gradient, target_value = _stack(maps), None, None, None
 
     if target is not None:
-        value = _value_of(target, model, outputs, wanted)
+        value = _value_of(target, loaded, outputs, wanted)
         target_value = value.item()
         found = torch.autograd.grad(value, maps if gate_tensor is None else [*maps, gate_tensor])
         gradient = _stack(found[: len(maps)])
@@ -73,13 +74,15 @@ def capture(
             if gate_tensor is None
             else found[-1].cpu().numpy().copy()
         )
-    probabilities, nsp = None, None
+    probabilities, nsp, classes = None, None, None
     with torch.no_grad():  # what is only read needs no way back
         if positions:
             rows = outputs.last_hidden_state[0, [wanted.index(position) for position in positions]]
             probabilities = model.cls.predictions(rows).float().softmax(-1)
         if loaded.has_nsp and encoding.pair is not None:
             nsp = model.cls.seq_relationship(outputs.pooler_output)[0].float().softmax(-1)[0].item()
+        if loaded.has_classifier:
+            classes = _classes(loaded.config, _class_logits(loaded, outputs))
 
     return ModelRun(
         encoding=encoding,
@@ -91,6 +94,7 @@ def capture(
         target_value=target_value,
         gradient=gradient,
         gate_gradient=gate_gradient,
+        classes=classes,
     )
 
 
@@ -109,6 +113,13 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
             raise ValueError(f"{loaded.name} has no trained next-sentence head: choose a masked word as the target")
         if encoding.pair is None:
             raise ValueError("the next-sentence target needs a second sentence")
+        return
+    if target.kind == "class":
+        assert target.label is not None  # Target checks this
+        if not loaded.has_classifier:
+            raise ValueError(f"{loaded.name} has no trained classifier: choose another target")
+        if not 0 <= target.label < len(loaded.labels):
+            raise ValueError(f"class {target.label} does not exist: this model has 0 to {len(loaded.labels) - 1}")
         return
     if not loaded.has_mlm:
         raise ValueError(f"{loaded.name} has no trained masked-word head: choose another target")
@@ -142,17 +153,40 @@ def check_head(layer: int, head: int, layers: int, heads: int) -> None:
         raise ValueError(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
 
 
-def _value_of(target: Target, model: BertForPreTraining, outputs: BertModelOutput, wanted: Sequence[int]) -> Tensor:
+def _value_of(target: Target, loaded: LoadedModel, outputs: BertModelOutput, wanted: Sequence[int]) -> Tensor:
     """The target as a scalar with a graph; the masked-word head is computed at its position alone.
 
     wanted: the positions that the rows of the outputs stand for.
     """
+    model = loaded.model
+    if target.kind == "class":
+        return _class_logits(loaded, outputs)[target.label]
     if target.kind == "nsp":
         logits = model.cls.seq_relationship(outputs.pooler_output)[0].float()
         return torch.sub(logits[0], logits[1])
     assert target.position is not None  # Target checks this
     scores: Tensor = model.cls.predictions(outputs.last_hidden_state[0, wanted.index(target.position)])
     return scores.float().log_softmax(-1)[target.token_id]
+
+
+def _class_logits(loaded: LoadedModel, outputs: BertModelOutput) -> Tensor:
+    """(label,)."""
+    assert loaded.classifier is not None  # has_classifier was asked
+    logits: Tensor = loaded.classifier.classifier(outputs.pooler_output)[0]
+    return logits.float()
+
+
+def _classes(config: BertConfig, logits: Tensor) -> ClassPrediction:
+    """logits: (label,). Published files say by `problem_type` what they are; one output alone is a number."""
+    exclusive = config.problem_type != "multi_label_classification"
+    probabilities = logits.softmax(-1) if exclusive else logits.sigmoid()
+    is_number = config.problem_type == "regression" or (config.problem_type is None and len(logits) == 1)
+    return ClassPrediction(
+        config.labels,
+        logits.cpu().numpy().copy(),
+        None if is_number else probabilities.cpu().numpy().copy(),
+        exclusive,
+    )
 
 
 def _stack(maps: Sequence[Tensor]) -> np.ndarray:

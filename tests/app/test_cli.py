@@ -98,6 +98,18 @@ def test_both_commands_give_the_same_verdict_in_words(
     assert headlight("predict", a, "--pair", b, "--model", tiny_model_folder) == (0, expected, "")
 
 
+def test_predict_prints_the_classes_of_a_fine_tuned_model(headlight: Run, tiny_classifier_folder: Path) -> None:
+    """The library's probabilities, best first, at most top_k of them; no [MASK] is needed."""
+    loaded = bert_core.load(str(tiny_classifier_folder), device="cpu")
+    found = bert_core.capture(loaded, loaded.tokenizer.encode("The cat sat.")).classes
+    assert found is not None and found.probabilities is not None
+    expected = ["class", *(f"  {found.probabilities[n]:.3f}  {found.labels[n]}" for n in found.order)]
+    code, out, err = headlight("predict", "The cat sat.", "--model", tiny_classifier_folder, "--device", "cpu")
+    assert (code, out.splitlines(), err) == (0, expected, "")
+    code, out, _ = headlight("predict", "A [MASK].", "--model", tiny_classifier_folder, "--top-k", 1)
+    assert (code, len(out.splitlines())) == (0, 4)
+
+
 def test_a_cut_text_is_said_to_be_cut(headlight: Run, tiny_model_folder: Path) -> None:
     """A text longer than the model is answered for the part that fits, with a notice on stderr."""
     code, out, err = headlight("predict", "[MASK] " + "cat " * 600, "--model", tiny_model_folder)

@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from streamlit.testing.v1 import AppTest
 
 from bert_core import checkpoint
 from bert_core.loading import load
 from bert_core.run.capture import capture
 from viz_app import examples
+from viz_app.session import as_written
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAGES = ("predict", "attention", "heads")
@@ -32,7 +34,7 @@ def words(app: AppTest) -> str:
 
 def said(element: object) -> str:
     """What an element says, without the signs that keep Markdown from reading it."""
-    return str(element.value).replace("\\", "")  # type: ignore[attr-defined]
+    return str(element.value).replace("\\", "").replace("\u2060", "")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -211,3 +213,103 @@ def test_text_in_a_notice_is_shown_as_written() -> None:
     raw = "\n".join(str(element.value) for element in app.warning)
     assert "![x](http://example.org/x.png)" in words(app)
     assert "](" not in raw and "\\]\\(" in raw
+
+
+@pytest.mark.parametrize("address", ["http://e.org", "HTTPS://e.org/x", "www.e.org", "WWW.e.org", "a@e.org"])
+def test_an_address_is_taken_apart(address: str) -> None:
+    """What Markdown makes a link of without being asked has a joiner in it that nobody sees, and nothing else new."""
+    written = as_written(address).replace("\\", "")
+    assert address not in written and written.replace("\u2060", "") == address
+
+
+# ---------------------------------------------------------------------------- a fine-tuned model
+
+
+def with_classes(folder: Path, monkeypatch: pytest.MonkeyPatch, page: str, **address: str) -> AppTest:
+    """A page of the app that was started with this model and opened by a link that names it."""
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    app = start(text="the cat sat on the mat", model=str(folder), **address)
+    return app.switch_page(f"viz_app/pages/{page}.py").run()
+
+
+def target_of(app: AppTest) -> tuple[str, list[str]]:
+    """The chosen target, and how all of them are written."""
+    control = app.selectbox(key="target")
+    return str(control.value), list(control.options)
+
+
+def test_a_fine_tuned_model_shows_its_classes(tiny_classifier_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Predict names the likeliest class with its probability as the library has it, and the other heads stay."""
+    app = with_classes(tiny_classifier_folder, monkeypatch, "predict", masked="1")
+    loaded = load(str(tiny_classifier_folder))
+    encoding = loaded.tokenizer.mask_words(loaded.tokenizer.encode("the cat sat on the mat"), [1])
+    found = capture(loaded, encoding).classes
+    assert found is not None and found.probabilities is not None and not app.exception and not app.error
+    best = found.order[0]
+    assert f"#### {found.labels[best]}: {found.probabilities[best]:.2f}" in words(app)
+    assert "all 3 share 1" in words(app) and "older than its classes" in words(app)
+    assert [header.value for header in app.header] == [
+        "Which class is it?", "What belongs in the gap?", "Does B follow A?",
+    ]  # fmt: skip
+
+
+def test_classes_are_targets_and_stay_in_the_link(
+    tiny_classifier_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a mask the likeliest class is the target; a link can name another, and gradients are then of that one."""
+    app = with_classes(tiny_classifier_folder, monkeypatch, "attention", show="gradient")
+    loaded = load(str(tiny_classifier_folder))
+    found = capture(loaded, loaded.tokenizer.encode("the cat sat on the mat")).classes
+    assert found is not None and not app.exception and not app.error
+    order = list(found.order)
+    assert target_of(app) == (f"class:{order[0]}", [f"class “{found.labels[n]}”" for n in order])
+    assert "a cell says how the target would change" in words(app)
+    linked = with_classes(tiny_classifier_folder, monkeypatch, "attention", target=f"class:{order[2]}", show="product")
+    assert target_of(linked)[0] == f"class:{order[2]}"
+    linked.switch_page("viz_app/pages/heads.py").run()
+    assert not linked.exception and target_of(linked)[0] == f"class:{order[2]}"
+    assert "Class" in [header.value for header in linked.subheader]
+    wrong = with_classes(tiny_classifier_folder, monkeypatch, "attention", target="class:7")
+    assert not wrong.exception and not wrong.error and target_of(wrong)[0] == f"class:{order[0]}"
+
+
+def test_a_mask_comes_before_the_classes(tiny_classifier_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was hidden on purpose is the first target; classes and the next sentence can be chosen after it."""
+    app = with_classes(tiny_classifier_folder, monkeypatch, "attention", masked="1", pair="the dog ran")
+    value, options = target_of(app)
+    assert value.startswith("2:") and options[-1] == "B follows A"
+    assert [option.startswith("class") for option in options[-4:-1]] == [True] * 3
+
+
+def test_a_published_classifier_shows_its_classes_alone(
+    tiny_classifier_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint without the other heads says so, and asks nothing that it cannot answer, on every page."""
+    weights = checkpoint.read_weights(tiny_classifier_folder)
+    weights = {name: tensor for name, tensor in weights.items() if not name.startswith("cls.")}
+    checkpoint.write_tensors(weights, checkpoint.read_config(tiny_classifier_folder), tmp_path)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((tiny_classifier_folder / name).read_bytes())
+    for page in PAGES:
+        app = with_classes(tmp_path, monkeypatch, page, masked="1", pair="the dog ran", show="gradient")
+        assert not app.exception and not app.error
+        assert "without a trained masked-word and next-sentence head" in words(app)
+        assert "nothing to predict yet" not in words(app) and target_of(app)[0].startswith("class:")
+        if page == "predict":
+            assert [header.value for header in app.header] == ["Which class is it?"]
+
+
+def test_a_number_is_not_shown_as_a_class(
+    tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A classifier with one output gives a number: no bar, no probability."""
+    config = checkpoint.read_config(tiny_model_folder).with_labels(["grade"])
+    head = {"classifier.weight": torch.zeros(1, config.hidden_size), "classifier.bias": torch.tensor([3.25])}
+    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, tmp_path)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tmp_path / name).write_bytes((tiny_model_folder / name).read_bytes())
+    for page in PAGES:
+        app = with_classes(tmp_path, monkeypatch, page)
+        assert not app.exception and not app.error
+    app = with_classes(tmp_path, monkeypatch, "predict")
+    assert "#### grade: 3.25" in words(app) and "Which number is it?" in words(app)

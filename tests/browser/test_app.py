@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -169,6 +170,25 @@ def test_hostile_text_is_text(app: tuple[str, Path], page: Page, path: str) -> N
     assert page.evaluate("window.hit") is None
     assert page.locator("img[src=x]").count() == 0
     expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def test_a_class_is_chosen_and_linked(serve: Callable[..., str], tiny_classifier_folder: Path, page: Page) -> None:
+    """The classes of a fine-tuned model are targets; one stays through a reload, and its name is text on every page."""
+    base = serve(ENTRY, env={"HEADLIGHT_MODELS": json.dumps([str(tiny_classifier_folder)])})
+    opened(page, base, "attention", text="the cat sat", model=str(tiny_classifier_folder), show="gradient")
+    page.get_by_role("combobox", name="Target").click()
+    page.get_by_role("option", name="http://e.org").click()
+    settled(page)
+    assert reaches_address(page, lambda address: address.get("target") == "class:2"), address_of(page)
+    page.reload()
+    expect(page.get_by_test_id("stPlotlyChart").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("combobox", name="Target")).to_have_value("class “**b** <i>[x](http://e.org)”")
+    for name, heading in (("Heads", HEADINGS["Heads"]), ("Predict", "Which class is it?")):
+        page.get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", name=heading)).to_be_visible(timeout=60_000)
+        settled(page)
+        assert page.locator("a[href*='e.org']").count() == 0
+    assert reaches_address(page, lambda address: address.get("target") == "class:2")
 
 
 @pytest.mark.parametrize("path", ["", "attention", "heads"])

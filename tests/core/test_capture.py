@@ -13,7 +13,16 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import bert_core
-from bert_core import BertForPreTraining, Encoding, LoadedModel, MaskPrediction, ModelRun, Target, capture
+from bert_core import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    Encoding,
+    LoadedModel,
+    MaskPrediction,
+    ModelRun,
+    Target,
+    capture,
+)
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]])
 
@@ -240,7 +249,7 @@ def test_a_target_needs_what_it_is_about(tiny_loaded: LoadedModel) -> None:
         capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), target=Target("nsp"))
     with pytest.raises(ValueError, match="^an 'mlm' target needs a position and a token_id$"):
         Target("mlm", position=3)
-    with pytest.raises(ValueError, match="^target kind 'sop' is unknown: 'mlm' or 'nsp'$"):
+    with pytest.raises(ValueError, match="^target kind 'sop' is unknown: 'mlm', 'nsp' or 'class'$"):
         Target("sop")
 
 
@@ -275,3 +284,88 @@ def test_an_untrained_head_is_never_asked(tiny_model_folder: Path, tmp_path: Pat
         ValueError, match="no-sentences has no trained next-sentence head: choose a masked word as the target$"
     ):
         capture(no_sentences, encoding, target=Target("nsp"))
+
+
+# ---------------------------------------------------------------------------- classes
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny_classifier_folder: Path) -> LoadedModel:
+    return bert_core.load(str(tiny_classifier_folder), device="cpu")
+
+
+def test_classes_are_those_of_the_classifier(classifier: LoadedModel, encoding: Encoding) -> None:
+    """Logits are those of an ordinary forward pass, probabilities their softmax, the order the likeliest first."""
+    run = capture(classifier, encoding)
+    assert classifier.classifier is not None and run.classes is not None and run.classes.probabilities is not None
+    inputs = torch.tensor([encoding.input_ids]), torch.tensor([encoding.token_type_ids])
+    logits = classifier.classifier(inputs[0], token_type_ids=inputs[1]).logits[0]
+    np.testing.assert_allclose(run.classes.logits, logits, atol=1e-5)
+    np.testing.assert_allclose(run.classes.probabilities, logits.softmax(-1), atol=1e-6)
+    assert run.classes.labels == classifier.labels and run.classes.exclusive
+    assert list(run.classes.order) == sorted(range(3), key=lambda n: -float(logits[n]))
+    assert run.nsp is not None and run.predictions, "the other heads answer as well"
+    for array in (run.classes.logits, run.classes.probabilities):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 5
+    assert run.nbytes == sum(a.nbytes for a in (*arrays_of(run), run.classes.logits, run.classes.probabilities))
+
+
+@pytest.mark.parametrize("gates", [None, GATES], ids=["all heads", "gates"])
+def test_a_class_is_a_target(classifier: LoadedModel, encoding: Encoding, gates: np.ndarray | None) -> None:
+    """Its value is the logit of the class, and the gradients are those of an ordinary backward pass from it."""
+    run = capture(classifier, encoding, target=Target("class", label=2), head_mask=gates)
+    assert run.gradient is not None and run.classes is not None and run.target_value is not None
+    model = copy.deepcopy(classifier.classifier)
+    assert model is not None
+    model.requires_grad_(True)
+    for module in model.attention_modules:
+        module.save_attention = True
+    arguments = {} if gates is None else {"head_mask": torch.tensor(gates, dtype=torch.float32)}
+    inputs = torch.tensor([encoding.input_ids]), torch.tensor([encoding.token_type_ids])
+    logit = model(inputs[0], token_type_ids=inputs[1], **arguments).logits[0, 2]
+    logit.backward()
+    assert abs(run.target_value - logit.item()) < 1e-5 and run.target_value == run.classes.logits[2]
+    for layer, module in enumerate(model.attention_modules):
+        expected = module.get_attn_gradients()[0]
+        largest = float(expected.abs().max())
+        assert largest > 1e-4
+        np.testing.assert_allclose(run.gradient[layer], expected, rtol=0, atol=1e-5 * largest)
+    assert not np.array_equal(run.gradient, capture(classifier, encoding, target=Target("class", label=0)).gradient)
+
+
+@pytest.mark.parametrize(
+    ("extra", "exclusive", "has_probabilities"),
+    [
+        ({"problem_type": "single_label_classification"}, True, True),
+        ({"problem_type": "multi_label_classification"}, False, True),
+        ({"problem_type": "regression"}, True, False),
+        ({"num_labels": 1}, True, False),
+    ],
+)
+def test_outputs_mean_what_the_file_says(
+    classifier: LoadedModel, encoding: Encoding, extra: dict[str, object], exclusive: bool, has_probabilities: bool
+) -> None:
+    """Classes that do not exclude each other have a probability each; a regression has none."""
+    config = classifier.config.replace(extra={"num_labels": 3, **extra})
+    model = BertForSequenceClassification(config, classifier.model.bert).eval()
+    origin = copy.copy(classifier.model)
+    origin.config = config
+    run = capture(dataclasses.replace(classifier, model=origin, classifier=model), encoding)
+    assert run.classes is not None and run.classes.exclusive == exclusive
+    assert (run.classes.probabilities is not None) == has_probabilities
+    if not exclusive and run.classes.probabilities is not None:
+        np.testing.assert_allclose(run.classes.probabilities, 1 / (1 + np.exp(-run.classes.logits)), rtol=1e-5)
+
+
+def test_a_class_that_is_not_there_is_one_sentence(
+    classifier: LoadedModel, tiny_loaded: LoadedModel, encoding: Encoding
+) -> None:
+    """A number beyond the classes, a model without a classifier, and a target without its class."""
+    with pytest.raises(ValueError, match="^class 3 does not exist: this model has 0 to 2$"):
+        capture(classifier, encoding, target=Target("class", label=3))
+    with pytest.raises(ValueError, match="has no trained classifier: choose another target$"):
+        capture(tiny_loaded, encoding, target=Target("class", label=0))
+    with pytest.raises(ValueError, match="^a 'class' target needs a label$"):
+        Target("class")
+    assert capture(tiny_loaded, encoding).classes is None

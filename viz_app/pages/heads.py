@@ -40,6 +40,23 @@ with left:
         + ("" if slopes is None else "Colour: how the target changes when the head is turned up, with all heads on.")
     )
 with right:
+    if before.classes is not None and after.classes is not None:
+        first, now = before.classes.probabilities, after.classes.probabilities
+        if first is not None and now is not None:
+            shown = list(dict.fromkeys((*before.classes.order[:6], *after.classes.order[:6])))[:10]
+            st.subheader("Class", anchor=False)
+            st.plotly_chart(
+                prediction_bars(
+                    [after.classes.labels[number] for number in shown],
+                    now[shown].tolist(),
+                    before=first[shown].tolist(),
+                    dark=current.dark,
+                    lecture=current.lecture,
+                ),
+                theme=None,
+                key="classes_before_after",
+                alt="Probabilities of the classes with all heads on, and now",
+            )
     for prediction in after.predictions[:3]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
@@ -65,7 +82,7 @@ with right:
             key="nsp_before_after",
             alt=f"Probability that B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now",
         )
-    if not after.predictions and after.nsp is None:
+    if not after.predictions and after.nsp is None and after.classes is None:
         st.info("There is nothing to predict yet: click a word above to mask it, or add a second sentence.")
 st.caption(
     "**How to read this:** a head that is off adds nothing to its layer's output; the bars compare all heads on with "

@@ -1,4 +1,4 @@
-"""What belongs in the gap? Does B follow A?"""
+"""Which class? What belongs in the gap? Does B follow A?"""
 
 import streamlit as st
 
@@ -11,10 +11,39 @@ SHOWN_WORDS = 10
 current = frame.current()
 loaded, encoding = current.loaded, current.encoding
 run = current.run()
+
+if run.classes is not None:
+    classes, numbers = run.classes, run.classes.order[:SHOWN_WORDS]
+    names = [classes.labels[number] for number in numbers]
+    bars, reading = st.columns([3, 2], gap="large", vertical_alignment="center")
+    if classes.probabilities is None:
+        bars.header("Which number is it?", anchor=False)
+        for name, number in zip(names, numbers, strict=True):
+            bars.markdown(f"#### {session.as_written(name)}: {classes.logits[number]:.3g}")
+        reading.caption("**How to read this:** this model was trained to answer with numbers, and not with classes.")
+    else:
+        bars.header("Which class is it?", anchor=False)
+        shares = classes.probabilities[list(numbers)].tolist()
+        bars.plotly_chart(
+            prediction_bars(names, shares, dark=current.dark, lecture=current.lecture),
+            theme=None,
+            key="classes",
+            alt=f"Likeliest classes: {', '.join(names[:5])}",
+        )
+        reading.markdown(f"#### {session.as_written(names[0])}: {shares[0]:.2f}")
+        together = f"all {len(classes.labels):,} share 1" if classes.exclusive else "each stands by itself"
+        others = "Its heads for words and next sentences are older than its classes, and may guess worse now."
+        reading.caption(
+            f"**How to read this:** each bar is the probability of a class; {together}. "
+            "**How it can mislead:** the model must answer with the classes that it was taught, also where the text "
+            f"belongs to none of them, and can be sure and wrong. {others if loaded.has_mlm or loaded.has_nsp else ''}"
+        )
+
 gaps, follows = st.columns([3, 2], gap="large")
 
 with gaps:
-    st.header("What belongs in the gap?", anchor=False)
+    if loaded.has_mlm or run.classes is None:
+        st.header("What belongs in the gap?", anchor=False)
     if loaded.has_mlm and not run.predictions:
         st.info("Click a word above to hide it, or type [MASK] in the text.", icon=":material/touch_app:")
     for prediction in run.predictions[:SHOWN_MASKS]:
@@ -59,10 +88,11 @@ with gaps:
         )
 
 with follows:
-    st.header("Does B follow A?", anchor=False)
-    if encoding.pair is None:
+    if loaded.has_nsp or run.classes is None:
+        st.header("Does B follow A?", anchor=False)
+    if loaded.has_nsp and encoding.pair is None:
         st.info("Add a second sentence above to see whether the model thinks that it follows.", icon=":material/add:")
-    elif run.nsp is not None:
+    if run.nsp is not None:
         verdict, share = ("B follows A", run.nsp) if run.nsp >= 0.5 else ("B does not follow A", 1 - run.nsp)
         st.markdown(f"#### {verdict}: {share:.2f}")
         st.plotly_chart(

@@ -1,0 +1,104 @@
+"""What gradient checkpointing saves: peak memory and time of a training step, with and without, at base size.
+
+    python benchmarks/checkpointing.py            print the table
+    python benchmarks/checkpointing.py --write    and put it between the markers of benchmarks/README.md
+
+Each side has a process of its own. Both must find the same gradients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from bert_core.config import BertConfig
+from bert_core.modeling import BertForPreTraining
+
+SHAPES = ((8, 128), (2, 512))  # examples, tokens
+STEPS = 3
+README = Path(__file__).with_name("README.md")
+MARKERS = ("<!-- table of checkpointing.py -->\n", "<!-- end of checkpointing.py -->\n")
+
+
+def resident(field: str) -> float:
+    """MiB of this process's memory: VmRSS now, VmHWM at its peak."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def measure(examples: int, tokens: int, checkpointing: bool) -> dict[str, object]:
+    """Peak MiB above model and gradients, median seconds of a step, and two numbers that the gradients give."""
+    torch.manual_seed(0)
+    model = BertForPreTraining(BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)).train()
+    model.bert.encoder.gradient_checkpointing = checkpointing
+    ids = torch.randint(1000, 30000, (examples, tokens), generator=torch.Generator().manual_seed(1))
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    held, seconds = resident("VmRSS"), []
+    Path("/proc/self/clear_refs").write_text("5")
+    for _ in range(STEPS):
+        model.zero_grad(set_to_none=False)
+        start = time.perf_counter()
+        # 15% of the positions have a label: the scores of all words everywhere would hide what the layers hold.
+        hidden = model.bert(ids).last_hidden_state[:, ::7]
+        loss = torch.nn.functional.cross_entropy(model.cls.predictions(hidden).flatten(0, 1), ids[:, ::7].flatten())
+        loss.backward()
+        seconds.append(time.perf_counter() - start)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    return {
+        "MiB": resident("VmHWM") - held,
+        "seconds": statistics.median(seconds),
+        "gradients": [float(sum(g.double().abs().sum() for g in gradients)), float(gradients[0][ids[0, 0]].sum())],
+    }
+
+
+def table() -> str:
+    """The whole measurement as Markdown."""
+    lines = [
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}, default malloc; medians of {STEPS} steps.\n",
+        "| examples x tokens | kept, MiB | checkpointed, MiB | ratio | kept, s | checkpointed, s | ratio |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for examples, tokens in SHAPES:
+        kept, saved = (
+            json.loads(subprocess.run(
+                [sys.executable, __file__, "--measure", str(examples), str(tokens), str(checkpointing)],
+                stdout=subprocess.PIPE, check=True, text=True,
+            ).stdout)
+            for checkpointing in (0, 1)
+        )  # fmt: skip
+        for one, other in zip(kept["gradients"], saved["gradients"], strict=True):
+            if abs(one - other) > 1e-4 * abs(one):
+                raise SystemExit(f"{examples} x {tokens}: the gradients differ, {one} and {other}")
+        lines.append(
+            f"| {examples} x {tokens} | {kept['MiB']:.0f} | {saved['MiB']:.0f} | {saved['MiB'] / kept['MiB']:.2f} "
+            f"| {kept['seconds']:.2f} | {saved['seconds']:.2f} | {saved['seconds'] / kept['seconds']:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Gradient checkpointing: memory and time.")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    parser.add_argument("--measure", nargs=3, type=int, metavar=("EXAMPLES", "TOKENS", "ON"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.measure:
+        examples, tokens, checkpointing = arguments.measure
+        print(json.dumps(measure(examples, tokens, bool(checkpointing))))
+        return
+    found = table()
+    print(found)
+    if arguments.write:
+        before, rest = README.read_text(encoding="utf-8").split(MARKERS[0])
+        README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.split(MARKERS[1])[1], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,3 +170,16 @@ def test_bad_settings_are_one_clear_sentence(model: Any, prompt: Tensor, how: di
     with pytest.raises(ValueError) as caught:
         generate(model, prompt, encoder_hidden_states=states_of(), **how)
     assert str(caught.value) == sentence
+
+
+def test_the_documented_example_runs() -> None:
+    """The code of docs/decoder.md runs as it stands, and its recording holds what the page says."""
+    page = Path(__file__).parents[2] / "docs" / "decoder.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, Any] = {}
+    with torch.enable_grad():
+        exec(code, names)
+    recording, length = names["recording"], names["text"].shape[1]
+    assert recording.cross_attention[1].shape == recording.cross_gradients[1].shape == (1, 4, length, 64)
+    assert torch.allclose(recording.cross_attention[1].sum(-1), torch.ones(1, 4, length))
+    assert recording.cross_gradients[1][:, :, 0].abs().max() > 0

@@ -118,15 +118,13 @@ def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: 
     model = BertForPreTraining(config)
     report = checkpoint.fill(model, weights, str(folder))
     classifier = None
-    try:
-        if checkpoint.holds_classifier(config, weights):
+    if checkpoint.holds_classifier(config, weights):
+        try:
             classifier = BertForSequenceClassification(config, model.bert)
-            report = report.joined(checkpoint.fill(classifier, weights, str(folder)))
-            classifier.eval().requires_grad_(False).to(chosen)
-    except CheckpointError:
-        raise
-    except ValueError as error:
-        raise CheckpointError(str(error)) from error
+        except ValueError as error:
+            raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
+        report = report.joined(checkpoint.fill(classifier, weights, str(folder)))
+        classifier.eval().requires_grad_(False).to(chosen)
     tokenizer = _tokenizer_of(folder, config)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)

@@ -963,9 +963,12 @@ class BertForSequenceClassification(BertPreTrainedModel):
     """BERT with a classifier of whole texts, or pairs, over the pooler; its classes are those of `config.labels`."""
 
     def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
-        """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
+        """bert: the encoder to stand on, shared with another model and left as it is; None makes one.
+
+        Raises ValueError if the configuration's classes or problem_type mean nothing.
+        """
         super().__init__(config)
-        self.num_labels = config.num_labels
+        self.num_labels, self.problem_type = config.num_labels, config.problem_type
         self.bert = BertModel(config) if bert is None else bert
         share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
         self.dropout = nn.Dropout(share)
@@ -982,7 +985,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         outputs = self.bert(input_ids, **model_arguments)
         logits = self.classifier(self.dropout(outputs.pooler_output))
         return SequenceClassifierOutput(
-            loss=None if labels is None else classification_loss(logits, labels, self.config.problem_type),
+            loss=None if labels is None else classification_loss(logits, labels, self.problem_type),
             logits=logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,

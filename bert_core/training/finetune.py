@@ -20,7 +20,7 @@ from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.tokenizer import PAD, Tokenizer
 from bert_core.training.labelled import LabelledText, check_classes, classes_of, read_labelled, split_off
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.runs import adamw, fast_forward, log, trapezoid, update
+from bert_core.training.runs import LOG_FILE, adamw, fast_forward, log, trapezoid, update
 
 REPORT_EVERY = 20  # steps
 _SORTED_TOGETHER = 16  # batches
@@ -159,6 +159,7 @@ def finetune(
 
     folder.mkdir(parents=True, exist_ok=True)
     copy_tokenizer(source, folder)
+    (folder / LOG_FILE).unlink(missing_ok=True)  # of a run that left no model
     origin.to(here)
     classifier.to(here)
     best = _train(
@@ -174,6 +175,8 @@ def _start(
 ) -> tuple[BertForPreTraining, BertForSequenceClassification]:
     """The model that training starts from, and the classifier on its encoder."""
     config, weights = checkpoint.read_config(source), checkpoint.read_weights(source)
+    if config.is_decoder or config.add_cross_attention:
+        raise ValueError(f"{source.name} is a decoder, which reads a text from left to right: start from an encoder")
     longest = config.max_position_embeddings
     if settings.max_length > longest:
         raise ValueError(f"a length of {settings.max_length} is too long: {source.name} reads {longest} tokens")

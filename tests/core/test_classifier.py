@@ -236,7 +236,11 @@ def test_a_classifier_of_tokens_is_not_one_of_texts(tiny_model_folder: Path, tmp
 
 @pytest.mark.parametrize(
     ("extra", "reason"),
-    [({"num_labels": 3}, "the configuration says"), ({"id2label": {"1": "a"}}, "id2label is .* each once")],
+    [
+        ({"num_labels": 3}, "the configuration says"),
+        ({"id2label": {"1": "a"}}, "classes of .* cannot be read: id2label is .* each once"),
+        ({"problem_type": "guess"}, "classes of .* cannot be read: problem_type 'guess' is unknown"),
+    ],
 )
 def test_classes_that_do_not_fit_the_file_are_one_sentence(
     tiny_model_folder: Path, tmp_path: Path, extra: dict[str, Any], reason: str

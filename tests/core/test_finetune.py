@@ -321,6 +321,16 @@ def test_what_cannot_be_trained_is_one_sentence(
     assert sentence in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_decoder_is_no_start(table: Path, tiny_config: BertConfig, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """A model that reads from left to right says so: its [CLS] has seen nothing."""
+    BertModel(tiny_config.replace(is_decoder=True)).save_pretrained(tmp_path / "decoder")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tmp_path / "decoder" / name).write_bytes((tiny_model_folder / name).read_bytes())
+    with pytest.raises(ValueError, match="decoder is a decoder, .*: start from an encoder"):
+        run(table, tmp_path / "model", tmp_path / "decoder")
+    assert not (tmp_path / "model").exists()
+
+
 def test_settings_that_mean_nothing_are_refused() -> None:
     """No epochs, no rate: one sentence each."""
     for wrong in ({"epochs": 0}, {"batch": 0}, {"patience": 0}, {"learning_rate": 0.0}):

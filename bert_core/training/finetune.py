@@ -148,14 +148,14 @@ def finetune(
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, classifier = _start(source, classes, settings)
     tokenizer.check_against(origin.config)
-    training = _encode(examples, classes, tokenizer, settings, train, report)
-    held = _encode(asked, classes, tokenizer, settings, held_out if isinstance(held_out, Path) else train, report)
     report(
-        f"{len(training):,} texts to train on, {len(held):,} held out; "
+        f"{len(examples):,} texts to train on, {len(asked):,} held out; "
         + ", ".join(f"{name} {count:,}" for name, count in _counts(examples, classes).items())
     )
     if seen := len({(e.text, e.pair) for e in asked} & {(e.text, e.pair) for e in examples}):
         report(f"{seen:,} held-out texts also stand in the training rows: the scores flatter the model")
+    training = _encode(examples, classes, tokenizer, settings, train, report)
+    held = _encode(asked, classes, tokenizer, settings, held_out if isinstance(held_out, Path) else train, report)
 
     folder.mkdir(parents=True, exist_ok=True)
     copy_tokenizer(source, folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,9 @@ from bert_core import checkpoint
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
-from bert_core.training.data import Corpus, ExampleMaker
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, PretrainSettings, evaluate
-from bert_core.training.runs import LOG_FILE
+from bert_core.training.runs import LOG_FILE, STATE_FILE
 
 PROMPTS = (
     "The capital of [MASK] is Paris.",
@@ -229,17 +229,20 @@ def score_table(
     return "\n".join(lines)
 
 
-def curve_table(folder: Path, rows: int = 14) -> str:
-    """Held-out accuracy during training, from the run's log, as a Markdown table."""
-    entries = [json.loads(line) for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines()]
-    looks = [entry for entry in entries if "held_out" in entry]
-    kept = looks[:: max(1, -(-len(looks) // rows))]
-    if looks and looks[-1] not in kept:
-        kept.append(looks[-1])
-    lines = ["| Step | MLM top-1 at 128 | NSP at 128 |", "| --- | --- | --- |"]
-    lines += [
-        f"| {e['step']:,} | {e['held_out']['128']['mlm']:.3f} | {e['held_out']['128']['nsp']:.3f} |" for e in kept
-    ]
+def curve_table(runs: Sequence[Path], rows: int = 14) -> str:
+    """Held-out accuracy during the runs, from their logs, as a Markdown table; steps count through all of them."""
+    lines, before = ["| Step | MLM top-1 at 128 | NSP at 128 |", "| --- | --- | --- |"], 0
+    for folder in runs:
+        entries = [json.loads(line) for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines()]
+        # A run that was stopped looks again where it goes on: the last look at a step counts.
+        looks = list({entry["step"]: entry for entry in entries if "held_out" in entry}.values())
+        kept = looks[:: max(1, -(-len(looks) // rows))]
+        if looks and looks[-1] not in kept:
+            kept.append(looks[-1])
+        for look in kept:
+            found = look["held_out"]["128"]
+            lines.append(f"| {before + look['step']:,} | {found['mlm']:.3f} | {found['nsp']:.3f} |")
+        before += looks[-1]["step"] if looks else 0
     return "\n".join(lines)
 
 
@@ -270,23 +273,43 @@ def write_examples(loaded: LoadedModel, destination: Path) -> int:
     return len(chosen)
 
 
-def settings_table(settings: PretrainSettings) -> str:
-    """The recipe as a Markdown table."""
-    masking = settings.masking
-    rows = {
-        "updates": f"{settings.steps:,}",
-        "tokens a batch": f"{settings.tokens:,}",
-        "tokens in all": f"{settings.steps * settings.tokens / 1e6:.1f} M",
-        "sequence lengths (share of batches)": ", ".join(f"{k}: {v:.0%}" for k, v in settings.lengths.items()),
-        "masked": f"{masking.rate:.0%} ({masking.mask_share:.0%} [MASK], "
-        f"{masking.random_share:.0%} random, the rest kept)",
-        "learning rate": f"{settings.learning_rate:g}: {settings.warmup} updates up, then level, "
-        f"falling to 0 over the last {settings.decay:,}",
-        "optimizer": f"AdamW, betas 0.9 and 0.98, weight decay {settings.weight_decay:g}, gradient norm cut at 1",
-        "dropout": "none",
-        "seed": str(settings.seed),
-    }
-    return "\n".join(["| What | Value |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows.items())])
+def settings_of(run: Path) -> PretrainSettings:
+    """The recipe of a run, as its state has it.
+
+    Raises ValueError if the folder holds no state.
+    """
+    path = run / STATE_FILE
+    if not path.is_file():
+        raise ValueError(f"{run} holds no {STATE_FILE}: it is not the folder of a run")
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    values = {**state["settings"], "steps": state["steps"]}
+    lengths = {int(length): share for length, share in values.pop("lengths").items()}
+    return PretrainSettings(**{**values, "lengths": lengths, "masking": MaskingRule(**values["masking"])})
+
+
+def settings_table(runs: Sequence[PretrainSettings]) -> str:
+    """The recipes of the runs, one after the other, as a Markdown table."""
+    rows: dict[str, list[str]] = {}
+    for settings in runs:
+        masking = settings.masking
+        column = {
+            "updates": f"{settings.steps:,}",
+            "tokens a batch": f"{settings.tokens:,}",
+            "tokens in all": f"{settings.steps * settings.tokens / 1e6:.1f} M",
+            "sequence lengths (share of batches)": ", ".join(f"{k}: {v:.0%}" for k, v in settings.lengths.items()),
+            "masked": f"{masking.rate:.0%} ({masking.mask_share:.0%} [MASK], "
+            f"{masking.random_share:.0%} random, the rest kept)",
+            "learning rate": f"{settings.learning_rate:g}: {settings.warmup} updates up, then level, "
+            f"falling to 0 over the last {settings.decay:,}",
+            "optimizer": f"AdamW, betas 0.9 and 0.98, weight decay {settings.weight_decay:g}, gradient norm cut at 1",
+            "dropout": "none",
+            "seed": str(settings.seed),
+        }
+        for name, value in column.items():
+            rows.setdefault(name, []).append(value)
+    titles = ["Value"] if len(runs) == 1 else [f"Run {number}" for number in range(1, len(runs) + 1)]
+    lines = [f"| What | {' | '.join(titles)} |", f"| --- |{' --- |' * len(runs)}"]
+    return "\n".join([*lines, *(f"| {name} | {' | '.join(values)} |" for name, values in rows.items())])
 
 
 CARD = """# {name}
@@ -304,7 +327,7 @@ Apache-2.0.
 
 {recipe}
 
-The run took {tokens_seen:.1f} M tokens on {hardware}.
+It took {tokens_seen:.1f} M tokens in all, on {hardware}.
 
 ## Training text
 
@@ -320,7 +343,7 @@ half of the second passages follow, half come from another document of the same 
 
 {scores}
 
-During training, on the mixed held-out text (16 batches: a small sample, watched for its direction):
+During training, on the mixed held-out text (a small sample, watched for its direction):
 
 {curve}
 
@@ -354,8 +377,7 @@ SOURCES = """| Source | MB of text | Licence of the text |
 
 def write_card(
     loaded: LoadedModel,
-    run: Path,
-    settings: PretrainSettings,
+    runs: Sequence[Path],
     corpora: Mapping[str, Corpus],
     destination: Path,
     *,
@@ -365,9 +387,11 @@ def write_card(
 ) -> None:
     """Measure a bundled model and write its `MODEL_CARD.md`.
 
-    run: the folder of the run, for its curve. corpora: held-out text by kind. hardware: what it ran on, in words.
+    runs: the folders of the runs, one after the other. corpora: held-out text by kind. hardware: what they ran on,
+    in words.
     """
     config = loaded.config
+    recipes = [settings_of(run) for run in runs]
     card = CARD.format(
         name=destination.name,
         layers=config.num_hidden_layers,
@@ -375,39 +399,37 @@ def write_card(
         hidden=config.hidden_size,
         vocab=config.vocab_size,
         parameters=sum(p.numel() for p in loaded.model.parameters()) / 1e6,
-        recipe=settings_table(settings),
-        tokens_seen=settings.steps * settings.tokens / 1e6,
+        recipe=settings_table(recipes),
+        tokens_seen=sum(recipe.steps * recipe.tokens for recipe in recipes) / 1e6,
         hardware=hardware,
         sources=SOURCES,
         scores=score_table(loaded, corpora, (32, 128, 512), batches, report),
-        curve=curve_table(run),
+        curve=curve_table(runs),
         prompts=prompt_table(loaded),
     )
     (destination / "MODEL_CARD.md").write_text(card, encoding="utf-8")
 
 
 def main() -> None:
-    """`python -m bert_core.training.card`: bundle a run of the default recipe, measure it, write its card."""
+    """`python -m bert_core.training.card`: bundle the last of some runs, measure it, write its card."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("run", type=Path, help="folder of the finished run")
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of the runs, each started from the one before")
     parser.add_argument("destination", type=Path, help="folder of the bundled checkpoint")
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder with the tokenizer's files")
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--decay", type=int, required=True)
     parser.add_argument(
         "--held-out", action="append", required=True, metavar="KIND=FILE", help="once for each kind of text"
     )
     parser.add_argument("--hardware", required=True, help="what it was trained on, in words")
     parser.add_argument("--batches", type=int, default=40, help="batches of 4,096 tokens for each score")
     given = parser.parse_args()
-    loaded = bundle(given.run / "model", given.tokenizer, given.destination)
+    last = given.runs[-1]
+    loaded = bundle(last / "model", given.tokenizer, given.destination)
     print(f"{write_examples(loaded, given.destination)} of {len(_CANDIDATES)} examples are right")
     corpora = {}
     for entry in given.held_out:
         kind, _, file = entry.partition("=")
-        corpora[kind] = Corpus.prepare(Path(file), loaded.tokenizer, given.run / "held-out")
-    settings = PretrainSettings(steps=given.steps, decay=given.decay)
-    write_card(loaded, given.run, settings, corpora, given.destination, hardware=given.hardware, batches=given.batches)
+        corpora[kind] = Corpus.prepare(Path(file), loaded.tokenizer, last / "held-out")
+    write_card(loaded, given.runs, corpora, given.destination, hardware=given.hardware, batches=given.batches)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@ import torch
 
 from bert_core.loading import LoadedModel
 from bert_core.training import card
-from bert_core.training.data import Corpus
+from bert_core.training.data import Corpus, MaskingRule
 from bert_core.training.pretrain import PretrainSettings
+from bert_core.training.runs import save_state
 
 
 def test_a_bundle_is_half_as_large_and_gives_nearly_the_same_answers(
@@ -50,7 +51,13 @@ def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Pa
     (tmp_path / "log.jsonl").write_text(json.dumps({"step": 1}) + "\n" + json.dumps(look) + "\n", encoding="utf-8")
     scores = card.score_table(tiny_loaded, {"noise": corpus}, (32,), 2, lambda _: None)
     assert "| noise | 32 |" in scores
-    assert "| 7 | 0.123 | 0.456 |" in card.curve_table(tmp_path)
-    settings = PretrainSettings(steps=1234, decay=99)
-    assert "1,234" in card.settings_table(settings) and "last 99" in card.settings_table(settings)
+    curve = card.curve_table([tmp_path, tmp_path])
+    assert "| 7 | 0.123 | 0.456 |" in curve and "| 14 | 0.123 | 0.456 |" in curve
+    model = torch.nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(model.parameters())
+    settings = PretrainSettings(steps=1234, decay=99, lengths={32: 0.5, 64: 0.5}, masking=MaskingRule(rate=0.3))
+    save_state(model, optimizer, settings, 1234, tmp_path)
+    assert card.settings_of(tmp_path) == settings
+    table = card.settings_table([PretrainSettings(), settings])
+    assert "| updates | 4,000 | 1,234 |" in table and "last 99" in table and "30% (80% [MASK]" in table
     assert card.prompt_table(tiny_loaded).count("\n") == len(card.PROMPTS) + 1

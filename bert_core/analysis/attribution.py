@@ -1,0 +1,151 @@
+"""From maps, gradients and norms to one number a token, from pieces to words, and how far two methods agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_core.analysis.flow import product_of_layers
+from bert_core.record import Target
+from bert_core.tokenizer import Encoding
+
+# ---------------------------------------------------------------------------- maps and gradients
+
+
+def gradient_attention(attention: np.ndarray, gradient: np.ndarray, *, clip: bool = False) -> np.ndarray:
+    """Gradient x attention: to first order, what the target owes to each probability.
+
+    attention, gradient: (layer, head, query, key). clip: negative products become 0; where all of a map are negative,
+    an empty picture is what is left of it.
+    Returns the same shape. Summed over queries and keys, unclipped, it is the gradient of the head's gate, exactly.
+    Source: the hooks of ALBEF (arXiv:2107.07651); Barkan 2021; the sum: Michel 2019 (arXiv:1905.10650).
+    """
+    product: np.ndarray = attention * gradient
+    return np.maximum(product, 0) if clip else product
+
+
+def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """Gradient-weighted attention through all layers; each layer adds to what has arrived, and nothing is taken away.
+
+    attention, gradient: (layer, head, query, key). Returns (query, key), never negative, the identity left out: 0
+    everywhere where no product is positive. Read the row of the target: its [MASK], or [CLS] for a sentence target.
+    Source: Chefer 2021 (ICCV), equations 5 and 6 (arXiv:2103.15679).
+    """
+    length = attention.shape[-1]
+    relevance = np.eye(length)
+    for layer in gradient_attention(attention, gradient, clip=True).mean(1, dtype=np.float64):
+        relevance = relevance + layer @ relevance
+    return relevance - np.eye(length)
+
+
+def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The part of each row that makes a difference to what the head gives; the rest lands on nothing.
+
+    attention: (..., query, key). values: (..., key, head size), the value vectors of the same heads.
+    Returns (..., query, key): the rows less their projection on the left null space of the values, so that its product
+    with the values is that of attention. It equals attention where the values are linearly independent, which needs no
+    more keys than the head size (and fails then only by chance): say so, and do not draw two equal pictures.
+    Rows may hold negative numbers and need not sum to 1.
+    Source: Brunner 2020, section 3 (arXiv:1908.04211).
+    """
+    if values.shape[-2] != attention.shape[-1]:
+        raise ValueError(f"there are {values.shape[-2]} values for {attention.shape[-1]} keys")
+    directions, sizes, _ = np.linalg.svd(values.astype(np.float64), full_matrices=False)
+    floor = sizes.max(-1, keepdims=True) * max(values.shape[-2:]) * np.finfo(np.float32).eps
+    directions = directions * (sizes > floor)[..., None, :]  # (..., key, rank): what the values reach
+    effective: np.ndarray = attention @ directions @ directions.swapaxes(-1, -2)
+    return effective
+
+
+# ---------------------------------------------------------------------------- norms and layers to tokens
+
+
+def rows_of_one(maps: np.ndarray) -> np.ndarray:
+    """Rows divided by their sum, so that each is how a query shares itself out; a row of zeros stays one.
+
+    maps: (..., query, key), not negative. Returns the same shape. Raises ValueError for a negative number.
+    """
+    if (maps < 0).any():
+        raise ValueError(f"a contribution is {maps.min():.3g}: shares are made of numbers that are not negative")
+    sums = maps.sum(-1, keepdims=True)
+    shares: np.ndarray = np.divide(maps, sums, out=np.zeros(maps.shape, np.float64), where=sums > 0)
+    return shares
+
+
+def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
+    """Norms of contributions, layer by layer, to what each input position gives to each position at the top.
+
+    norms: (layer, query, key), not negative. residual: whether the norms lack the residual connection; then half of
+    each layer is the identity. ALTI, GlobEnc, value zeroing and the norms of 2021 hold it already.
+    Returns (layer, query, key), every row sums to 1 (unless a row of norms is all 0).
+    Source: Abnar & Zuidema 2020 (arXiv:2005.00928), of norms: Modarressi 2022 (arXiv:2205.03286).
+    """
+    shares = rows_of_one(norms)
+    if residual:
+        shares = (shares + np.eye(shares.shape[-1])) / 2
+    return product_of_layers(shares)
+
+
+def target_row(target: Target) -> int:
+    """The position at the top that a target is read from: its own, or [CLS] for a sentence target."""
+    return 0 if target.position is None else target.position
+
+
+# ---------------------------------------------------------------------------- pieces to words
+
+
+def word_units(encoding: Encoding) -> tuple[tuple[int, ...], ...]:
+    """Positions that belong together: the pieces of a word, and each added [CLS] and [SEP] by itself.
+
+    Every position stands in exactly one unit, in the order of the text.
+    """
+    units: list[tuple[int, ...]] = []
+    for position, word in enumerate(encoding.words):
+        if word is not None and position and encoding.words[position - 1] == word:
+            units[-1] = (*units[-1], position)
+        else:
+            units.append((position,))
+    return tuple(units)
+
+
+def scores_of_units(scores: np.ndarray, units: Sequence[Sequence[int]]) -> np.ndarray:
+    """A unit's score is the sum of those of its pieces, so totals stay what they were.
+
+    scores: (..., token). Returns (..., unit).
+    """
+    return np.stack([scores[..., list(unit)].sum(-1) for unit in units], axis=-1)
+
+
+def map_of_units(maps: np.ndarray, units: Sequence[Sequence[int]]) -> np.ndarray:
+    """From word to word: what goes to a word is the sum over its pieces, what comes from it their mean.
+
+    maps: (..., query, key). Returns (..., unit, unit); rows that summed to 1 still do.
+    Source: Clark 2019, section 4.1 (arXiv:1906.04341).
+    """
+    to_words = scores_of_units(maps, units)
+    return np.stack([to_words[..., list(unit), :].mean(-2) for unit in units], axis=-2)
+
+
+# ---------------------------------------------------------------------------- agreement
+
+
+def rank_agreement(scores: np.ndarray, kind: str = "spearman") -> np.ndarray:
+    """How alike two methods order the same tokens: 1 the same order, 0 none, -1 the reverse.
+
+    scores: (method, token). kind: "spearman", the correlation of ranks, equals sharing their mean; or "kendall", tau-b.
+    Returns (method, method), symmetric, 1 on the diagonal; NaN for a method that gives all tokens the same.
+    Raises ValueError for another kind, or fewer than two tokens.
+    """
+    if kind not in ("spearman", "kendall"):
+        raise ValueError(f"agreement {kind!r} is unknown: 'spearman' or 'kendall'")
+    if scores.shape[-1] < 2:
+        raise ValueError(f"{scores.shape[-1]} tokens have no order: it takes two")
+    # Of every two tokens, which stands higher: the sums over the second are the ranks, up to a constant.
+    order = np.sign(scores[:, :, None] - scores[:, None, :])
+    compared = order.sum(-1) if kind == "spearman" else order.reshape(len(scores), -1)
+    products = compared @ compared.T
+    sizes = np.sqrt(np.diag(products))
+    scale = np.outer(sizes, sizes)
+    agreement: np.ndarray = np.divide(products, scale, out=np.full(scale.shape, np.nan), where=scale > 0)
+    return agreement

@@ -1,0 +1,154 @@
+"""bert_core/analysis/attribution.py: from maps to tokens and words, in numbers that can be worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from bert_core import LoadedModel, Target, capture
+from bert_core.analysis.attribution import (
+    effective_attention,
+    gradient_attention,
+    gradient_relevance,
+    map_of_units,
+    norm_rollout,
+    rank_agreement,
+    rows_of_one,
+    scores_of_units,
+    target_row,
+    word_units,
+)
+from bert_core.analysis.flow import attention_rollout
+
+
+def some(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape)
+
+
+def some_attention(*shape: int, seed: int = 0) -> np.ndarray:
+    weights = np.exp(2 * some(*shape, seed=seed))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_the_sum_of_gradient_x_attention_is_the_gates_gradient(tiny_loaded: LoadedModel) -> None:
+    """For every head; clipping keeps what is positive, and the two signs together are the whole."""
+    encoding = tiny_loaded.tokenizer.encode("the cat sat on the [MASK] .")
+    target = Target("mlm", encoding.mask_positions[0], tiny_loaded.tokenizer.id_of("mat"))
+    run = capture(tiny_loaded, encoding, target=target)
+    assert run.gradient is not None and run.gate_gradient is not None
+    signed = gradient_attention(run.attention, run.gradient)
+    np.testing.assert_allclose(signed.sum((2, 3)), run.gate_gradient, atol=1e-6)
+    clipped = gradient_attention(run.attention, run.gradient, clip=True)
+    np.testing.assert_allclose(clipped - gradient_attention(run.attention, -run.gradient, clip=True), signed)
+    assert (clipped >= 0).all() and (signed < 0).any()
+
+
+def test_relevance_is_a_product_over_layers() -> None:
+    """The rule of the paper, step by step, is the product of (I + mean clipped map) from the top, less I."""
+    attention, gradient = some_attention(3, 2, 4, 4), some(3, 2, 4, 4, seed=1)
+    layers = np.eye(4) + np.maximum(attention * gradient, 0).mean(1)
+    relevance = gradient_relevance(attention, gradient)
+    np.testing.assert_allclose(relevance, layers[2] @ layers[1] @ layers[0] - np.eye(4))
+    assert (relevance >= 0).all()
+    np.testing.assert_array_equal(gradient_relevance(attention, -np.abs(gradient)), np.zeros((4, 4)))
+
+
+def test_relevance_of_one_layer_worked_by_hand() -> None:
+    """One head, one layer: the positive products themselves."""
+    attention = np.array([[[[0.5, 0.5], [0.25, 0.75]]]])
+    gradient = np.array([[[[2.0, -2.0], [4.0, 0.0]]]])
+    np.testing.assert_allclose(gradient_relevance(attention, gradient), [[1, 0], [1, 0]])
+
+
+def test_effective_attention_gives_what_attention_gives() -> None:
+    """Times the values it is the same; it is the shortest such row; and doing it twice changes nothing."""
+    attention, values = some_attention(2, 3, 9, 9), some(2, 3, 9, 4, seed=1)
+    effective = effective_attention(attention, values)
+    np.testing.assert_allclose(effective @ values, attention @ values, atol=1e-12)
+    np.testing.assert_allclose(effective_attention(effective, values), effective, atol=1e-12)
+    expected = attention @ values @ np.linalg.pinv(values)
+    np.testing.assert_allclose(effective, expected, atol=1e-10)
+    assert np.abs(effective - attention).max() > 0.01
+    assert (np.linalg.norm(effective, axis=-1) <= np.linalg.norm(attention, axis=-1) + 1e-12).all()
+
+
+@pytest.mark.parametrize("keys", [5, 8])
+def test_short_texts_have_no_other_effective_attention(keys: int) -> None:
+    """With no more keys than the head size the null space is empty, and both maps are one."""
+    attention, values = some_attention(2, keys, keys), some(2, keys, 8, seed=1)
+    np.testing.assert_allclose(effective_attention(attention, values), attention, atol=1e-10)
+
+
+def test_values_that_lie_in_a_plane_are_seen_as_such() -> None:
+    """Two equal values share what goes to either, also in float32."""
+    values = np.array([[1, 2, 3], [1, 2, 3], [0, 1, 0]], np.float32)
+    attention = np.array([[0.9, 0.1, 0.0]], np.float32)
+    np.testing.assert_allclose(effective_attention(attention, values), [[0.5, 0.5, 0]], atol=1e-6)
+    with pytest.raises(ValueError, match="^there are 3 values for 2 keys$"):
+        effective_attention(attention[:, :2], values)
+
+
+def test_norms_roll_out_like_attention() -> None:
+    """Without a residual of their own, shares of one head are treated as rollout treats attention."""
+    attention = some_attention(4, 1, 5, 5)
+    np.testing.assert_allclose(norm_rollout(3 * attention[:, 0], residual=True), attention_rollout(attention))
+    held = norm_rollout(attention[:, 0], residual=False)
+    np.testing.assert_allclose(held.sum(-1), 1)
+    np.testing.assert_allclose(held[-1], np.linalg.multi_dot(attention[::-1, 0]))
+
+
+def test_rows_become_shares() -> None:
+    """Rows sum to 1, a row of zeros stays, and a negative number has no share."""
+    np.testing.assert_allclose(rows_of_one(np.array([[1.0, 3.0], [0.0, 0.0]])), [[0.25, 0.75], [0, 0]])
+    with pytest.raises(ValueError, match="^a contribution is -1: shares are made of numbers that are not negative$"):
+        rows_of_one(np.array([[1.0, -1.0]]))
+
+
+def test_pieces_become_words(tiny_loaded: LoadedModel) -> None:
+    """Every position is in one unit; totals and row sums stay; to a word the sum, from it the mean."""
+    encoding = tiny_loaded.tokenizer.encode("the xyz sat", "cats")
+    assert [encoding.tokens[p] for p in (1, 2, 3, 4, 5)] == ["the", "x", "##y", "##z", "sat"]
+    units = word_units(encoding)
+    assert units == ((0,), (1,), (2, 3, 4), (5,), (6,), (7, 8), (9,))
+    attention = some_attention(2, 3, 10, 10)
+    words = map_of_units(attention, units)
+    np.testing.assert_allclose(words.sum(-1), 1)
+    np.testing.assert_allclose(words[0, 0, 2, 5], attention[0, 0, 2:5, 7:9].sum(-1).mean())
+    scores = some(2, 10)
+    np.testing.assert_allclose(scores_of_units(scores, units).sum(-1), scores.sum(-1))
+
+
+def test_a_mask_is_a_word_of_its_own(tiny_loaded: LoadedModel) -> None:
+    """Neighbouring masks that were typed are two units; a word masked whole is one."""
+    tokenizer = tiny_loaded.tokenizer
+    assert word_units(tokenizer.encode("the [MASK] [MASK] sat")) == ((0,), (1,), (2,), (3,), (4,), (5,))
+    masked = tokenizer.mask_words(tokenizer.encode("the xyz sat"), [1])
+    assert word_units(masked) == ((0,), (1,), (2, 3, 4), (5,), (6,))
+
+
+def test_agreement_is_that_of_scipy() -> None:
+    """Spearman and Kendall's tau-b, with many ties, between every two methods."""
+    scores = np.random.default_rng(0).integers(0, 5, size=(4, 12)).astype(float)
+    for kind, peer in (("spearman", stats.spearmanr), ("kendall", stats.kendalltau)):
+        expected = [[peer(one, other).statistic for other in scores] for one in scores]
+        np.testing.assert_allclose(rank_agreement(scores, kind), expected, atol=1e-12)
+
+
+def test_agreement_at_its_ends() -> None:
+    """The same order 1, the reverse -1, and all tokens alike no number at all."""
+    scores = np.array([[1.0, 2, 3], [10, 20, 900], [3, 2, 1], [5, 5, 5]])
+    for kind in ("spearman", "kendall"):
+        agreement = rank_agreement(scores, kind)
+        np.testing.assert_allclose(agreement[0, :3], [1, 1, -1])
+        assert np.isnan(agreement[3]).all()
+    with pytest.raises(ValueError, match="^agreement 'pearson' is unknown: 'spearman' or 'kendall'$"):
+        rank_agreement(scores, "pearson")
+    with pytest.raises(ValueError, match="^1 tokens have no order: it takes two$"):
+        rank_agreement(scores[:, :1])
+
+
+def test_a_target_is_read_at_its_mask_or_at_cls() -> None:
+    """Position of the mask; 0 for a sentence target."""
+    assert target_row(Target("mlm", 5, 7)) == 5
+    assert target_row(Target("nsp")) == target_row(Target("class", label=1)) == 0

@@ -48,9 +48,11 @@ _HOME = {
     "load_decoder": "loading",
     "ClassPrediction": "record",
     "MaskPrediction": "record",
+    "HeadSweep": "record",
     "ModelRun": "record",
     "Target": "record",
     "capture": "run.capture",
+    "ablate_heads": "run.ablation",
 }
 __all__ = sorted(_HOME)
 __version__ = "0.1.0"

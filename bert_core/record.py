@@ -139,6 +139,46 @@ class ModelRun:
 
 
 @dataclass(frozen=True)
+class HeadSweep:
+    """What a model says of a text with each of its heads taken out in turn.
+
+    method: what took the place of the head's output: "zero", "mean" or "resample".
+    head_mask: (layer, head), what was switched off to begin with.
+    base_value, values: the target with all heads, and (layer, head) without each; None without a target.
+    base_nsp, nsp: the same for the probability that B follows A; None for a single text or a model without that head.
+    positions: where pieces were predicted.
+    divergence: (layer, head), KL of the predictions from those with all heads, nats, mean over the positions; or None.
+    flips: (layer, head), share of the positions where another piece is then the first; or None.
+    A head that the model does not have any more is NaN in all of them.
+    """
+
+    encoding: Encoding
+    method: str
+    head_mask: np.ndarray
+    target: Target | None = None
+    base_value: float | None = None
+    values: np.ndarray | None = None
+    base_nsp: float | None = None
+    nsp: np.ndarray | None = None
+    positions: tuple[int, ...] = ()
+    divergence: np.ndarray | None = None
+    flips: np.ndarray | None = None
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            if isinstance(value := getattr(self, entry.name), np.ndarray):
+                value.flags.writeable = False
+
+    @property
+    def effect(self) -> np.ndarray | None:
+        """Change of the target (layer, head) when the head goes: negative where the head spoke for it; or None."""
+        if self.values is None or self.base_value is None:
+            return None
+        change: np.ndarray = self.values - np.float32(self.base_value)
+        return change
+
+
+@dataclass(frozen=True)
 class Walk:
     """The values on the way of one text through a model, seen in full in one layer.
 

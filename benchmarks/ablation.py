@@ -1,0 +1,172 @@
+"""Every head of a base-size BERT taken out in turn: in our batches, and by one forward pass a head.
+
+    python benchmarks/ablation.py            print the table
+    python benchmarks/ablation.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/ablation.py --quick    one run a side, to try a change
+
+All sides hold the same weights and must find the same log-probabilities (transformers to 1e-4, our own to 1e-5) before
+a clock starts; each asks for one word at one position. Each number of tokens has a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from encoder import KEPT, SEED, TOKEN, busy_and_own, seconds_of, sentence
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.loading import best_device
+from bert_core.modeling import BertForPreTraining
+from bert_core.run.ablation import clean_pass, without_each
+
+TARGETS = {16: 6.0, 32: 5.0, 128: 2.5}  # tokens -> how many times faster than one masked forward a head
+BF16_TARGETS = {128: 6.0}
+REPEATS = {16: 5, 32: 3, 128: 3}
+README = Path(__file__).with_name("README.md")
+MARKERS = ("<!-- table of ablation.py -->\n", "<!-- end of ablation.py -->\n")
+
+
+def in_batches(model: BertForPreTraining, ids: Tensor, autocast: bool) -> np.ndarray:
+    """Ours: log-probability of the word (layer, head) without each head."""
+    bert, config = model.bert, model.config
+    middle = torch.tensor([[ids.shape[1] // 2]], device=ids.device)
+    heads = [(layer, head) for layer in range(config.num_hidden_layers) for head in range(config.num_attention_heads)]
+    found = []
+    with torch.no_grad(), torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):
+        clean = clean_pass(bert, bert.embeddings(ids), None, None, middle)
+        for _, states in without_each(bert, clean, heads, None, None, middle):
+            found.append(model.cls.predictions(states[:, 0, 0]).float().log_softmax(-1)[:, TOKEN])
+    return torch.cat(found).reshape(config.num_hidden_layers, config.num_attention_heads).cpu().numpy()
+
+
+@torch.no_grad()
+def one_by_one(model: BertForPreTraining, ids: Tensor) -> np.ndarray:
+    """One forward pass a head with its gate at zero, the last layer and the word head at the asked position alone."""
+    middle = torch.tensor([[ids.shape[1] // 2]], device=ids.device)
+    found = np.empty((model.config.num_hidden_layers, model.config.num_attention_heads), np.float32)
+    for layer, head in np.ndindex(found.shape):
+        gates = torch.ones(found.shape, device=ids.device)
+        gates[layer, head] = 0
+        hidden = model.bert(ids, head_mask=gates, positions=middle).last_hidden_state[:, 0]
+        found[layer, head] = model.cls.predictions(hidden).log_softmax(-1)[0, TOKEN].item()
+    return found
+
+
+@torch.no_grad()
+def hooked(model: transformers.BertForPreTraining, ids: Tensor) -> np.ndarray:
+    """Theirs: transformers 5 has no head mask, so a hook silences the head before the output projection."""
+    config = model.config
+    size = config.hidden_size // config.num_attention_heads
+    found = np.empty((config.num_hidden_layers, config.num_attention_heads), np.float32)
+    for layer, head in np.ndindex(found.shape):
+
+        def silence(_module: torch.nn.Module, given: tuple[Tensor], head: int = head) -> tuple[Tensor]:
+            changed = given[0].clone()
+            changed[..., head * size : (head + 1) * size] = 0
+            return (changed,)
+
+        hook = model.bert.encoder.layer[layer].attention.output.dense.register_forward_pre_hook(silence)
+        hidden = model.bert(ids).last_hidden_state[:, ids.shape[1] // 2]
+        hook.remove()
+        found[layer, head] = model.cls.predictions(hidden).log_softmax(-1)[0, TOKEN].item()
+    return found
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    return values.ravel().argsort().argsort()
+
+
+def measure(tokens: int, repeats: int) -> dict[str, object]:
+    """Median milliseconds of each side, the largest difference, and the rank correlation of bfloat16."""
+    torch.manual_seed(SEED)
+    device = best_device()
+    ours = BertForPreTraining(BertConfig(initializer_range=0.05)).eval().requires_grad_(False).to(device)
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(attn_implementation="sdpa")).eval().to(device)
+    theirs.load_state_dict(ours.state_dict())
+    sides: dict[str, Callable[[Tensor], np.ndarray]] = {
+        "ours": lambda ids: in_batches(ours, ids, autocast=False),
+        "ours, bfloat16": lambda ids: in_batches(ours, ids, autocast=True),
+        "one masked pass a head": lambda ids: one_by_one(ours, ids),
+        "transformers, one hooked pass a head": lambda ids: hooked(theirs, ids),
+    }
+    ids = sentence(tokens)
+    found = {name: side(ids) for name, side in sides.items()}
+    base = np.abs(found["ours"]).max()
+    own, peers = (np.abs(found["ours"] - other).max() / base for other in list(found.values())[2:])
+    if own > 1e-5 or peers > 1e-4:
+        raise SystemExit(
+            f"{tokens} tokens: ours differs by {own} from our masked passes, by {peers} from the hooked ones"
+        )
+    (busy, used), start = busy_and_own(), time.perf_counter()
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, side in sides.items():
+            seconds[name].append(seconds_of(side, ids))
+    (busy_after, used_after), elapsed = busy_and_own(), time.perf_counter() - start
+    correlation = np.corrcoef(ranks(found["ours"]), ranks(found["ours, bfloat16"]))[0, 1]
+    return {
+        "ms": {name: 1000 * statistics.median(times) for name, times in seconds.items()},
+        "difference": float(own),
+        "correlation": float(correlation),
+        "machine": f"{os.getloadavg()[0]:.1f}; {max(busy_after - busy - used_after + used, 0) / elapsed:.2f}",
+    }
+
+
+def table(quick: bool) -> str:
+    """The whole measurement as Markdown."""
+    lines = [
+        f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
+        f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of "
+        f"{1 if quick else ', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side.\n",
+        "| tokens | | ms | times faster than one masked pass a head | than transformers, hooked | target | "
+        "load; others' CPUs |",
+        "| ---: | --- | ---: | ---: | ---: | --- | --- |",
+    ]
+    for tokens, repeats in REPEATS.items():
+        command = [sys.executable, __file__, "--tokens", str(tokens), "--repeats", str(1 if quick else repeats)]
+        environment = {**os.environ, **KEPT}
+        result = json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+        masked, peer = list(result["ms"].values())[2:]
+        for name, targets in (("ours", TARGETS), ("ours, bfloat16", BF16_TARGETS)):
+            ms, goal = result["ms"][name], targets.get(tokens)
+            met = "" if goal is None else f"{goal:g} {'met' if masked / ms >= goal else '**missed**'}"
+            what = name if name == "ours" else f"{name} (rank correlation {result['correlation']:.3f})"
+            lines.append(
+                f"| {tokens} | {what} | {ms:.0f} | {masked / ms:.2f} | {peer / ms:.2f} | {met} | {result['machine']} |"
+            )
+        lines.append(f"| {tokens} | one masked pass a head | {masked:.0f} | 1 | {peer / masked:.2f} | | |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Ablation of every head.")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    parser.add_argument("--quick", action="store_true", help="one run a side")
+    parser.add_argument("--tokens", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--repeats", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.tokens:
+        print(json.dumps(measure(arguments.tokens, arguments.repeats)))
+        return
+    found = table(arguments.quick)
+    print(found)
+    if arguments.write:
+        before, rest = README.read_text(encoding="utf-8").split(MARKERS[0])
+        README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.split(MARKERS[1])[1], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

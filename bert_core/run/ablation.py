@@ -1,0 +1,281 @@
+"""What changes when a head is gone: every head of a model, one at a time, exactly and in a few batches.
+
+Below the layer of a head nothing changes, so nothing below it is computed again; a head is taken out by taking its part
+off the output projection; and the last layer is computed only where somebody reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.attention import rows_at
+from bert_core.loading import LoadedModel
+from bert_core.modeling import BertLayer, BertModel
+from bert_core.record import HeadSweep, Target
+from bert_core.run.capture import check_head_mask, check_position, check_target
+from bert_core.tokenizer import Encoding
+
+METHODS = ("zero", "mean", "resample")
+BATCH_TOKENS = 4096  # tokens of all variants that travel together: more only fall out of the processor's cache
+
+Head = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class CleanPass:
+    """What a forward pass leaves behind for its variants, layer by layer.
+
+    entering: (batch, seq, hidden). contexts: (batch, seq, heads * head size), gates applied.
+    projected: (batch, seq, hidden), residual and output projection, before the norm.
+    leaving: (batch, some, hidden), the last layer at the positions asked for.
+    """
+
+    entering: tuple[Tensor, ...]
+    contexts: tuple[Tensor, ...]
+    projected: tuple[Tensor, ...]
+    leaving: Tensor
+
+
+@torch.no_grad()
+def clean_pass(
+    bert: BertModel, hidden_states: Tensor, mask: Tensor | None, gates: Tensor | None, positions: Tensor
+) -> CleanPass:
+    """One forward pass from the embeddings on.
+
+    hidden_states: (batch, seq, hidden). mask: additive. gates: (layer, batch or 1, head, 1, 1).
+    positions: (batch, some), where the last layer is wanted.
+    """
+    entering, contexts, projected = [], [], []
+    layers = _layers(bert)
+    for number, layer in enumerate(layers):
+        attention = layer.attention
+        context = attention.self(hidden_states, mask, None if gates is None else gates[number]).context
+        summed = hidden_states + attention.output.dense(context)
+        entering.append(hidden_states)
+        contexts.append(context)
+        projected.append(summed)
+        if number == len(layers) - 1:
+            summed = rows_at(summed, positions)
+        hidden_states = layer.feed_forward_chunk(attention.output.LayerNorm(summed))
+    return CleanPass(tuple(entering), tuple(contexts), tuple(projected), hidden_states)
+
+
+@torch.no_grad()
+def without_each(
+    bert: BertModel,
+    clean: CleanPass,
+    heads: Sequence[Head],
+    mask: Tensor | None,
+    gates: Tensor | None,
+    positions: Tensor,
+    *,
+    replacement: Callable[[int], Tensor] | None = None,
+    batch_tokens: int = BATCH_TOKENS,
+) -> Iterator[tuple[Sequence[Head], Tensor]]:
+    """The last layer without each of these heads, some heads at a time.
+
+    heads: (layer, head), sorted, by their first numbers. mask, gates, positions: those of the clean pass.
+    replacement: layer -> contexts (batch or 1, seq or 1, heads * head size) to put in place of its own; None: zeros.
+    batch_tokens: tokens of all variants that travel together, at least one variant; memory grows with it.
+    Yields the heads of each batch, and (head, batch, some, hidden).
+    """
+    batch, seq, hidden = clean.entering[0].shape
+    together = max(1, batch_tokens // (batch * seq))
+    layers = _layers(bert)
+    for first in range(0, len(heads), together):
+        some = heads[first : first + together]
+        states = clean.entering[0].new_empty(0, seq, hidden)  # (variants so far * batch, seq, hidden)
+        for number in range(some[0][0], len(layers)):
+            layer, last = layers[number], number == len(layers) - 1
+            variants = len(states) // batch
+            asked = positions.repeat(variants, 1) if last else None
+            if variants:
+                states = layer(
+                    states,
+                    None if mask is None or len(mask) == 1 else mask.repeat(variants, 1, 1, 1),
+                    None if gates is None else _repeated(gates[number], variants),
+                    positions=asked,
+                ).hidden_states
+            elif last:
+                states = states.new_empty(0, positions.shape[1], hidden)
+            own = [head for of_layer, head in some if of_layer == number]
+            if own:
+                started = _taken_out(layer, clean, number, own, replacement, positions if last else None)
+                states = torch.cat([states, layer.feed_forward_chunk(layer.attention.output.LayerNorm(started))])
+        yield some, states.view(len(some), batch, -1, hidden)
+
+
+def _taken_out(
+    layer: BertLayer,
+    clean: CleanPass,
+    number: int,
+    heads: Sequence[int],
+    replacement: Callable[[int], Tensor] | None,
+    positions: Tensor | None,
+) -> Tensor:
+    """Residual and output projection without each of these heads of one layer, (head * batch, seq or some, hidden)."""
+    attention, weight = layer.attention.self, layer.attention.output.dense.weight
+    context, projected = clean.contexts[number], clean.projected[number]
+    change = -context if replacement is None else replacement(number) - context
+    if positions is not None:
+        change, projected = rows_at(change, positions), rows_at(projected, positions)
+    places = [attention.heads.index(head) for head in heads]
+    size = attention.attention_head_size
+    parts = change.view(*change.shape[:-1], -1, size)[:, :, places]  # (batch, seq, head, head size)
+    columns = weight.view(weight.shape[0], -1, size)[:, places]  # (hidden, head, head size)
+    return (projected + torch.einsum("bshd,ohd->hbso", parts, columns)).flatten(0, 1)
+
+
+def ablate_heads(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    *,
+    target: Target | None = None,
+    positions: Sequence[int] | None = None,
+    head_mask: np.ndarray | None = None,
+    method: str = "zero",
+    reference: Sequence[Encoding] = (),
+    batch_tokens: int = BATCH_TOKENS,
+    report: Callable[[int, int], None] = lambda done, of: None,
+) -> HeadSweep:
+    """Take every head out in turn, and see what the model then says of a text.
+
+    target: the number to follow. positions: where to follow the predicted pieces; None means at every [MASK].
+    head_mask: (layer, head), what is switched off, or down, to begin with.
+    method: what takes the place of a head's output: "zero"; "mean", its mean over all tokens of the reference texts;
+        "resample", its output in the first reference text, position by position (the text again where it is shorter).
+    batch_tokens: bounds the memory. report: told how many heads are done, of how many; may raise to stop.
+    Safe to call from many threads on one model.
+    Raises ValueError for a target that the model has no trained head for, a position that does not exist, an unknown
+    method, or one without its reference.
+    Source: Michel 2019, section 3 (arXiv:1905.10650); Wang 2022 (arXiv:2211.00593) for mean and resample.
+    """
+    bert = loaded.model.bert
+    check_target(loaded, encoding, target)
+    positions = encoding.mask_positions if positions is None else tuple(positions)
+    for position in positions:
+        check_position(encoding, position)
+    if not loaded.has_mlm:
+        positions = ()
+    if method not in METHODS:
+        raise ValueError(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
+    if method != "zero" and not reference:
+        raise ValueError(f"method {method!r} needs a reference text")
+    config = loaded.config
+    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
+    gate_tensor = None
+    if not (gates == 1).all():
+        gate_tensor = bert.get_head_mask(torch.tensor(gates, device=loaded.device), 1)
+    read = [*positions, *([] if target is None or target.position is None else [target.position])]
+    wanted = [0, *sorted(set(read) - {0})]
+    asked = torch.tensor([wanted], device=loaded.device)
+
+    clean = clean_pass(bert, _embedded(loaded, encoding), None, gate_tensor, asked)
+    replacement = None
+    if method != "zero":
+        replacement = _replacement(loaded, reference, gate_tensor, method, len(encoding))
+    heads = [(n, head) for n, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
+    judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)
+    base = judge(clean.leaving)
+    found = {name: np.full(gates.shape, np.nan, np.float32) for name in ("value", "nsp", "kl", "flips")}
+    done = 0
+    for some, states in without_each(
+        bert, clean, heads, None, gate_tensor, asked, replacement=replacement, batch_tokens=batch_tokens
+    ):
+        for name, numbers in judge.compare(states[:, 0], base).items():
+            for (layer, head), number in zip(some, numbers.tolist(), strict=True):
+                found[name][layer, head] = number
+        done += len(some)
+        report(done, len(heads))
+    return HeadSweep(
+        encoding=encoding,
+        method=method,
+        head_mask=gates,
+        target=target,
+        base_value=None if target is None else float(base["value"][0]),
+        values=None if target is None else found["value"],
+        base_nsp=float(base["nsp"][0]) if "nsp" in base else None,
+        nsp=found["nsp"] if "nsp" in base else None,
+        positions=positions,
+        divergence=found["kl"] if positions else None,
+        flips=found["flips"] if positions else None,
+    )
+
+
+class _Judge:
+    """What the prediction heads say of rows (variant, some, hidden) of the last layer, and how that differs."""
+
+    def __init__(
+        self, loaded: LoadedModel, encoding: Encoding, target: Target | None, rows: list[int], wanted: list[int]
+    ) -> None:
+        self.loaded, self.target, self.rows = loaded, target, rows
+        self.asks_nsp = loaded.has_nsp and encoding.pair is not None
+        self.target_row = None if target is None or target.position is None else wanted.index(target.position)
+
+    @torch.no_grad()
+    def __call__(self, states: Tensor) -> dict[str, Tensor]:
+        """value, nsp: (variant,). pieces: log-probabilities (variant, position, vocab)."""
+        model, target, found = self.loaded.model, self.target, {}
+        pooled = None if model.bert.pooler is None else model.bert.pooler(states)
+        if target is not None and target.kind == "mlm":
+            scores = model.cls.predictions(states[:, self.target_row]).float().log_softmax(-1)
+            found["value"] = scores[:, target.token_id]
+        if target is not None and target.kind == "class":
+            assert self.loaded.classifier is not None  # check_target has seen to it
+            found["value"] = self.loaded.classifier.classifier(pooled).float()[:, target.label]
+        if self.asks_nsp:
+            logits = model.cls.seq_relationship(pooled).float()
+            found["nsp"] = logits.softmax(-1)[:, 0]
+            if target is not None and target.kind == "nsp":
+                found["value"] = logits[:, 0] - logits[:, 1]
+        if self.rows:
+            found["pieces"] = model.cls.predictions(states[:, self.rows]).float().log_softmax(-1)
+        return found
+
+    def compare(self, states: Tensor, base: dict[str, Tensor]) -> dict[str, Tensor]:
+        """value and nsp of each variant; with positions, their mean kl (nats) and flips (share of first guesses)."""
+        found = self(states)
+        if "pieces" in found:
+            before, after = base["pieces"], found.pop("pieces")
+            found["kl"] = (before.exp() * (before - after)).sum(-1).mean(-1)
+            found["flips"] = (before.argmax(-1) != after.argmax(-1)).float().mean(-1)
+        return found
+
+
+def _layers(bert: BertModel) -> list[BertLayer]:
+    return cast("list[BertLayer]", list(bert.encoder.layer))
+
+
+def _repeated(gates: Tensor, variants: int) -> Tensor:
+    """gates: (batch or 1, head, 1, 1)."""
+    return gates if len(gates) == 1 else gates.repeat(variants, 1, 1, 1)
+
+
+@torch.no_grad()
+def _embedded(loaded: LoadedModel, encoding: Encoding) -> Tensor:
+    """What enters the first layer, (1, seq, hidden)."""
+    ids = torch.tensor([encoding.input_ids], device=loaded.device)
+    segments = None
+    if loaded.config.type_vocab_size:
+        segments = torch.tensor([encoding.token_type_ids], device=loaded.device)
+    embedded: Tensor = loaded.model.bert.embeddings(ids, token_type_ids=segments)
+    return embedded
+
+
+def _replacement(
+    loaded: LoadedModel, reference: Sequence[Encoding], gates: Tensor | None, method: str, length: int
+) -> Callable[[int], Tensor]:
+    """layer -> what takes the place of its contexts, (1, length or 1, heads * head size)."""
+    first = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
+    texts = reference if method == "mean" else reference[:1]
+    passes = [clean_pass(loaded.model.bert, _embedded(loaded, text), None, gates, first).contexts for text in texts]
+    if method == "mean":
+        return lambda layer: torch.cat([contexts[layer][0] for contexts in passes]).mean(0)[None, None]
+    places = torch.arange(length, device=loaded.device) % len(texts[0])
+    return lambda layer: passes[0][layer][:, places]

@@ -12,6 +12,7 @@ page = st.navigation(
         st.Page("viz_app/pages/predict.py", title="Predict", icon=":material/edit_note:", default=True),
         st.Page("viz_app/pages/attention.py", title="Attention", icon=":material/grid_view:"),
         st.Page("viz_app/pages/heads.py", title="Heads", icon=":material/toggle_on:"),
+        st.Page("viz_app/pages/inside.py", title="Inside BERT", icon=":material/conveyor_belt:"),
     ],
     position="top" if st.session_state.lecture else "sidebar",
 )

@@ -17,6 +17,7 @@ PAIR = {
 SHOTS = {
     "predict": ("", PAIR, "light", 900),
     "attention": ("attention", {**PAIR, "head": "1.8", "show": "attention"}, "light", 1090),
+    "inside": ("inside", {**PAIR, "head": "1.8", "stage": "scores"}, "light", 1250),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
 }
 

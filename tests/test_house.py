@@ -48,14 +48,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app": set(),
     "viz_app.figures": {"numpy", "plotly"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures"},
+    "viz_app.stages": {"numpy", "plotly", "bert_core.record", "bert_core.analysis", "viz_app.figures"},
+    "viz_app.export": {"numpy"},
     "viz_app.jobs": set(),
     "viz_app.examples": {"bert_core.loading"},
     "viz_app.session": {"streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs"},
     "viz_app.frame": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.session",
     },
-    "viz_app.pages": {"streamlit", "bert_core.analysis", "viz_app.components", "viz_app.figures", "viz_app.frame",
-    "viz_app.session"},
+    "viz_app.pages": {"streamlit", "bert_core.analysis", "viz_app.components", "viz_app.export", "viz_app.figures",
+    "viz_app.frame", "viz_app.session", "viz_app.stages"},
     "viz_app.cli": {"typer", *EVERYTHING},
     "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.session"},
 }  # fmt: skip

@@ -14,14 +14,16 @@ from streamlit.navigation.page import StreamlitPage
 
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
-from bert_core.record import MaskPrediction, ModelRun, Target
+from bert_core.record import MaskPrediction, ModelRun, Target, Walk
 from bert_core.run.capture import capture
+from bert_core.run.stages import walk
 from bert_core.tokenizer import MASK, Encoding
 from viz_app import examples
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.session import (
     LONGEST_LINK,
+    STAGES,
     Head,
     added_models,
     as_written,
@@ -85,6 +87,20 @@ class Frame:
         run: ModelRun = result_of(job)
         st.session_state["_seconds"] = job.seconds
         return run
+
+    def walk(self, layer: int, position: int, *, pads: int, engine: str) -> Walk:
+        """The record of every value on the way, from the queue; see `bert_core.run.stages.walk`."""
+        gates = self.head_mask
+        key = ("walk", self.loaded.name, self.encoding, layer, position, pads, engine, gates.tobytes())
+        job = queue().submit(
+            key,
+            f"{self.loaded.name} is walked through with {engine}",
+            lambda _: walk(
+                self.loaded, self.encoding, layer, position=position, head_mask=gates, pads=pads, engine=engine
+            ),
+        )
+        seen: Walk = result_of(job)
+        return seen
 
     def word(self, token_id: int) -> str:
         """A piece as text."""
@@ -237,6 +253,36 @@ def choose_head(click: HeadClick) -> None:
     """Make the clicked head the chosen one; a click in a grid."""
     if click.layer is not None and click.head is not None:
         st.session_state.head = (click.layer, click.head)
+
+
+def choose_layer_and_head(layer_key: str, head_key: str) -> None:
+    """Make the head of two controls the chosen one."""
+    st.session_state.head = (st.session_state[layer_key], st.session_state[head_key])
+
+
+def choose_token(key: str) -> None:
+    """Make the token of a control the chosen one."""
+    st.session_state.token = st.session_state[key]
+
+
+def chosen_token(current: Frame) -> int:
+    """Where the chosen token is; the first hidden one, or the first word, if none was chosen that is there."""
+    token, encoding = st.session_state.token, current.encoding
+    if token is not None and 0 <= token < len(encoding):
+        return int(token)
+    return next(iter(encoding.mask_positions), 1)
+
+
+def step_stage(by: int) -> None:
+    """Go some stages on, or back; a click on a button."""
+    place = STAGES.index(st.session_state.stage) + by
+    st.session_state.stage = STAGES[min(max(place, 0), len(STAGES) - 1)]
+
+
+def enter_next_layer(layers: int) -> None:
+    """Go to the same head's query, key and value one layer up; a click on a button."""
+    layer, head = st.session_state.head
+    st.session_state.head, st.session_state.stage = (min(layer + 1, layers - 1), head), "qkv"
 
 
 def switch_heads(click: HeadClick) -> None:

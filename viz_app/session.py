@@ -72,6 +72,11 @@ def _parse_heads(value: str) -> tuple[Head, ...]:
 
 SHOWN = ("attention", "gradient", "product")
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
+STAGES = (
+    *("pieces", "embeddings", "norm", "qkv", "scores", "mask", "softmax", "context"),
+    *("output", "feed_forward", "next", "pooler", "heads"),
+)
+ENGINES = ("torch", "numpy")
 
 
 def _choices() -> dict[str, Choice]:
@@ -88,6 +93,10 @@ def _choices() -> dict[str, Choice]:
         "show": Choice("attention", _one_of(*SHOWN)),
         "part": Choice("all", _one_of(*PARTS)),
         "hide": flag,
+        "stage": Choice(STAGES[0], _one_of(*STAGES)),
+        "token": Choice(None, int),  # None: the first that is hidden
+        "engine": Choice(ENGINES[0], _one_of(*ENGINES)),
+        "pads": flag,
         "lecture": flag,
     }
 

@@ -37,3 +37,30 @@ def weighted_values(walk: Walk, head: int, query: int) -> np.ndarray:
     """
     weighted: np.ndarray = walk.of_layer("probabilities")[head, query][:, None] * walk.of_layer("value")[head]
     return weighted
+
+
+def likeliest(walk: Walk, count: int) -> tuple[tuple[int, float], ...]:
+    """The pieces that the masked-word head puts first at the walk's position, as (token_id, probability)."""
+    probabilities = softmax(walk.values["mlm_logits"])
+    best = np.argsort(-probabilities, kind="stable")[:count]
+    return tuple((int(token), float(probabilities[token])) for token in best)
+
+
+def follows(walk: Walk) -> float:
+    """The probability that B follows A."""
+    return float(softmax(walk.values["nsp_logits"])[0])
+
+
+def step_angles(walk: Walk) -> np.ndarray:
+    """How far each layer turns each token's vector: the cosine of before and after, (layer, seq)."""
+    states = walk.values["hidden_states"].astype(np.float64)
+    lengths = np.linalg.norm(states, axis=-1)
+    cosines: np.ndarray = (states[1:] * states[:-1]).sum(-1) / (lengths[1:] * lengths[:-1])
+    return cosines
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Along the last axis: positive, and sums to 1."""
+    raised = np.exp(logits.astype(np.float64) - logits.max(-1, keepdims=True))
+    shares: np.ndarray = raised / raised.sum(-1, keepdims=True)
+    return shares

@@ -16,7 +16,7 @@ from viz_app import examples
 from viz_app.session import as_written
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
-PAGES = ("predict", "attention", "heads")
+PAGES = ("predict", "attention", "heads", "inside")
 
 
 def start(**address: str) -> AppTest:

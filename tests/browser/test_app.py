@@ -8,8 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
+import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
+
+from viz_app.session import STAGES
 
 ROOT = Path(__file__).parents[2]
 ENTRY = ROOT / "streamlit_app.py"
@@ -17,6 +20,7 @@ TEXT, PAIR = "The army crossed the river at night.", "In the morning the soldier
 HEADINGS = {
     "Predict": "What belongs in the gap?",
     "Attention": "Who looks at whom?",
+    "Inside BERT": "What happens to my sentence?",
     "Heads": "Which heads matter, and what if they were gone?",
 }
 # Sockets to anywhere but this machine raise, and leave a line in a file.
@@ -147,6 +151,47 @@ def test_attention_opens_the_head_that_is_clicked(app: tuple[str, Path], page: P
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
+def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: tuple[str, Path], page: Page) -> None:
+    """N goes on and P goes back, every stage draws its picture, the address says which; typing in the text does not."""
+    base, _ = app
+    opened(page, base, "inside", text=TEXT, pair=PAIR, masked="4")
+    for number, name in enumerate(STAGES, start=1):
+        expect(page.get_by_role("heading", name=re.compile(rf"^{number}\. "))).to_be_visible(timeout=60_000)
+        settled(page)
+        expect(page.get_by_test_id("stPlotlyChart").first).to_be_visible()
+        expect(page.locator(".katex-error")).to_have_count(0)
+        assert reaches_address(page, lambda address, name=name: address.get("stage", STAGES[0]) == name)
+        page.keyboard.press("n")
+    page.keyboard.press("p")
+    expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible(timeout=60_000)
+    settled(page)
+    page.get_by_label("Sentence", exact=True).press("End")
+    page.get_by_label("Sentence", exact=True).press_sequentially(" pn")
+    page.get_by_text("NumPy", exact=True).click()
+    expect(page.get_by_text("Computed with NumPy")).to_be_visible(timeout=60_000)
+    settled(page)
+    assert reaches_address(page, lambda address: address["text"] == f"{TEXT} pn" and address["engine"] == "numpy")
+    expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Computed with NumPy")).to_be_visible(timeout=60_000)
+
+
+def test_the_numbers_of_a_stage_can_be_taken_along(app: tuple[str, Path], page: Page) -> None:
+    """The CSV has one line a number, and the NPZ all values by name."""
+    base, _ = app
+    opened(page, base, "inside", text=TEXT, stage="softmax", head="1.3")
+    with page.expect_download() as table:
+        page.get_by_role("button", name="This stage as CSV").click()
+    lines = Path(table.value.path()).read_text(encoding="utf-8").splitlines()
+    assert table.value.suggested_filename == "softmax-L1-H3.csv"
+    assert lines[0] == "name,row,label,column,value" and len(lines) == 1 + 10 * 10
+    with page.expect_download() as arrays:
+        page.get_by_role("button", name="All values of this layer as NPZ").click()
+    with np.load(arrays.value.path()) as file:
+        assert file["layer.1.probabilities"].shape == (12, 10, 10) and file["tokens"][0] == "[CLS]"
+
+
 def test_long_text_stays_out_of_the_address_with_a_notice(app: tuple[str, Path], page: Page) -> None:
     """Over 2,000 characters the address bar does not hold the text, and the page says so."""
     base, _ = app
@@ -159,7 +204,7 @@ def test_long_text_stays_out_of_the_address_with_a_notice(app: tuple[str, Path],
     assert page.get_by_label("Sentence", exact=True).input_value().startswith("many words many")
 
 
-@pytest.mark.parametrize("path", ["", "attention", "heads"])
+@pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
 def test_hostile_text_is_text(app: tuple[str, Path], page: Page, path: str) -> None:
     """Nothing that was typed runs, whichever page shows it."""
     base, _ = app
@@ -191,7 +236,7 @@ def test_a_class_is_chosen_and_linked(serve: Callable[..., str], tiny_classifier
     assert reaches_address(page, lambda address: address.get("target") == "class:2")
 
 
-@pytest.mark.parametrize("path", ["", "attention", "heads"])
+@pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
 def test_no_request_leaves_the_machine(app: tuple[str, Path], page: Page, path: str) -> None:
     """Neither the page nor the server asks any other machine for anything."""
     base, log = app
@@ -205,7 +250,7 @@ def test_no_request_leaves_the_machine(app: tuple[str, Path], page: Page, path: 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["", "attention", "heads"])
+@pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
 def test_every_page_draws_in_both_themes(app: tuple[str, Path], page: Page, path: str, scheme: str) -> None:
     """Every page shows its picture on a light and on a dark screen, without an error in the console."""
     base, _ = app

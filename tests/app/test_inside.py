@@ -1,0 +1,132 @@
+"""The page Inside BERT without a browser: its stages, its address, its engines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from viz_app.session import STAGES
+from viz_app.stages import STAGES as CONTENT
+
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
+TEXT, PAIR = "a cat sat on the mat.", "it was red."
+
+
+@pytest.fixture
+def offered(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The tiny model, offered by the app."""
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
+    return str(tiny_model_folder)
+
+
+def inside(model: str, **address: str) -> AppTest:
+    """The page as someone sees it who follows a link."""
+    app = AppTest.from_file(ENTRY, default_timeout=60)
+    app.query_params.update({"text": TEXT, "pair": PAIR, "masked": "1", "model": model, **address})
+    app.run()
+    return app.switch_page("viz_app/pages/inside.py").run()
+
+
+def title(app: AppTest) -> str:
+    return app.subheader[0].value
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    return app.button(key=key).click().run()
+
+
+def test_stepping_goes_through_every_stage_and_back(offered: str) -> None:
+    """Next walks the thirteen stages in order, each with its formula and its words; the ends have no further step."""
+    app = inside(offered)
+    assert app.button(key="back").disabled
+    for number, name in enumerate(STAGES, start=1):
+        assert not app.exception and not app.error
+        assert title(app) == f"{number}. {CONTENT[name].title}"
+        assert app.session_state.stage == name
+        assert any(CONTENT[name].says in said.value for said in app.markdown)
+        assert len(app.latex) == 2
+        assert any("PyTorch and NumPy differ most at" in said.value for said in app.caption)
+        if number < len(STAGES):
+            press(app, "on")
+    assert app.button(key="on").disabled
+    press(app, "back")
+    assert title(app) == f"12. {CONTENT['pooler'].title}"
+
+
+def test_a_link_opens_the_stage_the_head_the_token_and_the_engine(offered: str) -> None:
+    """What the address names is what the page shows."""
+    app = inside(offered, stage="scores", head="1.3", token="5", engine="numpy", pads="1")
+    assert title(app) == "5. Scores"
+    assert (app.selectbox(key="inside_layer").value, app.selectbox(key="inside_head").value) == (1, 3)
+    assert app.selectbox(key="inside_token").value == 5
+    assert any("Computed with **NumPy**" in said.value for said in app.caption)
+    assert r"s_{5," in app.latex[1].value
+    assert any("4 heads × 17 queries × 17 keys" in said.value for said in app.markdown)
+
+
+def test_both_engines_give_the_same_numbers_to_three_digits(offered: str) -> None:
+    """Switching the engine changes the label and not what is seen."""
+    app = inside(offered, stage="softmax")
+    before = app.latex[1].value
+    app.session_state.engine = "numpy"
+    app.run()
+    assert not app.exception and app.latex[1].value == before
+    assert any("Computed with **NumPy**" in said.value for said in app.caption)
+
+
+def test_controls_choose_and_the_choice_stays(offered: str) -> None:
+    """A head and token that were picked are the ones of the other stages too, and of the other pages."""
+    app = inside(offered, stage="qkv")
+    app.selectbox(key="inside_layer").set_value(1).run()
+    app.selectbox(key="inside_head").set_value(2).run()
+    app.selectbox(key="inside_token").set_value(4).run()
+    assert app.session_state.head == (1, 2) and app.session_state.token == 4
+    press(app, "on")
+    assert r"s_{4," in app.latex[1].value
+    assert app.selectbox(key="inside_head").value == 2
+
+
+def test_the_token_is_the_hidden_one_until_another_is_chosen(offered: str) -> None:
+    """Without a choice it is the first mask, without a mask the first word; one that is not there is passed over."""
+    assert inside(offered).selectbox(key="inside_token").value == 2
+    assert inside(offered, masked="").selectbox(key="inside_token").value == 1
+    assert inside(offered, token="99").selectbox(key="inside_token").value == 2
+    assert inside(offered, token="-1").selectbox(key="inside_token").value == 2
+
+
+def test_the_next_layer_is_one_button_away(offered: str) -> None:
+    """It leads to the same head's query, key and value one layer up, and the last layer has no such button."""
+    app = inside(offered, stage="next", head="0.3")
+    press(app, "enter")
+    assert title(app) == "4. Query, key and value" and app.session_state.head == (1, 3)
+    app = inside(offered, stage="next", head="1.3")
+    assert not [button for button in app.button if button.key == "enter"]
+
+
+@pytest.mark.parametrize("address", [{"stage": "soup"}, {"engine": "jax"}, {"token": "x"}])
+def test_a_wrong_address_is_said_and_left_out(offered: str, address: dict[str, str]) -> None:
+    """The page opens all the same, at its beginning."""
+    app = AppTest.from_file(ENTRY, default_timeout=60)
+    app.query_params.update({"text": TEXT, "model": offered, **address})
+    app.run()
+    assert any("not possible" in said.value for said in app.warning)
+    app.switch_page("viz_app/pages/inside.py").run()
+    assert not app.exception and not app.error and title(app) == "1. Word pieces"
+
+
+def test_a_text_that_fills_the_model_leaves_no_room_for_padding(offered: str) -> None:
+    """The switch cannot be turned on, and one that came with the link does nothing."""
+    app = inside(offered, text="a " * 600, pair="", masked="", stage="mask")
+    assert app.toggle(key="pads").disabled and not app.exception and not app.error
+    app = inside(offered, text="a " * 600, pair="", masked="", stage="mask", pads="1")
+    assert not app.exception and not app.error
+    assert any("512 queries × 512 keys" in said.value for said in app.markdown)
+
+
+def test_a_single_sentence_ends_with_the_masked_word_head_alone(offered: str) -> None:
+    """There is no next-sentence verdict without a second sentence."""
+    app = inside(offered, pair="", stage="heads")
+    assert not app.exception and "follows}) =" not in app.latex[1].value and len(app.latex) == 2

@@ -1,0 +1,187 @@
+"""viz_app/stages.py, its figures and the files it gives: every stage of a pass on the tiny model, and by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import replace
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from bert_core.analysis.walks import follows, likeliest, step_angles
+from bert_core.loading import LoadedModel
+from bert_core.record import Walk
+from bert_core.run.capture import capture
+from bert_core.run.stages import ENGINES, walk
+from viz_app import export, session
+from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
+from viz_app.stages import STAGES, View, tex
+
+
+def view_of(
+    loaded: LoadedModel, text: str = "the cat sat on the [MASK].", pair: str = "it was red.", **how: int
+) -> View:
+    encoding = loaded.tokenizer.encode(text, pair)
+    position = next(iter(encoding.mask_positions), 1)
+    return View(
+        walk=walk(loaded, encoding, how.pop("layer", 1), position=position, **how),  # type: ignore[arg-type]
+        head=2,
+        relative=False,
+        hidden_act="gelu",
+        word=loaded.tokenizer.token_of,
+        dark=False,
+        lecture=False,
+    )
+
+
+def test_the_stages_of_the_address_are_those_of_the_page() -> None:
+    """The same names in the same order, so a link can name every stage; and the same engines."""
+    assert tuple(STAGES) == session.STAGES and len(STAGES) == 13
+    assert session.ENGINES == ENGINES
+
+
+@pytest.mark.parametrize("name", STAGES)
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_stage_has_a_formula_numbers_a_shape_a_picture_and_two_sentences(
+    tiny_loaded: LoadedModel, name: str, dark: bool
+) -> None:
+    """Whatever the stage: LaTeX whose braces match, a shape in words, tables for its rows, and figures."""
+    view, stage = replace(view_of(tiny_loaded), dark=dark, lecture=dark), STAGES[name]
+    for formula in (stage.formula(view), stage.live(view)):
+        assert formula and formula.count("{") == formula.count("}") and "nan" not in formula
+    assert re.fullmatch(r"[\d,]+ [a-z ]+( × [\d,]+ [a-z ]+)*", stage.shape(view))
+    assert len(re.findall(r"[.:;] |\.$", stage.says)) >= 2
+    tables = stage.tables(view)
+    assert tables and all(table.ndim == 2 and len(table) == len(stage.row_labels(view)) for table in tables.values())
+    figures = stage.draw(view, tables)
+    assert figures and all(isinstance(figure, go.Figure) and figure.data for figure in figures)
+
+
+def test_live_numbers_are_those_of_the_walk(tiny_loaded: LoadedModel) -> None:
+    """The score is the product over the root, the share is the softmax, the embedding the sum of its parts."""
+    view = view_of(tiny_loaded)
+    i, j = view.query, view.strongest
+    query, key = view.of_head("query")[i], view.of_head("key")[j]
+    assert rf"\sqrt{{8}}}} = \frac{{{tex(query @ key)}}}{{2.83}} = {tex(query @ key / 8**0.5)}" in STAGES[
+        "scores"
+    ].live(view)
+    share = capture(tiny_loaded, view.walk.encoding).attention[1, 2, i, j]
+    assert STAGES["softmax"].live(view).endswith(f"= {tex(share)}")
+    total = sum(view.walk.values[f"embeddings.{part}"][i, 0] for part in ("word", "token_type", "position"))
+    assert f"= {tex(total)}" in STAGES["embeddings"].live(view)
+    assert tex(1.5e-7) == r"1.5 \cdot 10^{-7}" and tex(12.345) == "12.3"
+
+
+def test_padding_shows_in_the_mask(tiny_loaded: LoadedModel) -> None:
+    """The masked columns are empty in the picture, and the formula takes 10000 off."""
+    view = view_of(tiny_loaded, pads=3)
+    stage = STAGES["mask"]
+    assert "- 10000" in stage.live(view)
+    heatmap, bars = stage.draw(view, stage.tables(view))
+    values = np.asarray(heatmap.data[0].z, float)
+    assert np.isnan(values[:, -3:]).all() and np.isfinite(values[:, :-3]).all()
+    assert np.isnan(np.asarray(bars.data[0].y, float)[-3:]).all()
+    assert "+ 0" in stage.live(view_of(tiny_loaded))
+
+
+def test_a_part_that_was_not_trained_has_nothing_to_show(tiny_loaded: LoadedModel) -> None:
+    """Without heads and pooler the last two stages give no table and no figure, instead of untrained numbers."""
+    parts = ("cls.predictions.decoder.bias", "cls.seq_relationship.bias", "bert.pooler.dense.bias")
+    view = view_of(replace(tiny_loaded, report=replace(tiny_loaded.report, missing=parts)))
+    for name in ("pooler", "heads"):
+        assert STAGES[name].tables(view) == {} and STAGES[name].draw(view, {}) == []
+
+
+def test_the_heads_say_what_the_model_says(tiny_loaded: LoadedModel) -> None:
+    """The words and shares, and whether B follows A, are those of `capture`; the steps are cosines by hand."""
+    view = view_of(tiny_loaded)
+    run = capture(tiny_loaded, view.walk.encoding)
+    expected = run.predictions[0].top[:5]
+    found = likeliest(view.walk, 5)
+    assert [token for token, _ in found] == [token for token, _ in expected]
+    assert np.allclose([share for _, share in found], [share for _, share in expected], atol=1e-6)
+    assert follows(view.walk) == pytest.approx(run.nsp, abs=1e-6)
+    states = np.array([[[1.0, 0.0]], [[3.0, 3.0]], [[-3.0, -3.0]]], np.float32)
+    by_hand = Walk("torch", view.walk.encoding, ("a",), 0, 0, {"hidden_states": states})
+    assert np.allclose(step_angles(by_hand)[:, 0], [0.5**0.5, -1])
+
+
+# ---------------------------------------------------------------------------- figures
+
+
+def test_a_long_text_is_drawn_around_the_chosen_row() -> None:
+    """As many rows as there is room for, the chosen one always among them."""
+    assert window(10, 3) == slice(0, 10)
+    assert window(500, 0) == slice(0, 40) and window(500, 499) == slice(460, 500)
+    assert window(500, 250) == slice(230, 270)
+    figure = vector_panels({"x": np.ones((500, 4))}, [str(i) for i in range(500)], chosen=499, dark=False)
+    assert len(figure.data[0].z) == 40 and figure.data[0].y[-1] == "499 (499)"
+    (frame,) = figure.layout.shapes
+    assert (frame.y0, frame.y1) == (38.5, 39.5)
+
+
+def test_panels_share_one_scale_with_zero_in_the_middle() -> None:
+    """The scale is symmetric and is not stretched by one number in a thousand."""
+    values = np.zeros((10, 1000))
+    values[:, :500], values[0, 0] = 2, -500
+    axis = vector_panels({"one": values, "other": values / 2}, list("abcdefghij"), dark=True).layout.coloraxis
+    assert axis.cmin == -axis.cmax and axis.cmax == 2
+
+
+@pytest.mark.parametrize("across", [False, True])
+def test_hostile_labels_are_text_in_every_figure(across: bool) -> None:
+    """Tags in tokens and titles are escaped wherever plotly would read them."""
+    bad = "<b onclick=x>"
+    figures = [
+        vector_panels({bad: np.ones((1, 2))}, [bad], chosen=0, across=across, dark=False),
+        key_bars(np.ones(1), [bad], signed=False, title=bad, dark=False),
+        piece_boxes([bad], [bad], ["A"], chosen=0, dark=False),
+    ]
+    for figure in figures:
+        assert "<b onclick" not in figure.to_json() and "\\u003cb onclick" not in figure.to_json()
+
+
+def test_a_frame_stands_around_its_row() -> None:
+    """Row 2 of 5 columns is framed from edge to edge."""
+    (shape,) = with_row_framed(go.Figure(), 2, 5, dark=False).layout.shapes
+    assert (shape.x0, shape.x1, shape.y0, shape.y1) == (-0.5, 4.5, 1.5, 2.5)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: vector_panels({"x": np.ones((2, 3))}, ["a"], dark=False), r"'x' has shape \(2, 3\) for 1 labels"),
+        (lambda: vector_panels({}, ["a"], dark=False), "no panel"),
+        (lambda: key_bars(np.ones(2), ["a"], signed=True, title="t", dark=False), r"shape \(2,\) for 1 keys"),
+        (lambda: piece_boxes(["a"], [], ["A"], chosen=0, dark=False), "1 pieces, 0 notes and 1 sides"),
+    ],
+)
+def test_figures_say_what_does_not_fit(call: object, sentence: str) -> None:
+    """Labels that do not fit their values are one sentence."""
+    with pytest.raises(ValueError, match=sentence):
+        call()  # type: ignore[operator]
+
+
+# ---------------------------------------------------------------------------- files
+
+
+def test_a_table_reads_back_as_the_same_numbers() -> None:
+    """Every float32 survives, and a label that looks like a formula cannot run in a spreadsheet."""
+    table = np.array([[0.1, -3e-7], [np.float32(1) / 3, 5]], np.float32)
+    rows = list(csv.reader(io.StringIO(export.tidy_csv({"x, y": table}, ["=1+1", "caf\u00e9"]).decode("utf-8"))))
+    assert rows[0] == ["name", "row", "label", "column", "value"]
+    assert rows[1][:4] == ["x, y", "0", "'=1+1", "0"] and rows[3][2] == "caf\u00e9"
+    assert np.array_equal(np.array([np.float32(row[4]) for row in rows[1:]]).reshape(2, 2), table)
+    with pytest.raises(ValueError, match="x has 2 rows for 1 labels"):
+        export.tidy_csv({"x": table}, ["a"])
+
+
+def test_a_walk_reads_back_without_pickle(tiny_loaded: LoadedModel) -> None:
+    """All arrays by name, and the tokens."""
+    seen = view_of(tiny_loaded).walk
+    with np.load(io.BytesIO(export.npz(seen.values, tokens=seen.tokens)), allow_pickle=False) as file:
+        assert set(file.files) == {*seen.values, "tokens"} and tuple(file["tokens"]) == seen.tokens
+        assert all(np.array_equal(file[name], value) for name, value in seen.values.items())

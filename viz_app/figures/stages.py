@@ -1,0 +1,264 @@
+"""What stands at each stage of a pass: pieces in boxes, vectors as rows of colour, one row of a map as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from viz_app.figures.style import (
+    DIVERGING,
+    SENTENCE_TINTS,
+    SEQUENTIAL,
+    TOKEN_FONT,
+    page,
+    plain,
+    styled,
+    two_digits,
+)
+
+LONGEST_LABEL, LONGEST_HOVER = 14, 160
+ROWS_THAT_FIT, KEYS_THAT_FIT = 40, 40
+PIECES_A_LINE = 6
+PANELS_HEIGHT = 480  # of all panels together, where their rows can be thin enough
+
+
+def window(length: int, chosen: int, room: int = ROWS_THAT_FIT) -> slice:
+    """The rows of a long text that are drawn: as many as there is room for, the chosen one among them."""
+    first = min(max(chosen - room // 2, 0), max(length - room, 0))
+    return slice(first, min(first + room, length))
+
+
+def piece_boxes(
+    pieces: Sequence[str],
+    notes: Sequence[str],
+    sides: Sequence[str | None],
+    *,
+    chosen: int,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Word pieces in boxes, in reading order, tinted by sentence, a note under each; `chosen` has a frame.
+
+    sides: "A", "B", or None for a piece of neither. Of a long text the part around the chosen piece is drawn.
+    Pieces and notes are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError unless there are as many notes and sides as pieces.
+    """
+    if not len(pieces) == len(notes) == len(sides) > 0:
+        raise ValueError(f"{len(pieces)} pieces, {len(notes)} notes and {len(sides)} sides: one of each for each piece")
+    colours, shown = page(dark), window(len(pieces), chosen, 10 * PIECES_A_LINE)
+    figure = go.Figure()
+    places = range(shown.start, shown.stop)
+    for place in places:
+        column, line = (place - shown.start) % PIECES_A_LINE, (place - shown.start) // PIECES_A_LINE
+        side = sides[place]
+        figure.add_shape(
+            type="rect",
+            x0=column + 0.04,
+            x1=column + 0.96,
+            y0=line + 0.08,
+            y1=line + 0.92,
+            fillcolor=colours.raised if side is None else SENTENCE_TINTS["A" if side == "A" else "B"].on(dark)[0],
+            line={"color": colours.accent if place == chosen else colours.line, "width": 3 if place == chosen else 1},
+            layer="below",
+        )
+    centres = [((p - shown.start) % PIECES_A_LINE + 0.5, (p - shown.start) // PIECES_A_LINE + 0.5) for p in places]
+    figure.add_trace(
+        go.Scatter(
+            x=[x for x, _ in centres],
+            y=[y - 0.14 for _, y in centres],
+            text=[f"<b>{plain(pieces[p], 10)}</b>" for p in places],
+            customdata=[f"{plain(pieces[p], LONGEST_HOVER)}<br>{plain(notes[p], LONGEST_HOVER)}" for p in places],
+            mode="text",
+            textfont={"family": TOKEN_FONT, "size": 19 if lecture else 15, "color": colours.text},
+            hovertemplate="%{customdata}<extra></extra>",
+            showlegend=False,
+        )
+    )
+    figure.add_trace(
+        go.Scatter(
+            x=[x for x, _ in centres],
+            y=[y + 0.2 for _, y in centres],
+            text=[plain(notes[p], 24) for p in places],
+            mode="text",
+            textfont={"size": 15 if lecture else 11, "color": colours.faint},
+            hoverinfo="skip",
+            showlegend=False,
+        )
+    )
+    lines = -(-len(places) // PIECES_A_LINE)
+    figure.update_layout(
+        height=round(lines * (96 if lecture else 76)) + 16,
+        xaxis={"range": [0, PIECES_A_LINE], "visible": False, "fixedrange": True},
+        yaxis={"range": [lines, 0], "visible": False, "fixedrange": True},
+    )
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def vector_panels(
+    panels: Mapping[str, np.ndarray],
+    row_labels: Sequence[str],
+    *,
+    chosen: int | None = None,
+    across: bool = False,
+    unit: str = "number",
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Tables of vectors, one under another or side by side: rows are `row_labels`, columns the numbers of a vector.
+
+    panels: title -> (row, number). One colour scale for all, zero in the middle; it ends where all but 1 number in
+        200 lie, so that a few large ones do not wash out the rest. The hover has every number in full.
+    chosen: the row to frame; of many rows the part around it is drawn.
+    Titles and labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if there is no panel, or one does not fit the labels.
+    """
+    for title, values in panels.items():
+        if values.ndim != 2 or len(values) != len(row_labels) or 0 in values.shape:
+            raise ValueError(f"{title!r} has shape {values.shape} for {len(row_labels)} labels: expected (row, number)")
+    if not panels:
+        raise ValueError("there is no panel to draw")
+    shown = window(len(row_labels), chosen or 0)
+    labels = [f"{plain(row_labels[row], LONGEST_HOVER)} ({row})" for row in range(len(row_labels))][shown]
+    short = [plain(label, LONGEST_LABEL) for label in row_labels][shown]
+    drawn = {title: np.asarray(values[shown], np.float32) for title, values in panels.items()}
+    limit = float(np.quantile(np.abs(np.concatenate([v.ravel() for v in drawn.values()])), 0.995)) or 1.0
+    count, rows = len(drawn), len(labels)
+    stacked = 1 if across else count
+    row_height = min(max(PANELS_HEIGHT / (rows * stacked), 6), 22) * (1.3 if lecture else 1)
+    panel_height, title_height = max(rows * row_height, 48), 56 if lecture else 46
+    # Where rows are thin not every one has a label, but the chosen one does.
+    every = -(-14 // int(row_height))
+    labelled = [row for row in range(rows) if (row - (chosen or 0) + shown.start) % every == 0]
+    height = (panel_height + title_height) * stacked + 50
+    figure = make_subplots(
+        rows=1 if across else count,
+        cols=count if across else 1,
+        subplot_titles=[f"<b>{plain(title)}</b>" for title in drawn],
+        horizontal_spacing=0.03,
+        vertical_spacing=0 if stacked == 1 else title_height / (height - 50 - title_height),
+        shared_yaxes=across,
+    )
+    for number, (title, values) in enumerate(drawn.items(), start=1):
+        at = {"row": 1 if across else number, "col": number if across else 1}
+        figure.add_trace(
+            go.Heatmap(
+                z=values,
+                y=labels,
+                coloraxis="coloraxis",
+                hovertemplate=f"{plain(title)}<br>%{{y}}<br>{plain(unit)} %{{x}}: %{{z:.9g}}<extra></extra>",
+            ),
+            **at,
+        )
+        if chosen is not None:
+            figure.add_shape(
+                type="rect",
+                x0=-0.5,
+                x1=values.shape[1] - 0.5,
+                y0=chosen - shown.start - 0.5,
+                y1=chosen - shown.start + 0.5,
+                line={"color": page(dark).accent, "width": 3 if lecture else 2},
+                **at,
+            )
+        figure.update_xaxes(range=[-0.5, values.shape[1] - 0.5], showgrid=False, zeroline=False, nticks=9, **at)
+    figure.update_yaxes(
+        type="category",
+        autorange="reversed",
+        tickmode="array",
+        tickvals=[labels[row] for row in labelled],
+        ticktext=[short[row] for row in labelled],
+        tickfont={"family": TOKEN_FONT, "size": 16 if lecture else 12},
+        showgrid=False,
+        zeroline=False,
+    )
+    figure.update_annotations(font_size=19 if lecture else 14)
+    if not across:
+        figure.update_annotations(x=0, xanchor="left")
+    figure.update_layout(
+        height=height,
+        margin={"t": title_height + (26 if across else 0), "b": 4},
+        coloraxis={
+            "colorscale": DIVERGING.colorscale(dark),
+            "cmin": -limit,
+            "cmax": limit,
+            "colorbar": {
+                "orientation": "h",
+                "lenmode": "pixels",
+                "len": 240,
+                "thickness": 10,
+                "x": 1,
+                "xanchor": "right",
+                "y": 1,
+                "yanchor": "bottom",
+                "ypad": 26 if across else 2,
+                "xpad": 20,
+                "tickvals": [-limit, 0, limit],
+                "ticktext": [two_digits(-limit), "0", two_digits(limit)],
+                "outlinewidth": 0,
+            },
+        },
+    )
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def key_bars(
+    values: np.ndarray, key_labels: Sequence[str], *, signed: bool, title: str, dark: bool, lecture: bool = False
+) -> go.Figure:
+    """One row of a map: what one query has for each key. A number that is not finite is left out.
+
+    Title and labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError unless there is one label for each value.
+    """
+    if values.shape != (len(key_labels),):
+        raise ValueError(f"values of shape {values.shape} for {len(key_labels)} keys: one for each")
+    scale = (DIVERGING if signed else SEQUENTIAL).on(dark)
+    high, low = (scale[10], scale[2]) if signed else (scale[7], scale[7])
+    labels = [f"{plain(label, LONGEST_HOVER)} ({key})" for key, label in enumerate(key_labels)]
+    seen = range(0, len(labels), -(-len(labels) // KEYS_THAT_FIT))
+    few = len(labels) <= 24
+    figure = go.Figure(
+        go.Bar(
+            x=labels,
+            y=values,
+            marker_color=[high if value >= 0 else low for value in np.nan_to_num(values)],
+            text=[two_digits(float(value)) if np.isfinite(value) else "" for value in values] if few else None,
+            textposition="outside",
+            textangle=0,
+            constraintext="none",
+            cliponaxis=False,
+            textfont_size=15 if lecture else 11,
+            hovertemplate="%{x}: %{y:.9g}<extra></extra>",
+        )
+    )
+    figure.update_layout(
+        height=280 if lecture else 220,
+        margin={"t": 40},
+        bargap=0.25,
+        xaxis={
+            "type": "category",
+            "tickmode": "array",
+            "tickvals": [labels[i] for i in seen],
+            "ticktext": [plain(key_labels[i], LONGEST_LABEL) for i in seen],
+            "tickfont": {"family": TOKEN_FONT, "size": 15 if lecture else 12},
+            "tickangle": 0 if len(labels) <= 10 else -45 if few else -90,
+            "showgrid": False,
+        },
+        yaxis={"nticks": 4},
+        title={"text": f"<b>{plain(title)}</b>", "font_size": 19 if lecture else 14, "y": 1, "yanchor": "top"}
+        | {"pad": {"t": 8}},
+    )
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def with_row_framed(figure: go.Figure, row: int, columns: int, *, dark: bool, lecture: bool = False) -> go.Figure:
+    """The same map with a frame around one of its rows."""
+    return figure.add_shape(
+        type="rect",
+        x0=-0.5,
+        x1=columns - 0.5,
+        y0=row - 0.5,
+        y1=row + 0.5,
+        line={"color": page(dark).accent, "width": 3 if lecture else 2},
+    )

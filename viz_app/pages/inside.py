@@ -1,0 +1,100 @@
+"""What happens to my sentence?"""
+
+import streamlit as st
+
+from bert_core.analysis.walks import differences
+from viz_app import export, frame, session
+from viz_app.stages import STAGES, View
+
+PADS = 3
+ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
+
+current = frame.current()
+encoding, config, state = current.encoding, current.loaded.config, st.session_state
+stage, number = STAGES[state.stage], session.STAGES.index(state.stage)
+room = config.max_position_embeddings - len(encoding)
+st.header("What happens to my sentence?", anchor=False)
+
+back, chosen, on, layers, heads, tokens, engines = st.columns(
+    [11, 26, 11, 8.5, 8.5, 15, 21], vertical_alignment="bottom", gap="small"
+)
+back.button(
+    "Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back", width="stretch"
+)
+chosen.selectbox(
+    "Stage",
+    session.STAGES,
+    key="stage",
+    format_func=lambda name: f"{session.STAGES.index(name) + 1} of {len(STAGES)} · {STAGES[name].title}",
+)
+on.button(
+    "Next", on_click=frame.step_stage, args=(1,), shortcut="N", disabled=number + 1 == len(STAGES), key="on",
+    width="stretch", type="primary",
+)  # fmt: skip
+state.inside_layer, state.inside_head = state.head
+state.inside_token = frame.chosen_token(current)
+for place, name, count in ((layers, "layer", config.num_hidden_layers), (heads, "head", config.num_attention_heads)):
+    place.selectbox(
+        name.capitalize(), range(count), key=f"inside_{name}", disabled=name not in stage.needs,
+        on_change=frame.choose_layer_and_head, args=("inside_layer", "inside_head"),
+    )  # fmt: skip
+tokens.selectbox(
+    "Token", range(len(encoding)), key="inside_token", disabled="token" not in stage.needs,
+    format_func=lambda position: f"{encoding.tokens[position]} ({position})",
+    on_change=frame.choose_token, args=("inside_token",), help="The query, and where the masked-word head is asked",
+)  # fmt: skip
+engines.segmented_control("Engine", session.ENGINES, key="engine", format_func=ENGINE_NAMES.__getitem__, required=True)
+
+layer, head = state.head
+pads = min(PADS, room) if state.pads else 0
+walks = {engine: current.walk(layer, state.inside_token, pads=pads, engine=engine) for engine in session.ENGINES}
+view = View(
+    walk=walks[state.engine],
+    head=head,
+    relative=config.position_embedding_type != "absolute",
+    hidden_act=config.hidden_act,
+    word=current.word,
+    dark=current.dark,
+    lecture=current.lecture,
+)
+tables = stage.tables(view)
+
+words, picture = st.columns([5, 8], gap="medium")
+with words:
+    st.subheader(f"{number + 1}. {stage.title}", anchor=False)
+    st.latex(stage.formula(view))
+    st.markdown(stage.says)
+    if tables:
+        st.markdown(f"**In numbers:** {stage.shape(view)}")
+        st.latex(stage.live(view))
+    if state.stage == "mask" or state.pads:
+        st.toggle(f"Put {PADS} [PAD] behind the text", key="pads", disabled=room == 0 and not state.pads)
+    if state.stage == "next" and layer + 1 < config.num_hidden_layers:
+        st.button(
+            f"Into layer {layer + 1}", on_click=frame.enter_next_layer, args=(config.num_hidden_layers,),
+            icon=":material/arrow_upward:", key="enter",
+        )  # fmt: skip
+    apart = differences(walks["torch"], walks["numpy"])
+    worst = max(apart, key=lambda difference: difference.largest)
+    st.caption(
+        f"Computed with **{ENGINE_NAMES[state.engine]}**. PyTorch and NumPy differ most at `{worst.name}`: "
+        f"by {worst.largest:.1e}, where numbers reach {worst.reach:.3g}."
+    )
+with picture:
+    if not tables:
+        st.info("This checkpoint came without this part, or it needs a second sentence: there is nothing to show.")
+    for order, figure in enumerate(stage.draw(view, tables)):
+        st.plotly_chart(figure, theme=None, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
+    if tables:
+        name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage
+        left, right = st.columns(2)
+        left.download_button(
+            "This stage as CSV", lambda: export.tidy_csv(tables, stage.row_labels(view)), f"{name}.csv", "text/csv",
+            on_click="ignore", icon=":material/table:", key="csv", width="stretch",
+        )  # fmt: skip
+        right.download_button(
+            "All values of this layer as NPZ", lambda: export.npz(view.walk.values, tokens=view.walk.tokens),
+            f"walk-L{layer}.npz", "application/octet-stream",
+            on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
+        )  # fmt: skip
+st.caption(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")

@@ -1,0 +1,595 @@
+"""The stages of a pass: what each one computes, in a formula, in live numbers, in a picture, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import plotly.graph_objects as go
+
+from bert_core.analysis.walks import follows, likeliest, step_angles, weighted_values
+from bert_core.record import Walk
+from viz_app.figures.attention import attention_heatmap
+from viz_app.figures.predictions import nsp_bar, prediction_bars
+from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
+
+HIDDEN = -5000.0  # a score below this was masked
+SHOWN_WORDS = 8
+MAP_HEIGHT = 520
+LOUD = 0.1  # an inner number above this is counted as not silent
+# Names that configurations use, as they are written in formulas.
+ACTIVATIONS = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "swish": "SiLU", "tanh": "tanh"}
+
+Tables = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a stage is shown of: one walk, one head of its layer, one token as the query.
+
+    relative: whether distances take the place of position vectors. hidden_act: as in the configuration.
+    word: a piece as text.
+    """
+
+    walk: Walk
+    head: int
+    relative: bool
+    hidden_act: object
+    word: Callable[[int], str]
+    dark: bool
+    lecture: bool
+
+    @property
+    def activation(self) -> str:
+        """The activation's name in a formula; the kinds of GELU share one."""
+        return ACTIVATIONS.get(str(self.hidden_act).partition("_")[0], "act")
+
+    @property
+    def query(self) -> int:
+        return self.walk.position
+
+    def of(self, name: str) -> np.ndarray:
+        """A value of the walk by its name, which in the chosen layer may be short."""
+        return self.walk.values[name] if name in self.walk.values else self.walk.of_layer(name)
+
+    def of_head(self, name: str) -> np.ndarray:
+        """A value of the chosen head."""
+        chosen: np.ndarray = self.walk.of_layer(name)[self.head]
+        return chosen
+
+    @property
+    def strongest(self) -> int:
+        """The key that the chosen query looks at most."""
+        return int(self.of_head("probabilities")[self.query].argmax())
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.walk.tokens
+
+    def vectors(
+        self, tables: Tables, labels: Sequence[str] | None = None, *, chosen: int | None = None, across: bool = False
+    ) -> go.Figure:
+        """Tables of vectors whose rows are `labels`; those of tokens, with the chosen one framed, if none are given."""
+        if labels is None:
+            labels, chosen = self.labels, self.query
+        return vector_panels(tables, labels, chosen=chosen, across=across, dark=self.dark, lecture=self.lecture)
+
+    def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
+        """A map of the chosen head with the chosen query framed, and that row as bars."""
+        drawn = attention_heatmap(
+            values,
+            self.labels,
+            self.labels,
+            signed=signed,
+            title=f"{name}, L{self.walk.layer} H{self.head}",
+            dark=self.dark,
+            lecture=self.lecture,
+            unit=name.lower(),
+        )
+        drawn.update_layout(height=min(drawn.layout.height, round(MAP_HEIGHT * (1.3 if self.lecture else 1))))
+        return [
+            with_row_framed(drawn, self.query, len(self.labels), dark=self.dark, lecture=self.lecture),
+            key_bars(
+                values[self.query],
+                self.labels,
+                signed=signed,
+                title=f"The framed row: {name.lower()} of query “{self.labels[self.query]}” ({self.query})",
+                dark=self.dark,
+                lecture=self.lecture,
+            ),
+        ]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage.
+
+    formula, live: what is computed, in LaTeX, in letters and with numbers of the chosen token.
+    says: two sentences on what happens. reading, misleading: how to read the picture, and how it can mislead.
+    axes: what the numbers of the shape count; shape_of: the value that has this shape.
+    tables: the numbers in the picture, (row, column) each; none where a model lacks this part. draw: the picture.
+    needs: the controls that change it, of "layer", "head" and "token".
+    """
+
+    title: str
+    formula: Callable[[View], str]
+    live: Callable[[View], str]
+    says: str
+    reading: str
+    misleading: str
+    shape_of: str
+    axes: tuple[str, ...]
+    tables: Callable[[View], Tables]
+    draw: Callable[[View, Tables], list[go.Figure]]
+    needs: tuple[str, ...] = ("layer", "head", "token")
+    row_labels: Callable[[View], tuple[str, ...]] = lambda view: view.labels
+
+    def shape(self, view: View) -> str:
+        """In words: 12 heads × 14 tokens × 32 numbers."""
+        shape = view.of(self.shape_of).shape[: len(self.axes)]
+        return " × ".join(f"{size:,} {axis}" for size, axis in zip(shape, self.axes, strict=True))
+
+
+def tex(value: float) -> str:
+    """A number in LaTeX, three digits."""
+    digits, _, exponent = f"{value:.3g}".partition("e")
+    return rf"{digits} \cdot 10^{{{int(exponent)}}}" if exponent else digits
+
+
+def _sum(*values: float) -> str:
+    """A sum in LaTeX: 0.1 - 0.2 + 0.3."""
+    first, *others = values
+    return tex(first) + "".join(f" {'-' if value < 0 else '+'} {tex(abs(value))}" for value in others)
+
+
+def _lines(*formulas: str) -> str:
+    """Formulas under one another."""
+    return r"\begin{gathered}" + r" \\[5pt] ".join(formulas) + r"\end{gathered}"
+
+
+def _named(view: View, *names: tuple[str, str]) -> Tables:
+    """The values that this model has, by the title of their panel."""
+    found = {}
+    for title, name in names:
+        if name == "entering":
+            found[title] = view.walk.entering
+        elif name in view.walk.values or f"layer.{view.walk.layer}.{name}" in view.walk.values:
+            found[title] = view.of(name)
+    return found
+
+
+# ---------------------------------------------------------------------------- pieces and embeddings
+
+
+def _draw_pieces(view: View, tables: Tables) -> list[go.Figure]:
+    encoding, length = view.walk.encoding, len(view.labels)
+    numbers = tables["piece number, segment, place"]
+    return [
+        piece_boxes(
+            view.labels,
+            [f"{number:.0f} · seg {segment:.0f}" for number, segment, _ in numbers],
+            [*encoding.sides, *[None] * (length - len(encoding))],
+            chosen=view.query,
+            dark=view.dark,
+            lecture=view.lecture,
+        )
+    ]
+
+
+def _piece_tables(view: View) -> Tables:
+    encoding, length = view.walk.encoding, len(view.labels)
+    pads = [0] * (length - len(encoding))
+    columns = ([*encoding.input_ids, *pads], [*encoding.token_type_ids, *pads], range(length))
+    return {"piece number, segment, place": np.array(list(zip(*columns, strict=True)), np.float32)}
+
+
+def _embedding_formula(view: View) -> str:
+    terms = {"E_{t_i}": "embeddings.word", "S_{s_i}": "embeddings.token_type", "P_i": "embeddings.position"}
+    return "x_i = " + " + ".join(term for term, name in terms.items() if name in view.walk.values)
+
+
+def _embedding_live(view: View) -> str:
+    i, values = view.query, view.walk.values
+    parts = [values[f"embeddings.{part}"][i, 0] for part in ("word", "token_type", "position")
+             if f"embeddings.{part}" in values]  # fmt: skip
+    total = tex(values["embeddings.sum"][i, 0])
+    return _lines(rf"x_{{{i}}}[0] = {_sum(*parts)}", f"= {total}")
+
+
+def _norm_live(view: View) -> str:
+    i, before = view.query, view.of("embeddings.sum")[view.query]
+    return rf"\mu_{{{i}}} = {tex(before.mean())}, \quad \sigma_{{{i}}} = {tex(before.std())}"
+
+
+# ---------------------------------------------------------------------------- attention
+
+
+def _qkv_live(view: View) -> str:
+    i = view.query
+    lengths = (float(np.linalg.norm(view.of_head(name)[i])) for name in ("query", "key", "value"))
+    return r", \; ".join(rf"\|{s}_{{{i}}}\| = {tex(n)}" for s, n in zip("qkv", lengths, strict=True))
+
+
+def _score_formula(view: View) -> str:
+    product = r"q_i \cdot k_j"
+    if view.relative:
+        product += r" + \text{what the distance } i - j \text{ adds}"
+    return rf"s_{{ij}} = \frac{{{product}}}{{\sqrt{{d}}}}"
+
+
+def _score_live(view: View) -> str:
+    i, j = view.query, view.strongest
+    query, key = view.of_head("query")[i], view.of_head("key")[j]
+    score = tex(view.of_head("scores")[i, j])
+    if view.relative:
+        return rf"s_{{{i},{j}}} = {score}"
+    return (
+        rf"s_{{{i},{j}}} = \frac{{q_{{{i}}} \cdot k_{{{j}}}}}{{\sqrt{{{len(query)}}}}} "
+        rf"= \frac{{{tex(query @ key)}}}{{{tex(len(query) ** 0.5)}}} = {score}"
+    )
+
+
+def _masked(view: View) -> np.ndarray:
+    """The masked scores of the head, with nothing where a key is hidden."""
+    scores = view.of_head("masked_scores")
+    return np.where(scores < HIDDEN, np.nan, scores)
+
+
+def _mask_live(view: View) -> str:
+    i, mask = view.query, view.of("mask")[view.query]
+    j = int(mask.argmin())
+    score, after = view.of_head("scores")[i, j], view.of_head("masked_scores")[i, j]
+    after_text = f"{after:.1f}" if after < HIDDEN else tex(after)
+    added = "+ 0" if mask[j] == 0 else f"- {-mask[j]:.0f}"
+    return _lines(rf"s_{{{i},{j}}} + M_{{{i},{j}}} = {tex(score)} {added}", f"= {after_text}")
+
+
+def _softmax_live(view: View) -> str:
+    i, j = view.query, view.strongest
+    score, share = view.of_head("masked_scores")[i, j], view.of_head("probabilities")[i, j]
+    total = float(np.exp(view.of_head("masked_scores")[i].astype(np.float64)).sum())
+    return rf"p_{{{i},{j}}} = \frac{{e^{{{tex(score)}}}}}{{{tex(total)}}} = {tex(share)}"
+
+
+def _context_tables(view: View) -> Tables:
+    given = weighted_values(view.walk, view.head, view.query)
+    return {"probability × value, key by key": given}
+
+
+def _draw_context(view: View, tables: Tables) -> list[go.Figure]:
+    (given,) = tables.values()
+    sums = np.stack([given.sum(0), view.of_head("context")[view.query]])
+    return [
+        view.vectors(tables, view.labels),
+        view.vectors({"their sum, and the context": sums}, ["sum", "context"]),
+    ]
+
+
+def _context_live(view: View) -> str:
+    i, j = view.query, view.strongest
+    share, value = view.of_head("probabilities")[i, j], view.of_head("value")[j, 0]
+    rest = weighted_values(view.walk, view.head, i).sum(0)[0] - share * value
+    context = view.of_head("context")[i, 0]
+    gate = "" if np.isclose(context, share * value + rest, atol=1e-5) else r" \;\to\; \text{gated: } " + tex(context)
+    return rf"c_{{{i}}}[0] = {tex(share)} \cdot ({tex(value)}) + \dots = {tex(share * value + rest)}{gate}"
+
+
+# ---------------------------------------------------------------------------- the rest of the layer, and the heads
+
+
+def _output_live(view: View) -> str:
+    i = view.query
+    added, entering = view.of("attention_output")[i, 0], view.walk.entering[i, 0]
+    total, after = view.of("attention_sum")[i, 0], view.of("attention_normed")[i, 0]
+    return _lines(rf"{_sum(added, entering)} = {tex(total)}", rf"\text{{after the norm: }} h_{{{i}}}[0] = {tex(after)}")
+
+
+def _feed_forward_tables(view: View) -> Tables:
+    return _named(
+        view, ("inside, after the activation", "intermediate"), ("back at the old width", "output_dense"),
+        ("+ what entered", "output_sum"), ("after the norm", "output"),
+    )  # fmt: skip
+
+
+def _draw_feed_forward(view: View, tables: Tables) -> list[go.Figure]:
+    inside, *others = tables
+    return [view.vectors({inside: tables[inside]}), view.vectors({title: tables[title] for title in others})]
+
+
+def _feed_forward_live(view: View) -> str:
+    inner = view.of("intermediate")[view.query]
+    loud = int((inner > LOUD).sum())
+    return rf"\text{{{loud:,} of {len(inner):,} numbers above }} {LOUD}"
+
+
+def _state_labels(view: View) -> tuple[str, ...]:
+    return ("embeddings", *(f"layer {layer}" for layer in range(len(view.of("hidden_states")) - 1)))
+
+
+def _draw_states(view: View, tables: Tables) -> list[go.Figure]:
+    return [view.vectors(tables, _state_labels(view), chosen=view.walk.layer + 1)]
+
+
+def _next_live(view: View) -> str:
+    i, layer = view.query, view.walk.layer
+    cosine = float(step_angles(view.walk)[layer, i])
+    return rf"\cos\big(x^{{({layer})}}_{{{i}}},\; x^{{({layer + 1})}}_{{{i}}}\big) = {tex(cosine)}"
+
+
+def _piece_live(view: View) -> str:
+    (pieces,) = _piece_tables(view).values()
+    return rf"n = {len(view.labels)}, \quad t_{{{view.query}}} = {pieces[view.query, 0]:.0f}"
+
+
+def _feed_forward_formula(view: View) -> str:
+    act = rf"\mathrm{{{view.activation}}}"
+    return _lines(rf"u_i = {act}(W_1 h_i + b_1)", r"y_i = \mathrm{LN}(W_2 u_i + b_2 + h_i)")
+
+
+def _heads_formula(view: View) -> str:
+    transformed = rf"\mathrm{{LN}}(\mathrm{{{view.activation}}}(W x^{{(L)}}_i + b))"
+    return _lines(
+        rf"u = {transformed}",
+        r"P(\text{piece } t) = \mathrm{softmax}(E u + b')_t",
+        r"P(\text{B follows A}) = \mathrm{softmax}(W' z + b'')_0",
+    )
+
+
+def _pooler_tables(view: View) -> Tables:
+    if "pooler" not in view.walk.values:
+        return {}
+    rows = (view.of("hidden_states")[-1, 0], view.of("pooler_dense"), view.of("pooler"))
+    return {"the first token's vector": np.stack(rows)}
+
+
+def _pooler_rows(view: View) -> tuple[str, ...]:
+    return (view.labels[0], "dense layer", "tanh")
+
+
+def _draw_pooler(view: View, tables: Tables) -> list[go.Figure]:
+    return [view.vectors(tables, _pooler_rows(view))] if tables else []
+
+
+def _pooler_live(view: View) -> str:
+    if "pooler" not in view.walk.values:
+        return ""
+    return rf"z[0] = \tanh({tex(view.of('pooler_dense')[0])}) = {tex(view.of('pooler')[0])}"
+
+
+def _head_tables(view: View) -> Tables:
+    found: Tables = {}
+    if "mlm_logits" in view.walk.values:
+        found["score of every piece"] = view.of("mlm_logits")[None]
+    if "nsp_logits" in view.walk.values:
+        found["B follows A, B does not"] = view.of("nsp_logits")[None]
+    return found
+
+
+def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
+    figures = []
+    if "mlm_logits" in view.walk.values:
+        top = likeliest(view.walk, SHOWN_WORDS)
+        words, shares = [view.word(token) for token, _ in top], [share for _, share in top]
+        figures.append(prediction_bars(words, shares, dark=view.dark, lecture=view.lecture))
+    if "nsp_logits" in view.walk.values:
+        figures.append(nsp_bar(follows(view.walk), dark=view.dark, lecture=view.lecture))
+    return figures
+
+
+def _heads_live(view: View) -> str:
+    lines = []
+    if "mlm_logits" in view.walk.values:
+        ((token, share),) = likeliest(view.walk, 1)
+        logit = view.of("mlm_logits")[token]
+        total = float(np.exp(view.of("mlm_logits").astype(np.float64)).sum())
+        word = view.word(token)
+        name = word if word.isascii() and word.isalnum() else "the first"  # nothing else may enter a formula
+        lines.append(rf"P(\text{{{name}}}) = \frac{{e^{{{tex(logit)}}}}}{{{tex(total)}}} = {tex(share)}")
+    if "nsp_logits" in view.walk.values:
+        one, other = view.of("nsp_logits")
+        lines.append(rf"P(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {tex(follows(view.walk))}")
+    return _lines(*lines)
+
+
+ROWS = "rows are tokens, columns the numbers of their vectors; the chosen token is framed."
+COLUMN = "a column has no meaning of its own, and a strong colour need not matter to what the model says."
+MAP = "rows are queries, columns keys; the framed row is the chosen token's, drawn again as bars."
+
+STAGES: dict[str, Stage] = {
+    "pieces": Stage(
+        title="Word pieces",
+        formula=lambda view: _lines(r"\text{text} \;\to\; (t_0, \dots, t_{n-1})", r"t_i \in \{0, \dots, V-1\}"),
+        live=_piece_live,
+        says="The text is cut into the longest pieces that the vocabulary has, those that go on with a word marked ##; "
+        "[CLS] opens it and [SEP] closes each sentence. From here on a piece is nothing but its number.",
+        reading="one box a piece, in reading order, with its number in the vocabulary and its segment.",
+        misleading="where a word is cut says how often its parts were seen, not what they mean.",
+        shape_of="embeddings.word",
+        axes=("tokens",),
+        tables=_piece_tables,
+        draw=_draw_pieces,
+        needs=("token",),
+    ),
+    "embeddings": Stage(
+        title="Embeddings",
+        formula=_embedding_formula,
+        live=_embedding_live,
+        says="For each piece the model looks up a vector for what it is, one for which sentence it is in, and one for "
+        "its place. They are added number by number; nothing else tells the model of order.",
+        reading=ROWS + " All panels share one colour scale, so the sum can be followed by eye.",
+        misleading=COLUMN,
+        shape_of="embeddings.sum",
+        axes=("tokens", "numbers"),
+        tables=lambda view: _named(
+            view,
+            ("token", "embeddings.word"),
+            ("+ segment", "embeddings.token_type"),
+            ("+ position", "embeddings.position"),
+            ("= sum", "embeddings.sum"),
+        ),  # fmt: skip
+        draw=lambda view, tables: [view.vectors(tables)],
+        needs=("token",),
+    ),
+    "norm": Stage(
+        title="Layer norm",
+        formula=lambda view: (
+            r"\mathrm{LN}(x_i) = \frac{x_i - \mu_i}{\sqrt{\sigma_i^2 + \varepsilon}} \odot \gamma + \beta"
+        ),
+        live=_norm_live,
+        says="Every token's vector is shifted to mean 0 and scaled to spread 1, then each number gets a learned scale "
+        "and offset. So all tokens enter layer 0 at the same loudness.",
+        reading=ROWS + " Each panel has a scale of its own.",
+        misleading="the norm hides how long a vector was: a weak and a strong sum look alike afterwards.",
+        shape_of="embeddings.output",
+        axes=("tokens", "numbers"),
+        tables=lambda view: _named(view, ("before", "embeddings.sum"), ("after", "embeddings.output")),
+        draw=lambda view, tables: [view.vectors({title: values}) for title, values in tables.items()],
+        needs=("token",),
+    ),
+    "qkv": Stage(
+        title="Query, key and value",
+        formula=lambda view: _lines("q_i = W_Q x_i + b_Q", "k_i = W_K x_i + b_K", "v_i = W_V x_i + b_V"),
+        live=_qkv_live,
+        says="Every head makes three short vectors of each token: a query, which asks; a key, by which it is found; a "
+        "value, which it hands over. All heads of a layer do so at once, each with its own weights.",
+        reading=ROWS,
+        misleading="the words query, key and value are a picture: only their products are ever used.",
+        shape_of="query",
+        axes=("heads", "tokens", "numbers"),
+        tables=lambda view: {name: view.of_head(name) for name in ("query", "key", "value")},
+        draw=lambda view, tables: [view.vectors(tables, across=True)],
+    ),
+    "scores": Stage(
+        title="Scores",
+        formula=_score_formula,
+        live=_score_live,
+        says="Each query meets each key in a dot product: the more they point the same way, the higher the score. "
+        "Dividing by the root of the head's width keeps the next step from picking a single key at once.",
+        reading=MAP,
+        misleading="only differences within a row count: adding the same to a whole row changes nothing.",
+        shape_of="scores",
+        axes=("heads", "queries", "keys"),
+        tables=lambda view: {"scores": view.of_head("scores")},
+        draw=lambda view, tables: view.matrix(tables["scores"], signed=True, name="Score"),
+    ),
+    "mask": Stage(
+        title="Mask",
+        formula=lambda view: r"s_{ij} + M_{ij}, \quad M_{ij} \in \{0,\, -10000\}",
+        live=_mask_live,
+        says="What must not be looked at gets -10000 added to its score: padding, and in a decoder whatever comes "
+        "later. A text by itself has nothing to hide, so put padding behind it to see its columns go.",
+        reading=MAP + " Empty cells are masked.",
+        misleading="a mask hides keys, not queries: padding still has rows of its own, which nobody reads.",
+        shape_of="masked_scores",
+        axes=("heads", "queries", "keys"),
+        tables=lambda view: {"masked scores": view.of_head("masked_scores")},
+        draw=lambda view, tables: view.matrix(_masked(view), signed=True, name="Masked score"),
+    ),
+    "softmax": Stage(
+        title="Softmax",
+        formula=lambda view: r"p_{ij} = \frac{e^{s_{ij} + M_{ij}}}{\sum_k e^{s_{ik} + M_{ik}}}",
+        live=_softmax_live,
+        says="Each row of scores becomes shares that are positive and sum to 1: this is the attention that the other "
+        "pages show. A score one higher is a share 2.7 times as large.",
+        reading=MAP,
+        misleading="a share says where a head looks, not what comes of it: that also takes the value.",
+        shape_of="probabilities",
+        axes=("heads", "queries", "keys"),
+        tables=lambda view: {"probabilities": view.of_head("probabilities")},
+        draw=lambda view, tables: view.matrix(tables["probabilities"], signed=False, name="Attention"),
+    ),
+    "context": Stage(
+        title="Context",
+        formula=lambda view: r"c_i = \sum_j p_{ij}\, v_j",
+        live=_context_live,
+        says="The chosen token collects the values of all tokens, each times its share. What it collects is this "
+        "head's context; a head that is switched off passes on zeros instead.",
+        reading="above, one row for each key: its value times its share; below, their sum, and the head's context.",
+        misleading="a token with a large share and a small value gives little: compare the rows, not the shares.",
+        shape_of="context",
+        axes=("heads", "tokens", "numbers"),
+        tables=_context_tables,
+        draw=_draw_context,
+    ),
+    "output": Stage(
+        title="Output and residual",
+        formula=lambda view: r"h_i = \mathrm{LN}\big(W_O\,[c_i^{0};\, \dots;\, c_i^{H-1}] + b_O + x_i\big)",
+        live=_output_live,
+        says="The contexts of all heads are joined and projected back to the full width. What entered the layer is "
+        "added again, so attention only has to say what changes, and a norm follows.",
+        reading=ROWS,
+        misleading="the panels mix all heads of the layer: this one head is only a part of the first.",
+        shape_of="attention_normed",
+        axes=("tokens", "numbers"),
+        tables=lambda view: _named(
+            view,
+            ("projected", "attention_output"),
+            ("+ what entered the layer", "entering"),
+            ("= sum", "attention_sum"),
+            ("after the norm", "attention_normed"),
+        ),  # fmt: skip
+        draw=lambda view, tables: [view.vectors(tables)],
+        needs=("layer", "token"),
+    ),
+    "feed_forward": Stage(
+        title="Feed-forward",
+        formula=_feed_forward_formula,
+        live=_feed_forward_live,
+        says="Each token now goes by itself through a wider layer, an activation that silences most of it, and back. "
+        "Here tokens do not see each other; residual and norm close the layer.",
+        reading=ROWS + " The first picture has the inner numbers, with a colour scale of its own.",
+        misleading=COLUMN,
+        shape_of="intermediate",
+        axes=("tokens", "inner numbers"),
+        tables=_feed_forward_tables,
+        draw=_draw_feed_forward,
+        needs=("layer", "token"),
+    ),
+    "next": Stage(
+        title="Next layer",
+        formula=lambda view: r"x_i^{(l+1)} = y_i^{(l)}, \quad l = 0, \dots, L-1",
+        live=_next_live,
+        says="What leaves a layer enters the next, which does the same with weights of its own. Step by step the "
+        "token's vector takes in the text around it.",
+        reading="the chosen token's vector after the embeddings and after each layer, from top to bottom; what leaves "
+        "the chosen layer is framed.",
+        misleading="layers share their columns through the residual, so what looks unchanged may be read differently.",
+        shape_of="hidden_states",
+        axes=("states", "tokens", "numbers"),
+        tables=lambda view: {"the token's vector, layer by layer": view.of("hidden_states")[:, view.query]},
+        draw=_draw_states,
+        needs=("layer", "token"),
+        row_labels=_state_labels,
+    ),
+    "pooler": Stage(
+        title="Pooler",
+        formula=lambda view: r"z = \tanh(W_P\, x^{(L)}_0 + b_P)",
+        live=_pooler_live,
+        says="The first token's last vector goes through a dense layer and tanh. In pre-training only the "
+        "next-sentence head reads it, so the first token has learned to stand for the whole text.",
+        reading="three rows: [CLS] after the last layer, after the dense layer, and after tanh, from -1 to 1.",
+        misleading="it is no summary of meaning: untuned, it serves one question, whether B follows A.",
+        shape_of="pooler",
+        axes=("numbers",),
+        tables=_pooler_tables,
+        draw=_draw_pooler,
+        needs=(),
+        row_labels=_pooler_rows,
+    ),
+    "heads": Stage(
+        title="The two heads",
+        formula=_heads_formula,
+        live=_heads_live,
+        says="The masked-word head compares the chosen token's vector with the embedding of every piece of the "
+        "vocabulary, mask or not. The next-sentence head turns the pooled vector into two scores.",
+        reading="the likeliest pieces at the chosen place; with two sentences, also whether B follows A.",
+        misleading="at a word that can be seen the head mostly repeats it: it was trained to guess hidden ones.",
+        shape_of="mlm_logits",
+        axes=("pieces",),
+        tables=_head_tables,
+        draw=_draw_heads,
+        needs=("token",),
+        row_labels=lambda view: (view.labels[view.query],),
+    ),
+}

@@ -141,7 +141,9 @@ class BertSelfAttention(nn.Module):
             attention_scores = scaled_query @ key_layer.transpose(-1, -2)  # (batch, head, query, key)
             if bias is not None:
                 attention_scores = attention_scores + bias
-            attention_probs = torch.softmax(attention_scores, dim=-1)
+            # In place where no gradient needs the scores: at 512 tokens the memory of a second map is dear.
+            in_place = not attention_scores.requires_grad and attention_scores.dtype == torch.float32
+            attention_probs = torch.softmax(attention_scores, dim=-1, out=attention_scores if in_place else None)
             if watcher is not None:
                 hand_over(watcher, attention_probs)
             mixing = attention_probs if positions is None else rows_at(attention_probs, positions)

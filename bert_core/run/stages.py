@@ -114,10 +114,11 @@ class _Overheard(TorchFunctionMode):
         self.softmaxes: list[tuple[Tensor, Tensor]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
         called = getattr(func, "__name__", "")
-        if called == "softmax":
-            self.softmaxes.append((args[0], result))
+        scores = args[0].clone() if called == "softmax" else None  # the softmax may write over them
+        result = func(*args, **(kwargs or {}))
+        if scores is not None:
+            self.softmaxes.append((scores, result))
         elif called in ("linear", "embedding", "layer_norm"):
             given = (*args, *(kwargs or {}).values())
             name = next((self._names[id(value)] for value in given if id(value) in self._names), None)

@@ -51,7 +51,9 @@ _HOME = {
     "HeadSweep": "record",
     "ModelRun": "record",
     "Target": "record",
+    "Walk": "record",
     "capture": "run.capture",
+    "walk": "run.stages",
     "ablate_heads": "run.ablation",
 }
 __all__ = sorted(_HOME)

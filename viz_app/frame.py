@@ -100,6 +100,7 @@ class Frame:
             ),
         )
         seen: Walk = result_of(job)
+        st.session_state["_seconds"] = job.seconds
         return seen
 
     def word(self, token_id: int) -> str:

@@ -16,7 +16,7 @@ from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_ro
 
 HIDDEN = -5000.0  # a score below this was masked
 SHOWN_WORDS = 8
-MAP_HEIGHT = 520
+MAP_HEIGHT, LABELS_IN_MAP = 520, 24  # a map this low has room for so many labels
 LOUD = 0.1  # an inner number above this is counted as not silent
 # Names that configurations use, as they are written in formulas.
 ACTIVATIONS = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "swish": "SiLU", "tanh": "tanh"}
@@ -87,7 +87,8 @@ class View:
             lecture=self.lecture,
             unit=name.lower(),
         )
-        drawn.update_layout(height=min(drawn.layout.height, round(MAP_HEIGHT * (1.3 if self.lecture else 1))))
+        if len(self.labels) <= LABELS_IN_MAP:
+            drawn.update_layout(height=min(drawn.layout.height, round(MAP_HEIGHT * (1.3 if self.lecture else 1))))
         return [
             with_row_framed(drawn, self.query, len(self.labels), dark=self.dark, lecture=self.lecture),
             key_bars(
@@ -133,7 +134,7 @@ class Stage:
 
 def tex(value: float) -> str:
     """A number in LaTeX, three digits."""
-    digits, _, exponent = f"{value:.3g}".partition("e")
+    digits, _, exponent = f"{value + 0.0:.3g}".partition("e")  # a zero has no sign
     return rf"{digits} \cdot 10^{{{int(exponent)}}}" if exponent else digits
 
 
@@ -271,8 +272,10 @@ def _context_live(view: View) -> str:
     share, value = view.of_head("probabilities")[i, j], view.of_head("value")[j, 0]
     rest = weighted_values(view.walk, view.head, i).sum(0)[0] - share * value
     context = view.of_head("context")[i, 0]
-    gate = "" if np.isclose(context, share * value + rest, atol=1e-5) else r" \;\to\; \text{gated: } " + tex(context)
-    return rf"c_{{{i}}}[0] = {tex(share)} \cdot ({tex(value)}) + \dots = {tex(share * value + rest)}{gate}"
+    total = share * value + rest
+    line = rf"c_{{{i}}}[0] = {tex(share)} \cdot ({tex(value)}) + \dots = {tex(total)}"
+    gated = not np.isclose(context, total, atol=1e-5)
+    return _lines(line, rf"\text{{after the head's gate: }} {tex(context)}") if gated else line
 
 
 # ---------------------------------------------------------------------------- the rest of the layer, and the heads

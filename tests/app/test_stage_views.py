@@ -72,7 +72,7 @@ def test_live_numbers_are_those_of_the_walk(tiny_loaded: LoadedModel) -> None:
     assert STAGES["softmax"].live(view).endswith(f"= {tex(share)}")
     total = sum(view.walk.values[f"embeddings.{part}"][i, 0] for part in ("word", "token_type", "position"))
     assert f"= {tex(total)}" in STAGES["embeddings"].live(view)
-    assert tex(1.5e-7) == r"1.5 \cdot 10^{-7}" and tex(12.345) == "12.3"
+    assert tex(1.5e-7) == r"1.5 \cdot 10^{-7}" and tex(12.345) == "12.3" and tex(-0.0) == "0"
 
 
 def test_padding_shows_in_the_mask(tiny_loaded: LoadedModel) -> None:
@@ -121,6 +121,9 @@ def test_a_long_text_is_drawn_around_the_chosen_row() -> None:
     assert len(figure.data[0].z) == 40 and figure.data[0].y[-1] == "499 (499)"
     (frame,) = figure.layout.shapes
     assert (frame.y0, frame.y1) == (38.5, 39.5)
+    assert "x: rows 460 to 499 of 500" in figure.layout.annotations[0].text
+    boxes = piece_boxes(["a"] * 500, ["1"] * 500, ["A"] * 500, chosen=499, dark=False)
+    assert boxes.layout.annotations[0].text == "tokens 440 to 499 of 500" and len(boxes.layout.shapes) == 60
 
 
 def test_panels_share_one_scale_with_zero_in_the_middle() -> None:

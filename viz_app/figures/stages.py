@@ -31,6 +31,12 @@ def window(length: int, chosen: int, room: int = ROWS_THAT_FIT) -> slice:
     return slice(first, min(first + room, length))
 
 
+def _part(shown: slice, length: int, what: str) -> str:
+    """Which part is drawn, where it is not all."""
+    whole = shown.stop - shown.start == length
+    return "" if whole else f"{what} {shown.start} to {shown.stop - 1} of {length}"
+
+
 def piece_boxes(
     pieces: Sequence[str],
     notes: Sequence[str],
@@ -89,8 +95,14 @@ def piece_boxes(
         )
     )
     lines = -(-len(places) // PIECES_A_LINE)
+    if part := _part(shown, len(pieces), "tokens"):
+        figure.add_annotation(
+            text=part, x=0, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", showarrow=False,
+            font_color=colours.faint,
+        )  # fmt: skip
     figure.update_layout(
-        height=round(lines * (96 if lecture else 76)) + 16,
+        height=round(lines * (96 if lecture else 76)) + (44 if part else 16),
+        margin={"t": 36 if part else 8},
         xaxis={"range": [0, PIECES_A_LINE], "visible": False, "fixedrange": True},
         yaxis={"range": [lines, 0], "visible": False, "fixedrange": True},
     )
@@ -123,7 +135,8 @@ def vector_panels(
     shown = window(len(row_labels), chosen or 0)
     labels = [f"{plain(row_labels[row], LONGEST_HOVER)} ({row})" for row in range(len(row_labels))][shown]
     short = [plain(label, LONGEST_LABEL) for label in row_labels][shown]
-    drawn = {title: np.asarray(values[shown], np.float32) for title, values in panels.items()}
+    part = _part(shown, len(row_labels), ": rows")
+    drawn = {title + part: np.asarray(values[shown], np.float32) for title, values in panels.items()}
     limit = float(np.quantile(np.abs(np.concatenate([v.ravel() for v in drawn.values()])), 0.995)) or 1.0
     count, rows = len(drawn), len(labels)
     stacked = 1 if across else count

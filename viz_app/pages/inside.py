@@ -47,7 +47,11 @@ engines.segmented_control("Engine", session.ENGINES, key="engine", format_func=E
 
 layer, head = state.head
 pads = min(PADS, room) if state.pads else 0
-walks = {engine: current.walk(layer, state.inside_token, pads=pads, engine=engine) for engine in session.ENGINES}
+# The chosen engine last: the status line says what its walk took.
+walks = {
+    engine: current.walk(layer, state.inside_token, pads=pads, engine=engine)
+    for engine in sorted(session.ENGINES, key=lambda engine: engine == state.engine)
+}
 view = View(
     walk=walks[state.engine],
     head=head,

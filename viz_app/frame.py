@@ -14,7 +14,8 @@ from streamlit.navigation.page import StreamlitPage
 
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
-from bert_core.record import MaskPrediction, ModelRun, Target, Walk
+from bert_core.record import HeadSweep, MaskPrediction, ModelRun, Target, Walk
+from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
 from bert_core.run.stages import walk
 from bert_core.tokenizer import MASK, Encoding
@@ -87,6 +88,19 @@ class Frame:
         run: ModelRun = result_of(job)
         st.session_state["_seconds"] = job.seconds
         return run
+
+    def sweep(self) -> HeadSweep:
+        """The record of this text without each head in turn, all others on, from the queue."""
+        of = int(self.head_mask.size)
+        job = queue().submit(
+            ("sweep", self.loaded.name, self.encoding, self.target),
+            f"{self.loaded.name} without each of its {of} heads",
+            lambda job: ablate_heads(
+                self.loaded, self.encoding, target=self.target, report=lambda done, of: job.report(done / of)
+            ),
+        )
+        found: HeadSweep = result_of(job)
+        return found
 
     def walk(self, layer: int, position: int, *, pads: int, engine: str) -> Walk:
         """The record of every value on the way, from the queue; see `bert_core.run.stages.walk`."""
@@ -334,7 +348,7 @@ def _chips(current: Frame) -> list[Chip]:
                 side=encoding.sides[position],
                 special=encoding.special[position],
                 masked=masked or token == MASK,
-                target=_target_position() == position,
+                target=_target_position(current) == position,
             )
         )
     return chips
@@ -377,8 +391,11 @@ def _restore_heads() -> None:
 # ---------------------------------------------------------------------------- the target
 
 
-def _target_position() -> int | None:
+def _target_position(current: Frame) -> int | None:
+    """Where the target's word is; before one was chosen, at the first mask."""
     position = st.session_state.target.partition(":")[0]
+    if not position and current.loaded.has_mlm:
+        return next(iter(current.encoding.mask_positions), None)
     return int(position) if position.isdigit() else None
 
 

@@ -71,6 +71,7 @@ def _parse_heads(value: str) -> tuple[Head, ...]:
 
 
 SHOWN = ("attention", "gradient", "product")
+HEAD_COLOURS = ("slope", "removal")
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
 STAGES = (
     *("pieces", "embeddings", "norm", "qkv", "scores", "mask", "softmax", "context"),
@@ -93,6 +94,7 @@ def _choices() -> dict[str, Choice]:
         "show": Choice("attention", _one_of(*SHOWN)),
         "part": Choice("all", _one_of(*PARTS)),
         "hide": flag,
+        "colour": Choice("slope", _one_of(*HEAD_COLOURS)),
         "stage": Choice(STAGES[0], _one_of(*STAGES)),
         "token": Choice(None, int),  # None: the first that is hidden
         "engine": Choice(ENGINES[0], _one_of(*ENGINES)),

@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from viz_app.components.clicks import latest
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.attention import attention_heatmap
+from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import (
     DARK_PAGE,
@@ -320,3 +321,14 @@ def test_components_mount_without_a_browser() -> None:
     app = AppTest.from_function(script).run()
     assert not app.exception
     assert app.text[0].value == "[None, None, None, None]"
+
+
+def test_a_sweep_shows_every_head_once() -> None:
+    """One named point for each head that is there, estimate across and finding upwards; a gap is no point."""
+    estimated, found = np.array([[0.5, -1.0], [np.nan, 2.0]]), np.array([[0.25, -3.0], [1.0, 0.0]])
+    line, points = sweep_scatter(estimated, found, dark=False).data
+    assert list(points.customdata) == ["L0 H0", "L0 H1", "L1 H1"]
+    assert list(points.x) == [0.5, -1.0, 2.0] and list(points.y) == [0.25, -3.0, 0.0]
+    assert list(line.x) == list(line.y) == [-3.0, 2.0]
+    with pytest.raises(ValueError, match=r"\(2, 2\) estimates and \(1, 2\) findings"):
+        sweep_scatter(estimated, found[:1], dark=False)

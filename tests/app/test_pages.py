@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -313,3 +314,19 @@ def test_a_number_is_not_shown_as_a_class(
         assert not app.exception and not app.error
     app = with_classes(tmp_path, monkeypatch, "predict")
     assert "#### grade: 3.25" in words(app) and "Which number is it?" in words(app)
+
+
+def test_heads_can_be_removed_one_by_one() -> None:
+    """Removal colours the grid by the change of the target without each head, and says how true the slope is."""
+    app = start().switch_page("viz_app/pages/heads.py").run()
+    assert "Does the slope tell the truth" not in words(app)
+    app.segmented_control(key="colour").set_value("removal").run()
+    for _ in range(60):  # the page shows the queue until it is done, and comes back by itself only in a browser
+        if "when this head alone" in words(app):
+            break
+        app.run()
+    assert not app.exception and not app.error
+    assert "when this head alone is taken out" in words(app)
+    assert re.search(r"Does the slope tell the truth here\? Spearman's rank [+-][01]\.\d\d", words(app))
+    linked = start(**{"text": "A word.", "colour": "nonsense"})
+    assert "colour='nonsense', which is not possible: one of slope, removal" in words(linked)

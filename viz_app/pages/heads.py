@@ -2,9 +2,12 @@
 
 import streamlit as st
 
+from bert_core.analysis.heads import heads_agreement, removal_estimate
 from viz_app import frame
 from viz_app.components.head_grid import head_grid
+from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import nsp_bar, prediction_bars
+from viz_app.session import HEAD_COLOURS
 
 current = frame.current()
 before = current.run(gradients=current.target is not None, all_heads_on=True)
@@ -15,18 +18,29 @@ layers, heads = before.head_mask.shape
 st.header("Which heads matter, and what if they were gone?", anchor=False)
 left, right = st.columns([1, 1], gap="large")
 with left:
+    if current.target is not None:
+        st.segmented_control(
+            "Colour",
+            HEAD_COLOURS,
+            key="colour",
+            required=True,
+            format_func={"slope": "Slope", "removal": f"Removal of each of the {layers * heads}"}.__getitem__,
+            label_visibility="collapsed",
+        )
+    removed = current.sweep().effect if current.target is not None and st.session_state.colour == "removal" else None
+    colours, what = (slopes, "slope") if removed is None else (removed, "without it")
     head_grid(
         layers=layers,
         heads=heads,
         thumbnails=None,
-        values=slopes,
+        values=colours,
         signed=True,
         mode="switch",
         selected=None,
         off=current.off,
         titles=[
             [
-                f"L{layer} H{head}" if slopes is None else f"L{layer} H{head}: slope {slopes[layer, head]:+.3g}"
+                f"L{layer} H{head}" if colours is None else f"L{layer} H{head}: {what} {colours[layer, head]:+.3g}"
                 for head in range(heads)
             ]
             for layer in range(layers)
@@ -35,10 +49,24 @@ with left:
         lecture=current.lecture,
         on_click=frame.switch_heads,
     )
-    st.caption(
-        "Click a head to switch it off or on; a row or column label switches all of it. "
-        + ("" if slopes is None else "Colour: how the target changes when the head is turned up, with all heads on.")
-    )
+    meaning = "" if slopes is None else "Colour: how the target changes when the head is turned up, with all heads on."
+    if removed is not None:
+        meaning = "Colour: how the target changes when this head alone is taken out."
+    st.caption(f"Click a head to switch it off or on; a row or column label switches all of it. {meaning}")
+    if removed is not None and slopes is not None:
+        estimated = removal_estimate(slopes)
+        rank = heads_agreement(estimated, removed)
+        st.subheader(f"Does the slope tell the truth here? Spearman's rank {rank:+.2f}", anchor=False)
+        st.plotly_chart(
+            sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
+            theme=None,
+            key="sweep",
+            alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
+        )
+        st.caption(
+            "**How to read this:** each point is a head; on the dotted line the estimate from one gradient is what "
+            "really happens. **How it can mislead:** a slope says what a little does; taking a head out does a lot at once."
+        )
 with right:
     if before.classes is not None and after.classes is not None:
         first, now = before.classes.probabilities, after.classes.probabilities

@@ -1,0 +1,44 @@
+"""Figures of heads: estimates against what really happens."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bert_core import LoadedModel, Target, ablate_heads, capture
+from bert_core.analysis.heads import heads_agreement, removal_estimate
+
+
+def test_the_estimate_is_right_for_a_small_change(tiny_loaded: LoadedModel) -> None:
+    """Turning a head down by a thousandth changes the target by a thousandth of the estimate."""
+    encoding = tiny_loaded.tokenizer.encode("the cat [MASK] on the mat")
+    target = Target("mlm", 3, 70)
+    whole = capture(tiny_loaded, encoding, target=target)
+    assert whole.gate_gradient is not None and whole.target_value is not None
+    estimate = removal_estimate(whole.gate_gradient)
+    for layer, head in np.ndindex(estimate.shape):
+        gates = np.ones(estimate.shape)
+        gates[layer, head] = 0.99
+        change = capture(tiny_loaded, encoding, target=target, head_mask=gates).target_value - whole.target_value
+        assert change == pytest.approx(0.01 * estimate[layer, head], rel=0.1, abs=2e-5)
+
+
+def test_agreement_worked_by_hand() -> None:
+    """The same order is 1, the reverse -1, whatever the numbers; NaN heads and constant figures do not count."""
+    one = np.array([[1.0, 2.0], [3.0, np.nan]])
+    assert heads_agreement(one, np.array([[0.1, 5.0], [6.0, 9.0]])) == pytest.approx(1)
+    assert heads_agreement(one, np.array([[8.0, 5.0], [-6.0, 9.0]])) == pytest.approx(-1)
+    assert np.isnan(heads_agreement(one, np.full((2, 2), 4.0)))
+    assert np.isnan(heads_agreement(one, np.array([[1.0, np.nan], [np.nan, 2.0]])))
+    with pytest.raises(ValueError, match=r"\(2, 2\) and \(1, 2\): one figure of each for every head"):
+        heads_agreement(one, one[:1])
+
+
+def test_agreement_of_a_real_sweep_is_not_perfect(tiny_loaded: LoadedModel) -> None:
+    """On a model the slope and the removal agree to a degree, which is a number between -1 and 1."""
+    encoding = tiny_loaded.tokenizer.encode("the cat [MASK] on the mat")
+    target = Target("mlm", 3, 70)
+    slopes = capture(tiny_loaded, encoding, target=target).gate_gradient
+    effect = ablate_heads(tiny_loaded, encoding, target=target).effect
+    assert slopes is not None and effect is not None
+    assert -1 <= heads_agreement(removal_estimate(slopes), effect) < 1

@@ -65,7 +65,8 @@ with left:
         )
         st.caption(
             "**How to read this:** each point is a head; on the dotted line the estimate from one gradient is what "
-            "really happens. **How it can mislead:** a slope says what a little does; taking a head out does a lot at once."
+            "really happens. **How it can mislead:** a slope says what a little does; taking a head out does a lot "
+            "at once."
         )
 with right:
     if before.classes is not None and after.classes is not None:

@@ -15,11 +15,19 @@ import numpy as np
 from bert_core.tokenizer import Encoding
 
 
+def _read_only(record: object) -> None:
+    """Make every array of a record refuse to be written."""
+    for value in vars(record).values():
+        if isinstance(value, np.ndarray):
+            value.flags.writeable = False
+
+
 @dataclass(frozen=True)
 class Target:
     """The one number a gradient explains.
 
     kind: "mlm", the log-probability (nats) of the piece `token_id` at `position`;
+    "contrast", by how much its logit there is above that of the piece `against`;
     "nsp", logit(B follows A) - logit(B does not); or
     "class", the logit of the class with the number `label`.
     """
@@ -28,14 +36,26 @@ class Target:
     position: int | None = None
     token_id: int | None = None
     label: int | None = None
+    against: int | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in ("mlm", "nsp", "class"):
-            raise ValueError(f"target kind {self.kind!r} is unknown: 'mlm', 'nsp' or 'class'")
+        if self.kind not in ("mlm", "contrast", "nsp", "class"):
+            raise ValueError(f"target kind {self.kind!r} is unknown: 'mlm', 'contrast', 'nsp' or 'class'")
         if self.kind == "mlm" and (self.position is None or self.token_id is None):
             raise ValueError("an 'mlm' target needs a position and a token_id")
+        if self.kind == "contrast" and None in (self.position, self.token_id, self.against):
+            raise ValueError("a 'contrast' target needs a position, a token_id and the one it stands against")
         if self.kind == "class" and self.label is None:
             raise ValueError("a 'class' target needs a label")
+
+    @property
+    def row(self) -> int:
+        """The position of the last layer that it is read from: its own, or [CLS] for the text as a whole."""
+        return 0 if self.position is None else self.position
+
+    def removable(self, encoding: Encoding) -> tuple[int, ...]:
+        """Positions that can be taken out of a text while the question stays: no [CLS] or [SEP], and not its own."""
+        return tuple(i for i, special in enumerate(encoding.special) if not special and i != self.position)
 
 
 @dataclass(frozen=True)
@@ -165,9 +185,7 @@ class HeadSweep:
     flips: np.ndarray | None = None
 
     def __post_init__(self) -> None:
-        for entry in fields(self):
-            if isinstance(value := getattr(self, entry.name), np.ndarray):
-                value.flags.writeable = False
+        _read_only(self)
 
     @property
     def effect(self) -> np.ndarray | None:
@@ -224,3 +242,82 @@ class Walk:
         """What enters the layer that was seen (seq, hidden)."""
         entering: np.ndarray = self.values["hidden_states"][self.layer]
         return entering
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """What one method gives each token for one target.
+
+    method: its name. target_value: the value of the target.
+    scores: (seq,) float32.
+    signed: whether a negative score speaks against the target; else it only has no part in it.
+    baseline: what the tokens were compared with, "pad", "mask" or "zero", and its target value; None without one.
+    complete: whether the scores should sum to the target's way from the baseline.
+    """
+
+    encoding: Encoding
+    target: Target
+    method: str
+    scores: np.ndarray = field(repr=False)
+    target_value: float
+    signed: bool
+    baseline: str | None = None
+    baseline_value: float | None = None
+    complete: bool = False
+
+    def __post_init__(self) -> None:
+        _read_only(self)
+
+    @property
+    def gap(self) -> float | None:
+        """By how much the scores miss the target's way from the baseline; None where they need not sum to it."""
+        if not self.complete or self.baseline_value is None:
+            return None
+        return float(self.scores.sum(dtype=np.float64)) - (self.target_value - self.baseline_value)
+
+
+@dataclass(frozen=True)
+class TokenMaps:
+    """What each position gives to each other, layer by layer, by a method that needs the weights.
+
+    method: its name. maps: (layer, query, key) float32, never negative; rows are as the method leaves them.
+    residual: whether the residual connection is in the maps.
+    heads: (layer, head, query, key), the same for each head; or None.
+    mixing: (layer, query), which share of a position comes from others, 0 to 1; or None.
+    """
+
+    encoding: Encoding
+    method: str
+    maps: np.ndarray = field(repr=False)
+    residual: bool
+    heads: np.ndarray | None = field(default=None, repr=False)
+    mixing: np.ndarray | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        _read_only(self)
+
+
+@dataclass(frozen=True)
+class SentenceScore:
+    """How likely each piece of a text is, given the rest of it.
+
+    variant: "original", all other pieces are seen; or "within word", not the later ones of its own word.
+    log_probabilities: (seq,) float32, nats; NaN at the added [CLS] and [SEP].
+    """
+
+    encoding: Encoding
+    variant: str
+    log_probabilities: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _read_only(self)
+
+    @property
+    def total(self) -> float:
+        """The pseudo-log-likelihood, nats."""
+        return float(np.nansum(self.log_probabilities, dtype=np.float64))
+
+    @property
+    def perplexity(self) -> float:
+        """The pseudo-perplexity, exp(-mean): 1 for a text whose every piece is certain."""
+        return float(np.exp(-np.nanmean(self.log_probabilities, dtype=np.float64)))

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_core.analysis.flow import product_of_layers
-from bert_core.record import Target
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- maps and gradients
@@ -29,7 +28,7 @@ def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarra
     """Gradient-weighted attention through all layers; each layer adds to what has arrived, and nothing is taken away.
 
     attention, gradient: (layer, head, query, key). Returns (query, key), never negative, the identity left out: 0
-    everywhere where no product is positive. Read the row of the target: its [MASK], or [CLS] for a sentence target.
+    everywhere where no product is positive. Read the target's row (`Target.row`): its [MASK], or [CLS].
     Source: Chefer 2021 (ICCV), equations 5 and 6 (arXiv:2103.15679).
     """
     length = attention.shape[-1]
@@ -85,11 +84,6 @@ def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
     if residual:
         shares = (shares + np.eye(shares.shape[-1])) / 2
     return product_of_layers(shares)
-
-
-def target_row(target: Target) -> int:
-    """The position at the top that a target is read from: its own, or [CLS] for a sentence target."""
-    return 0 if target.position is None else target.position
 
 
 # ---------------------------------------------------------------------------- pieces to words

@@ -18,7 +18,8 @@ from bert_core.attention import rows_at
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
 from bert_core.record import HeadSweep, Target
-from bert_core.run.capture import check_head_mask, check_position, check_target
+from bert_core.run.capture import check_head_mask, check_position, check_target, target_values
+from bert_core.run.layers import embedded
 from bert_core.tokenizer import Encoding
 
 METHODS = ("zero", "mean", "resample")
@@ -172,11 +173,10 @@ def ablate_heads(
     gate_tensor = None
     if not (gates == 1).all():
         gate_tensor = bert.get_head_mask(torch.tensor(gates, device=loaded.device), 1)
-    read = [*positions, *([] if target is None or target.position is None else [target.position])]
-    wanted = [0, *sorted(set(read) - {0})]
+    wanted = sorted({0, *positions, *([] if target is None else [target.row])})
     asked = torch.tensor([wanted], device=loaded.device)
 
-    clean = clean_pass(bert, _embedded(loaded, encoding), None, gate_tensor, asked)
+    clean = clean_pass(bert, embedded(loaded, encoding), None, gate_tensor, asked)
     replacement = None
     if method != "zero":
         replacement = _replacement(loaded, reference, gate_tensor, method, len(encoding))
@@ -216,24 +216,17 @@ class _Judge:
     ) -> None:
         self.loaded, self.target, self.rows = loaded, target, rows
         self.asks_nsp = loaded.has_nsp and encoding.pair is not None
-        self.target_row = None if target is None or target.position is None else wanted.index(target.position)
+        self.target_row = 0 if target is None else wanted.index(target.row)
 
     @torch.no_grad()
     def __call__(self, states: Tensor) -> dict[str, Tensor]:
         """value, nsp: (variant,). pieces: log-probabilities (variant, position, vocab)."""
         model, target, found = self.loaded.model, self.target, {}
-        pooled = None if model.bert.pooler is None else model.bert.pooler(states)
-        if target is not None and target.kind == "mlm":
-            scores = model.cls.predictions(states[:, self.target_row]).float().log_softmax(-1)
-            found["value"] = scores[:, target.token_id]
-        if target is not None and target.kind == "class":
-            assert self.loaded.classifier is not None  # check_target has seen to it
-            found["value"] = self.loaded.classifier.classifier(pooled).float()[:, target.label]
+        if target is not None:
+            found["value"] = target_values(self.loaded, target, states[:, self.target_row])
         if self.asks_nsp:
-            logits = model.cls.seq_relationship(pooled).float()
-            found["nsp"] = logits.softmax(-1)[:, 0]
-            if target is not None and target.kind == "nsp":
-                found["value"] = logits[:, 0] - logits[:, 1]
+            pooled = None if model.bert.pooler is None else model.bert.pooler(states)
+            found["nsp"] = model.cls.seq_relationship(pooled).float().softmax(-1)[:, 0]
         if self.rows:
             found["pieces"] = model.cls.predictions(states[:, self.rows]).float().log_softmax(-1)
         return found
@@ -257,24 +250,13 @@ def _repeated(gates: Tensor, variants: int) -> Tensor:
     return gates if len(gates) == 1 else gates.repeat(variants, 1, 1, 1)
 
 
-@torch.no_grad()
-def _embedded(loaded: LoadedModel, encoding: Encoding) -> Tensor:
-    """What enters the first layer, (1, seq, hidden)."""
-    ids = torch.tensor([encoding.input_ids], device=loaded.device)
-    segments = None
-    if loaded.config.type_vocab_size:
-        segments = torch.tensor([encoding.token_type_ids], device=loaded.device)
-    embedded: Tensor = loaded.model.bert.embeddings(ids, token_type_ids=segments)
-    return embedded
-
-
 def _replacement(
     loaded: LoadedModel, reference: Sequence[Encoding], gates: Tensor | None, method: str, length: int
 ) -> Callable[[int], Tensor]:
     """layer -> what takes the place of its contexts, (1, length or 1, heads * head size)."""
     first = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
     texts = reference if method == "mean" else reference[:1]
-    passes = [clean_pass(loaded.model.bert, _embedded(loaded, text), None, gates, first).contexts for text in texts]
+    passes = [clean_pass(loaded.model.bert, embedded(loaded, text), None, gates, first).contexts for text in texts]
     if method == "mean":
         return lambda layer: torch.cat([contexts[layer][0] for contexts in passes]).mean(0)[None, None]
     places = torch.arange(length, device=loaded.device) % len(texts[0])

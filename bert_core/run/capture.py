@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertModelOutput
 from bert_core.record import ClassPrediction, MaskPrediction, ModelRun, Target
 from bert_core.recording import record
 from bert_core.tokenizer import Encoding
@@ -41,8 +41,7 @@ def capture(
     if not loaded.has_mlm:
         positions = ()
     # The last layer is computed where somebody reads it: at [CLS], for the pooler, and where a piece is asked for.
-    read = [*positions, *([] if target is None or target.position is None else [target.position])]
-    wanted = [0, *sorted(set(read) - {0})]
+    wanted = sorted({0, *positions, *([] if target is None else [target.row])})
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
     segments = torch.tensor([encoding.token_type_ids], device=loaded.device) if config.type_vocab_size else None
     gate_tensor = None
@@ -64,7 +63,7 @@ def capture(
     attention, gradient, gate_gradient, target_value = _stack(maps), None, None, None
 
     if target is not None:
-        value = _value_of(target, loaded, outputs, wanted)
+        value = target_values(loaded, target, outputs.last_hidden_state[:, wanted.index(target.row)])[0]
         target_value = value.item()
         found = torch.autograd.grad(value, maps if gate_tensor is None else [*maps, gate_tensor])
         gradient = _stack(found[: len(maps)])
@@ -82,7 +81,7 @@ def capture(
         if loaded.has_nsp and encoding.pair is not None:
             nsp = model.cls.seq_relationship(outputs.pooler_output)[0].float().softmax(-1)[0].item()
         if loaded.has_classifier:
-            classes = _classes(loaded.config, _class_logits(loaded, outputs))
+            classes = _classes(loaded.config, _class_logits(loaded, outputs.pooler_output)[0])
 
     return ModelRun(
         encoding=encoding,
@@ -125,9 +124,10 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
         raise ValueError(f"{loaded.name} has no trained masked-word head: choose another target")
     assert target.position is not None and target.token_id is not None  # Target checks this
     check_position(encoding, target.position)
-    if not 0 <= target.token_id < loaded.config.vocab_size:
-        last = loaded.config.vocab_size - 1
-        raise ValueError(f"token {target.token_id} does not exist: the vocabulary has 0 to {last}")
+    last = loaded.config.vocab_size - 1
+    for token in (target.token_id, target.against):
+        if token is not None and not 0 <= token <= last:
+            raise ValueError(f"token {token} does not exist: the vocabulary has 0 to {last}")
 
 
 def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np.ndarray:
@@ -153,38 +153,75 @@ def check_head(layer: int, head: int, layers: int, heads: int) -> None:
         raise ValueError(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
 
 
-def _value_of(target: Target, loaded: LoadedModel, outputs: BertModelOutput, wanted: Sequence[int]) -> Tensor:
-    """The target as a scalar with a graph; the masked-word head is computed at its position alone.
+def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
+    """The target for some copies of a text, (copies,), with a graph if the rows have one.
 
-    wanted: the positions that the rows of the outputs stand for.
+    rows: (copies, hidden), the last layer at `target.row`. The masked-word head is computed there alone, and for a
+    contrast only for its two words.
     """
-    model = loaded.model
+    heads = loaded.model.cls
     if target.kind == "class":
-        return _class_logits(loaded, outputs)[target.label]
+        return _class_logits(loaded, _pooled(loaded, rows))[:, target.label]
     if target.kind == "nsp":
-        logits = model.cls.seq_relationship(outputs.pooler_output)[0].float()
-        return torch.sub(logits[0], logits[1])
-    assert target.position is not None  # Target checks this
-    scores: Tensor = model.cls.predictions(outputs.last_hidden_state[0, wanted.index(target.position)])
-    return scores.float().log_softmax(-1)[target.token_id]
+        logits = heads.seq_relationship(_pooled(loaded, rows)).float()
+        return torch.sub(logits[:, 0], logits[:, 1])
+    if target.kind == "contrast":
+        words, head = [target.token_id, target.against], heads.predictions
+        decoder = head.decoder
+        logits = F.linear(head.transform(rows), decoder.weight[words], decoder.bias[words]).float()
+        return torch.sub(logits[:, 0], logits[:, 1])
+    scores: Tensor = heads.predictions(rows)
+    return scores.float().log_softmax(-1)[:, target.token_id]
 
 
-def _class_logits(loaded: LoadedModel, outputs: BertModelOutput) -> Tensor:
-    """(label,)."""
+def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
+    """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; of the class.
+
+    rows: as for `target_values`. Raises ValueError for a classifier whose output is a number.
+    """
+    if target.kind != "class":
+        values = target_values(loaded, target, rows)
+        return values.exp() if target.kind == "mlm" else values.sigmoid()
+    if _is_number(loaded.config):
+        raise ValueError(f"{loaded.name} gives a number and no class, so there is no probability to follow")
+    logits = _class_logits(loaded, _pooled(loaded, rows))
+    probabilities = logits.softmax(-1) if _is_exclusive(loaded.config) else logits.sigmoid()
+    return probabilities[:, target.label]
+
+
+def _pooled(loaded: LoadedModel, rows: Tensor) -> Tensor:
+    """rows: (copies, hidden), [CLS] of the last layer."""
+    pooler = loaded.model.bert.pooler
+    assert pooler is not None  # a pre-training model has one
+    pooled: Tensor = pooler(rows[:, None])
+    return pooled
+
+
+def _class_logits(loaded: LoadedModel, pooled: Tensor) -> Tensor:
+    """pooled: (copies, hidden). Returns (copies, label)."""
     assert loaded.classifier is not None  # has_classifier was asked
-    logits: Tensor = loaded.classifier.classifier(outputs.pooler_output)[0]
+    logits: Tensor = loaded.classifier.classifier(pooled)
     return logits.float()
 
 
+def _is_exclusive(config: BertConfig) -> bool:
+    """Whether a text has one class; published files say so by `problem_type`."""
+    return config.problem_type != "multi_label_classification"
+
+
+def _is_number(config: BertConfig) -> bool:
+    """Whether the classifier gives a number; one output alone is one."""
+    return config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)
+
+
 def _classes(config: BertConfig, logits: Tensor) -> ClassPrediction:
-    """logits: (label,). Published files say by `problem_type` what they are; one output alone is a number."""
-    exclusive = config.problem_type != "multi_label_classification"
+    """logits: (label,)."""
+    exclusive = _is_exclusive(config)
     probabilities = logits.softmax(-1) if exclusive else logits.sigmoid()
-    is_number = config.problem_type == "regression" or (config.problem_type is None and len(logits) == 1)
     return ClassPrediction(
         config.labels,
         logits.cpu().numpy().copy(),
-        None if is_number else probabilities.cpu().numpy().copy(),
+        None if _is_number(config) else probabilities.cpu().numpy().copy(),
         exclusive,
     )
 

@@ -30,12 +30,12 @@ def one_by_one(loaded: LoadedModel, encoding: Any, target: Target, gates: np.nda
 @pytest.mark.parametrize("batch_tokens", [1, 40, 4096])
 @pytest.mark.parametrize("gated", [False, True])
 def test_zero_ablation_is_a_closed_gate(tiny_loaded: LoadedModel, batch_tokens: int, gated: bool) -> None:
-    """Within 1e-5 the target of one masked forward pass a head, for a word and for B follows A, in any batches."""
+    """Within 1e-5 the target of one masked forward pass a head, for every target, in any batches."""
     encoding = tiny_loaded.tokenizer.encode("the cat [MASK] on the mat", "it was old")
     gates = np.ones((2, 4), np.float32)
     if gated:
         gates[0, 1], gates[1, 2] = 0.5, 0.0
-    for target in (Target("mlm", 3, 70), Target("nsp")):
+    for target in (Target("mlm", 3, 70), Target("contrast", 3, 70, against=71), Target("nsp")):
         sweep = ablate_heads(tiny_loaded, encoding, target=target, head_mask=gates, batch_tokens=batch_tokens)
         expected = one_by_one(tiny_loaded, encoding, target, gates)
         assert sweep.values is not None and sweep.effect is not None

@@ -16,7 +16,6 @@ from bert_core.analysis.attribution import (
     rank_agreement,
     rows_of_one,
     scores_of_units,
-    target_row,
     word_units,
 )
 from bert_core.analysis.flow import attention_rollout
@@ -146,9 +145,3 @@ def test_agreement_at_its_ends() -> None:
         rank_agreement(scores, "pearson")
     with pytest.raises(ValueError, match="^1 tokens have no order: it takes two$"):
         rank_agreement(scores[:, :1])
-
-
-def test_a_target_is_read_at_its_mask_or_at_cls() -> None:
-    """Position of the mask; 0 for a sentence target."""
-    assert target_row(Target("mlm", 5, 7)) == 5
-    assert target_row(Target("nsp")) == target_row(Target("class", label=1)) == 0

@@ -104,6 +104,19 @@ def test_the_gradient_of_a_gate_is_a_slope(
     np.testing.assert_allclose(run.gate_gradient, slopes, rtol=0, atol=1e-4 * np.abs(slopes).max())
 
 
+def test_a_contrast_is_one_word_less_the_other(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """Value and gradient are the differences of the two words' own; a contrast needs both words."""
+    position, (one, other) = encoding.mask_positions[0], map(tiny_loaded.tokenizer.id_of, ("mat", "city"))
+    run = capture(tiny_loaded, encoding, target=Target("contrast", position, one, against=other))
+    apart = [capture(tiny_loaded, encoding, target=Target("mlm", position, word)) for word in (one, other)]
+    assert run.target_value is not None and run.gradient is not None
+    assert abs(run.target_value - (apart[0].target_value or 0) + (apart[1].target_value or 0)) < 1e-5
+    largest = float(np.abs(run.gradient).max())
+    np.testing.assert_allclose(run.gradient, apart[0].gradient - apart[1].gradient, atol=1e-5 * largest)  # type: ignore[operator]
+    with pytest.raises(ValueError, match="^a 'contrast' target needs a position, a token_id and the one it stands"):
+        Target("contrast", position, one)
+
+
 def test_importance_needs_no_second_pass(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
     """Summed over queries and keys, attention x gradient is gate x gradient of the gate."""
     for gates in (None, GATES):
@@ -218,6 +231,7 @@ def test_a_record_cannot_be_changed(tiny_loaded: LoadedModel, encoding: Encoding
         ({"positions": [-1]}, "position -1 does not exist: this text has positions 0 to 15"),
         ({"target": Target("mlm", 99, 3)}, "position 99 does not exist: this text has positions 0 to 15"),
         ({"target": Target("mlm", 3, 155)}, "token 155 does not exist: the vocabulary has 0 to 154"),
+        ({"target": Target("contrast", 3, 4, against=155)}, "token 155 does not exist: the vocabulary has 0 to 154"),
         ({"head_mask": np.ones((3, 4))}, "head_mask is (3, 4): this model has 2 layers of 4 heads"),
         ({"head_mask": np.full((2, 4), 1.5)}, "a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on"),
         ({"head_mask": np.full((2, 4), np.nan)}, "a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on"),
@@ -249,7 +263,7 @@ def test_a_target_needs_what_it_is_about(tiny_loaded: LoadedModel) -> None:
         capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), target=Target("nsp"))
     with pytest.raises(ValueError, match="^an 'mlm' target needs a position and a token_id$"):
         Target("mlm", position=3)
-    with pytest.raises(ValueError, match="^target kind 'sop' is unknown: 'mlm', 'nsp' or 'class'$"):
+    with pytest.raises(ValueError, match="^target kind 'sop' is unknown: 'mlm', 'contrast', 'nsp' or 'class'$"):
         Target("sop")
 
 

@@ -1,0 +1,314 @@
+"""What a target rests on, found by changing the input: gradients at the words, paths, and words taken away.
+
+Every function here is safe to call from many threads on one model: no gradient of a parameter is computed, and nothing
+is written to the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.loading import LoadedModel
+from bert_core.record import Attribution, SentenceScore, Target, TokenMaps
+from bert_core.run.capture import check_target, target_probabilities, target_values
+from bert_core.run.layers import as_array, copies_at_once, gate_tensor, layer_passes, segments_of
+from bert_core.tokenizer import MASK, PAD, Encoding
+
+BASELINES = {"pad": PAD, "mask": MASK, "zero": None}
+VARIANTS = ("original", "within word")
+
+# ---------------------------------------------------------------------------- copies of a text
+
+
+class _Asked:
+    """One target on one text, to be asked of copies of the text with other words.
+
+    words: (1, seq, hidden), the word embeddings of the text itself.
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, encoding: Encoding, target: Target, head_mask: np.ndarray | None = None
+    ) -> None:
+        check_target(loaded, encoding, target)
+        self.loaded, self.encoding, self.target = loaded, encoding, target
+        self._gates, self._segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
+        self._row = torch.tensor([[target.row]], device=loaded.device)
+        self.words = self.embedded(torch.tensor([encoding.input_ids], device=loaded.device))
+
+    @torch.no_grad()
+    def embedded(self, ids: Tensor) -> Tensor:
+        """(copies, seq) -> word embeddings (copies, seq, hidden)."""
+        words: Tensor = self.loaded.model.bert.embeddings.word_embeddings(ids)
+        return words
+
+    def rows(self, words: Tensor) -> Tensor:
+        """The last layer where the target is read, (copies, hidden); it is computed nowhere else.
+
+        words: (copies, seq, hidden).
+        """
+        outputs = self.loaded.model.bert(
+            inputs_embeds=words, token_type_ids=self._segments, head_mask=self._gates, positions=self._row
+        )
+        rows: Tensor = outputs.last_hidden_state[:, 0]
+        return rows
+
+    def gradients(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        """The target of each copy (copies,), and its gradient at each copy's words (copies, seq, hidden)."""
+        with torch.enable_grad():
+            leaf = words.detach().requires_grad_()
+            values = target_values(self.loaded, self.target, self.rows(leaf))
+            (gradient,) = torch.autograd.grad(values.sum(), leaf)
+        return values.detach(), gradient
+
+    def without(self, removed: np.ndarray, baseline: str, *, probability: bool) -> np.ndarray:
+        """The target, or its probability, with words taken away, float64 (copies,).
+
+        removed: boolean (copies, seq). baseline: what stands in their place.
+        """
+        changed = torch.from_numpy(removed).to(self.loaded.device)
+        nothing = self.words_of(baseline)
+        read = target_probabilities if probability else target_values
+        found = []
+        with torch.no_grad():
+            for some in torch.split(changed, copies_at_once(self.loaded, len(self.encoding))):
+                rows = self.rows(torch.where(some[..., None], nothing, self.words))
+                found.append(as_array(read(self.loaded, self.target, rows)))
+        return np.concatenate(found).astype(np.float64)
+
+    def words_of(self, baseline: str) -> Tensor:
+        """The word embedding (hidden,) that stands for no word. Raises ValueError for an unknown baseline."""
+        if baseline not in BASELINES:
+            raise ValueError(f"baseline {baseline!r} is unknown: one of {', '.join(BASELINES)}")
+        token = BASELINES[baseline]
+        if token is None:
+            return torch.zeros_like(self.words[0, 0])
+        return self.embedded(torch.tensor([[self.loaded.tokenizer.id_of(token)]], device=self.loaded.device))[0, 0]
+
+    def attribution(self, method: str, scores: Tensor | np.ndarray, value: float, **more: object) -> Attribution:
+        """The record of a method's scores (seq,)."""
+        array = as_array(scores) if isinstance(scores, Tensor) else scores.astype(np.float32)
+        return Attribution(self.encoding, self.target, method, array, value, **more)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------- gradients at the words
+
+
+def saliency(
+    loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
+) -> Attribution:
+    """How fast the target changes with each token's word embedding: the length of the gradient there.
+
+    head_mask: as for `capture`. The scores have no sign, and sum to nothing in particular.
+    Raises ValueError for a target that the model has no trained head for, or a position that does not exist.
+    Source: Simonyan 2014 (arXiv:1312.6034).
+    """
+    asked = _Asked(loaded, encoding, target, head_mask)
+    values, gradient = asked.gradients(asked.words)
+    return asked.attribution("saliency", gradient[0].norm(dim=-1), values.item(), signed=False)
+
+
+def input_x_gradient(
+    loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
+) -> Attribution:
+    """The gradient at each token's word embedding times that embedding, summed: a first-order share, signed.
+
+    head_mask and errors: as for `saliency`. The sum is the target's way from zero embeddings only for a model that is
+    linear in them, which none is.
+    Source: Shrikumar 2016 (arXiv:1605.01713).
+    """
+    asked = _Asked(loaded, encoding, target, head_mask)
+    values, gradient = asked.gradients(asked.words)
+    return asked.attribution("input x gradient", (gradient * asked.words)[0].sum(-1), values.item(), signed=True)
+
+
+def integrated_gradients(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    target: Target,
+    *,
+    baseline: str = "pad",
+    steps: int = 50,
+    keep: Sequence[int] | None = None,
+    head_mask: np.ndarray | None = None,
+) -> Attribution:
+    """The gradient at the word embeddings, averaged on the straight way from a text without words, times that way.
+
+    baseline: what stands for no word: "pad", "mask" or "zero", an embedding of zeros. It is a choice, and matters.
+    steps: Gauss-Legendre points on the way, computed in batches that fit.
+    keep: positions that the baseline leaves as they are, whose score is then 0; None: [CLS], [SEP] and the target's.
+    head_mask: as for `capture`.
+    The scores sum to the target's value less its value at the baseline; `gap` is by how much they miss it.
+    Raises ValueError as `saliency`, and for an unknown baseline, fewer than one step, or a kept position that is not
+    there.
+    Source: Sundararajan 2017 (arXiv:1703.01365).
+    """
+    asked = _Asked(loaded, encoding, target, head_mask)
+    if steps < 1:
+        raise ValueError(f"{steps} steps: it takes at least one")
+    removed = _removable(encoding, target, keep)
+    start = torch.where(removed[:, None].to(loaded.device), asked.words_of(baseline), asked.words)
+    points, weights = np.polynomial.legendre.leggauss(steps)
+    way = asked.words - start
+    mean = torch.zeros_like(way[0])
+    together = copies_at_once(loaded, len(encoding), gradients=True)
+    for first in range(0, steps, together):
+        some = slice(first, first + together)
+        # From the interval -1 to 1 of the rule to the 0 to 1 of the way.
+        along = torch.tensor((points[some] + 1) / 2, dtype=way.dtype, device=way.device)
+        weight = torch.tensor(weights[some] / 2, dtype=way.dtype, device=way.device)
+        _, gradient = asked.gradients(start + along[:, None, None] * way)
+        mean += torch.einsum("c,csh->sh", weight, gradient)
+    with torch.no_grad():
+        ends = target_values(loaded, target, asked.rows(torch.cat([start, asked.words]))).tolist()
+    return asked.attribution(
+        "integrated gradients", (mean * way[0]).sum(-1), ends[1],
+        signed=True, baseline=baseline, baseline_value=ends[0], complete=True,
+    )  # fmt: skip
+
+
+def _removable(encoding: Encoding, target: Target, keep: Sequence[int] | None) -> Tensor:
+    """Boolean (seq,): which tokens may go. Raises ValueError for a kept position that does not exist."""
+    length = len(encoding)
+    if keep is None:
+        keep = sorted(set(range(length)) - set(target.removable(encoding)))
+    for position in keep:
+        if not 0 <= position < length:
+            raise ValueError(f"position {position} does not exist: this text has positions 0 to {length - 1}")
+    removable = torch.ones(length, dtype=torch.bool)
+    removable[list(keep)] = False
+    return removable
+
+
+# ---------------------------------------------------------------------------- words taken away
+
+
+def values_without(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    target: Target,
+    removed: np.ndarray,
+    *,
+    baseline: str = "mask",
+    probability: bool = False,
+    head_mask: np.ndarray | None = None,
+) -> np.ndarray:
+    """The target with some tokens taken away, for every row of `removed`, in batches that fit.
+
+    removed: boolean (copies, seq), True where a token goes. baseline: what stands in its place, "mask", "pad", "zero".
+    probability: of the word, of the word and not the other, that B follows A, of the class; else the target's value.
+    Returns float64 (copies,); copies that are alike are computed once.
+    Raises ValueError as `saliency`, for an unknown baseline, or if removed has another shape.
+    """
+    asked = _Asked(loaded, encoding, target, head_mask)
+    if removed.ndim != 2 or removed.shape[1] != len(encoding):
+        raise ValueError(f"removed is {removed.shape}: (copies, {len(encoding)}) for this text")
+    different, place = np.unique(removed.astype(bool), axis=0, return_inverse=True)
+    return asked.without(different, baseline, probability=probability)[place.reshape(-1)]
+
+
+def occlusion(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    target: Target,
+    *,
+    baseline: str = "mask",
+    units: Sequence[Sequence[int]] | None = None,
+    head_mask: np.ndarray | None = None,
+) -> Attribution:
+    """How much the target falls when a token is taken away, one at a time.
+
+    baseline: what stands in its place, "mask", "pad" or "zero". units: positions that go together, such as the pieces
+        of a word; they share the fall evenly. None: each by itself. head_mask: as for `capture`.
+    Positive where the token speaks for the target. [CLS], [SEP] and the target's own position stay and score 0; so does
+    what is a [MASK] already, where a [MASK] takes its place. Two tokens that say the same hide each other.
+    Raises ValueError as `values_without`.
+    Source: Zeiler 2014 (arXiv:1311.2901); Li 2016 (arXiv:1612.08220).
+    """
+    removable = target.removable(encoding)
+    parts = [[position] for position in removable] if units is None else [list(unit) for unit in units]
+    parts = [kept for unit in parts if (kept := [position for position in unit if position in removable])]
+    removed = np.zeros((len(parts) + 1, len(encoding)), bool)  # the last row is the text itself
+    for row, unit in zip(removed, parts, strict=False):
+        row[unit] = True
+    asked = _Asked(loaded, encoding, target, head_mask)
+    values = asked.without(removed, baseline, probability=False)
+    scores = np.zeros(len(encoding))
+    for unit, value in zip(parts, values, strict=False):
+        scores[unit] = (values[-1] - value) / len(unit)
+    return asked.attribution("occlusion", scores, float(values[-1]), signed=True, baseline=baseline)
+
+
+@torch.no_grad()
+def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
+    """How far each position's output turns in a layer when one token's values are zero in all its heads.
+
+    head_mask: as for `capture`. The maps are cosine distances after the whole layer, 0 to 2; divide rows by their sum
+    to compare them. They know nothing of any target; the residual connection is in them.
+    Source: Mohebbi 2023, section 3 (arXiv:2301.12971).
+    """
+    length = len(encoding)
+    maps = np.empty((loaded.config.num_hidden_layers, length, length), np.float32)
+    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
+        whole = one.layer.feed_forward_chunk(one.normed[None])
+        for first in range(0, length, together := copies_at_once(loaded, length)):
+            some = slice(first, first + together)
+            # Attention is a sum over keys: taking one key's part off is zeroing its value.
+            parts = torch.einsum("hqk,hkd->kqhd", one.mixing[..., some], one.values[:, some]).flatten(2)
+            attended = one.layer.attention.output(one.context - parts, one.entering.expand(len(parts), -1, -1))
+            changed = one.layer.feed_forward_chunk(attended)  # (token, query, hidden)
+            distance = 1 - F.cosine_similarity(changed, whole, dim=-1)
+            maps[number, :, some] = as_array(distance.clamp(min=0).T)
+    return TokenMaps(encoding, "value zeroing", maps, residual=True)
+
+
+# ---------------------------------------------------------------------------- a text's own likelihood
+
+
+@torch.no_grad()
+def pseudo_log_likelihood(
+    loaded: LoadedModel, encoding: Encoding, *, variant: str = "original", head_mask: np.ndarray | None = None
+) -> SentenceScore:
+    """How likely each piece is when it alone is masked, all pieces in batches that fit.
+
+    variant: "original"; or "within word", where the later pieces of the same word are masked too, so that a rare word
+    is not likely only because its end gives its beginning away.
+    head_mask: as for `capture`. The added [CLS] and [SEP] are not scored.
+    Raises ValueError for an unknown variant, a text that holds a [MASK], or a model without a trained word head.
+    Source: Salazar 2020 (arXiv:1910.14659); Kauf & Ivanova 2023 (arXiv:2305.10588).
+    """
+    if variant not in VARIANTS:
+        raise ValueError(f"variant {variant!r} is unknown: {' or '.join(map(repr, VARIANTS))}")
+    if not loaded.has_mlm:
+        raise ValueError(f"{loaded.name} has no trained masked-word head: it cannot score a text")
+    if encoding.mask_positions:
+        raise ValueError(f"the text holds a {MASK} at {encoding.mask_positions[0]}: only what is there can be scored")
+    scored = [position for position, special in enumerate(encoding.special) if not special]
+    words = np.array([-1 if word is None else word for word in encoding.words])
+    places = np.arange(len(encoding))
+    hidden = places[None] == np.array(scored)[:, None]
+    if variant == "within word":
+        hidden |= (words[None] == words[scored][:, None]) & (places[None] > np.array(scored)[:, None])
+    ids = torch.tensor([encoding.input_ids], device=loaded.device)
+    masked = torch.where(
+        torch.from_numpy(hidden).to(loaded.device), torch.tensor(loaded.tokenizer.id_of(MASK), device=ids.device), ids
+    )
+    gates, segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
+    found = np.full(len(encoding), np.nan, np.float32)
+    for first in range(0, len(scored), together := copies_at_once(loaded, len(encoding))):
+        some = scored[first : first + together]
+        at = torch.tensor(some, device=ids.device)[:, None]
+        copies = masked[first : first + together]
+        outputs = loaded.model.bert(
+            copies,
+            token_type_ids=None if segments is None else segments.expand(len(some), -1),
+            head_mask=gates,
+            positions=at,
+        )
+        scores = loaded.model.cls.predictions(outputs.last_hidden_state[:, 0]).float().log_softmax(-1)
+        found[some] = as_array(scores.gather(1, ids[0, at])[:, 0])
+    return SentenceScore(encoding, variant, found)

@@ -107,7 +107,7 @@ class Overheard(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.softmax:
-            self.scores.append(args[0])
+            self.scores.append(args[0].clone())  # the softmax may write over them
         return func(*args, **(kwargs or {}))
 
 

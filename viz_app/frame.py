@@ -20,6 +20,7 @@ from bert_core.run.capture import capture
 from bert_core.run.stages import walk
 from bert_core.tokenizer import MASK, Encoding
 from viz_app import examples
+from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.session import (
@@ -36,6 +37,7 @@ from viz_app.session import (
 )
 
 LONGEST_TEXT = 200_000  # characters that are read at all
+NO_TOKENS = ("query", ())
 STATUS = "_status"  # where the status line stands
 OFFERED_CLASSES = 20  # as targets, the likeliest first
 UNSURE = 0.2  # a best guess below this probability is called unsure
@@ -236,18 +238,19 @@ def _text_inputs() -> None:
 
 
 def _text_changed() -> None:
-    st.session_state.masked = ()
+    st.session_state.masked, st.session_state.tokens = (), NO_TOKENS
 
 
 def _take_example(example: examples.Example) -> None:
     state = st.session_state
     state.text, state.pair, state.masked, state.target = example.text, example.pair, example.masked, ""
+    state.tokens = NO_TOKENS
 
 
 def swap_sentences() -> None:
     """A becomes B and B becomes A; a click on a button."""
     state = st.session_state
-    state.text, state.pair, state.masked = state.pair, state.text, ()
+    state.text, state.pair, state.masked, state.tokens = state.pair, state.text, (), NO_TOKENS
 
 
 def put_chosen_word(current: Frame, position: int, key: str) -> None:
@@ -267,7 +270,21 @@ def put_chosen_word(current: Frame, position: int, key: str) -> None:
 def choose_head(click: HeadClick) -> None:
     """Make the clicked head the chosen one; a click in a grid."""
     if click.layer is not None and click.head is not None:
-        st.session_state.head = (click.layer, click.head)
+        st.session_state.head, st.session_state.also = (click.layer, click.head), ()
+
+
+def view_choice() -> ViewChoice:
+    """The layer, heads and tokens that the large view shows."""
+    state = st.session_state
+    (layer, head), (side, positions) = state.head, state.tokens
+    return ViewChoice(layer, (head, *state.also), "key" if side == "key" else "query", positions, state.kept)
+
+
+def choose_view(choice: ViewChoice) -> None:
+    """Take over what was chosen in the large view."""
+    state = st.session_state
+    state.head, state.also = (choice.layer, choice.heads[0]), choice.heads[1:]
+    state.tokens, state.kept = (choice.side, choice.positions), choice.kept
 
 
 def choose_layer_and_head(layer_key: str, head_key: str) -> None:
@@ -331,6 +348,7 @@ def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
             state.head = (0, 0)
+    state.also = tuple(head for head in state.also if head < heads and head != state.head[1])
     return tuple(state.off)
 
 

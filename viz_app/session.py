@@ -27,6 +27,7 @@ PUBLISHED = "_published"  # the address that was written last
 MEMORY = "_memory"  # copy of the choices, for the pages that do not draw their control
 
 Head = tuple[int, int]
+Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
 
 
 # ---------------------------------------------------------------------------- choices and the address bar
@@ -70,6 +71,31 @@ def _parse_heads(value: str) -> tuple[Head, ...]:
     return tuple(sorted({_parse_head(part) for part in value.split(",") if part}))
 
 
+def _parse_numbers(value: str) -> tuple[int, ...]:
+    numbers = tuple(dict.fromkeys(int(part) for part in value.split(",") if part))
+    if any(number < 0 for number in numbers):
+        raise ValueError("numbers count from 0")
+    return numbers
+
+
+def _write_numbers(numbers: tuple[int, ...]) -> str:
+    return ",".join(map(str, numbers))
+
+
+def _parse_tokens(value: str) -> Tokens:
+    side = {"q": "query", "k": "key"}.get(value[:1])
+    if side is None:
+        raise ValueError("q or k, then positions")
+    return side, _parse_numbers(value[1:])
+
+
+def _parse_share(value: str) -> float:
+    if not 5 <= float(value) <= 100:
+        raise ValueError("5 to 100")
+    return float(value) / 100
+
+
+VIEWS = ("curves", "matrix")
 SHOWN = ("attention", "gradient", "product")
 HEAD_COLOURS = ("slope", "removal")
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
@@ -91,6 +117,10 @@ def _choices() -> dict[str, Choice]:
         "target": Choice(""),
         "off": Choice((), _parse_heads, lambda heads: ",".join(map(_write_head, heads))),
         "head": Choice((0, 0), _parse_head, _write_head),
+        "also": Choice((), _parse_numbers, _write_numbers),
+        "tokens": Choice(("query", ()), _parse_tokens, lambda tokens: tokens[0][0] + _write_numbers(tokens[1])),
+        "kept": Choice(0.7, _parse_share, lambda share: f"{100 * share:.0f}"),
+        "view": Choice("curves", _one_of(*VIEWS)),
         "show": Choice("attention", _one_of(*SHOWN)),
         "part": Choice("all", _one_of(*PARTS)),
         "hide": flag,
@@ -99,6 +129,7 @@ def _choices() -> dict[str, Choice]:
         "token": Choice(None, int),  # None: the first that is hidden
         "engine": Choice(ENGINES[0], _one_of(*ENGINES)),
         "pads": flag,
+        "words": flag,
         "lecture": flag,
     }
 

@@ -6,19 +6,24 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_core.analysis.attribution import map_of_units, scores_of_units
 from bert_core.tokenizer import Encoding
 
 
-def part_positions(encoding: Encoding, part: str, *, hide_special: bool) -> tuple[np.ndarray, np.ndarray]:
+def part_positions(
+    encoding: Encoding, part: str, *, hide_special: bool, units: Sequence[Sequence[int]] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the queries and of the keys that belong to a part of the map.
 
     part: "all", or from which text to which: "A to A", "A to B", "B to A", "B to B".
     hide_special: leave the added [CLS] and [SEP] out. Rows are not renormalised by this.
+    units: the words, as `word_units` gives them, if the map is one between words; positions then count words.
     Returns two rising integer arrays (query,) and (key,), empty where the text has no such part.
     Raises ValueError for an unknown part.
     """
-    sides = np.array([side or "" for side in encoding.sides])
-    shown = ~np.array(encoding.special) if hide_special else np.ones(len(encoding), bool)
+    firsts = range(len(encoding)) if units is None else [unit[0] for unit in units]
+    sides = np.array([encoding.sides[first] or "" for first in firsts])
+    shown = sides != "" if hide_special else np.ones(len(sides), bool)
     if part == "all":
         positions = np.nonzero(shown)[0]
         return positions, positions
@@ -56,3 +61,29 @@ def share_to(attention: np.ndarray, keys: Sequence[bool] | np.ndarray) -> np.nda
     """
     share: np.ndarray = attention[..., np.asarray(keys)].sum(-1).mean(-1)
     return share
+
+
+def word_as_read(encoding: Encoding, unit: Sequence[int]) -> str:
+    """The pieces of one word as the model reads them, put together."""
+    first, *others = (encoding.tokens[position] for position in unit)
+    return first + "".join(token.removeprefix("##") for token in others)
+
+
+def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: str) -> np.ndarray:
+    """Maps between words instead of pieces.
+
+    maps: (..., query, key). units: positions of each word's pieces, as `word_units` gives them.
+    what: "attention", to a word the sum over its pieces and from it their mean, so rows that summed to 1 still do;
+    "product", the sum over both, so the whole stays what it was; "gradient", a slope: the mean over both.
+    Returns (..., unit, unit).
+    Raises ValueError for another kind of map.
+    """
+    if what == "attention":
+        return map_of_units(maps, units)
+    if what not in ("product", "gradient"):
+        raise ValueError(f"a map of {what!r} is unknown: 'attention', 'gradient' or 'product'")
+    to_words = scores_of_units(maps, units)
+    sums = scores_of_units(to_words.swapaxes(-1, -2), units).swapaxes(-1, -2)
+    sizes = np.array([len(unit) for unit in units])
+    merged: np.ndarray = sums if what == "product" else sums / np.outer(sizes, sizes)
+    return merged

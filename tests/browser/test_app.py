@@ -117,8 +117,8 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: tuple[str, Path], 
     expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible(timeout=60_000)
     settled(page)
     assert reaches_address(page, lambda address: address == chosen) and page.url == link
-    assert page.get_by_label("Sentence", exact=True).input_value() == TEXT
-    assert page.get_by_label("Second sentence").input_value() == PAIR
+    expect(page.get_by_label("Sentence", exact=True)).to_have_value(TEXT)
+    expect(page.get_by_label("Second sentence")).to_have_value(PAIR)
     expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
     expect(page.get_by_role("combobox", name="Target")).to_have_value("B follows A")
 
@@ -144,7 +144,12 @@ def test_attention_opens_the_head_that_is_clicked(app: tuple[str, Path], page: P
     page.get_by_role("button", name=re.compile(r"^L3 H5\b")).click()
     page.wait_for_url(re.compile(r"head=3\.5"), timeout=60_000)
     settled(page)
-    expect(page.get_by_test_id("stPlotlyChart")).to_be_visible()
+    expect(page.locator(".head[aria-pressed=true]")).to_have_text("H5")
+    page.get_by_role("button", name="H7", exact=True).click()
+    page.wait_for_url(re.compile(r"also=7"), timeout=60_000)
+    page.get_by_role("button", name="the next layer").click()
+    page.wait_for_url(re.compile(r"head=4\.5"), timeout=60_000)
+    expect(page.get_by_role("button", name=re.compile(r"^L4 H5\b"))).to_have_attribute("aria-pressed", "true")
     page.get_by_text("Gradient", exact=True).click()
     page.wait_for_url(re.compile(r"show=gradient"), timeout=60_000)
     settled(page)
@@ -226,7 +231,7 @@ def test_a_class_is_chosen_and_linked(serve: Callable[..., str], tiny_classifier
     settled(page)
     assert reaches_address(page, lambda address: address.get("target") == "class:2"), address_of(page)
     page.reload()
-    expect(page.get_by_test_id("stPlotlyChart").first).to_be_visible(timeout=60_000)
+    expect(page.locator(".view .token").first).to_be_visible(timeout=60_000)
     expect(page.get_by_role("combobox", name="Target")).to_have_value("class “**b** <i>[x](http://e.org)”")
     for name, heading in (("Heads", HEADINGS["Heads"]), ("Predict", "Which class is it?")):
         page.get_by_role("link", name=name).click()
@@ -258,7 +263,8 @@ def test_every_page_draws_in_both_themes(app: tuple[str, Path], page: Page, path
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     opened(page, base, path, text=TEXT, pair=PAIR, masked="4")
-    expect(page.get_by_test_id("stPlotlyChart").first).to_be_visible(timeout=60_000)
+    picture = page.locator(".view .token") if path == "attention" else page.get_by_test_id("stPlotlyChart")
+    expect(picture.first).to_be_visible(timeout=60_000)
     background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     brightness = sum(int(part) for part in re.findall(r"\d+", background)[:3])
     assert (brightness > 380) == (scheme == "light")

@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bert_core.analysis.patterns import attention_entropy, mean_distance, part_positions, share_to
+from bert_core.analysis.attribution import word_units
+from bert_core.analysis.patterns import (
+    attention_entropy,
+    map_between_words,
+    mean_distance,
+    part_positions,
+    share_to,
+    word_as_read,
+)
 from bert_core.loading import LoadedModel
 
 
@@ -54,3 +62,29 @@ def test_an_unknown_part_is_refused(tiny_loaded: LoadedModel) -> None:
     for part in ("A", "A to C", ""):
         with pytest.raises(ValueError, match="'A to B'"):
             part_positions(encoding, part, hide_special=False)
+
+
+def test_a_part_of_the_words(tiny_loaded: LoadedModel) -> None:
+    """Between words, positions count words, and a word is written as its pieces without their marks."""
+    encoding = tiny_loaded.tokenizer.encode("cats sat", "a cat")
+    units = word_units(encoding)
+    assert [word_as_read(encoding, unit) for unit in units] == ["[CLS]", "cats", "sat", "[SEP]", "a", "cat", "[SEP]"]
+    assert len(units[1]) == 2
+    queries, keys = part_positions(encoding, "A to B", hide_special=False, units=units)
+    assert queries.tolist() == [1, 2] and keys.tolist() == [4, 5]
+    assert part_positions(encoding, "all", hide_special=True, units=units)[0].tolist() == [1, 2, 4, 5]
+
+
+def test_each_kind_of_map_keeps_its_meaning_between_words() -> None:
+    """Probabilities still sum to 1 in each row, products keep their whole, and slopes that are alike stay alike."""
+    units = [(0,), (1, 2, 3), (4,), (5, 6)]
+    rows = np.random.default_rng(0).dirichlet(np.ones(7), (2, 3, 7))
+    merged = map_between_words(rows, units, "attention")
+    assert merged.shape == (2, 3, 4, 4) and merged.sum(-1) == pytest.approx(np.ones((2, 3, 4)))
+    assert merged[0, 0, 1, 3] == pytest.approx(rows[0, 0, 1:4, 5:7].sum(-1).mean())
+    assert map_between_words(rows, units, "product").sum((-1, -2)) == pytest.approx(rows.sum((-1, -2)))
+    assert map_between_words(rows, units, "gradient")[1, 2, 1, 3] == pytest.approx(rows[1, 2, 1:4, 5:7].mean())
+    for what in ("attention", "product", "gradient"):
+        assert map_between_words(rows, [(i,) for i in range(7)], what) == pytest.approx(rows)
+    with pytest.raises(ValueError, match="'everything' is unknown"):
+        map_between_words(rows, units, "everything")

@@ -2,8 +2,17 @@
 
 import streamlit as st
 
-from bert_core.analysis.patterns import attention_entropy, mean_distance, part_positions, share_to
+from bert_core.analysis.attribution import word_units
+from bert_core.analysis.patterns import (
+    attention_entropy,
+    map_between_words,
+    mean_distance,
+    part_positions,
+    share_to,
+    word_as_read,
+)
 from viz_app import frame, session
+from viz_app.components.attention_view import Token, attention_view
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.thumbnails import thumbnails
@@ -13,10 +22,12 @@ NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention
 current = frame.current()
 encoding, state = current.encoding, st.session_state
 st.header("Who looks at whom?", anchor=False)
-first, second, third = st.columns([4, 4, 2], vertical_alignment="bottom")
-first.segmented_control("Show", session.SHOWN, key="show", format_func=NAMES.__getitem__, required=True)
-second.segmented_control("From and to", session.PARTS, key="part", disabled=encoding.pair is None, required=True)
-third.toggle("Hide [CLS] and [SEP]", key="hide")
+with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    st.segmented_control("View", session.VIEWS, key="view", format_func=str.capitalize, required=True)
+    st.segmented_control("Show", session.SHOWN, key="show", format_func=NAMES.__getitem__, required=True)
+    st.segmented_control("From and to", session.PARTS, key="part", disabled=encoding.pair is None, required=True)
+    st.toggle("Hide [CLS] and [SEP]", key="hide")
+    st.toggle("Words, not pieces", key="words", help="To a word: the sum over its pieces. From a word: their mean.")
 
 signed = state.show != "attention"
 if signed and current.target is None:
@@ -25,9 +36,11 @@ if signed and current.target is None:
 show = state.show if signed else "attention"
 run = current.run(gradients=signed)
 values = run.shown(show)
+layers, heads = run.head_mask.shape
 part = state.part if encoding.pair is not None else "all"
-queries, keys = part_positions(encoding, part, hide_special=state.hide)
-shown = values[..., queries[:, None], keys[None, :]]
+units = word_units(encoding) if state.words else [(position,) for position in range(len(encoding))]
+queries, keys = part_positions(encoding, part, hide_special=state.hide, units=units)
+tokens = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
 
 entropy, distance = attention_entropy(run.attention), mean_distance(run.attention)
 to_sep = share_to(run.attention, [token == "[SEP]" for token in encoding.tokens])
@@ -35,17 +48,64 @@ titles = [
     [
         f"L{layer} H{head}: entropy {entropy[layer, head]:.2f} nats, {to_sep[layer, head]:.0%} to [SEP], "
         f"mean distance {distance[layer, head]:.1f} tokens"
-        for head in range(shown.shape[1])
+        for head in range(heads)
     ]
-    for layer in range(shown.shape[0])
+    for layer in range(layers)
 ]
-layer, head = state.head
-left, right = st.columns([5, 6], gap="large")
+
+
+@st.fragment
+def large() -> None:
+    """The chosen heads, large; runs alone while the hand is on them."""
+    choice = frame.view_choice()
+    layer, head = state.head
+    maps = values[layer]
+    if state.words:
+        maps = map_between_words(maps, units, show)
+    maps = maps[:, queries[:, None], keys[None, :]]
+    if state.view == "curves":
+        attention_view(
+            maps,
+            [tokens[position] for position in queries],
+            [tokens[position] for position in keys],
+            choice=choice,
+            layers=layers,
+            off=[head for layer, head in current.off if layer == choice.layer],
+            signed=signed,
+            unit=NAMES[show].lower(),
+            key="curves",
+            lecture=current.lecture,
+            on_change=frame.choose_view,
+        )
+    else:
+        st.plotly_chart(
+            attention_heatmap(
+                maps[head],
+                [tokens[position].text for position in queries],
+                [tokens[position].text for position in keys],
+                signed=signed,
+                title=f"{NAMES[show]}, L{layer} H{head}",
+                dark=current.dark,
+                lecture=current.lecture,
+                unit=NAMES[show].lower(),
+            ),
+            theme=None,
+            key="map",
+            alt=f"{titles[layer][head]}; rows are queries, columns keys",
+        )
+    session.publish()
+    if state.head != opened:
+        st.rerun()
+
+
+opened = state.head
+rows, columns = part_positions(encoding, part, hide_special=state.hide)
+left, right = st.columns([1, 2], gap="medium")
 with left:
     head_grid(
-        layers=shown.shape[0],
-        heads=shown.shape[1],
-        thumbnails=thumbnails(shown, signed=signed),
+        layers=layers,
+        heads=heads,
+        thumbnails=thumbnails(values[..., rows[:, None], columns[None, :]], signed=signed),
         values=None,
         signed=signed,
         mode="select",
@@ -58,31 +118,17 @@ with left:
     )
     st.caption("Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys.")
 with right:
-    labels = list(encoding.tokens)
-    st.plotly_chart(
-        attention_heatmap(
-            shown[layer, head],
-            [labels[position] for position in queries],
-            [labels[position] for position in keys],
-            signed=signed,
-            title=f"{NAMES[show]}, L{layer} H{head}",
-            dark=current.dark,
-            lecture=current.lecture,
-            unit=NAMES[show].lower(),
-        ),
-        theme=None,
-        key="map",
-        alt=f"{titles[layer][head]}; rows are queries, columns keys",
-    )
+    large()
 if signed:
     st.caption(
-        "**How to read this:** rows are queries, columns keys; a cell says how the target would change with that "
-        "probability. **How it can mislead:** a gradient is a slope at this one point: switching a head off can do "
-        "something else, which the page Heads shows."
+        "**How to read this:** from queries, who look, to keys, who are looked at; a value says how the target would "
+        "change with that probability. **How it can mislead:** a gradient is a slope at this one point: switching a "
+        "head off can do something else, which the page Heads shows."
     )
 else:
     st.caption(
-        "**How to read this:** rows are queries, columns keys; a row sums to 1 over all tokens"
+        "**How to read this:** from queries, who look, to keys, who are looked at; what a query gives sums to 1 over "
+        "all tokens"
         + (", and is not renormalised here. " if part != "all" or state.hide else ". ")
         + "**How it can mislead:** attention says where a head looks, not what the prediction is owed to; "
         "much of it rests on [SEP], where it does nothing."

@@ -1,0 +1,232 @@
+"""The heads of a layer as curves and as a matrix, in a real browser on a page of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.test_components import HOSTILE
+
+SCRIPT = """
+import json
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from viz_app.components.attention_view import Token, ViewChoice, attention_view
+
+st.set_page_config(layout="wide")
+state, asked = st.session_state, st.query_params
+seen = state.setdefault("seen", [])
+texts = json.loads(Path(__file__).with_name("texts.json").read_text())[asked.get("texts", "plain")]
+n, heads = len(texts), int(asked.get("heads", 3))
+maps = np.random.default_rng(0).dirichlet(np.full(n, 0.3), (heads, n)).astype(np.float32)
+if "holes" in asked:
+    maps[0, 1, :2] = np.nan
+    maps[2] = np.nan
+
+
+def called(choice):
+    seen.append(str(choice))
+    state.choice = choice
+
+
+tokens = [Token(text, 10 + i, "A") for i, text in enumerate(texts)]
+attention_view(
+    maps, tokens, tokens, choice=state.get("choice", ViewChoice(1, (0,))), layers=4, off=[1],
+    signed="signed" in asked, key="view", on_change=called,
+)
+st.text(json.dumps(seen))
+st.html(f"<p id='exact'>{' '.join(repr(float(x)) for x in np.sort(maps[0, min(2, n - 1)])[::-1][:3])}</p>")
+"""
+TEXTS = {
+    "plain": ["The", "cat", "sat", "##s", "on", "it"],
+    "hostile": HOSTILE,
+    "one": ["alone"],
+    "same": ["buffalo"] * 512,
+    "strange": ["שלום", "\u202eevil", "漢字", "\u200b", "\u200d\u200d", "", "é" * 40, "🏳️‍🌈"],
+}
+
+
+@pytest.fixture(scope="module")
+def address(serve, tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder: Path = tmp_path_factory.mktemp("view")
+    (folder / "view.py").write_text(SCRIPT, encoding="utf-8")
+    (folder / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
+    return serve(folder / "view.py")
+
+
+def opened(page: Page, address: str, query: str = "") -> None:
+    page.goto(f"{address}/?{query}")
+    expect(page.get_by_test_id("stText")).to_be_visible()
+    expect(page.locator(".note")).to_contain_text("edges")
+
+
+def until(page: Page, part: str) -> None:
+    """Wait until Python has heard `part`."""
+    expect(page.get_by_test_id("stText")).to_contain_text(part)
+
+
+def painted(page: Page) -> int:
+    """How many pixels of the canvas hold something."""
+    return page.locator(".columns canvas").evaluate(
+        "c => c.getContext('2d').getImageData(0, 0, c.width, c.height).data.filter((v, i) => i % 4 === 3 && v).length"
+    )
+
+
+def head(page: Page, number: int):
+    return page.locator(f'.head[data-head="{number}"]')
+
+
+def query(page: Page, number: int):
+    return page.locator(".column.query .token").nth(number)
+
+
+def test_a_click_adds_a_head_and_a_double_click_shows_it_alone(page: Page, address: str) -> None:
+    """Python hears which heads are drawn, the opened one first; the last one cannot be taken away."""
+    opened(page, address)
+    alone = painted(page)
+    head(page, 2).click()
+    until(page, "heads=(0, 2)")
+    expect(head(page, 2)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".note")).to_contain_text("of 72 edges")
+    assert painted(page) > alone > 0
+    head(page, 1).dblclick()
+    until(page, "heads=(1,)")
+    expect(page.locator(".note")).to_contain_text("H1 is switched off")
+    head(page, 1).click()
+    expect(head(page, 1)).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("button", name="the next layer").click()
+    until(page, "layer=2, heads=(1,)")
+
+
+def test_a_token_shows_its_row_in_exact_numbers(page: Page, address: str) -> None:
+    """Hovering a query lists what it looks at, in float32 and not in bytes; hovering a key, who looks at it."""
+    opened(page, address)
+    query(page, 2).hover()
+    expect(page.locator(".numbers .title")).to_have_text("sat (12) looks at")
+    exact = page.locator("#exact").inner_text().split()
+    numbers = page.locator(".numbers .number")
+    expect(numbers.first).not_to_contain_text("≈")
+    assert [float(numbers.nth(i).get_attribute("title")) for i in range(3)] == pytest.approx(
+        [float(x) for x in exact], rel=1e-8
+    )
+    assert float(numbers.last.get_attribute("title")) == pytest.approx(1, abs=1e-6)
+    page.locator(".column.key .token").nth(1).hover()
+    expect(page.locator(".numbers .title")).to_have_text("Who looks at cat (11)")
+    expect(numbers.first).not_to_contain_text("≈")
+    page.mouse.move(5, 5)
+    expect(page.locator(".numbers .title")).to_have_text("Strongest edges")
+
+
+def test_selected_tokens_are_added_up(page: Page, address: str) -> None:
+    """Two queries together give 2, Python hears their positions, and Escape lets go of them."""
+    opened(page, address)
+    query(page, 1).click()
+    query(page, 4).click()
+    page.mouse.move(5, 5)
+    until(page, "positions=(11, 14)")
+    expect(page.locator(".numbers .title")).to_have_text("2 tokens look at, added up")
+    expect(page.locator(".numbers .number").last).to_have_text("2.0000")
+    expect(query(page, 4)).to_have_attribute("aria-selected", "true")
+    query(page, 4).press("Escape")
+    until(page, "positions=()")
+
+
+def test_the_view_by_keyboard(page: Page, address: str) -> None:
+    """Heads and tokens are reached with arrows and chosen with Enter or Space; the slider with arrows."""
+    opened(page, address)
+    head(page, 0).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    until(page, "heads=(0, 1)")
+    page.keyboard.press("Shift+Enter")
+    until(page, "heads=(1,)")
+    query(page, 0).focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".numbers .title")).to_have_text("Who looks at cat (11)")
+    page.keyboard.press("Space")
+    until(page, "side='key', positions=(11,)")
+    page.get_by_role("slider").focus()
+    page.keyboard.press("ArrowRight")
+    until(page, "kept=0.75")
+    assert page.locator('.view [tabindex="0"]').count() == 3
+
+
+def test_the_kept_share_counts_edges(page: Page, address: str) -> None:
+    """All edges of a map that has no zeros hold 100 %, fewer hold 5 %."""
+    opened(page, address)
+
+    def shown() -> int:
+        return int(page.locator(".note").inner_text().split()[0])
+
+    some = shown()
+    for key, more in (("End", True), ("Home", False)):
+        page.get_by_role("slider").press(key)
+        expect(page.locator(".note")).not_to_have_text(re.compile(rf"^{some} of"))
+        assert (shown() > some) == more
+
+
+def test_hostile_tokens_are_only_text(page: Page, address: str) -> None:
+    """Tags, terminators, bidi marks and 10,000 characters show as written, and nothing runs."""
+    opened(page, address, "texts=hostile")
+    kinds = page.locator(".view").evaluate("e => [...new Set([...e.querySelectorAll('*')].map(x => x.localName))]")
+    assert set(kinds) <= {
+        "div", "span", "button", "label", "input", "canvas", "table", "caption", "tr", "td", "th", "b",
+    }  # fmt: skip
+    for i, text in enumerate(HOSTILE[:-1]):
+        assert query(page, i).text_content() == text[:60]
+    query(page, len(HOSTILE) - 1).hover()
+    expect(page.get_by_role("tooltip")).to_contain_text("xxx")
+    assert page.locator(".column.query").evaluate("e => e.clientWidth") < 300
+    query(page, 0).hover()
+    expect(page.locator(".numbers .title b")).to_have_text(HOSTILE[0])
+    assert page.evaluate("window.ran") is None
+    assert page.problems == []
+
+
+@pytest.mark.parametrize(
+    ("query_string", "tokens", "note"),
+    [
+        ("texts=one", 2, "1 of 1 edges"),
+        ("texts=strange", 16, "of 64 edges"),
+        ("heads=24", 12, "of 36 edges"),
+        ("heads=1", 12, "of 36 edges"),
+        ("signed=1", 12, "of 36 edges"),
+        ("holes=1", 12, "2 values of H0 are no numbers and are not drawn"),
+    ],
+)
+def test_unusual_maps_are_drawn(page: Page, address: str, query_string: str, tokens: int, note: str) -> None:
+    """One token, strange scripts, many heads or one, signs and holes: all are there, and nothing breaks."""
+    opened(page, address, query_string)
+    expect(page.locator(".token")).to_have_count(tokens)
+    expect(page.locator(".note")).to_contain_text(note)
+    assert painted(page) > 0
+    if "holes" in query_string:
+        expect(page.get_by_role("button", name="H2, pruned")).to_be_disabled()
+    assert page.problems == []
+
+
+def test_512_tokens_stay_quick_to_draw(page: Page, address: str) -> None:
+    """512 equal words are all there, in a canvas no larger than the screen, and the last one can be chosen."""
+    opened(page, address, "texts=same")
+    expect(page.locator(".token")).to_have_count(1024)
+    height = page.locator(".columns canvas").evaluate("c => c.height")
+    assert height < 2000 and painted(page) > 0
+    query(page, 511).click()
+    until(page, "positions=(521,)")
+
+
+def test_the_strongest_edges_are_a_table(page: Page, address: str) -> None:
+    """Who cannot see the curves finds the strongest edges as a table, in order, in exact numbers."""
+    opened(page, address)
+    rows = page.locator("table.unseen tr")
+    expect(rows).to_have_count(13)
+    numbers = [float(rows.nth(i).locator("td").last.inner_text()) for i in range(1, 13)]
+    assert numbers == sorted(numbers, reverse=True) and numbers[0] > 0.5

@@ -1,0 +1,197 @@
+"""The heads of one layer: curves from who looks to who is looked at."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import streamlit as st
+from streamlit.components.v2 import component
+
+from viz_app.components.attention_view.packing import name_of, quantise, strongest_edges
+from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
+
+Side = Literal["query", "key"]
+SENT_EARLY = 1 << 20  # bytes: while a layer has fewer, heads that are not drawn yet are sent too
+LONGEST_ASK = 64  # rows and columns sent exactly at a time
+STRONGEST = 12  # edges in the table
+LEAST_KEPT, MOST_KEPT = 0.05, 1.0
+
+
+@dataclass(frozen=True)
+class Token:
+    """What stands in a column: a piece or a word.
+
+    position: of its first piece in the text as the model reads it; a selection names it by this.
+    side: the sentence it belongs to, None for an added [CLS] or [SEP].
+    """
+
+    text: str
+    position: int
+    side: Literal["A", "B"] | None = None
+
+
+@dataclass(frozen=True)
+class ViewChoice:
+    """What can be chosen in the view.
+
+    heads: those drawn, the first is the one opened. side, positions: the tokens selected in one of the columns.
+    kept: the share of a head's attention that the drawn curves hold.
+    """
+
+    layer: int
+    heads: tuple[int, ...]
+    side: Side = "query"
+    positions: tuple[int, ...] = ()
+    kept: float = 0.7
+
+
+_FOLDER = Path(__file__).parent
+_view = component(
+    "headlight.attention_view",
+    html='<div class="view"></div><div class="tip" role="tooltip" popover="manual"></div>',
+    css=(_FOLDER / "attention_view.css").read_text("utf-8"),
+    js=(_FOLDER / "attention_view.js").read_text("utf-8"),
+)
+
+
+def attention_view(
+    maps: np.ndarray,
+    queries: Sequence[Token],
+    keys: Sequence[Token],
+    *,
+    choice: ViewChoice,
+    layers: int,
+    off: Collection[int] = (),
+    signed: bool = False,
+    unit: str = "attention",
+    key: str,
+    lecture: bool = False,
+    on_change: Callable[[ViewChoice], None] | None = None,
+) -> None:
+    """The chosen heads of one layer as curves between two columns of tokens.
+
+    maps: (head, query, key), those of `choice.layer`. A head that is NaN throughout does not exist (pruned).
+    layers: how many there are to go through. off: the heads that are switched off. unit: what a value is.
+    signed: values have a sign, and curves its colour.
+    on_change: called with what was chosen in the view, before the run that this starts.
+    Raises ValueError for maps that do not fit the tokens, or a chosen head that they do not have.
+    """
+    if maps.ndim != 3 or maps.shape[1:] != (len(queries), len(keys)) or 0 in maps.shape:
+        raise ValueError(
+            f"maps of shape {maps.shape} with {len(queries)} queries and {len(keys)} keys: "
+            "expected (head, query, key), at least one of each"
+        )
+    heads = range(len(maps))
+    if not choice.heads or any(head not in heads for head in choice.heads):
+        raise ValueError(f"heads {choice.heads}: at least one of 0 to {len(maps) - 1}")
+
+    def receive() -> None:
+        said = _said(key)
+        wanted = _choice(said.get("choice"), layers, heads)
+        if wanted is not None and said["stamp"] > st.session_state.get(f"_delivered_{key}", 0):
+            st.session_state[f"_delivered_{key}"] = said["stamp"]
+            if on_change is not None:
+                on_change(wanted)
+
+    said = _said(key)
+    held = {name for name in said.get("have", []) if isinstance(name, str)}
+    pruned = [head for head in heads if np.isnan(maps[head]).all()]
+    room = SENT_EARLY // (len(queries) * len(keys))
+    others = [head for head in heads if head not in choice.heads and head not in pruned]
+    drawn = [head for head in choice.heads if head not in pruned]
+    wanted = [*drawn, *others[: max(room - len(drawn), 0)]]
+    names = {head: name_of(maps[head], signed=signed) for head in wanted}
+    parts: list[bytes] = []
+    sent = []
+    for head in wanted:
+        if names[head] not in held:
+            codes, maxima = quantise(maps[head], signed=signed)
+            parts += [maxima.astype("<f4").tobytes(), _padded(codes.tobytes())]
+            sent.append(head)
+    lines = [line for line in said.get("lines", [])[:LONGEST_ASK] if _is_line(line, maps.shape)]
+    for head in drawn:
+        for side, index in lines:
+            line = maps[head, index] if side == "query" else maps[head, :, index]
+            parts.append(line.astype("<f4").tobytes())
+    header: dict[str, Any] = {
+        "layer": choice.layer,
+        "layers": layers,
+        "count": len(maps),
+        "names": names,
+        "sent": sent,
+        "lines": lines,
+        "drawn": drawn,
+        "heads": choice.heads,
+        "selected": [choice.side, choice.positions],
+        "kept": min(max(choice.kept, LEAST_KEPT), MOST_KEPT),
+        "stamp": st.session_state.get(f"_delivered_{key}", 0),
+        "pruned": pruned,
+        "off": sorted(off),
+        "holes": {head: int((~np.isfinite(maps[head])).sum()) for head in drawn},
+        "signed": signed,
+        "unit": unit,
+        "queries": [[token.text, token.position, token.side] for token in queries],
+        "keys": [[token.text, token.position, token.side] for token in keys],
+        "strongest": strongest_edges(maps, drawn, STRONGEST),
+        "lecture": lecture,
+        "colours": DIVERGING if signed else SEQUENTIAL,
+        "headColours": HEAD_COLOURS,
+        "tints": SENTENCE_TINTS,
+    }
+    _view(key=key, data=_packed(header, parts), on_said_change=receive)
+
+
+def _said(key: str) -> dict[str, Any]:
+    """What the view said last; empty where it said nothing, or nothing of ours."""
+    view = st.session_state.get(key)
+    said = view.get("said") if view else None
+    if not isinstance(said, dict) or not isinstance(said.get("stamp"), int | float):
+        return {}
+    lists = {name: said[name] for name in ("have", "lines") if isinstance(said.get(name), list)}
+    return {"stamp": said["stamp"], "choice": said.get("choice"), **lists}
+
+
+def _choice(said: object, layers: int, heads: range) -> ViewChoice | None:
+    """The choice in a message of the view; None for one that cannot be."""
+    if not isinstance(said, dict):
+        return None
+    layer, side, kept = (said.get(name) for name in ("layer", "side", "kept"))
+    drawn, positions = (_numbers(said.get(name)) for name in ("heads", "positions"))
+    if (
+        not (type(layer) is int and layer in range(layers))
+        or side not in ("query", "key")
+        or not drawn
+        or any(head not in heads for head in drawn)
+        or positions is None
+        or not isinstance(kept, int | float)
+        or not LEAST_KEPT <= kept <= MOST_KEPT
+    ):
+        return None
+    return ViewChoice(layer, tuple(dict.fromkeys(drawn)), side, tuple(sorted(set(positions))), round(float(kept), 2))
+
+
+def _numbers(said: object) -> list[int] | None:
+    if not isinstance(said, list) or any(type(number) is not int or number < 0 for number in said):
+        return None
+    return said
+
+
+def _is_line(line: object, shape: tuple[int, ...]) -> bool:
+    if not isinstance(line, list) or len(line) != 2 or line[0] not in ("query", "key"):
+        return False
+    return type(line[1]) is int and line[1] in range(shape[1 if line[0] == "query" else 2])
+
+
+def _packed(header: dict[str, Any], parts: list[bytes]) -> bytes:
+    """The length of the header, the header, then the arrays; each starts at a multiple of four."""
+    text = _padded(json.dumps(header).encode(), b" ")
+    return b"".join([len(text).to_bytes(4, "little"), text, *parts])
+
+
+def _padded(part: bytes, sign: bytes = b"\0") -> bytes:
+    return part + sign * (-len(part) % 4)

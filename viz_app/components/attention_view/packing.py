@@ -1,0 +1,74 @@
+"""Attention maps as bytes on their way to the browser, and what of them is sent exactly."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+HIGHEST = 254  # the code of a row's maximum
+ZERO = 127  # the code of 0 among signed values
+NO_NUMBER = 255  # the code of NaN and infinity
+
+
+class Quantised(NamedTuple):
+    """A map in one byte a value.
+
+    codes: uint8, the shape of the map; a code stands for its share of 0 to the row's maximum, and where values are
+        signed, of minus to plus that maximum; 255 is no number.
+    maxima: float32, that shape without the keys: the largest magnitude of each row.
+    """
+
+    codes: np.ndarray
+    maxima: np.ndarray
+
+
+def quantise(values: np.ndarray, *, signed: bool = False) -> Quantised:
+    """One byte a value: off by at most 1/508 of the largest in the row, and 1/254 where values are signed.
+
+    values: (..., query, key). NaN and infinity become a code of their own, never zero.
+    Raises ValueError for an axis too few, or a negative value that was not announced.
+    """
+    if values.ndim < 2:
+        raise ValueError(f"values of shape {values.shape}: expected (..., query, key)")
+    values = np.asarray(values, np.float32)
+    number = np.isfinite(values)
+    known = np.where(number, values, 0)
+    if not signed and (known < 0).any():
+        raise ValueError(f"the value {known.min():.3g} is negative: say signed=True")
+    maxima = np.abs(known).max(-1, initial=0)
+    # A maximum that can hardly be told from 0 would make 1 / maximum infinite.
+    shares = np.divide(known, maxima[..., None], out=np.zeros_like(known), where=maxima[..., None] > 0)
+    codes = np.rint(ZERO + ZERO * shares if signed else HIGHEST * shares)
+    return Quantised(np.where(number, codes, NO_NUMBER).astype(np.uint8), maxima)
+
+
+def restored(quantised: Quantised, *, signed: bool = False) -> np.ndarray:
+    """The values as the browser draws them (..., query, key), float32; NaN where there is no number."""
+    codes = quantised.codes.astype(np.float32)
+    shares = (codes - ZERO) / ZERO if signed else codes / HIGHEST
+    values: np.ndarray = np.where(quantised.codes == NO_NUMBER, np.nan, shares * quantised.maxima[..., None])
+    return values.astype(np.float32)
+
+
+def name_of(values: np.ndarray, *, signed: bool) -> str:
+    """A name for the content of a map, so that the browser keeps what it has; equal maps have one name."""
+    content = hashlib.blake2b(np.ascontiguousarray(values, np.float32).tobytes(), digest_size=9)
+    content.update(repr((values.shape, signed)).encode())
+    return content.hexdigest()
+
+
+def strongest_edges(maps: np.ndarray, heads: Sequence[int], count: int) -> list[tuple[int, int, int, float]]:
+    """The values of largest magnitude in some heads, largest first: (head, query, key, value).
+
+    maps: (head, query, key). What is no number is left out.
+    """
+    chosen = np.asarray(maps[list(heads)], np.float32)
+    strength = np.where(np.isfinite(chosen), np.abs(chosen), -1).ravel()
+    count = min(count, strength.size)
+    largest = np.argpartition(-strength, count - 1)[:count] if count else np.empty(0, int)
+    largest = largest[np.lexsort((largest, -strength[largest]))]
+    places = zip(*np.unravel_index(largest[strength[largest] > 0], chosen.shape), strict=True)
+    return [(heads[h], int(q), int(k), float(chosen[h, q, k])) for h, q, k in places]

@@ -248,11 +248,11 @@ class Walk:
 class Attribution:
     """What one method gives each token for one target.
 
-    method: its name. target_value: the value of the target.
-    scores: (seq,) float32.
+    method: its name. scores: (seq,) float32.
+    target_value: the value of the target (for DecompX, of a word's logit).
     signed: whether a negative score speaks against the target; else it only has no part in it.
     baseline: what the tokens were compared with, "pad", "mask" or "zero", and its target value; None without one.
-    complete: whether the scores should sum to the target's way from the baseline.
+    complete: whether the scores should sum to the target's way from the baseline, or to its value if there is none.
     """
 
     encoding: Encoding
@@ -270,10 +270,10 @@ class Attribution:
 
     @property
     def gap(self) -> float | None:
-        """By how much the scores miss the target's way from the baseline; None where they need not sum to it."""
-        if not self.complete or self.baseline_value is None:
+        """By how much the scores miss what they should sum to; None where they need not sum to anything."""
+        if not self.complete:
             return None
-        return float(self.scores.sum(dtype=np.float64)) - (self.target_value - self.baseline_value)
+        return float(self.scores.sum(dtype=np.float64)) - (self.target_value - (self.baseline_value or 0.0))
 
 
 @dataclass(frozen=True)

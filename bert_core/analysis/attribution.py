@@ -67,8 +67,8 @@ def rows_of_one(maps: np.ndarray) -> np.ndarray:
     """
     if (maps < 0).any():
         raise ValueError(f"a contribution is {maps.min():.3g}: shares are made of numbers that are not negative")
-    sums = maps.sum(-1, keepdims=True)
-    shares: np.ndarray = np.divide(maps, sums, out=np.zeros(maps.shape, np.float64), where=sums > 0)
+    sums = maps.sum(-1, keepdims=True, dtype=np.float64)
+    shares: np.ndarray = np.divide(maps, sums, out=np.zeros(maps.shape), where=sums > 0)
     return shares
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import numpy as np
@@ -49,7 +50,7 @@ class LayerPass:
     def head_outputs(self) -> Tensor:
         """Each head's value vectors through its part of the output projection, f_h(x_j): (head, key, hidden)."""
         weight = self.layer.attention.output.dense.weight
-        columns = weight.view(len(weight), len(self.values), -1)  # (hidden, head, head size)
+        columns = weight.view(len(weight), len(self.values), self.values.shape[-1])  # (hidden, head, head size)
         return torch.einsum("hkd,ohd->hko", self.values, columns)
 
 
@@ -105,6 +106,27 @@ def copies_at_once(loaded: LoadedModel, tokens: int, *, gradients: bool = False)
         kept = tokens * (12 * config.hidden_size + 3 * config.intermediate_size) * config.num_hidden_layers
         together = min(together, BYTES_AT_ONCE // (4 * kept))
     return max(1, together)
+
+
+def check_memory(loaded: LoadedModel, method: str, tokens: int, needed: int, cheaper: str) -> None:
+    """Raise ValueError if a method needs more bytes than there are, naming a cheaper one."""
+    free = free_bytes(loaded.device)
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{method} of {tokens} tokens needs {needed / 2**20:,.1f} MiB, and {free / 2**20:,.1f} MiB are free: "
+            f"shorten the text, or use {cheaper}"
+        )
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that can still be had on a device; None where the system does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:  # no Linux
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)
 
 
 def as_array(tensor: Tensor) -> np.ndarray:

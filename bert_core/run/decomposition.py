@@ -1,0 +1,278 @@
+"""What each token brings to each position, by taking the model's own sums apart instead of its attention alone.
+
+A layer adds up one vector for every token (and head); these are the vectors, or their sizes. All functions here are
+safe to call from many threads on one model: nothing is written to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bert_core.loading import LoadedModel
+from bert_core.record import Attribution, Target, TokenMaps
+from bert_core.run.capture import check_target
+from bert_core.run.layers import BYTES_AT_ONCE, LayerPass, as_array, check_memory, embedded, layer_passes
+from bert_core.tokenizer import Encoding
+
+# ---------------------------------------------------------------------------- sizes of what is added
+
+
+@torch.no_grad()
+def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
+    """How long the vector is that a head, or all heads of a layer together, bring from a key to a query.
+
+    head_mask: as for `capture`.
+    heads: attention times the length of the key's value vector through the head's output map, |a f(x)|; 0 for a head
+    that was pruned. maps: the length of the sum over heads, at most the sum of the lengths. The output bias and the
+    residual connection are no part of them.
+    Source: Kobayashi 2020, section 3 (arXiv:2004.10102).
+    """
+    layers, heads, length = loaded.config.num_hidden_layers, loaded.config.num_attention_heads, len(encoding)
+    maps = np.empty((layers, length, length), np.float32)
+    of_heads = np.zeros((layers, heads, length, length), np.float32)
+    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
+        brought = one.head_outputs
+        kept = list(one.layer.attention.self.heads)
+        of_heads[number, kept] = as_array(one.mixing * brought.norm(dim=-1)[:, None, :])
+        maps[number] = as_array(_summed_norms(one.mixing, brought))
+    return TokenMaps(encoding, "norms of attention", maps, residual=False, heads=of_heads)
+
+
+@torch.no_grad()
+def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
+    """As `attention_norms` of all heads, with the residual connection and the layer norm behind attention.
+
+    The norm's division by its spread and its weights are taken along, its bias and the output bias are not.
+    mixing: the length of what comes from other positions, over that plus the length of what stays, residual included.
+    Source: Kobayashi 2021, section 4 (arXiv:2109.07152).
+    """
+    norms = []
+    for one in layer_passes(loaded, encoding, head_mask):
+        first = one.layer.attention.output.LayerNorm
+        norms.append(_norms(one, [first], _spread(one.summed, first)))
+    return _maps(encoding, "norms with residual", norms)
+
+
+@torch.no_grad()
+def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
+    """As `residual_norms`, through the layer's second residual connection and layer norm too.
+
+    The feed-forward network between the norms works on each position by itself; only the spread it leaves behind is
+    taken along. Roll the maps out for the whole model (`analysis.attribution.norm_rollout`).
+    Source: Modarressi 2022, section 3 (arXiv:2205.03286).
+    """
+    norms = []
+    for one in layer_passes(loaded, encoding, head_mask):
+        first, second, normed = one.layer.attention.output.LayerNorm, one.layer.output.LayerNorm, one.normed
+        summed = one.layer.output.dense(one.layer.intermediate(normed)) + normed
+        norms.append(_norms(one, [first, second], _spread(one.summed, first) * _spread(summed, second)))
+    return _maps(encoding, "GlobEnc", norms)
+
+
+@torch.no_grad()
+def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
+    """How much nearer each token's vector brings a position to what attention, residual and layer norm give there.
+
+    Nearness is in L1 lengths: |y| - |y - its vector|, at least 0. Rows sum to 1. Roll the maps out as they are for the
+    whole model. A few queries are done at a time, so that no tensor is query x key x hidden.
+    Source: Ferrando 2022, section 3 (arXiv:2203.04212).
+    """
+    length = len(encoding)
+    maps = np.empty((loaded.config.num_hidden_layers, length, length), np.float32)
+    together = max(1, BYTES_AT_ONCE // (3 * 4 * length * loaded.config.hidden_size))
+    places = torch.arange(length, device=loaded.device)
+    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
+        first, normed = one.layer.attention.output.LayerNorm, one.normed
+        brought, stays = _linear_part([first], one.head_outputs), _linear_part([first], one.entering)
+        spread = _spread(one.summed, first)
+        for some in places.split(together):  # type: ignore[no-untyped-call]
+            vectors = torch.einsum("hqk,hkd->qkd", one.mixing[:, some], brought)
+            vectors[torch.arange(len(some), device=loaded.device), some] += stays[some]
+            vectors /= spread[some, None, None]
+            whole = normed[some, None]
+            nearer = (whole.abs().sum(-1) - vectors.sub_(whole).abs_().sum(-1)).clamp(min=0)
+            maps[number, some.cpu()] = as_array(nearer / nearer.sum(-1, keepdim=True))
+    return TokenMaps(encoding, "ALTI", maps, residual=True)
+
+
+@torch.no_grad()
+def head_values(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
+    """The value vectors of every head, (layer, head, key, head size): what `effective_attention` asks for.
+
+    Zeros for a head that was pruned.
+    """
+    config = loaded.config
+    shape = (config.num_hidden_layers, config.num_attention_heads, len(encoding), config.attention_head_size)
+    found = np.zeros(shape, np.float32)
+    for number, one in enumerate(layer_passes(loaded, encoding)):
+        found[number, list(one.layer.attention.self.heads)] = as_array(one.values)
+    return found
+
+
+def _summed_norms(mixing: Tensor, brought: Tensor) -> Tensor:
+    """Lengths of sum over heads of mixing x brought, (query, key), from products of heads with heads.
+
+    mixing: (head, query, key). brought: (head, key, hidden). The vectors themselves would be query x key x hidden.
+    """
+    # Where heads cancel, little is left of large products: in single precision it would be noise.
+    wide = torch.float32 if mixing.device.type == "mps" else torch.float64
+    gram = torch.einsum("hkd,gkd->khg", brought.to(wide), brought.to(wide))
+    squares = torch.zeros(mixing.shape[1:], dtype=wide, device=mixing.device)
+    for head, one in enumerate(mixing.to(wide)):
+        squares += one * torch.einsum("gqk,kg->qk", mixing.to(wide), gram[:, head])
+    return squares.clamp(min=0).sqrt()
+
+
+def _norms(one: LayerPass, after: Sequence[nn.LayerNorm], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Lengths (query, key), residual included, and the mixing ratio (query,).
+
+    after: the layer norms that follow. spread: (query,), what they divide by.
+    """
+    brought, stays = _linear_part(after, one.head_outputs), _linear_part(after, one.entering)
+    norms = _summed_norms(one.mixing, brought)
+    own = torch.einsum("hq,hqd->qd", one.mixing.diagonal(dim1=1, dim2=2), brought)
+    kept = (own + stays).norm(dim=-1)
+    norms.diagonal().copy_(kept)
+    dense = one.layer.attention.output.dense
+    others = (_linear_part(after, F.linear(one.context, dense.weight)) - own).norm(dim=-1)
+    return as_array(norms / spread[:, None]), as_array(others / (others + kept))
+
+
+def _maps(encoding: Encoding, method: str, norms: Sequence[tuple[np.ndarray, np.ndarray]]) -> TokenMaps:
+    maps, mixing = (np.stack(of_layers) for of_layers in zip(*norms, strict=True))
+    return TokenMaps(encoding, method, maps, residual=True, mixing=mixing)
+
+
+def _linear_part(norms: Sequence[nn.LayerNorm], vectors: Tensor) -> Tensor:
+    """Layer norms in turn, without division and bias: centred, times the weights, (..., hidden)."""
+    for norm in norms:
+        vectors = (vectors - vectors.mean(-1, keepdim=True)) * norm.weight
+    return vectors
+
+
+def _spread(states: Tensor, norm: nn.LayerNorm) -> Tensor:
+    """What a layer norm divides by, (...,) for states (..., hidden)."""
+    return (states.var(-1, unbiased=False) + norm.eps).sqrt()
+
+
+# ---------------------------------------------------------------------------- the vectors carried to the end
+
+
+@torch.no_grad()
+def decompx(
+    loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
+) -> Attribution:
+    """Every token's part of a target's logit: one vector a token, carried through every layer and the head.
+
+    head_mask: as for `capture`.
+    Signed; the parts sum to the logit, and `gap` is by how much rounding makes them miss it. Of a word the logit is
+    explained and not the log-probability: that depends on all other words too (a contrast says it of two). Layer norms
+    and activations are taken as the multiplications they come to on this text; each bias is shared out among the tokens
+    by the size of its products with their vectors, which is a choice.
+    Raises ValueError for a target that the model has no trained head for, or where the vectors do not fit in memory.
+    Source: Modarressi 2023, section 3 (arXiv:2306.02873).
+    """
+    check_target(loaded, encoding, target)
+    length, layers = len(encoding), loaded.config.num_hidden_layers
+    # Entering and leaving vectors and the values between them, for every two tokens.
+    check_memory(loaded, "DecompX", length, 3 * 4 * length**2 * loaded.config.hidden_size, "integrated gradients")
+    vectors = torch.diag_embed(embedded(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
+    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
+        asked = [target.row] if number == layers - 1 else range(length)
+        vectors, leaving = _through_layer(one, vectors, asked)
+    parts, logit = _through_head(loaded, target, vectors[0], leaving[0])
+    return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
+
+
+def _through_layer(one: LayerPass, vectors: Tensor, asked: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """What leaves a layer at the positions asked for: the tokens' vectors (some, token, hidden), and their sum.
+
+    vectors: (seq, token, hidden), what enters.
+    """
+    attention, layer = one.layer.attention, one.layer
+    length, hidden = len(vectors), vectors.shape[-1]
+    heads, size = len(one.values), attention.self.attention_head_size
+    values = F.linear(vectors, attention.self.value.weight).view(length, length, heads, size)
+    # A row of attention sums to its head's gate, so the bias of the values arrives whole, times that gate.
+    of_values = one.mixing.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
+    bias = attention.output.dense(of_values.flatten(1))  # (query, hidden)
+    normed = one.normed
+    before = layer.intermediate.dense(normed)
+    slope = _slope(layer.intermediate.intermediate_act_fn, before)
+    summed = layer.output.dense(layer.intermediate.intermediate_act_fn(before)) + normed
+    found = vectors.new_empty(len(asked), length, hidden)
+    together = max(1, BYTES_AT_ONCE // (2 * 4 * length * layer.intermediate.dense.out_features))
+    for first in range(0, len(asked), together):
+        some = list(asked[first : first + together])
+        mixed = torch.einsum("hqj,jthd->qthd", one.mixing[:, some], values).flatten(2)
+        mixed = _with_bias(F.linear(mixed, attention.output.dense.weight), bias[some])
+        mixed = _through_norm(attention.output.LayerNorm, mixed + vectors[some], one.summed[some])
+        inner = _with_bias(F.linear(mixed, layer.intermediate.dense.weight), layer.intermediate.dense.bias)
+        inner = F.linear(inner.mul_(slope[some, None]), layer.output.dense.weight)
+        inner = _with_bias(inner, layer.output.dense.bias) + mixed
+        found[first : first + together] = _through_norm(layer.output.LayerNorm, inner, summed[some])
+    return found, layer.output.LayerNorm(summed[list(asked)])
+
+
+def _through_head(loaded: LoadedModel, target: Target, vectors: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+    """Each token's part of the logit (token,), and the logit.
+
+    vectors: (token, hidden), at the target's row. row: (hidden,), their sum as the model has it.
+    """
+    heads = loaded.model.cls
+    if target.kind in ("mlm", "contrast"):
+        transform = heads.predictions.transform
+        vectors, row = _through_dense(transform.dense, transform.transform_act_fn, vectors, row)
+        vectors, row = _through_norm(transform.LayerNorm, vectors[None], row[None])[0], transform.LayerNorm(row)
+        last, wanted = heads.predictions.decoder, [target.token_id, target.against]
+    else:
+        pooler = loaded.model.bert.pooler
+        assert pooler is not None  # a pre-training model has one
+        vectors, row = _through_dense(pooler.dense, pooler.activation, vectors, row)
+        last, wanted = heads.seq_relationship, [0, 1]
+        if target.kind == "class":
+            assert loaded.classifier is not None  # check_target has seen to it
+            last, wanted = loaded.classifier.classifier, [target.label, None]
+    plus, minus = wanted
+    weight, bias = last.weight[plus], last.bias[plus]
+    if minus is not None:
+        weight, bias = weight - last.weight[minus], bias - last.bias[minus]
+    parts = _with_bias((vectors @ weight)[None, :, None], bias[None])[0, :, 0]
+    return parts, row @ weight + bias
+
+
+def _through_dense(
+    dense: nn.Linear, activation: Callable[[Tensor], Tensor], vectors: Tensor, row: Tensor
+) -> tuple[Tensor, Tensor]:
+    """vectors: (token, hidden). row: (hidden,), their sum."""
+    before = dense(row)
+    parts = _with_bias(F.linear(vectors, dense.weight)[None], dense.bias)[0]
+    return parts * _slope(activation, before), activation(before)
+
+
+def _through_norm(norm: nn.LayerNorm, vectors: Tensor, summed: Tensor) -> Tensor:
+    """vectors: (some, token, hidden). summed: (some, hidden), their sum as the model has it."""
+    return _with_bias(_linear_part([norm], vectors) / _spread(summed, norm)[:, None, None], norm.bias)
+
+
+def _with_bias(vectors: Tensor, bias: Tensor) -> Tensor:
+    """Vectors with a bias shared out among them by the size of its products with them.
+
+    vectors: (some, token, width). bias: (width,) or (some, width).
+    """
+    bias = bias.expand(len(vectors), -1)
+    sizes = torch.einsum("std,sd->st", vectors, bias).abs()
+    total = sizes.sum(-1, keepdim=True)
+    shares = torch.where(total > 0, sizes / total, 1 / vectors.shape[1])
+    return torch.addcmul(vectors, shares[..., None], bias[:, None])
+
+
+def _slope(activation: Callable[[Tensor], Tensor], before: Tensor) -> Tensor:
+    """What an activation multiplies by, act(x) / x, and at 0 its limit there: GELU 1/2, tanh 1."""
+    near = torch.where(before == 0, 1e-6, before)
+    return activation(near) / near

@@ -1,6 +1,7 @@
 """The shape contract between running a model and looking at what it did: frozen, read-only records.
 
-Axis words, here and everywhere: batch layer head query key seq hidden vocab. Rows are queries, columns keys.
+Axis words, here and everywhere: batch layer head query key seq hidden vocab; for a sentence about a picture, word and
+patch, the query and the key of its cross-attention. Rows are queries, columns keys.
 Layers and heads are counted from zero.
 """
 
@@ -12,7 +13,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from bert_core.tokenizer import Encoding
+from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
 
 
 def _read_only(record: object) -> None:
@@ -321,3 +322,45 @@ class SentenceScore:
     def perplexity(self) -> float:
         """The pseudo-perplexity, exp(-mean): 1 for a text whose every piece is certain."""
         return float(np.exp(-np.nanmean(self.log_probabilities, dtype=np.float64)))
+
+
+@dataclass(frozen=True)
+class DecoderRun:
+    """One sentence about one picture, and where the decoder looked for each word.
+
+    image: uint8 (size, size, 3), as the model saw it. grid: rows and columns of its patches.
+    words: in the order they were chosen; the last is [SEP], unless there was no room for it.
+    probabilities: (word,), of each when it was chosen. alternatives: for each the likeliest words, best first.
+    cross_attention: (word, layer, head, patch), probabilities after the softmax in the row that predicted the word;
+        over the patches, row after row of the picture, they sum to 1.
+    cross_gradient: the same shape: change of the word's log-probability (nats) for a change of each probability.
+    """
+
+    image: np.ndarray
+    grid: tuple[int, int]
+    words: tuple[str, ...]
+    probabilities: np.ndarray
+    alternatives: tuple[tuple[tuple[str, float], ...], ...]
+    cross_attention: np.ndarray
+    cross_gradient: np.ndarray
+
+    def __post_init__(self) -> None:
+        _read_only(self)
+
+    @property
+    def sentence(self) -> str:
+        """The words that are to be read."""
+        return " ".join(word for word in self.words if word not in SPECIAL_TOKENS)
+
+    def shown(self, what: str) -> np.ndarray:
+        """The maps by name: "attention", "gradient" or "product" (word, layer, head, patch), signed.
+
+        Raises ValueError for another name.
+        """
+        maps = {"attention": self.cross_attention, "gradient": self.cross_gradient}
+        if what == "product":
+            product: np.ndarray = self.cross_attention * self.cross_gradient
+            return product
+        if what not in maps:
+            raise ValueError(f"{what!r} is unknown: one of {', '.join(maps)}, product")
+        return maps[what]

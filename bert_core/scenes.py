@@ -23,7 +23,7 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
     "orange": (246, 138, 28),
 }
 KINDS = ("circle", "square", "triangle", "cross", "star")
-SIZES: Mapping[str, tuple[float, float]] = {"small": (0.135, 0.17), "large": (0.25, 0.31)}
+SIZES: Mapping[str, tuple[float, float]] = {"small": (0.16, 0.19), "large": (0.27, 0.33)}
 RELATIONS = ("above", "below", "left of", "right of")
 OPPOSITE: Mapping[str, str] = {"above": "below", "below": "above", "left of": "right of", "right of": "left of"}
 MOST_SHAPES = 3
@@ -104,11 +104,7 @@ def random_scene(
         named = [everything[i] for i in rng.choice(len(everything), count, replace=False)]
     else:
         _check_count(len(named))
-        for words in named:
-            _check_words(*words)
-        if len(set(named)) < len(named):
-            twice = next(words for words in named if list(named).count(words) > 1)
-            raise ValueError(f"there are two shapes called {' '.join(twice)!r}: no sentence could tell them apart")
+        named = check_names([" ".join(words) for words in named])
     boxes = None
     while boxes is None:
         boxes = _place([float(rng.uniform(*SIZES[size])) for size, _, _ in named], rng)
@@ -130,10 +126,27 @@ def _check_count(count: int) -> None:
         raise ValueError(f"a scene of {count} shapes: it has 1 to {MOST_SHAPES}")
 
 
-def _check_words(size: str, colour: str, kind: str) -> None:
-    for word, allowed in ((size, SIZES), (colour, COLOURS), (kind, KINDS)):
-        if word not in allowed:
-            raise ValueError(f"no shape is {word!r}: one of {', '.join(allowed)}")
+def all_names() -> list[str]:
+    """What a shape can be called: "small red circle", and so on."""
+    return [" ".join(words) for words in itertools.product(SIZES, COLOURS, KINDS)]
+
+
+def check_names(names: Sequence[str]) -> list[tuple[str, str, str]]:
+    """The (size, colour, kind) of shapes that can be in one scene together.
+
+    Raises ValueError for more than a scene holds, a name that is no shape's, or one that is there twice.
+    """
+    if len(names) > MOST_SHAPES:
+        _check_count(len(names))
+    words: list[tuple[str, str, str]] = []
+    for name in names:
+        if name not in all_names():
+            raise ValueError(f"{name!r:.60} is no shape: as in 'small red circle'")
+        size, colour, kind = name.split()
+        if (size, colour, kind) in words:
+            raise ValueError(f"there are two shapes called {name!r}: no sentence could tell them apart")
+        words.append((size, colour, kind))
+    return words
 
 
 def _place(sides: Sequence[float], rng: np.random.Generator) -> list[tuple[float, float, float, float]] | None:

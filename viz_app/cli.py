@@ -256,6 +256,54 @@ def evaluate(
                 typer.echo(f"{name:<22} {length:>6} {words} {follows} {found['masked']:>8,} {found['pairs']:>7,}")
 
 
+@app.command("train-captioner")
+def train_captioner(
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, model go.")],
+    steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 20000,
+    batch: Annotated[int, typer.Option(min=1, help="Scenes in each.")] = 16,
+    warmup: Annotated[int, typer.Option(min=0, help="Steps in which the rate rises.")] = 200,
+    decay: Annotated[int, typer.Option(min=0, help="Last steps, in which it falls to zero.")] = 8000,
+    growth: Annotated[int, typer.Option(min=0, help="First steps: one shape a scene, then up to two.")] = 4500,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="The rate between them.")] = 1e-3,
+    seed: Annotated[int, typer.Option(min=0, help="Of scenes and weights.")] = 0,
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 120.0,
+    evaluate_every: Annotated[int, typer.Option(min=1, help="Steps between looks at held-out scenes.")] = 500,
+    device: Device = "auto",
+) -> None:
+    """Train a captioner on scenes that are drawn on the fly; no data is needed.
+
+    The same command again goes on where it stopped.
+    """
+    from bert_core.loading import best_device
+    from bert_core.scenes import VOCABULARY
+    from bert_core.training.captioner import CaptionerSettings
+    from bert_core.training.captioner import train_captioner as train
+    from bert_core.vision import CaptionerConfig
+
+    settings = CaptionerSettings(
+        steps=steps, batch=batch, warmup=warmup, decay=decay, growth=growth, learning_rate=learning_rate, seed=seed
+    )
+    train(
+        CaptionerConfig.small(len(VOCABULARY)), settings, folder,
+        device=best_device(device), save_every=save_every, evaluate_every=evaluate_every, report=typer.echo,
+    )  # fmt: skip
+
+
+@app.command("evaluate-captioner")
+def evaluate_captioner(
+    model: Annotated[str, typer.Argument(help="headlight-shapes, or a folder of a captioner.")] = "headlight-shapes",
+    scenes: Annotated[int, typer.Option(min=1, help="As in training, and as many held out.")] = 2000,
+    device: Device = "auto",
+) -> None:
+    """How many captions are correct, on scenes as in training and on unseen combinations."""
+    from bert_core.training.captioner import evaluate_captioner as ask
+    from bert_core.vision import load_captioner
+
+    typer.echo("scenes are                                       scenes  correct  all shapes named")
+    for score in ask(load_captioner(model, device=device), scenes):
+        typer.echo(f"{score.group:<47} {score.scenes:>7,} {score.correct:>8.1%} {score.named:>17.1%}")
+
+
 def _check_offered(name: str) -> None:
     """Raise ValueError unless a model of this name may be there: what the app would only say on its page."""
     from bert_core.checkpoint import read_config
@@ -327,7 +375,7 @@ def _restart_with_malloc_settings() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The console command; ends the process with 0, or with 2 after one sentence on what was wrong."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments[:1] in (["pretrain"], ["finetune"], ["evaluate"]):
+    if arguments[:1] in (["pretrain"], ["finetune"], ["evaluate"], ["train-captioner"]):
         _restart_with_malloc_settings()
     try:
         sys.exit(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False))

@@ -436,3 +436,17 @@ def test_training_starts_itself_again_with_the_malloc_settings(
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "0")
     assert headlight("evaluate", "a", "b.txt")[0] == 2
     assert len(started) == 1
+
+
+def test_a_captioner_is_trained_and_judged(headlight: Run, tmp_path: Path) -> None:
+    """Two steps of the real sizes make a folder that `evaluate-captioner` scores; another seed is refused there."""
+    folder = tmp_path / "captioner"
+    steps = ("--steps", 2, "--batch", 2, "--decay", 1, "--folder", folder, "--device", "cpu")
+    code, out, err = headlight("train-captioner", *steps)
+    assert (code, err) == (0, "") and "step 2/2" in out and "correct captions: " in out
+    code, out, _ = headlight("evaluate-captioner", folder / "model", "--scenes", 4, "--device", "cpu")
+    assert code == 0 and out.splitlines()[1].startswith("as in training")
+    code, _, err = headlight("train-captioner", *steps, "--seed", 1)
+    assert code == 2 and "holds a run with other settings (seed)" in err
+    code, _, err = headlight("evaluate-captioner", tmp_path)
+    assert code == 2 and "is no captioner: name headlight-shapes" in err

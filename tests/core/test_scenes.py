@@ -124,7 +124,7 @@ def test_what_no_scene_can_be_is_one_sentence() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="a scene of 4 shapes: it has 1 to 3"):
         random_scene(rng, count=4)
-    with pytest.raises(ValueError, match="no shape is 'pink': one of red, green"):
+    with pytest.raises(ValueError, match="'small pink star' is no shape: as in 'small red circle'"):
         random_scene(rng, named=[("small", "pink", "star")])
     with pytest.raises(ValueError, match="two shapes called 'small red star'"):
         random_scene(rng, named=[("small", "red", "star")] * 2)

@@ -1,0 +1,172 @@
+"""The pointing game on scenes that were held out: when the captioner says "blue", does it look at the blue shape?
+
+python benchmarks/pointing_game.py            print the table
+python benchmarks/pointing_game.py --write    and put it between the markers of benchmarks/README.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bert_core import scenes
+from bert_core.analysis.pointing import chance_of, heat, owner_of, patches_in, points_into, share_in
+from bert_core.run.decoding import describe
+from bert_core.scenes import COLOURS, KINDS
+from bert_core.training.captioner import fresh_scenes
+from bert_core.vision import LoadedCaptioner, load_captioner
+
+TEST_SEED, VALIDATION_SEED = 31, 32
+RESAMPLES = 2000
+README = Path(__file__).with_name("README.md")
+MARKERS = ("<!-- table of pointing_game.py -->\n", "<!-- end of pointing_game.py -->\n")
+KINDS_OF_WORD = {"colour words": tuple(COLOURS), "shape words": KINDS}
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word that names a shape which is there.
+
+    attention, gradient: (layer, head, patch). box: of the shape it names; others: of the other shapes.
+    """
+
+    scene: int
+    kind: str
+    attention: np.ndarray
+    gradient: np.ndarray
+    grid: tuple[int, int]
+    box: tuple[float, float, float, float]
+    others: tuple[tuple[float, float, float, float], ...]
+
+
+Map = Callable[[Word], np.ndarray]
+
+
+def words_of(loaded: LoadedCaptioner, shown: Sequence[scenes.Scene]) -> Iterator[Word]:
+    """Every colour and shape word of the captions whose shape is in the scene; the last line says how many are not."""
+    left_out = 0
+    for number, scene in enumerate(shown):
+        run = describe(loaded, scenes.draw(scene, loaded.config.image_size))
+        named = scenes.judge(run.sentence, scene).named
+        for position, word in enumerate(run.words):
+            kind = next((kind for kind, words in KINDS_OF_WORD.items() if word in words), None)
+            owner = owner_of(run.words, position)
+            if kind is None or owner is None:
+                continue
+            shape = named[owner] if owner < len(named) else None
+            if shape is None:
+                left_out += 1
+                continue
+            boxes = [other.box for other in scene.shapes]
+            yield Word(
+                number, kind, run.cross_attention[position], run.cross_gradient[position], run.grid,
+                boxes[shape], tuple(boxes[:shape] + boxes[shape + 1 :]),
+            )  # fmt: skip
+    print(f"{left_out} words left out: the shape they name is not in the scene")
+
+
+def best_head(words: Sequence[Word], kind: str) -> tuple[int, int]:
+    """The head whose attention alone points best."""
+    layers, heads = words[0].attention.shape[:2]
+
+    def hits(head: tuple[int, int]) -> float:
+        return float(
+            np.mean([points_into(heat(w.attention, w.grid, head=head), w.box) for w in words if w.kind == kind])
+        )
+
+    return max(itertools.product(range(layers), range(heads)), key=hits)
+
+
+def outcome(word: Word, drawn: np.ndarray) -> tuple[float, float, float]:
+    """1 or 0 for: the peak is in the named box; it is in another shape's; and the share of the map in the named box."""
+    return (
+        float(points_into(drawn, word.box)),
+        float(any(points_into(drawn, box) for box in word.others)),
+        share_in(drawn, word.box),
+    )
+
+
+def by_chance(word: Word) -> tuple[float, float, float]:
+    """What a random patch, or a map that is the same everywhere, gets on average."""
+    elsewhere = np.zeros(word.grid, bool)
+    for box in word.others:
+        elsewhere |= patches_in(box, word.grid)
+    chance = chance_of(word.box, word.grid)
+    return chance, float(elsewhere.mean()), chance
+
+
+def spread(scores: np.ndarray, owners: np.ndarray) -> tuple[float, float]:
+    """95% of the means when scenes are drawn anew, with replacement; words of one scene stay together."""
+    rng = np.random.default_rng(0)
+    totals = np.bincount(owners, scores)
+    counts = np.bincount(owners)
+    kept = counts > 0
+    totals, counts = totals[kept], counts[kept]
+    drawn = rng.integers(0, len(totals), (RESAMPLES, len(totals)))
+    means = totals[drawn].sum(1) / counts[drawn].sum(1)
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def table(test: Sequence[Word], validation: Sequence[Word]) -> str:
+    """The Markdown table."""
+    lines = [
+        "| words | map | peak in the named box | 95% | peak in another box | share of the map in the box |",
+        "| --- | --- | ---: | --- | ---: | ---: |",
+    ]
+    for kind in KINDS_OF_WORD:
+        layer, number = best_head(validation, kind)
+        maps: dict[str, Map | None] = {
+            "chance: a random patch": None,
+            "attention, mean of all heads": lambda w: heat(w.attention, w.grid),
+            f"attention, best single head (L{layer} H{number})": lambda w, h=(layer, number): heat(  # type: ignore[misc]
+                w.attention, w.grid, head=h
+            ),
+            "gradient x attention, clipped, mean of all heads": lambda w: heat(
+                w.attention * w.gradient, w.grid, clip=True
+            ),
+            "gradient x attention, clipped, that head": lambda w, h=(layer, number): heat(  # type: ignore[misc]
+                w.attention * w.gradient, w.grid, head=h, clip=True
+            ),
+        }
+        words = [word for word in test if word.kind == kind]
+        owners = np.array([word.scene for word in words])
+        for name, draw in maps.items():
+            found = np.array([by_chance(word) if draw is None else outcome(word, draw(word)) for word in words])
+            low, high = spread(found[:, 0], owners)
+            hit, other, share = found.mean(0)
+            lines.append(
+                f"| {kind} ({len(words):,}) | {name} | {hit:.3f} | {low:.3f} to {high:.3f} "
+                f"| {other:.3f} | {share:.3f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="headlight-shapes", help="or a folder of a captioner")
+    parser.add_argument("--scenes", type=int, default=600, help="held-out scenes that are scored")
+    parser.add_argument("--validation", type=int, default=200, help="other scenes, on which the best head is chosen")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    asked = parser.parse_args()
+    loaded = load_captioner(asked.model)
+    validation = list(words_of(loaded, fresh_scenes(asked.validation, held_out=False, seed=VALIDATION_SEED)))
+    test = list(words_of(loaded, fresh_scenes(asked.scenes, held_out=True, seed=TEST_SEED)))
+    found = (
+        f"{asked.scenes} held-out scenes; the best head was chosen on {asked.validation} others, of the kind that "
+        f"training shows. torch {torch.__version__}.\n\n{table(test, validation)}"
+    )
+    print(found)
+    if asked.write:
+        before, _, rest = README.read_text(encoding="utf-8").partition(MARKERS[0])
+        README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.partition(MARKERS[1])[2], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

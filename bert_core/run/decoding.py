@@ -1,0 +1,60 @@
+"""One picture to a sentence, and for each of its words where the decoder looked and what that look was worth."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from bert_core.record import DecoderRun
+from bert_core.recording import record
+from bert_core.vision import LoadedCaptioner, fit
+
+
+def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) -> DecoderRun:
+    """The likeliest sentence about a picture, with the cross-attention of every word and its gradient.
+
+    picture: uint8 (rows, columns, 3); its middle square is what the model sees.
+    The gradient is that of the word's own log-probability, in the row of the map that predicted the word: one backward
+    pass a word. Safe to call from many threads on one model: nothing is written to the model or its parameters.
+    Raises ValueError if it is no such picture.
+    """
+    config = loaded.config
+    image = fit(picture, config.image_size)
+    ids = loaded.caption_ids(image[None])[0]
+    chosen = torch.tensor(ids[1:], device=loaded.device)
+    with torch.no_grad():
+        states = loaded.model.encode(torch.from_numpy(image[None]).to(loaded.device))
+    with torch.enable_grad(), record() as recording:
+        # The patches' states are the leaf: gradients flow back to the maps, and to no parameter.
+        outputs = loaded.model.text(
+            torch.tensor([ids[:-1]], device=loaded.device),
+            encoder_hidden_states=states.detach().requires_grad_(),
+            use_cache=False,
+        )
+        log_probabilities = outputs.logits[0].float().log_softmax(-1)  # (word, vocab)
+        values = log_probabilities[torch.arange(len(chosen), device=loaded.device), chosen]
+    maps = [recording.cross_attention[layer] for layer in range(config.text.num_hidden_layers)]
+    words, patches = len(chosen), config.grid**2
+    attention = np.empty((words, len(maps), config.text.num_attention_heads, patches), np.float32)
+    gradient = np.empty_like(attention)
+    for layer, one in enumerate(maps):
+        attention[:, layer] = one[0].detach().transpose(0, 1).cpu().numpy()
+    for word in range(words):
+        found = torch.autograd.grad(values[word], maps, retain_graph=word + 1 < words)
+        for layer, one in enumerate(found):
+            gradient[word, layer] = one[0, :, word].cpu().numpy()
+    probabilities = log_probabilities.detach().exp()
+    top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
+    name = loaded.tokenizer.token_of
+    return DecoderRun(
+        image=image.copy(),
+        grid=(config.grid, config.grid),
+        words=tuple(name(number) for number in ids[1:]),
+        probabilities=values.detach().exp().cpu().numpy().copy(),
+        alternatives=tuple(
+            tuple((name(number), share) for number, share in zip(numbers, shares, strict=True))
+            for numbers, shares in zip(top.indices.tolist(), top.values.tolist(), strict=True)
+        ),
+        cross_attention=attention,
+        cross_gradient=gradient,
+    )

@@ -1,0 +1,302 @@
+"""A captioner from drawn scenes: no file is read, every batch follows from the seed and its step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from bert_core import scenes
+from bert_core.analysis.pointing import patches_in
+from bert_core.modeling import IGNORED_LABEL
+from bert_core.recording import record
+from bert_core.scenes import COLOURS, KINDS, LONGEST_CAPTION, SIZES, VOCABULARY, Scene, Verdict
+from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
+from bert_core.training.runs import adamw, log, resume_state, rounded, save_state, trapezoid
+from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_words
+
+START, END, FILLER, HIDDEN = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
+RELATING = [VOCABULARY.index(relation.split()[0]) for relation in scenes.RELATIONS]
+# What a patch can be taught to name, each with "nothing" in front.
+PATCH_WORDS: tuple[Sequence[str], ...] = (tuple(COLOURS), KINDS, tuple(SIZES))
+
+
+@dataclass(frozen=True)
+class CaptionerSettings:
+    """What decides the weights that come out; two runs with equal settings give equal weights on one machine.
+
+    steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps.
+    batch: scenes in each. growth: the first third of these steps shows one shape a scene, the second up to two.
+    hidden_words: share of the words before a word that are hidden from the decoder, so that it looks at the picture
+        rather than learn which words go together.
+    patch_loss: weight of a second loss, used in training alone: each patch names the shape that it lies in.
+    """
+
+    steps: int = 20000
+    batch: int = 16
+    warmup: int = 200
+    decay: int = 8000
+    growth: int = 4500
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    hidden_words: float = 0.1
+    patch_loss: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch < 1:
+            raise ValueError(f"{self.steps} steps of {self.batch} scenes: at least one of each")
+
+
+@dataclass(frozen=True)
+class SceneBatch:
+    """Pictures and what is said of them.
+
+    images: uint8 (batch, size, size, 3). labels: (batch, seq), the captions, -100 behind their ends.
+    input_ids: the same as the decoder reads them, with some words hidden behind [MASK], filled up with [PAD].
+    patches: (batch, patch, 7), what a patch is taught to name: the colour, kind and size of the shape it lies in,
+        counted from 1, 0 for none; and for each relation whether that shape stands so to another one, 1 or 0.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+    input_ids: np.ndarray
+    patches: np.ndarray
+
+
+def scene_batch(
+    rng: np.random.Generator,
+    batch: int,
+    config: CaptionerConfig,
+    *,
+    most: int = scenes.MOST_SHAPES,
+    hidden_words: float = 0.0,
+) -> SceneBatch:
+    """Training scenes of up to `most` shapes, with captions that name these in a random order."""
+    counts = rng.integers(1, most + 1, batch)
+    drawn = [scenes.draw_scene(rng, held_out=False, count=int(count)) for count in counts]
+    captions = [scenes.caption_of(scene, rng.permutation(len(scene.shapes)).tolist()) for scene in drawn]
+    ids = [[START, *(VOCABULARY.index(word) for word in caption.split()), END] for caption in captions]
+    labels = np.full((batch, max(map(len, ids))), IGNORED_LABEL, np.int64)
+    for row, numbers in zip(labels, ids, strict=True):
+        row[: len(numbers)] = numbers
+    input_ids = np.where(labels == IGNORED_LABEL, FILLER, labels)
+    hide = (rng.random(input_ids.shape) < hidden_words) & (input_ids != FILLER) & (input_ids != START)
+    return SceneBatch(
+        np.stack([scenes.draw(scene, config.image_size) for scene in drawn]),
+        labels,
+        np.where(hide, HIDDEN, input_ids),
+        np.stack([patch_words(scene, config.grid) for scene in drawn]),
+    )
+
+
+def patch_words(scene: Scene, grid: int) -> np.ndarray:
+    """(patch, 7): the numbers of SceneBatch.patches; a patch lies in a shape whose box holds its middle."""
+    words = np.zeros((grid, grid, len(PATCH_WORDS) + len(scenes.RELATIONS)), np.int64)
+    for shape in scene.shapes:
+        named = (shape.colour, shape.kind, shape.size)
+        relations = {scenes.relation_between(shape, other) for other in scene.shapes if other is not shape}
+        words[patches_in(shape.box, (grid, grid))] = [
+            *(1 + list(of).index(word) for of, word in zip(PATCH_WORDS, named, strict=True)),
+            *(int(relation in relations) for relation in scenes.RELATIONS),
+        ]
+    return words.reshape(grid * grid, -1)
+
+
+class PatchNames(nn.Module):
+    """One linear layer for each kind of word a patch is taught to name; thrown away after training."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(hidden, 1 + len(words)) for words in PATCH_WORDS)
+        self.relations = nn.Linear(hidden, len(scenes.RELATIONS))
+
+    def forward(self, states: Tensor, words: Tensor) -> Tensor:
+        """states: (batch, patch, hidden); words: (batch, patch, 7). The mean loss, shapes and background alike."""
+        inside = words[..., 0] > 0
+        weight = torch.where(inside, 0.5 / inside.sum().clamp(min=1), 0.5 / (~inside).sum().clamp(min=1))
+        losses = [
+            F.cross_entropy(layer(states).float().flatten(0, 1), words[..., i].flatten(), reduction="none")
+            * weight.flatten()
+            for i, layer in enumerate(self.layers)
+        ]
+        standing = F.binary_cross_entropy_with_logits(
+            self.relations(states).float(), words[..., len(self.layers) :].float(), reduction="none"
+        )
+        return torch.stack([*(loss.sum() for loss in losses), (standing.mean(-1) * weight).sum()]).mean()
+
+
+class _Student(nn.Module):
+    """What one run trains, and its state holds: the captioner, and the names of patches beside it."""
+
+    def __init__(self, captioner: Captioner) -> None:
+        super().__init__()
+        self.captioner = captioner
+        self.names = PatchNames(captioner.config.vision.hidden_size)
+
+
+def train_captioner(
+    config: CaptionerConfig,
+    settings: CaptionerSettings,
+    folder: Path,
+    *,
+    device: torch.device,
+    save_every: float = 120.0,
+    evaluate_every: int = 500,
+    report: Callable[[str], None] = print,
+) -> LoadedCaptioner:
+    """Train a captioner from nothing, resuming from `folder` if a run with the same settings was interrupted there.
+
+    save_every: seconds between checkpoints. evaluate_every: steps between looks at held-out scenes.
+    Progress goes to `report` and, as one JSON object a line, to the log; the finished model to `folder / "model"`.
+    Raises ValueError if the folder holds a run with other settings, or the decoder has other words than the scenes.
+    """
+    if config.text.vocab_size != len(VOCABULARY) or config.text.max_position_embeddings < LONGEST_CAPTION:
+        raise ValueError(
+            f"a decoder of {config.text.vocab_size} words and {config.text.max_position_embeddings} positions: "
+            f"the scenes have {len(VOCABULARY)} words, and captions of up to {LONGEST_CAPTION}"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(settings.seed)
+    student = _Student(Captioner(config)).to(device).train()
+    model = student.captioner
+    parameters = list(student.parameters())
+    optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
+    first = resume_state(student, optimizer, settings, folder)
+    if first:
+        report(f"resuming at step {first} of {settings.steps}")
+    write_words(VOCABULARY, folder)
+    loaded = LoadedCaptioner(folder.name, model, Tokenizer.from_folder(folder), device)
+
+    started = saved = time.monotonic()
+    smooth: dict[str, float] = {}
+    for step in range(first, settings.steps):
+        rate = trapezoid(step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay)
+        for group in optimizer.param_groups:
+            group["lr"] = settings.learning_rate * rate
+        rng = np.random.default_rng([settings.seed, step])
+        most = min(1 + 3 * step // max(settings.growth, 1), scenes.MOST_SHAPES)
+        batch = scene_batch(rng, settings.batch, config, most=most, hidden_words=settings.hidden_words)
+        figures = _train_step(student, batch, settings, device)
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+        for name, value in figures.items():
+            smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
+        now, last = time.monotonic(), step + 1 == settings.steps
+        if (step + 1) % 20 == 0 or last:
+            speed = (step + 1 - first) * settings.batch / (now - started)
+            remaining = (settings.steps - step - 1) * settings.batch / speed
+            log(folder, {"step": step + 1, "rate": settings.learning_rate * rate, **rounded(smooth)})
+            report(
+                f"step {step + 1}/{settings.steps}  "
+                + "  ".join(f"{name} {value:.3f}" for name, value in smooth.items())
+                + f"  {speed:,.0f} scenes/s  {remaining / 60:.0f} min left"
+            )
+        if (step + 1) % evaluate_every == 0 or last:
+            scores = {side: correct_share(loaded, held_out=side == "held out") for side in ("seen", "held out")}
+            log(folder, {"step": step + 1, "correct": scores})
+            report("correct captions: " + ", ".join(f"{share:.1%} {side}" for side, share in scores.items()))
+        if now - saved > save_every or last:
+            save_state(student, optimizer, settings, step + 1, folder)
+            saved = now
+    save_captioner(model, VOCABULARY, folder / "model")
+    return LoadedCaptioner(loaded.name, model.requires_grad_(False).eval(), loaded.tokenizer, device)
+
+
+def _train_step(
+    student: _Student, batch: SceneBatch, settings: CaptionerSettings, device: torch.device
+) -> dict[str, float]:
+    """Add the gradient of one batch to the parameters; both losses in nats, and the share of relations got right."""
+    images, labels, input_ids, patches = (
+        torch.from_numpy(array).to(device) for array in (batch.images, batch.labels, batch.input_ids, batch.patches)
+    )
+    # Recorded, because on a CPU the backward pass of fused attention costs more than that of the explicit maps.
+    with record(), torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
+        states = student.captioner.encode(images)
+        outputs = student.captioner.text(input_ids, labels=labels, encoder_hidden_states=states)
+        named = student.names(states, patches)
+    said = outputs.loss
+    assert said is not None  # there are labels
+    (said + settings.patch_loss * named).backward()
+    with torch.no_grad():
+        relations = torch.isin(labels[:, 1:], torch.tensor(RELATING, device=device))
+        right = (outputs.logits[:, :-1].argmax(-1) == labels[:, 1:])[relations]
+        share = {"relations": right.float().mean().item()} if len(right) else {}
+    return {"words": said.item(), "patches": named.item(), **share}
+
+
+# ---------------------------------------------------------------------------- how good it is
+
+
+def correct_share(loaded: LoadedCaptioner, *, held_out: bool, total: int = 200, seed: int = 777) -> float:
+    """The share of scenes, drawn from a seed, whose caption is correct."""
+    verdicts = judged(loaded, fresh_scenes(total, held_out=held_out, seed=seed))
+    return sum(verdict.correct for _, verdict in verdicts) / total
+
+
+def fresh_scenes(total: int, *, held_out: bool, seed: int) -> list[Scene]:
+    """Scenes of no training batch: these have a seed of three numbers, a batch one of two."""
+    rng = np.random.default_rng([seed, int(held_out), 1])
+    return [scenes.draw_scene(rng, held_out=held_out) for _ in range(total)]
+
+
+def judged(loaded: LoadedCaptioner, shown: Sequence[Scene], batch: int = 50) -> list[tuple[str, Verdict]]:
+    """The caption of every scene, and what it is worth."""
+    was_training = loaded.model.training
+    loaded.model.eval()
+    captions: list[str] = []
+    for start in range(0, len(shown), batch):
+        images = np.stack([scenes.draw(scene, loaded.config.image_size) for scene in shown[start : start + batch]])
+        captions += loaded.captions(images)
+    loaded.model.train(was_training)
+    return [(caption, scenes.judge(caption, scene)) for caption, scene in zip(captions, shown, strict=True)]
+
+
+@dataclass(frozen=True)
+class CaptionScore:
+    """How a captioner does on one group of scenes.
+
+    correct: share of captions that are right. named: share that name every shape with size, colour and kind, and
+    nothing else, whatever they say of relations.
+    """
+
+    group: str
+    scenes: int
+    correct: float
+    named: float
+
+
+def evaluate_captioner(loaded: LoadedCaptioner, total: int, *, seed: int = 2024) -> list[CaptionScore]:
+    """Captions of `total` scenes like those of training, and of `total` that hold an unseen combination, by group."""
+    groups: dict[str, list[tuple[bool, bool]]] = {}
+    for held_out in (False, True):
+        shown = fresh_scenes(total, held_out=held_out, seed=seed)
+        for scene, (caption, verdict) in zip(shown, judged(loaded, shown), strict=True):
+            side = "held out" if held_out else "as in training"
+            pair = any(scenes.is_unseen(shape.colour, shape.kind) for shape in scene.shapes)
+            names = [side, f"{side}, {len(scene.shapes)} shape{'s' * (len(scene.shapes) > 1)}"]
+            if held_out:
+                names.append(f"{side}, {'a pair of colour and kind' if pair else 'a relation alone'} unseen")
+                names.append(f"{side}, {'noisy' if scene.background.noise else 'plain'} background")
+            for name in names:
+                groups.setdefault(name, []).append((verdict.correct, _all_named(caption, scene)))
+    order = sorted(groups, key=lambda name: (name.startswith("held"), name))
+    return [
+        CaptionScore(name, len(groups[name]), *(float(share) for share in np.mean(groups[name], axis=0)))
+        for name in order
+    ]
+
+
+def _all_named(caption: str, scene: Scene) -> bool:
+    try:
+        return sorted(scenes.parse(caption).shapes) == sorted(shape.words for shape in scene.shapes)
+    except ValueError:
+        return False

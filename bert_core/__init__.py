@@ -61,6 +61,8 @@ _HOME = {
     "Walk": "record",
     "TokenMaps": "record",
     "capture": "run.capture",
+    "faithfulness": "methods",
+    "token_scores": "methods",
     "describe": "run.decoding",
     "walk": "run.stages",
     "ablate_heads": "run.ablation",

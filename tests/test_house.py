@@ -17,7 +17,7 @@ import bert_core
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
 bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading scenes vision record
-run analysis training
+run analysis methods training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -46,8 +46,13 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
     },
     "bert_core.record": {"numpy", "bert_core.tokenizer"},
-    "bert_core.run": {"torch", "numpy", *EVERYTHING - {"bert_core.analysis", "bert_core.training"}},
+    "bert_core.run": {
+        "torch", "numpy", *EVERYTHING - {"bert_core.analysis", "bert_core.methods", "bert_core.training"},
+    },
     "bert_core.analysis": {"numpy", "scipy", "bert_core.record", "bert_core.tokenizer"},
+    "bert_core.methods": {
+        "numpy", "bert_core.loading", "bert_core.record", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",
+    },
     "bert_core.training": {"torch", "numpy", "filelock", *EVERYTHING},
     "viz_app": set(),
     "viz_app.figures": {"numpy", "plotly"},

@@ -26,6 +26,8 @@ seen = state.setdefault("seen", [])
 texts = json.loads(Path(__file__).with_name("texts.json").read_text())[asked.get("texts", "plain")]
 n, heads = len(texts), int(asked.get("heads", 3))
 maps = np.random.default_rng(0).dirichlet(np.full(n, 0.3), (heads, n)).astype(np.float32)
+if "line" in asked:
+    maps[0] = np.eye(n) * 0.999 + 0.001 / n
 if "holes" in asked:
     maps[0, 1, :2] = np.nan
     maps[2] = np.nan
@@ -39,7 +41,7 @@ def called(choice):
 tokens = [Token(text, 10 + i, "A") for i, text in enumerate(texts)]
 attention_view(
     maps, tokens, tokens, choice=state.get("choice", ViewChoice(1, (0,))), layers=4, off=[1],
-    signed="signed" in asked, key="view", on_change=called,
+    mode=asked.get("mode", "curves"), signed="signed" in asked, key="view", on_change=called,
 )
 st.text(json.dumps(seen))
 st.html(f"<p id='exact'>{' '.join(repr(float(x)) for x in np.sort(maps[0, min(2, n - 1)])[::-1][:3])}</p>")
@@ -64,7 +66,7 @@ def address(serve, tmp_path_factory: pytest.TempPathFactory) -> str:
 def opened(page: Page, address: str, query: str = "") -> None:
     page.goto(f"{address}/?{query}")
     expect(page.get_by_test_id("stText")).to_be_visible()
-    expect(page.locator(".note")).to_contain_text("edges")
+    expect(page.locator(".note")).to_contain_text("zoom" if "matrix" in query else "edges")
 
 
 def until(page: Page, part: str) -> None:
@@ -230,3 +232,90 @@ def test_the_strongest_edges_are_a_table(page: Page, address: str) -> None:
     expect(rows).to_have_count(13)
     numbers = [float(rows.nth(i).locator("td").last.inner_text()) for i in range(1, 13)]
     assert numbers == sorted(numbers, reverse=True) and numbers[0] > 0.5
+
+
+# ---------------------------------------------------------------------------- the matrix
+
+
+def cell_shown(page: Page) -> str:
+    """What the view says of the cell pointed at, once it is exact."""
+    expect(page.locator(".reading")).not_to_be_empty()
+    return page.locator(".reading").inner_text()
+
+
+def lit(page: Page) -> int:
+    """How many rows of the picture hold a strong colour, dark on a light page."""
+    return page.locator("canvas.matrix").evaluate(
+        """c => {
+            const { width, height } = c, d = c.getContext('2d').getImageData(0, 0, width, height).data;
+            let rows = 0;
+            for (let y = 4; y < height * 0.6; y++) {
+                for (let x = 90; x < 600; x++) {
+                    const i = 4 * (y * width + x);
+                    if (d[i + 3] && d[i] < 60 && d[i + 1] < 60 && d[i + 2] < 100) { rows++; break; }
+                }
+            }
+            return rows / (height * 0.6);
+        }"""
+    )
+
+
+def test_a_cell_says_its_exact_number(page: Page, address: str) -> None:
+    """By pointer and by keyboard: the tokens of the cell and its float32; the row stands below."""
+    opened(page, address, "mode=matrix")
+    page.locator("canvas.matrix").focus()
+    for key in ("ArrowRight", "ArrowDown", "ArrowDown", "Home"):
+        page.keyboard.press(key)
+    expect(page.locator(".reading")).to_contain_text("sat (12) → The (10)")
+    largest = page.locator("#exact").inner_text().split()[0]
+    numbers = page.locator(".numbers .number")
+    expect(numbers.first).to_have_attribute("title", re.compile(rf"^{re.escape(f'{float(largest):.7g}'[:7])}"))
+    expect(page.get_by_role("tooltip")).to_contain_text("attention 0.")
+    page.keyboard.press("Escape")
+    expect(page.locator(".tip")).to_be_hidden()
+    box = page.locator("canvas.matrix").bounding_box()
+    page.mouse.move(box["x"] + 150, box["y"] + 30)
+    expect(page.get_by_role("tooltip")).to_contain_text("The (10) →")
+    assert page.problems == []
+
+
+def test_a_map_of_512_tokens_loses_no_line_and_can_be_zoomed(page: Page, address: str) -> None:
+    """A diagonal one cell wide is seen whole; zoomed in, dragging brings other rows, and there is a way back."""
+    opened(page, address, "mode=matrix&texts=same&line=1")
+    assert lit(page) > 0.9
+    matrix = page.locator("canvas.matrix")
+    matrix.focus()
+    for _ in range(6):
+        page.keyboard.press("+")
+    matrix.hover(position={"x": 300, "y": 40})
+    expect(page.locator(".tip")).to_contain_text("buffalo (")
+    first = page.locator(".tip").inner_text()
+    page.mouse.down()
+    page.mouse.move(matrix.bounding_box()["x"] + 150, matrix.bounding_box()["y"] + 10, steps=4)
+    page.mouse.up()
+    matrix.hover(position={"x": 300, "y": 40})
+    expect(page.locator(".tip")).not_to_have_text(first)
+    page.get_by_role("button", name="show the whole map").click()
+    assert lit(page) > 0.9
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("query_string", ["texts=one", "texts=hostile", "texts=strange", "holes=1", "signed=1"])
+def test_unusual_matrices_are_drawn(page: Page, address: str, query_string: str) -> None:
+    """One token, hostile and strange texts, holes and signs: the map is there, holes are named, nothing runs."""
+    opened(page, address, f"mode=matrix&{query_string}")
+    if query_string == "holes=1":
+        expect(page.locator(".note")).to_contain_text("2 values of H0 are no numbers and are crossed out")
+    page.locator("canvas.matrix").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tooltip")).to_contain_text("attention")
+    assert page.evaluate("window.ran") is None
+    assert page.problems == []
+
+
+def test_in_a_matrix_a_head_replaces_the_other(page: Page, address: str) -> None:
+    """One map at a time: a click on another head opens that one."""
+    opened(page, address, "mode=matrix")
+    head(page, 2).click()
+    until(page, "heads=(2,)")
+    expect(head(page, 0)).to_have_attribute("aria-pressed", "false")

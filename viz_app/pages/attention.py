@@ -14,7 +14,6 @@ from bert_core.analysis.patterns import (
 from viz_app import frame, session
 from viz_app.components.attention_view import Token, attention_view
 from viz_app.components.head_grid import head_grid
-from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.thumbnails import thumbnails
 
 NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
@@ -58,41 +57,23 @@ titles = [
 def large() -> None:
     """The chosen heads, large; runs alone while the hand is on them."""
     choice = frame.view_choice()
-    layer, head = state.head
-    maps = values[layer]
+    maps = values[choice.layer]
     if state.words:
         maps = map_between_words(maps, units, show)
-    maps = maps[:, queries[:, None], keys[None, :]]
-    if state.view == "curves":
-        attention_view(
-            maps,
-            [tokens[position] for position in queries],
-            [tokens[position] for position in keys],
-            choice=choice,
-            layers=layers,
-            off=[head for layer, head in current.off if layer == choice.layer],
-            signed=signed,
-            unit=NAMES[show].lower(),
-            key="curves",
-            lecture=current.lecture,
-            on_change=frame.choose_view,
-        )
-    else:
-        st.plotly_chart(
-            attention_heatmap(
-                maps[head],
-                [tokens[position].text for position in queries],
-                [tokens[position].text for position in keys],
-                signed=signed,
-                title=f"{NAMES[show]}, L{layer} H{head}",
-                dark=current.dark,
-                lecture=current.lecture,
-                unit=NAMES[show].lower(),
-            ),
-            theme=None,
-            key="map",
-            alt=f"{titles[layer][head]}; rows are queries, columns keys",
-        )
+    attention_view(
+        maps[:, queries[:, None], keys[None, :]],
+        [tokens[position] for position in queries],
+        [tokens[position] for position in keys],
+        choice=choice,
+        layers=layers,
+        mode=state.view,
+        off=[head for layer, head in current.off if layer == choice.layer],
+        signed=signed,
+        unit=NAMES[show].lower(),
+        key="large",
+        lecture=current.lecture,
+        on_change=frame.choose_view,
+    )
     session.publish()
     if state.head != opened:
         st.rerun()

@@ -1,4 +1,4 @@
-"""The heads of one layer: curves from who looks to who is looked at."""
+"""The heads of one layer: as curves from who looks to who is looked at, or one of them as a matrix."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ def attention_view(
     *,
     choice: ViewChoice,
     layers: int,
+    mode: Literal["curves", "matrix"] = "curves",
     off: Collection[int] = (),
     signed: bool = False,
     unit: str = "attention",
@@ -73,7 +74,7 @@ def attention_view(
     lecture: bool = False,
     on_change: Callable[[ViewChoice], None] | None = None,
 ) -> None:
-    """The chosen heads of one layer as curves between two columns of tokens.
+    """The chosen heads of one layer as curves between two columns of tokens, or the first of them as a matrix.
 
     maps: (head, query, key), those of `choice.layer`. A head that is NaN throughout does not exist (pruned).
     layers: how many there are to go through. off: the heads that are switched off. unit: what a value is.
@@ -87,6 +88,8 @@ def attention_view(
             "expected (head, query, key), at least one of each"
         )
     heads = range(len(maps))
+    if mode not in ("curves", "matrix"):
+        raise ValueError(f"mode {mode!r}: 'curves' or 'matrix'")
     if not choice.heads or any(head not in heads for head in choice.heads):
         raise ValueError(f"heads {choice.heads}: at least one of 0 to {len(maps) - 1}")
 
@@ -102,8 +105,9 @@ def attention_view(
     held = {name for name in said.get("have", []) if isinstance(name, str)}
     pruned = [head for head in heads if np.isnan(maps[head]).all()]
     room = SENT_EARLY // (len(queries) * len(keys))
-    others = [head for head in heads if head not in choice.heads and head not in pruned]
-    drawn = [head for head in choice.heads if head not in pruned]
+    chosen = choice.heads if mode == "curves" else choice.heads[:1]
+    drawn = [head for head in chosen if head not in pruned]
+    others = [head for head in heads if head not in drawn and head not in pruned]
     wanted = [*drawn, *others[: max(room - len(drawn), 0)]]
     names = {head: name_of(maps[head], signed=signed) for head in wanted}
     parts: list[bytes] = []
@@ -121,6 +125,7 @@ def attention_view(
     header: dict[str, Any] = {
         "layer": choice.layer,
         "layers": layers,
+        "mode": mode,
         "count": len(maps),
         "names": names,
         "sent": sent,

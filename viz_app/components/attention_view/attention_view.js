@@ -1,4 +1,4 @@
-// Heads of one layer as curves. Every text reaches the page through textContent; nothing here builds HTML from data.
+// Heads of one layer, as curves or one of them as a matrix. Every text reaches the page through textContent; nothing here builds HTML from data.
 
 const HIGHEST = 254;
 const ZERO = 127;
@@ -66,6 +66,8 @@ function receive(view, data) {
   }
   const same = (name) => before && JSON.stringify(before[name]) === JSON.stringify(header[name]);
   const sameText = same("queries") && same("keys") && same("lecture");
+  if (!sameText || !same("mode")) view.cell = null;
+  if (!sameText) view.window = null;
   build(view, sameText);
   refresh(view);
 }
@@ -175,12 +177,16 @@ function wantedLines(view) {
   return active.indices.filter(missing).slice(0, LONGEST_ASK).map((index) => [active.side, index]);
 }
 
+const isMatrix = (view) => view.header.mode === "matrix";
+
 function drawnHeads(view) {
-  return view.choice.heads.filter((head) => !view.header.pruned.includes(head) && mapOf(view, head));
+  const heads = isMatrix(view) ? view.choice.heads.slice(0, 1) : view.choice.heads;
+  return heads.filter((head) => !view.header.pruned.includes(head) && mapOf(view, head));
 }
 
-// The token under the pointer or the keyboard, else those selected; null for none.
+// The token under the pointer or the keyboard, else those selected; null for none. In a matrix, the row of the cell.
 function activeTokens(view) {
+  if (isMatrix(view)) return view.cell && { side: "query", indices: [view.cell.row] };
   if (view.focus) return { side: view.focus.side, indices: [view.focus.index] };
   const { side, positions } = view.choice;
   const indices = tokens(view, side).flatMap(([, position], i) => (positions.includes(position) ? [i] : []));
@@ -251,16 +257,20 @@ function mount(root, tip) {
   view.key = column("key", "Keys: who is looked at");
   view.columns.append(view.query, view.canvas, view.key);
   view.stage.append(view.columns);
+  view.curves = element("div", "curves");
+  view.curves.append(titles, view.stage);
   const picture = element("div", "picture");
-  picture.append(titles, view.stage);
+  picture.append(view.curves, mountMatrix(view));
   view.numbers = element("div", "numbers");
-  const body = element("div", "body");
-  body.append(picture, view.numbers);
+  view.body = element("div", "body");
+  view.body.append(picture, view.numbers);
   view.table = element("table", "unseen");
-  root.append(bar, under, body, view.table);
+  root.append(bar, under, view.body, view.table);
 
   listen(view);
-  new ResizeObserver(() => redraw(view)).observe(view.stage);
+  listenMatrix(view);
+  const observer = new ResizeObserver(() => redraw(view));
+  for (const one of [view.stage, view.matrix]) observer.observe(one);
   return view;
 }
 
@@ -349,6 +359,7 @@ function listen(view) {
 }
 
 function toggleHead(view, head) {
+  if (isMatrix(view)) return isolate(view, head);
   const heads = view.choice.heads;
   const now = heads.includes(head) ? heads.filter((h) => h !== head) : [...heads, head];
   if (now.length) choose(view, { heads: now }, 300);
@@ -448,20 +459,25 @@ function refresh(view) {
   view.later.disabled = choice.layer >= header.layers - 1;
   for (const button of view.heads.children) {
     const head = Number(button.dataset.head);
-    const [on, off] = [choice.heads.includes(head), header.off.includes(head)];
+    const on = isMatrix(view) ? choice.heads[0] === head : choice.heads.includes(head);
+    const off = header.off.includes(head);
     button.classList.toggle("off", off);
     button.setAttribute("aria-pressed", String(on));
     button.disabled = header.pruned.includes(head);
     const state = button.disabled ? ", pruned" : off ? ", switched off" : "";
     button.setAttribute("aria-label", `H${head}${state}`);
   }
+  view.body.classList.toggle("stacked", isMatrix(view));
+  view.curves.hidden = isMatrix(view);
+  view.matrixBox.hidden = !isMatrix(view);
+  view.slider.parentElement.hidden = isMatrix(view);
   const share = Math.round(choice.kept * 100);
   view.slider.value = share;
   view.keepName.textContent = `strongest ${share} %`;
   const active = activeTokens(view);
   const found = active && sums(view, active);
   view.stage.classList.toggle("narrowed", Boolean(active));
-  for (const side of ["query", "key"]) {
+  for (const side of isMatrix(view) ? [] : ["query", "key"]) {
     const chosen = choice.side === side ? new Set(choice.positions) : new Set();
     [...view[side].children].forEach((node, i) => {
       node.setAttribute("aria-selected", String(chosen.has(tokens(view, side)[i][1])));
@@ -501,7 +517,7 @@ function numbers(view, active, found) {
   const title = element("div", "title");
   const grid = element("table", "");
   if (!active) {
-    title.textContent = "Strongest edges";
+    title.textContent = header.strongest.length ? "Strongest edges" : "Nothing but zeros";
     const several = header.drawn.length > 1;
     for (const [head, query, key, number] of header.strongest) {
       const pair = [cell(shortened(header.queries[query][0], 18)), cell(shortened(header.keys[key][0], 18))];
@@ -585,7 +601,8 @@ function redraw(view) {
   if (view.drawing || !view.header) return;
   view.drawing = requestAnimationFrame(() => {
     view.drawing = 0;
-    draw(view);
+    if (isMatrix(view)) drawMatrix(view);
+    else draw(view);
   });
 }
 
@@ -685,26 +702,373 @@ function strokes(context, view, head, list, largest, { width, off }) {
 }
 
 function notes(view, active, drawn, total) {
-  const { header } = view;
   const said = [];
-  const listed = (heads) => heads.map((head) => `H${head}`).join(", ");
   if (!active) {
     const all = drawn.reduce((sum, { head }) => sum + mapOf(view, head).codes.length, 0);
     said.push(`${total.toLocaleString("en")} of ${all.toLocaleString("en")} edges`);
   }
   const left = drawn.reduce((sum, { edges }) => sum + edges.left, 0);
   if (left) said.push(`the ${left.toLocaleString("en")} weakest in sight are not drawn`);
-  const off = view.choice.heads.filter((head) => header.off.includes(head));
+  note(view, said);
+}
+
+// What has to be known of the heads that are drawn, after what is said of the picture.
+function note(view, said) {
+  const { header } = view;
+  const heads = isMatrix(view) ? view.choice.heads.slice(0, 1) : view.choice.heads;
+  const listed = (some) => some.map((head) => `H${head}`).join(", ");
+  const off = heads.filter((head) => header.off.includes(head));
   if (off.length) said.push(`${listed(off)} ${off.length > 1 ? "are" : "is"} switched off: drawn faint, without effect`);
-  const waiting = view.choice.heads.filter((head) => !header.pruned.includes(head) && !mapOf(view, head));
-  if (waiting.length) said.push(`${listed(waiting)} on the way`);
-  const gone = view.choice.heads.filter((head) => header.pruned.includes(head));
+  const gone = heads.filter((head) => header.pruned.includes(head));
   if (gone.length) said.push(`${listed(gone)} ${gone.length > 1 ? "do" : "does"} not exist (pruned)`);
-  for (const [head, holes] of Object.entries(header.holes)) {
-    if (holes) said.push(`${holes} values of H${head} are no numbers and are not drawn`);
+  const waiting = heads.filter((head) => !gone.includes(head) && !mapOf(view, head));
+  if (waiting.length) said.push(`${listed(waiting)} on the way`);
+  for (const head of heads) {
+    const holes = header.holes[head];
+    if (holes) said.push(`${holes} values of H${head} are no numbers and are ${isMatrix(view) ? "crossed out" : "not drawn"}`);
   }
   const text = said.join(" · ");
   if (view.note.textContent !== text) view.note.textContent = text;
+}
+
+// ------------------------------------------------------------------------------------------------ the matrix
+
+const LARGEST_CELL = 44;
+
+function mountMatrix(view) {
+  view.matrixBox = element("div", "matrix-box");
+  const tools = element("div", "tools");
+  const legend = element("div", "legend");
+  view.legend = [element("span", ""), element("span", "scale"), element("span", "")];
+  legend.append(...view.legend);
+  const button = (text, label, act) => {
+    const made = element("button", "step", text);
+    made.type = "button";
+    made.setAttribute("aria-label", label);
+    made.onclick = act;
+    return made;
+  };
+  tools.append(
+    legend,
+    button("−", "zoom out", () => zoom(view, 1 / 1.6)),
+    button("+", "zoom in", () => zoom(view, 1.6)),
+    button("whole", "show the whole map", () => zoom(view, 0)),
+  );
+  view.matrix = element("canvas", "matrix");
+  view.matrix.tabIndex = 0;
+  view.matrix.setAttribute("role", "img");
+  view.reading = element("div", "unseen reading");
+  view.reading.setAttribute("aria-live", "polite");
+  view.matrixBox.append(tools, view.matrix, view.reading);
+  return view.matrixBox;
+}
+
+function listenMatrix(view) {
+  const { matrix } = view;
+  const place = (event) => {
+    const box = matrix.getBoundingClientRect();
+    return [event.clientX - box.left, event.clientY - box.top];
+  };
+  matrix.onpointermove = (event) => {
+    const [x, y] = place(event);
+    if (view.drag) {
+      const { area, cell } = view.layout;
+      const { start, from } = view.drag;
+      view.drag.moved ||= Math.hypot(x - start[0], y - start[1]) > 3;
+      shift(view, from.x - (x - start[0]) / cell, from.y - (y - start[1]) / cell, area);
+      point(view, null);
+      return;
+    }
+    point(view, cellAt(view, x, y));
+  };
+  matrix.onpointerdown = (event) => {
+    if (event.button !== 0 || !view.window) return;
+    view.drag = { start: place(event), from: { ...view.window } };
+    matrix.setPointerCapture(event.pointerId);
+  };
+  matrix.onpointerup = matrix.onpointercancel = () => {
+    view.drag = null;
+  };
+  matrix.onpointerleave = () => point(view, null);
+  matrix.onblur = () => point(view, null);
+  matrix.ondblclick = (event) => zoom(view, 2, place(event));
+  // Alone the wheel scrolls the page, as everywhere.
+  matrix.addEventListener(
+    "wheel",
+    (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      zoom(view, Math.exp(-event.deltaY / 300), place(event));
+    },
+    { passive: false },
+  );
+  matrix.onkeydown = (event) => {
+    const factor = { "+": 1.6, "=": 1.6, "-": 1 / 1.6, 0: 0 }[event.key];
+    const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    const [rows, columns] = [view.header.queries.length, view.header.keys.length];
+    if (factor !== undefined) zoom(view, factor, view.cell && centreOf(view, view.cell));
+    else if (event.key === "Escape") point(view, null);
+    else if (step || event.key === "Home" || event.key === "End") {
+      const { row, column } = view.cell ?? { row: 0, column: 0 };
+      const limited = (n, count) => Math.min(Math.max(n, 0), count - 1);
+      const next = step ? column + step[1] : event.key === "Home" ? 0 : columns - 1;
+      const to = view.cell ? { row: limited(row + (step?.[0] ?? 0), rows), column: limited(next, columns) } : { row, column };
+      reveal(view, to);
+      point(view, to);
+    } else return;
+    event.preventDefault();
+  };
+}
+
+// The whole map is a window from 0 with a zoom of 1; all in cells.
+function windowOf(view) {
+  return (view.window ??= { x: 0, y: 0, zoom: 1 });
+}
+
+function layoutOf(view) {
+  const { header, matrix } = view;
+  const [rows, columns] = [header.queries.length, header.keys.length];
+  const lecture = header.lecture;
+  const font = lecture ? 17 : 13;
+  const longest = (list) => Math.min(Math.max(...list.map(([text]) => [...text.slice(0, 40)].length)), 12);
+  const margin = { left: 24 + longest(header.queries) * font * 0.62, bottom: 26 + longest(header.keys) * font * 0.62 };
+  const width = matrix.clientWidth;
+  const room = { width: Math.max(width - margin.left - 6, 40), height: lecture ? 820 : 600 };
+  const fit = Math.min(room.width / columns, room.height / rows, LARGEST_CELL);
+  const { zoom: by } = windowOf(view);
+  const cell = fit * by;
+  const area = { width: fit * columns, height: fit * rows };
+  // Zoomed in, the room beside a narrow map is used too.
+  if (by > 1) {
+    area.width = Math.min(room.width, cell * columns);
+    area.height = Math.min(Math.max(area.height, Math.min(room.height, room.width)), cell * rows);
+  }
+  return { rows, columns, font, margin, width, area, cell, fit, top: 4, height: area.height + margin.bottom + 8 };
+}
+
+function cellAt(view, x, y) {
+  const { margin, top, area, cell, rows, columns } = view.layout;
+  const [inX, inY] = [x - margin.left, y - top];
+  if (inX < 0 || inY < 0 || inX >= area.width || inY >= area.height) return null;
+  const [column, row] = [Math.floor(view.window.x + inX / cell), Math.floor(view.window.y + inY / cell)];
+  return row < rows && column < columns ? { row, column } : null;
+}
+
+function centreOf(view, { row, column }) {
+  const { margin, top, cell } = view.layout;
+  return [margin.left + (column + 0.5 - view.window.x) * cell, top + (row + 0.5 - view.window.y) * cell];
+}
+
+// Zoom about a point of the canvas, so that what is there stays there; 0 goes back to the whole.
+function zoom(view, factor, at) {
+  const before = view.layout;
+  if (!before) return;
+  const { margin, top, area, cell, fit } = before;
+  const [x, y] = at ?? [margin.left + area.width / 2, top + area.height / 2];
+  const [inX, inY] = [(x - margin.left) / cell + view.window.x, (y - top) / cell + view.window.y];
+  view.window.zoom = factor ? Math.min(Math.max(view.window.zoom * factor, 1), Math.max(LARGEST_CELL / fit, 1)) : 1;
+  const after = layoutOf(view);
+  shift(view, inX - (x - margin.left) / after.cell, inY - (y - top) / after.cell, after.area);
+}
+
+function shift(view, x, y) {
+  const { rows, columns, area, cell } = layoutOf(view);
+  view.window.x = Math.min(Math.max(x, 0), Math.max(columns - area.width / cell, 0));
+  view.window.y = Math.min(Math.max(y, 0), Math.max(rows - area.height / cell, 0));
+  redraw(view);
+}
+
+// Move the window as little as brings a cell into it.
+function reveal(view, { row, column }) {
+  const { area, cell } = view.layout;
+  const inside = (start, length, at) => Math.min(Math.max(start, at + 1 - length), at);
+  shift(view, inside(view.window.x, area.width / cell, column), inside(view.window.y, area.height / cell, row));
+}
+
+function point(view, cell) {
+  if (cell?.row === view.cell?.row && cell?.column === view.cell?.column) return;
+  view.cell = cell;
+  if (!cell) view.tip.hidePopover();
+  refresh(view);
+}
+
+function drawMatrix(view) {
+  const { matrix, header } = view;
+  windowOf(view);
+  const layout = (view.layout = layoutOf(view));
+  const { margin, top, area, cell, rows, columns, width, height, font } = layout;
+  const density = window.devicePixelRatio || 1;
+  matrix.style.height = `${height}px`;
+  matrix.width = Math.round(width * density);
+  matrix.height = Math.round(height * density);
+  const context = matrix.getContext("2d");
+  context.scale(density, density);
+  const style = getComputedStyle(view.root);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const [ink, faint, line] = [colour("--st-text-color"), colour("--st-gray-text-color"), colour("--st-border-color")];
+  const [head] = drawnHeads(view);
+  note(view, [`${rows} × ${columns} · Ctrl and wheel, or + and −, to zoom; drag to move`]);
+  matrix.setAttribute("aria-label", `Map of L${header.layer} H${view.choice.heads[0]}; arrow keys read its cells`);
+  if (head === undefined) return;
+  const map = mapOf(view, head);
+  const limit = peak(map.maxima) || 1;
+  context.save();
+  context.globalAlpha = header.off.includes(head) ? 0.4 : 1;
+  cells(context, view, map, limit, layout, density);
+  context.restore();
+  if (cell >= 10) {
+    context.fillStyle = colour("--st-background-color");
+    const first = (start) => Math.ceil(start) - start;
+    for (let x = first(view.window.x) * cell; x < area.width; x += cell) {
+      context.fillRect(margin.left + x - 0.5, top, 1, area.height);
+    }
+    for (let y = first(view.window.y) * cell; y < area.height; y += cell) {
+      context.fillRect(margin.left, top + y - 0.5, area.width, 1);
+    }
+  }
+  context.strokeStyle = line;
+  context.strokeRect(margin.left - 0.5, top - 0.5, area.width + 1, area.height + 1);
+
+  const family = colour("--st-code-font") || "monospace";
+  labels(context, view, layout, { ink, faint, family });
+  context.font = `${font}px ${colour("--st-font") || "sans-serif"}`;
+  context.fillStyle = faint;
+  context.textAlign = "center";
+  context.textBaseline = "bottom";
+  context.fillText("key: who is looked at", margin.left + area.width / 2, height - 2);
+  context.save();
+  context.translate(2, top + area.height / 2);
+  context.rotate(-Math.PI / 2);
+  context.textBaseline = "top";
+  context.fillText("query: who looks", 0, 0);
+  context.restore();
+
+  const [low, bar, high] = view.legend;
+  low.textContent = header.signed ? `−${rounded(limit, 2, true)}` : "0";
+  high.textContent = rounded(limit, 2, true);
+  const stops = [0, 32, 64, 96, 128, 160, 192, 224, 255].map((i) => `rgb(${view.colours[i].join(" ")})`);
+  bar.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
+  if (view.cell) pointed(context, view, map, layout, ink);
+}
+
+// Every pixel of the screen shows the strongest of the cells that fall on it, so that no line of a map is lost.
+function cells(context, view, map, limit, { margin, top, area, cell, rows, columns }, density) {
+  const [width, height] = [Math.round(area.width * density), Math.round(area.height * density)];
+  const exactly = cell * density >= 1;
+  const { x: left, y: above } = view.window;
+  const [firstRow, firstColumn] = [Math.floor(above), Math.floor(left)];
+  const lastRow = Math.min(Math.ceil(above + area.height / cell), rows);
+  const lastColumn = Math.min(Math.ceil(left + area.width / cell), columns);
+  const [w, h] = exactly ? [lastColumn - firstColumn, lastRow - firstRow] : [width, height];
+  const image = new ImageData(w, h);
+  const sizes = new Float32Array(w * h).fill(-1);
+  const gap = view.dark ? [84, 90, 100] : [190, 196, 205];
+  for (let row = firstRow; row < lastRow; row++) {
+    const y = exactly ? row - firstRow : Math.min(Math.floor((row - above) * cell * density), h - 1);
+    for (let column = firstColumn; column < lastColumn; column++) {
+      const x = exactly ? column - firstColumn : Math.min(Math.floor((column - left) * cell * density), w - 1);
+      if (x < 0 || y < 0) continue;
+      const number = value(map, row, column);
+      const at = y * w + x;
+      // A hole is never covered.
+      const size = Number.isNaN(number) ? Infinity : Math.abs(number);
+      if (size <= sizes[at]) continue;
+      sizes[at] = size;
+      const share = map.signed ? (number / limit + 1) / 2 : number / limit;
+      image.data.set(size === Infinity ? gap : view.colours[Math.round(255 * Math.min(share, 1))], 4 * at);
+      image.data[4 * at + 3] = 255;
+    }
+  }
+  const small = new OffscreenCanvas(w, h);
+  small.getContext("2d").putImageData(image, 0, 0);
+  context.save();
+  context.beginPath();
+  context.rect(margin.left, top, area.width, area.height);
+  context.clip();
+  context.imageSmoothingEnabled = false;
+  if (exactly) {
+    const [x, y] = [margin.left + (firstColumn - left) * cell, top + (firstRow - above) * cell];
+    context.drawImage(small, x, y, w * cell, h * cell);
+    if (cell >= 4) crosses(context, map, { margin, top, cell }, { left, above, firstRow, lastRow, firstColumn, lastColumn });
+  } else {
+    context.drawImage(small, margin.left, top, area.width, area.height);
+  }
+  context.restore();
+}
+
+// What is no number is crossed out.
+function crosses(context, map, { margin, top, cell }, { left, above, firstRow, lastRow, firstColumn, lastColumn }) {
+  context.strokeStyle = "#c0392b";
+  context.lineWidth = 1.5;
+  context.beginPath();
+  for (let row = firstRow; row < lastRow; row++) {
+    for (let column = firstColumn; column < lastColumn; column++) {
+      if (map.codes[row * map.columns + column] !== NO_NUMBER) continue;
+      const [x, y] = [margin.left + (column - left) * cell, top + (row - above) * cell];
+      context.moveTo(x + 2, y + 2);
+      context.lineTo(x + cell - 2, y + cell - 2);
+      context.moveTo(x + cell - 2, y + 2);
+      context.lineTo(x + 2, y + cell - 2);
+    }
+  }
+  context.stroke();
+}
+
+// As many labels as have room; that of the cell pointed at always.
+function labels(context, view, { margin, top, area, cell, font, rows, columns }, { ink, faint, family }) {
+  const every = Math.max(1, Math.ceil((font + 2) / cell));
+  const size = Math.max(Math.min(font, cell * every - 2), 9);
+  const write = (list, start, length, count, chosen, put) => {
+    const from = Math.ceil(start / every) * every;
+    const shown = [];
+    for (let i = from; i < Math.min(start + length, count); i += every) {
+      if (chosen === undefined || Math.abs(i - chosen) * cell >= font) shown.push(i);
+    }
+    if (chosen !== undefined) shown.push(chosen);
+    for (const i of shown) {
+      const middle = (i + 0.5 - start) * cell;
+      if (middle < 0 || middle > length * cell) continue;
+      context.fillStyle = i === chosen ? ink : list[i][2] ? ink : faint;
+      context.font = `${i === chosen ? "bold " : ""}${size}px ${family}`;
+      put(shortened(list[i][0], 12), middle);
+    }
+  };
+  context.textBaseline = "middle";
+  context.textAlign = "right";
+  write(view.header.queries, view.window.y, area.height / cell, rows, view.cell?.row, (text, middle) =>
+    context.fillText(text, margin.left - 6, top + middle, margin.left - 22),
+  );
+  write(view.header.keys, view.window.x, area.width / cell, columns, view.cell?.column, (text, middle) => {
+    context.save();
+    context.translate(margin.left + middle, top + area.height + 6);
+    context.rotate(-Math.PI / 2);
+    context.fillText(text, 0, 0, margin.bottom - 24);
+    context.restore();
+  });
+}
+
+// The cell under the pointer or the keyboard: a ring, and its number, which the server may still be asked for.
+function pointed(context, view, map, { margin, top, cell }, ink) {
+  const { row, column } = view.cell;
+  const side = Math.max(cell, 5);
+  const [x, y] = centreOf(view, view.cell);
+  context.strokeStyle = ink;
+  context.lineWidth = 2;
+  context.strokeRect(x - side / 2, y - side / 2, side, side);
+  const { numbers: found, exact } = line(map, "query", row);
+  const number = exact ? exactly(found[column]) : `≈ ${rounded(found[column], 2, view.header.signed)}`;
+  const { queries, keys, unit } = view.header;
+  const text = `${placed(queries[row])} → ${placed(keys[column])}\n${unit} ${number}`;
+  if (exact && view.reading.textContent !== text) view.reading.textContent = text;
+  const { tip } = view;
+  tip.textContent = text;
+  tip.showPopover();
+  const box = view.matrix.getBoundingClientRect();
+  const size = tip.getBoundingClientRect();
+  const left = box.left + x + side / 2 + 10;
+  const fits = left + size.width + 4 < window.innerWidth;
+  tip.style.left = `${Math.max(4, fits ? left : box.left + x - side / 2 - 10 - size.width)}px`;
+  tip.style.top = `${Math.max(4, Math.min(box.top + y + side / 2 + 8, window.innerHeight - size.height - 4))}px`;
 }
 
 // ------------------------------------------------------------------------------------------------ small things

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -29,6 +31,7 @@ from viz_app.session import (
     Head,
     added_models,
     as_written,
+    kept,
     loaded_model,
     models_on_offer,
     queue,
@@ -118,6 +121,12 @@ class Frame:
         seen: Walk = result_of(job)
         st.session_state["_seconds"] = job.seconds
         return seen
+
+    def kept(self, *name: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for this text, model, target and head mask; for what a run is reduced to."""
+        encoding = self.encoding
+        text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
+        return kept((*name, self.loaded.name, *text, repr(self.target), self.head_mask.tobytes()), make)
 
     def word(self, token_id: int) -> str:
         """A piece as text."""

@@ -96,6 +96,7 @@ def _parse_share(value: str) -> float:
 
 
 VIEWS = ("curves", "matrix")
+SORTS = ("number", "entropy", "to_sep", "distance")
 SHOWN = ("attention", "gradient", "product")
 HEAD_COLOURS = ("slope", "removal")
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
@@ -120,6 +121,7 @@ def _choices() -> dict[str, Choice]:
         "also": Choice((), _parse_numbers, _write_numbers),
         "tokens": Choice(("query", ()), _parse_tokens, lambda tokens: tokens[0][0] + _write_numbers(tokens[1])),
         "kept": Choice(0.7, _parse_share, lambda share: f"{100 * share:.0f}"),
+        "sort": Choice("number", _one_of(*SORTS)),
         "view": Choice("curves", _one_of(*VIEWS)),
         "show": Choice("attention", _one_of(*SHOWN)),
         "part": Choice("all", _one_of(*PARTS)),
@@ -205,6 +207,12 @@ def added_models() -> list[str]:
 def queue() -> JobQueue:
     """The one queue of this server."""
     return JobQueue()
+
+
+@st.cache_resource(max_entries=64, show_spinner=False)
+def kept(key: tuple, _make: Callable[[], Any]) -> Any:
+    """What `_make` gives, made once for everyone who asks by this key; for small things that take long to make."""
+    return _make()
 
 
 def result_of(job: Job) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_core.analysis.attribution import map_of_units, scores_of_units
-from bert_core.tokenizer import Encoding
+from bert_core.tokenizer import SEP, Encoding
 
 
 def part_positions(
@@ -31,6 +32,13 @@ def part_positions(
     if not separator or {query_side, key_side} - {"A", "B"}:
         raise ValueError(f"part {part!r} is unknown: 'all', 'A to A', 'A to B', 'B to A' or 'B to B'")
     return np.nonzero(sides == query_side)[0], np.nonzero(sides == key_side)[0]
+
+
+def part_of(maps: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Maps (..., query, key) at rising positions; the very same array where those are all of them."""
+    whole = maps.shape[-2:] == (len(queries), len(keys))
+    part: np.ndarray = maps if whole else maps[..., queries[:, None], keys[None, :]]
+    return part
 
 
 def attention_entropy(attention: np.ndarray) -> np.ndarray:
@@ -61,6 +69,26 @@ def share_to(attention: np.ndarray, keys: Sequence[bool] | np.ndarray) -> np.nda
     """
     share: np.ndarray = attention[..., np.asarray(keys)].sum(-1).mean(-1)
     return share
+
+
+class RoleFigures(NamedTuple):
+    """What tells the roles of heads apart, each (layer, head): entropy in nats, share to [SEP], mean distance."""
+
+    entropy: np.ndarray
+    to_sep: np.ndarray
+    distance: np.ndarray
+
+
+def role_figures(attention: np.ndarray, encoding: Encoding) -> RoleFigures:
+    """Of every head on one text. attention: (layer, head, query, key), each row sums to 1."""
+    to_sep = share_to(attention, [token == SEP for token in encoding.tokens])
+    return RoleFigures(attention_entropy(attention), to_sep, mean_distance(attention))
+
+
+def heads_by(figures: np.ndarray) -> np.ndarray:
+    """The heads of each layer, that with the largest figure first, NaN last; (layer, head) integers."""
+    order: np.ndarray = np.argsort(-figures, axis=1, kind="stable")
+    return order
 
 
 def word_as_read(encoding: Encoding, unit: Sequence[int]) -> str:

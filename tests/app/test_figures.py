@@ -292,6 +292,8 @@ def test_the_grid_refuses_arrays_that_do_not_fit() -> None:
         head_grid(layers=2, heads=3, values=np.zeros((3, 2)), key="grid")
     with pytest.raises(ValueError, match="expected 2 layers of 3 heads"):
         head_grid(layers=2, heads=3, values=np.zeros((2, 3)), titles=[["a"]], key="grid")
+    with pytest.raises(ValueError, match="expected heads 0 to 2"):
+        head_grid(layers=1, heads=3, values=np.zeros((1, 3)), order=np.array([[0, 1, 1]]), key="grid")
 
 
 @pytest.mark.parametrize("log", [None, "x", 3, {}, [], [[1]], [["a", 2]], [7]])

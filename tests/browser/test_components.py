@@ -77,6 +77,7 @@ if show == "select":
     clicked = head_grid(
         layers=2, heads=3, thumbnails=pictures, signed=signed, selected=state.get("chosen", (0, 1)), off=[(1, 2)],
         titles=[["zero", "one", "two"]] * 2, key="grid",
+        order=np.array([[2, 0, 1], [1, 2, 0]]) if "ordered" in st.query_params else None,
     )
     if clicked:
         seen["returned"].append(str(clicked))
@@ -271,6 +272,21 @@ def test_a_head_is_chosen(page: Page, address: str) -> None:
     assert seen(page)["returned"] == ["HeadClick(layer=1, head=0)"]
     page.get_by_role("button", name="L0 H2").hover()
     expect(page.get_by_role("tooltip")).to_have_text("two")
+
+
+def test_heads_in_an_order_of_their_own(page: Page, address: str) -> None:
+    """Cells stand, and arrows walk, in the order given for each layer; a click still gives the head's number."""
+    page.goto(f"{address}/?show=select&ordered=1")
+    cells = page.locator("button.cell")
+    expect(cells).to_have_count(6)
+    assert [cells.nth(i).get_attribute("data-head") for i in range(6)] == ["2", "0", "1", "1", "2", "0"]
+    page.get_by_role("button", name="L0 H2").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("button", name="L0 H0")).to_be_focused()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("button", name="L1 H2")).to_be_focused()
+    page.keyboard.press("Enter")
+    until(page, "HeadClick(layer=1, head=2)")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

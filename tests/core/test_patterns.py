@@ -8,9 +8,12 @@ import pytest
 from bert_core.analysis.attribution import word_units
 from bert_core.analysis.patterns import (
     attention_entropy,
+    heads_by,
     map_between_words,
     mean_distance,
+    part_of,
     part_positions,
+    role_figures,
     share_to,
     word_as_read,
 )
@@ -56,6 +59,13 @@ def test_parts_split_the_map_without_overlap(tiny_loaded: LoadedModel) -> None:
     assert len(part_positions(encoding, "all", hide_special=False)[0]) == len(encoding)
 
 
+def test_a_part_of_a_map() -> None:
+    """Rows are those of the queries, columns those of the keys; the whole is not copied."""
+    maps = np.arange(72).reshape(2, 6, 6)
+    assert part_of(maps, np.array([1, 4]), np.array([0, 2, 5]))[1].tolist() == [[42, 44, 47], [60, 62, 65]]
+    assert part_of(maps, np.arange(6), np.arange(6)) is maps
+
+
 def test_an_unknown_part_is_refused(tiny_loaded: LoadedModel) -> None:
     """The sentence names what was given and what is allowed."""
     encoding = tiny_loaded.tokenizer.encode("a b")
@@ -88,3 +98,14 @@ def test_each_kind_of_map_keeps_its_meaning_between_words() -> None:
         assert map_between_words(rows, [(i,) for i in range(7)], what) == pytest.approx(rows)
     with pytest.raises(ValueError, match="'everything' is unknown"):
         map_between_words(rows, units, "everything")
+
+
+def test_the_figures_of_a_head_and_the_order_they_give(tiny_loaded: LoadedModel) -> None:
+    """Each figure is that of its own function; heads fall by it, ties by their number, and no number comes last."""
+    encoding = tiny_loaded.tokenizer.encode("a b c", "b")
+    attention = np.random.default_rng(2).dirichlet(np.ones(len(encoding)), (2, 3, len(encoding)))
+    figures = role_figures(attention, encoding)
+    assert figures.entropy == pytest.approx(attention_entropy(attention))
+    assert figures.distance == pytest.approx(mean_distance(attention))
+    assert figures.to_sep == pytest.approx(attention[..., [4, 6]].sum(-1).mean(-1))
+    assert heads_by(np.array([[0.1, 0.5, 0.1], [np.nan, 0.0, 2.0]])).tolist() == [[1, 0, 2], [2, 1, 0]]

@@ -4,11 +4,11 @@ import streamlit as st
 
 from bert_core.analysis.attribution import word_units
 from bert_core.analysis.patterns import (
-    attention_entropy,
+    heads_by,
     map_between_words,
-    mean_distance,
+    part_of,
     part_positions,
-    share_to,
+    role_figures,
     word_as_read,
 )
 from viz_app import frame, session
@@ -16,6 +16,7 @@ from viz_app.components.attention_view import Token, attention_view
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.thumbnails import thumbnails
 
+SORTS = {"number": "by number", "entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
 NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
 
 current = frame.current()
@@ -41,12 +42,11 @@ units = word_units(encoding) if state.words else [(position,) for position in ra
 queries, keys = part_positions(encoding, part, hide_special=state.hide, units=units)
 tokens = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
 
-entropy, distance = attention_entropy(run.attention), mean_distance(run.attention)
-to_sep = share_to(run.attention, [token == "[SEP]" for token in encoding.tokens])
+figures = current.kept("roles", make=lambda: role_figures(run.attention, encoding))
 titles = [
     [
-        f"L{layer} H{head}: entropy {entropy[layer, head]:.2f} nats, {to_sep[layer, head]:.0%} to [SEP], "
-        f"mean distance {distance[layer, head]:.1f} tokens"
+        f"L{layer} H{head}: entropy {figures.entropy[layer, head]:.2f} nats, "
+        f"{figures.to_sep[layer, head]:.0%} to [SEP], mean distance {figures.distance[layer, head]:.1f} tokens"
         for head in range(heads)
     ]
     for layer in range(layers)
@@ -61,7 +61,7 @@ def large() -> None:
     if state.words:
         maps = map_between_words(maps, units, show)
     attention_view(
-        maps[:, queries[:, None], keys[None, :]],
+        part_of(maps, queries, keys),
         [tokens[position] for position in queries],
         [tokens[position] for position in keys],
         choice=choice,
@@ -83,21 +83,29 @@ opened = state.head
 rows, columns = part_positions(encoding, part, hide_special=state.hide)
 left, right = st.columns([1, 2], gap="medium")
 with left:
+    st.selectbox("Heads of a layer", session.SORTS, key="sort", format_func=SORTS.__getitem__)
     head_grid(
         layers=layers,
         heads=heads,
-        thumbnails=thumbnails(values[..., rows[:, None], columns[None, :]], signed=signed),
+        thumbnails=current.kept(
+            "thumbnails", show, part, state.hide,
+            make=lambda: thumbnails(part_of(values, rows, columns), signed=signed),
+        ),
         values=None,
         signed=signed,
         mode="select",
         selected=state.head,
         off=current.off,
         titles=titles,
+        order=None if state.sort == "number" else heads_by(getattr(figures, state.sort)),
         key="grid",
         lecture=current.lecture,
         on_click=frame.choose_head,
+    )  # fmt: skip
+    st.caption(
+        "Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys."
+        + ("" if state.sort == "number" else " The heads of each layer stand in falling order: hover one for its name.")
     )
-    st.caption("Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys.")
 with right:
     large()
 if signed:

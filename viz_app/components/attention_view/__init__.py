@@ -16,7 +16,7 @@ from viz_app.components.attention_view.packing import name_of, quantise, stronge
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
 
 Side = Literal["query", "key"]
-SENT_EARLY = 1 << 20  # bytes: while a layer has fewer, heads that are not drawn yet are sent too
+SENT_EARLY = 1 << 20  # bytes: a layer of no more is sent whole, so that its other heads are there when they are wanted
 LONGEST_ASK = 64  # rows and columns sent exactly at a time
 STRONGEST = 12  # edges in the table
 LEAST_KEPT, MOST_KEPT = 0.05, 1.0
@@ -104,11 +104,10 @@ def attention_view(
     said = _said(key)
     held = {name for name in said.get("have", []) if isinstance(name, str)}
     pruned = [head for head in heads if np.isnan(maps[head]).all()]
-    room = SENT_EARLY // (len(queries) * len(keys))
     chosen = choice.heads if mode == "curves" else choice.heads[:1]
     drawn = [head for head in chosen if head not in pruned]
     others = [head for head in heads if head not in drawn and head not in pruned]
-    wanted = [*drawn, *others[: max(room - len(drawn), 0)]]
+    wanted = [*drawn, *others] if maps.size <= SENT_EARLY else drawn
     names = {head: name_of(maps[head], signed=signed) for head in wanted}
     parts: list[bytes] = []
     sent = []

@@ -576,7 +576,7 @@ function swatch(view, head) {
 }
 
 function digits(number, exact, signed) {
-  const made = element("td", "number", `${exact ? "" : "≈ "}${rounded(number, exact ? 4 : 2, signed)}`);
+  const made = element("td", "number", `${exact ? "" : "≈ "}${rounded(number, !exact ? 2 : signed ? 3 : 4, signed)}`);
   if (exact) made.title = exactly(number);
   return made;
 }

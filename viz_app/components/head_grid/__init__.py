@@ -47,6 +47,7 @@ def head_grid(
     selected: tuple[int, int] | None = None,
     off: Collection[tuple[int, int]] = (),
     titles: Sequence[Sequence[str]] = (),
+    order: np.ndarray | None = None,
     key: str,
     lecture: bool = False,
     on_click: Callable[[HeadClick], None] | None = None,
@@ -58,6 +59,7 @@ def head_grid(
     signed: the bytes or values have their zero in the middle.
     mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
     selected: the chosen head. off: the heads that are switched off. titles: (layer, head) texts for hover.
+    order: (layer, head) integers, the heads of each layer from left to right; only to select. None: by their numbers.
     on_click: called with each click before that run, so that what it changes is already seen by the whole page.
     Raises ValueError for shapes that do not fit layers and heads.
     """
@@ -74,6 +76,10 @@ def head_grid(
         raise ValueError(f"titles of {len(titles)} layers: expected {layers} layers of {heads} heads")
     if mode not in ("select", "switch"):
         raise ValueError(f"mode {mode!r}: 'select' or 'switch'")
+    if order is not None and (
+        mode != "select" or order.shape != (layers, heads) or (np.sort(order) != np.arange(heads)).any()
+    ):
+        raise ValueError(f"order of shape {order.shape}: expected heads 0 to {heads - 1} for each layer, to select one")
 
     def read(what: object) -> HeadClick | None:
         if not isinstance(what, list) or len(what) != 2:
@@ -98,6 +104,7 @@ def head_grid(
         "selected": selected,
         "off": sorted(off),
         "titles": titles,
+        "order": None if order is None else order.tolist(),
         "lecture": lecture,
         "colours": DIVERGING if signed else SEQUENTIAL,
     } | _coded(values, signed)

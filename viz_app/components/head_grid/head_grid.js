@@ -19,7 +19,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   tip.classList.toggle("lecture", header.lecture);
 
   // The cells stay as long as the grid has the same form, so that the focus stays too.
-  const form = [header.layers, header.heads, header.mode, header.size === null].join();
+  const form = [header.layers, header.heads, header.mode, header.size === null, header.order].join();
   if (grid.dataset.form !== form) {
     grid.dataset.form = form;
     grid.style.setProperty("--heads", header.heads);
@@ -68,15 +68,18 @@ function unpack(data) {
   return { header, pixels: data.subarray(4 + length) };
 }
 
-function build({ layers, heads, mode, size }) {
+function build({ layers, heads, mode, size, order }) {
   const corner = element("div", "");
   corner.setAttribute("role", "columnheader");
   const top = row([corner]);
-  for (let head = 0; head < heads; head++) top.append(label("columnheader", mode, "", head, `H${head}`));
+  // In an order of their own the heads of a layer are not those of the next: a column has no name.
+  const named = (head) => (order ? { 0: "most", [heads - 1]: heads > 1 ? "least" : "most" }[head] ?? "" : `H${head}`);
+  for (let head = 0; head < heads; head++) top.append(label("columnheader", mode, "", head, named(head)));
   const rows = [top];
   for (let layer = 0; layer < layers; layer++) {
     const cells = [label("rowheader", mode, layer, "", `L${layer}`)];
-    for (let head = 0; head < heads; head++) {
+    for (let place = 0; place < heads; place++) {
+      const head = order ? order[layer][place] : place;
       const button = element("button", "cell");
       button.type = "button";
       button.tabIndex = -1;
@@ -203,9 +206,11 @@ function focusable(grid, button) {
 
 function neighbour(header, button, key, at) {
   const first = header.mode === "switch" ? -1 : 0;
-  const place = (text) => (text === "" ? -1 : Number(text));
-  let layer = place(button.dataset.layer);
-  let head = place(button.dataset.head);
+  const number = (text) => (text === "" ? -1 : Number(text));
+  let layer = number(button.dataset.layer);
+  // Steps are from place to place; only without an order is a head's place its number.
+  let head = number(button.dataset.head);
+  if (header.order) head = header.order[layer].indexOf(head);
   const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[key];
   const edge = { Home: first, End: header.heads - 1 }[key];
   if (!step && edge === undefined) return null;
@@ -213,7 +218,8 @@ function neighbour(header, button, key, at) {
     if (step) [layer, head] = [layer + step[0], head + step[1]];
     else head = edge;
     if (layer < first || head < first || layer >= header.layers || head >= header.heads) return null;
-    const found = at(layer === -1 ? "" : layer, head === -1 ? "" : head);
+    const there = header.order ? header.order[layer][head] : head;
+    const found = at(layer === -1 ? "" : layer, there === -1 ? "" : there);
     // A pruned head cannot be focused: go on past it.
     if (found && !found.disabled) return found;
     if (!step) return null;

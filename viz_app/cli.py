@@ -126,6 +126,30 @@ def nsp(
     typer.echo(_verdict(probability))
 
 
+@app.command()
+def score(
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Sentences to compare.")],
+    model: ModelName = "headlight-mini",
+    within_word: Annotated[
+        bool, typer.Option("--within-word", help="Hide the later pieces of a word with it, as fits rare words.")
+    ] = False,
+    pieces: Annotated[bool, typer.Option("--pieces", help="The log-probability of every piece, too.")] = False,
+    device: Device = "auto",
+) -> None:
+    """How likely a masked-word model finds each sentence: pseudo-log-likelihood in nats, and perplexity per piece."""
+    import bert_core
+
+    loaded = _load(model, device)
+    for text in texts:
+        encoding = _encode(loaded, text, None)
+        found = bert_core.pseudo_log_likelihood(loaded, encoding, variant="within word" if within_word else "original")
+        typer.echo(f"{found.total:9.3f} nats  perplexity {found.perplexity:8.2f}  {text}")
+        if pieces:
+            for token, likely, added in zip(encoding.tokens, found.log_probabilities, encoding.special, strict=True):
+                if not added:
+                    typer.echo(f"  {likely:9.3f}  {token}")
+
+
 @app.command("models")
 def list_models() -> None:
     """The models that come with Headlight."""

@@ -450,3 +450,23 @@ def test_a_captioner_is_trained_and_judged(headlight: Run, tmp_path: Path) -> No
     assert code == 2 and "holds a run with other settings (seed)" in err
     code, _, err = headlight("evaluate-captioner", tmp_path)
     assert code == 2 and "is no captioner: name headlight-shapes" in err
+
+
+# ---------------------------------------------------------------------------- score
+
+
+def test_score_prints_what_the_library_finds(headlight: Run, tiny_model_folder: Path, tiny_loaded: LoadedModel) -> None:
+    """Each sentence has its pseudo-log-likelihood and perplexity, and on request each piece its log-probability."""
+    texts = ("the cat sat on the mat", "the mat sat on the cats")
+    for options, variant in (((), "original"), (("--within-word",), "within word")):
+        code, out, _ = headlight("score", *texts, "--pieces", *options, "--model", tiny_model_folder, "--device", "cpu")
+        assert code == 0
+        numbers = re.findall(r"-?\d+\.\d{3}(?= nats)", out)
+        assert len(numbers) == 2
+        for text, number in zip(texts, numbers, strict=True):
+            found = bert_core.pseudo_log_likelihood(tiny_loaded, tiny_loaded.tokenizer.encode(text), variant=variant)
+            assert float(number) == pytest.approx(found.total, abs=2e-3)
+            assert f"perplexity {found.perplexity:8.2f}  {text}" in out
+        assert out.count("  the\n") == 4
+    code, out, err = headlight("score", "the [MASK] sat", "--model", tiny_model_folder, "--device", "cpu")
+    assert code == 2 and out == "" and len(err.splitlines()) == 1

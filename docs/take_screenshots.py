@@ -16,7 +16,7 @@ PAIR = {
 }
 SHOTS = {
     "predict": ("", PAIR, "light", 900),
-    "attention": ("attention", {**PAIR, "head": "1.8", "show": "attention"}, "light", 1090),
+    "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1180),
     "inside": ("inside", {**PAIR, "head": "1.8", "stage": "scores"}, "light", 1250),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
 }
@@ -31,7 +31,8 @@ def main(address: str) -> None:
         for name, (path, choices, scheme, height) in SHOTS.items():
             page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
             page.goto(f"{address}/{path}?{urlencode(choices)}")
-            expect(page.get_by_test_id("stPlotlyChart").first).to_be_visible(timeout=60_000)
+            picture = page.get_by_test_id("stPlotlyChart").or_(page.locator(".view .token"))
+            expect(picture.first).to_be_visible(timeout=60_000)
             page.wait_for_timeout(3000)
             page.screenshot(path=folder / f"{name}.png")
             page.close()

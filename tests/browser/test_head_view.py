@@ -113,7 +113,7 @@ def test_a_token_shows_its_row_in_exact_numbers(page: Page, address: str) -> Non
     query(page, 2).hover()
     expect(page.locator(".numbers .title")).to_have_text("sat (12) looks at")
     exact = page.locator("#exact").inner_text().split()
-    numbers = page.locator(".numbers .number")
+    numbers = page.locator(".numbers td.number")
     expect(numbers.first).not_to_contain_text("≈")
     assert [float(numbers.nth(i).get_attribute("title")) for i in range(3)] == pytest.approx(
         [float(x) for x in exact], rel=1e-8
@@ -138,6 +138,20 @@ def test_selected_tokens_are_added_up(page: Page, address: str) -> None:
     expect(query(page, 4)).to_have_attribute("aria-selected", "true")
     query(page, 4).press("Escape")
     until(page, "positions=()")
+
+
+def test_many_heads_are_averaged(page: Page, address: str) -> None:
+    """Four heads have no room beside each other: their mean is listed, and each one's number on hover."""
+    opened(page, address, "heads=24")
+    for number in (3, 5, 23):
+        head(page, number).click()
+    until(page, "heads=(0, 3, 5, 23)")
+    query(page, 2).hover()
+    expect(page.locator(".numbers th.number")).to_have_text("mean of 4 heads")
+    numbers = page.locator(".numbers td.number")
+    expect(numbers.last).to_have_text("1.0000")
+    each = [float(one.split()[1]) for one in numbers.first.get_attribute("title").splitlines()]
+    assert len(each) == 4 and float(numbers.first.inner_text()) == pytest.approx(sum(each) / 4, abs=5e-5)
 
 
 def test_the_view_by_keyboard(page: Page, address: str) -> None:
@@ -268,7 +282,7 @@ def test_a_cell_says_its_exact_number(page: Page, address: str) -> None:
         page.keyboard.press(key)
     expect(page.locator(".reading")).to_contain_text("sat (12) → The (10)")
     largest = page.locator("#exact").inner_text().split()[0]
-    numbers = page.locator(".numbers .number")
+    numbers = page.locator(".numbers td.number")
     expect(numbers.first).to_have_attribute("title", re.compile(rf"^{re.escape(f'{float(largest):.7g}'[:7])}"))
     expect(page.get_by_role("tooltip")).to_contain_text("attention 0.")
     page.keyboard.press("Escape")

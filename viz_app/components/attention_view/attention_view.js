@@ -7,6 +7,7 @@ const LONGEST_LABEL = 60;
 const LONGEST_TIP = 600;
 const MOST_CURVES = 6000;
 const LINES_SHOWN = 10;
+const HEADS_LISTED = 3;
 const LONGEST_ASK = 64;
 const CACHE_BYTES = 32 << 20;
 const DASHES = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
@@ -534,19 +535,28 @@ function numbers(view, active, found) {
   title.append(...sentence(active, one ? here[first] : [`${active.indices.length} tokens`, null]));
   const strength = (i) => found.reduce((sum, { total }) => sum + (Math.abs(total[i]) || 0), 0);
   const order = there.map((_, i) => i).sort((a, b) => strength(b) - strength(a) || a - b);
-  if (found.length > 1) {
-    const heads = found.map(({ head }) => swatch(view, head));
-    grid.append(tableRow([element("th", ""), ...heads], "th"));
+  // More heads than have room beside each other are averaged; each one's number is in the tooltip.
+  const many = found.length > HEADS_LISTED;
+  if (many) grid.append(tableRow([element("th", ""), element("th", "number", `mean of ${found.length} heads`)], "th"));
+  else if (found.length > 1) {
+    grid.append(tableRow([element("th", ""), ...found.map(({ head }) => swatch(view, head))], "th"));
   }
+  const cellsOf = (numberOf) => {
+    if (!many) return found.map(({ total, exact }) => digits(numberOf(total), exact, header.signed));
+    const mean = found.reduce((sum, { total }) => sum + numberOf(total), 0) / found.length;
+    const made = digits(mean, found.every(({ exact }) => exact), header.signed);
+    made.title = found.map(({ head, total }) => `H${head} ${exactly(numberOf(total))}`).join("\n");
+    return [made];
+  };
   for (const i of order.slice(0, LINES_SHOWN)) {
     const label = cell(shortened(there[i][0], 18));
     label.title = shortened(`${there[i][0]} at ${there[i][1]}`, LONGEST_TIP);
-    grid.append(tableRow([label, ...found.map(({ total, exact }) => digits(total[i], exact, header.signed))], "td"));
+    grid.append(tableRow([label, ...cellsOf((total) => total[i])], "td"));
   }
   const rest = order.slice(LINES_SHOWN);
   const add = (total, some) => some.reduce((sum, i) => sum + total[i], 0);
   const foot = (text, some) => {
-    const row = tableRow([text, ...found.map(({ total, exact }) => digits(add(total, some), exact, header.signed))], "td");
+    const row = tableRow([text, ...cellsOf((total) => add(total, some))], "td");
     row.className = "foot";
     return row;
   };
@@ -619,7 +629,9 @@ function draw(view) {
   const active = activeTokens(view);
   const heads = drawnHeads(view);
   const drawn = heads.map((head) => ({ head, edges: edgesOf(view, head, active) }));
-  const largest = Math.max(...heads.map((head) => peak(mapOf(view, head).maxima)), 0) || 1;
+  // All curves on one scale: that of the heads, or of what is looked at, so that a weak row can be read too.
+  const strongest = ({ head, edges }) => (active ? Math.abs(edges.list.at(-1)?.[2] ?? 0) : peak(mapOf(view, head).maxima));
+  const largest = Math.max(...drawn.map(strongest), 0) || 1;
   const several = heads.length > 1;
   let total = 0;
   for (const { head, edges } of drawn) {

@@ -4,6 +4,8 @@ import streamlit as st
 
 from viz_app import frame, session
 
+WITHOUT_TEXT = ("images",)  # pages about something else than the shared text
+
 st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide")
 st.logo(frame.LOGO, size="large")
 notices = session.restore()
@@ -12,12 +14,13 @@ page = st.navigation(
         st.Page("viz_app/pages/predict.py", title="Predict", icon=":material/edit_note:", default=True),
         st.Page("viz_app/pages/attention.py", title="Attention", icon=":material/grid_view:"),
         st.Page("viz_app/pages/heads.py", title="Heads", icon=":material/toggle_on:"),
+        st.Page("viz_app/pages/images.py", title="Words on images", icon=":material/image_search:"),
         st.Page("viz_app/pages/inside.py", title="Inside BERT", icon=":material/conveyor_belt:"),
     ],
     position="top" if st.session_state.lecture else "sidebar",
 )
 try:
-    if frame.open_frame(notices):
+    if frame.open_frame(notices, text=page.url_path not in WITHOUT_TEXT):
         frame.show(page)
 finally:
     session.publish()

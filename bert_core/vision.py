@@ -87,15 +87,19 @@ class CaptionerConfig:
         common: dict[str, Any] = {
             "hidden_size": hidden, "num_attention_heads": heads, "intermediate_size": 4 * hidden, "type_vocab_size": 0,
             "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "label_smoothing": 0.0,
-            "initializer_range": 0.03,
         }  # fmt: skip
         return cls(
             image_size=image_size,
             patch_size=patch_size,
-            vision=BertConfig(**common, num_hidden_layers=vision_layers, vocab_size=1, max_position_embeddings=1),
+            # Narrow at first, so that places are not washed out.
+            vision=BertConfig(
+                **common, initializer_range=0.03, num_hidden_layers=vision_layers, vocab_size=1,
+                max_position_embeddings=1,
+            ),
+            # Wide, so that heads look at different things from the start.
             text=BertConfig(
-                **common, num_hidden_layers=text_layers, vocab_size=vocab_size, max_position_embeddings=positions,
-                is_decoder=True, add_cross_attention=True, encoder_width=hidden,
+                **common, initializer_range=0.08, num_hidden_layers=text_layers, vocab_size=vocab_size,
+                max_position_embeddings=positions, is_decoder=True, add_cross_attention=True, encoder_width=hidden,
             ),
         )  # fmt: skip
 

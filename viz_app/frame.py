@@ -41,6 +41,7 @@ from viz_app.session import (
 
 LONGEST_TEXT = 200_000  # characters that are read at all
 NO_TOKENS = ("query", ())
+FRAME = "_frame"  # what was drawn above the page; None above a page that is not about the text
 STATUS = "_status"  # where the status line stands
 OFFERED_CLASSES = 20  # as targets, the likeliest first
 UNSURE = 0.2  # a best guess below this probability is called unsure
@@ -133,11 +134,24 @@ class Frame:
         return self.loaded.tokenizer.token_of(token_id)
 
 
-def open_frame(notices: list[str]) -> bool:
-    """Draw the shared frame, with notices under the text; whether there is something for a page to show."""
-    drawn = _frame(notices)
-    st.session_state["_frame"] = drawn
-    return drawn is not None
+def open_frame(notices: list[str], *, text: bool = True) -> bool:
+    """Draw the shared frame, with notices under the text; whether there is something for a page to show.
+
+    text: False for a page that is not about the shared text: settings and notices only.
+    """
+    state = st.session_state
+    st.html(LECTURE_STYLE if state.lecture else STYLE)
+    with st.popover("Settings", icon=":material/tune:") if state.lecture else st.sidebar:
+        _settings(models=text)
+    state[FRAME] = _frame(notices) if text else None
+    if not text:
+        _say(notices)
+    return not text or state[FRAME] is not None
+
+
+def is_dark() -> bool:
+    """Whether the page is dark."""
+    return st.context.theme.type == "dark"
 
 
 def show(page: StreamlitPage) -> None:
@@ -147,27 +161,24 @@ def show(page: StreamlitPage) -> None:
     except (ValueError, RuntimeError, MemoryError) as error:
         st.error(_sentence(error), icon=":material/error:")
     # Again, now that the page's own run has been timed.
-    st.session_state[STATUS].caption(_status(current()))
+    if st.session_state[FRAME] is not None:
+        st.session_state[STATUS].caption(_status(current()))
 
 
 def current() -> Frame:
     """The frame that was drawn above this page."""
-    drawn: Frame = st.session_state["_frame"]
+    drawn: Frame = st.session_state[FRAME]
     return drawn
 
 
 def _frame(notices: list[str]) -> Frame | None:
     state = st.session_state
-    st.html(LECTURE_STYLE if state.lecture else STYLE)
-    with st.popover("Settings", icon=":material/tune:") if state.lecture else st.sidebar:
-        _settings()
     loaded = _chosen_model()
     if loaded is None:
         return None
     _text_inputs()
     text, pair = state.text, state.pair
-    for notice in notices:
-        st.warning(as_written(notice), icon=":material/link_off:")
+    _say(notices)
     if len(text) + len(pair) > LONGEST_TEXT:
         st.error(f"The text has {len(text) + len(pair):,} characters: at most {LONGEST_TEXT:,} can be given at once.")
         return None
@@ -178,11 +189,15 @@ def _frame(notices: list[str]) -> Frame | None:
         return None
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
-    dark, lecture = st.context.theme.type == "dark", bool(state.lecture)
-    drawn = Frame(loaded, encoding, original, None, _existing_heads(loaded), dark, lecture)
-    token_strip(_chips(drawn), key="strip", lecture=lecture, on_click=_mask_word)
+    drawn = Frame(loaded, encoding, original, None, _existing_heads(loaded), is_dark(), bool(state.lecture))
+    token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, on_click=_mask_word)
     _notices(drawn)
     return _with_target(drawn)
+
+
+def _say(notices: list[str]) -> None:
+    for notice in notices:
+        st.warning(as_written(notice), icon=":material/link_off:")
 
 
 def _sentence(error: Exception) -> str:
@@ -190,7 +205,13 @@ def _sentence(error: Exception) -> str:
     return as_written(text[:1].upper() + text[1:] + ".")
 
 
-def _settings() -> None:
+def _settings(*, models: bool) -> None:
+    if models:
+        _model_settings()
+    st.toggle("Lecture mode", key="lecture", help="Larger type, thicker lines, for a projector")
+
+
+def _model_settings() -> None:
     state = st.session_state
     offered = models_on_offer()
     if "_other_model" in state:
@@ -204,7 +225,6 @@ def _settings() -> None:
             st.button("Load", on_click=_add_model, key="add_model")
     if problem := state.pop("_load_problem", None):
         st.error(problem, icon=":material/folder_off:")
-    st.toggle("Lecture mode", key="lecture", help="Larger type, thicker lines, for a projector")
 
 
 def _add_model() -> None:

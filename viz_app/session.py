@@ -15,7 +15,9 @@ from typing import Any
 
 import streamlit as st
 
+from bert_core import scenes
 from bert_core.loading import LoadedModel, bundled_models, load
+from bert_core.vision import BUNDLED, LoadedCaptioner, load_captioner
 from viz_app import examples
 from viz_app.jobs import Job, JobQueue
 
@@ -23,6 +25,7 @@ LONGEST_LINK = 2_000  # characters of text that the address bar takes
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
 # A link always names its text, and what it does not say of that text is this: nothing of the first example stays.
 ALONE: dict[str, Any] = {"text": None, "pair": "", "masked": ()}
+FIRST_SCENE = 7
 PUBLISHED = "_published"  # the address that was written last
 MEMORY = "_memory"  # copy of the choices, for the pages that do not draw their control
 
@@ -71,6 +74,19 @@ def _parse_heads(value: str) -> tuple[Head, ...]:
     return tuple(sorted({_parse_head(part) for part in value.split(",") if part}))
 
 
+def _parse_seed(value: str) -> int:
+    seed = int(value)
+    if seed < 0:
+        raise ValueError("a scene's number is 0 or more")
+    return seed
+
+
+def _parse_shapes(value: str) -> list[str]:
+    names = [name.replace("-", " ") for name in value.split(",") if name]
+    scenes.check_names(names)
+    return names
+
+
 def _parse_numbers(value: str) -> tuple[int, ...]:
     numbers = tuple(dict.fromkeys(int(part) for part in value.split(",") if part))
     if any(number < 0 for number in numbers):
@@ -99,6 +115,8 @@ VIEWS = ("curves", "matrix")
 SORTS = ("number", "entropy", "to_sep", "distance")
 SHOWN = ("attention", "gradient", "product")
 HEAD_COLOURS = ("slope", "removal")
+PICTURES = ("random", "composed", "uploaded")
+COUNTS = ("any", "1", "2", "3")
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
 STAGES = (
     *("pieces", "embeddings", "norm", "qkv", "scores", "mask", "softmax", "context"),
@@ -132,6 +150,14 @@ def _choices() -> dict[str, Choice]:
         "engine": Choice(ENGINES[0], _one_of(*ENGINES)),
         "pads": flag,
         "words": flag,
+        "picture": Choice("random", _one_of(*PICTURES)),  # the file of an upload is in no link
+        "seed": Choice(FIRST_SCENE, _parse_seed),
+        "count": Choice("any", _one_of(*COUNTS)),
+        "shapes": Choice([], _parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-")),
+        "word": Choice(None, int),
+        "look": Choice(None, _parse_head, _write_head),
+        "heat": Choice("product", _one_of(*SHOWN)),
+        "boxes": flag,
         "lecture": flag,
     }
 
@@ -242,6 +268,15 @@ def loaded_model(name: str) -> LoadedModel:
         queue().submit(("model", name), f"Loading {name}", lambda _: load(name, device=device))
     )
     return model
+
+
+def loaded_captioner() -> LoadedCaptioner:
+    """The bundled captioner, loaded by the queue and kept for everyone."""
+    device = os.environ.get("HEADLIGHT_DEVICE")
+    loaded: LoadedCaptioner = result_of(
+        queue().submit(("captioner",), f"Loading {BUNDLED}", lambda _: load_captioner(device=device))
+    )
+    return loaded
 
 
 @st.fragment(run_every=0.5)

@@ -19,6 +19,7 @@ from bert_core.training.captioner import (
     evaluate_captioner,
     fresh_scenes,
     patch_words,
+    says_unseen,
     scene_batch,
     train_captioner,
 )
@@ -45,8 +46,7 @@ def test_batches_follow_from_the_seed_and_hold_true_captions() -> None:
     for row in first.labels:
         words = [VOCABULARY[number] for number in row if number != IGNORED_LABEL]
         assert words[0] == "[CLS]" and words[-1] == "[SEP]"
-        said = scenes.parse(" ".join(words[1:-1]))
-        assert not any(scenes.is_unseen(colour, kind) for _, colour, kind in said.shapes)
+        assert not says_unseen(" ".join(words[1:-1]))
     assert all(len(scenes.parse(" ".join(VOCABULARY[n] for n in row[1:5])).shapes) == 1 for row in
                scene_batch(np.random.default_rng(0), 4, TINY, most=1).labels)  # fmt: skip
 

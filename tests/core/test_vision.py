@@ -15,10 +15,13 @@ from safetensors.torch import load_file, save_file
 from bert_core import scenes
 from bert_core.checkpoint import CheckpointError
 from bert_core.config import BertConfig
+from bert_core.loading import ASSETS, bundled_models
 from bert_core.recording import record
 from bert_core.run.decoding import describe
 from bert_core.scenes import VOCABULARY
+from bert_core.training.captioner import fresh_scenes, judged
 from bert_core.vision import (
+    BUNDLED,
     Captioner,
     CaptionerConfig,
     LoadedCaptioner,
@@ -180,6 +183,21 @@ def test_broken_folders_are_said(folder: Path, tmp_path: Path) -> None:
     (sizes / "captioner.json").write_text(json.dumps({"image_size": 32}), encoding="utf-8")
     with pytest.raises(CheckpointError, match="a captioner's configuration has patch_size, vision, text"):
         load_captioner(sizes)
+
+
+def test_the_captioner_is_no_text_model() -> None:
+    """It is bundled, at most 10 MB with its card, and is not offered where texts are read."""
+    assert BUNDLED not in bundled_models()
+    files = [path for path in (ASSETS / BUNDLED).iterdir() if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= 10e6
+    assert {"MODEL_CARD.md", "captioner.json", "model.safetensors", "vocab.txt"} <= {path.name for path in files}
+
+
+def test_the_bundled_captioner_is_right_about_scenes_it_never_saw() -> None:
+    """On unseen combinations of colour, shape and relation at least 0.92 of 300 captions are right (its card: more)."""
+    shown = fresh_scenes(300, held_out=True, seed=5)
+    verdicts = [verdict for _, verdict in judged(load_captioner(device="cpu"), shown)]
+    assert np.mean([verdict.correct for verdict in verdicts]) >= 0.92
 
 
 # ---------------------------------------------------------------------------- one look

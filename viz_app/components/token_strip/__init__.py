@@ -53,10 +53,14 @@ def token_strip(
     key: str,
     lecture: bool = False,
     disabled: bool = False,
+    label: str = "Tokens; choose a word to mask it or show it again",
+    appear: str = "",
     on_click: Callable[[TokenClick], None] | None = None,
 ) -> TokenClick | None:
     """The chips in reading order; returns the word clicked, in the one run that the click started.
 
+    label: what the strip is and what a click does, for those who hear the page.
+    appear: the chips come one after another whenever this changes to another text; empty shows them all at once.
     on_click: called with each click before that run, so that what it changes is already seen by the whole page.
     """
     words = set() if disabled else {chip.word for chip in tokens if chip.word is not None and not chip.special}
@@ -77,6 +81,8 @@ def token_strip(
             "tints": SENTENCE_TINTS,
             "lecture": lecture,
             "disabled": disabled,
+            "label": label,
+            "appear": appear,
         },
         on_click_change=lambda: deliver(key, receive),
     )

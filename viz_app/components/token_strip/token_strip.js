@@ -13,7 +13,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   strip.classList.toggle("lecture", data.lecture);
   strip.classList.toggle("on-dark", dark);
   tip.classList.toggle("lecture", data.lecture);
-  strip.setAttribute("aria-label", "Tokens; choose a word to mask it or show it again");
+  strip.setAttribute("aria-label", data.label);
   for (const [side, [light, night]] of Object.entries(data.tints)) {
     strip.style.setProperty(`--tint-${side.toLowerCase()}`, (dark ? night : light)[0]);
   }
@@ -24,6 +24,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
   strip.replaceChildren(...build(data));
   strip.scrollTop = scrolled;
   hide(tip);
+  if ((strip.dataset.appear ?? "") !== data.appear) {
+    strip.dataset.appear = data.appear;
+    if (data.appear) [...strip.children].forEach(appear);
+  }
 
   const words = [...strip.querySelectorAll("button:not(:disabled)")];
   const kept = words.findIndex((word) => word.dataset.word === (focused ?? strip.dataset.current));
@@ -55,6 +59,11 @@ export default function ({ data, parentElement, setTriggerValue }) {
   };
   strip.onpointerleave = () => hide(tip);
   strip.onscroll = () => hide(tip);
+}
+
+function appear(part, number) {
+  part.classList.add("appear");
+  part.style.animationDelay = `${number * 110}ms`;
 }
 
 function build({ chips, disabled }) {

@@ -1,0 +1,80 @@
+"""Where does it look when it says "blue"?"""
+
+import streamlit as st
+
+from viz_app import frame, pictures, session
+from viz_app.components.head_grid import head_grid
+from viz_app.components.token_strip import token_strip
+from viz_app.figures.images import picture_figure, picture_heat
+from viz_app.figures.thumbnails import thumbnails
+
+NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Gradient × attention"}
+UNITS = {"attention": "attention", "gradient": "gradient", "product": "gradient × attention, above zero"}
+
+state = st.session_state
+dark, lecture = frame.is_dark(), bool(state.lecture)
+st.header("Where does it look when it says “blue”?", anchor=False)
+looked = pictures.choose()
+if looked is None:
+    st.stop()
+word, head = pictures.chosen_word(looked), pictures.chosen_head(looked)
+token_strip(
+    looked.chips(word),
+    key="caption",
+    lecture=lecture,
+    label="The caption; choose a word to see where it looks",
+    appear=looked.run.sentence,
+    on_click=pictures.choose_word,
+)
+st.caption(pictures.verdict(looked))
+
+first, second, third = st.columns([4, 2.6, 3.4], vertical_alignment="bottom")
+first.segmented_control("Show", session.SHOWN, key="heat", format_func=NAMES.__getitem__, required=True)
+second.toggle("Boxes of the shapes", key="boxes", disabled=looked.scene is None)
+third.button("Average of all heads", on_click=pictures.average_heads, disabled=head is None)
+
+signed = state.heat == "gradient"
+outlines = looked.outlines(word) if state.boxes else []
+of_whom = "all heads" if head is None else f"L{head[0]} H{head[1]}"
+left, middle, right = st.columns([5, 5, 3.2], gap="medium")
+with left:
+    st.markdown("**The picture, as the model sees it**")
+    st.plotly_chart(
+        picture_figure(looked.run.image, outlines, dark=dark, lecture=lecture),
+        theme=None,
+        key="picture_chart",
+        alt=looked.described(),
+    )
+with middle:
+    st.markdown(f"**“{looked.run.words[word]}”, {of_whom}**")
+    st.plotly_chart(
+        picture_heat(
+            looked.run.image,
+            looked.heat(state.heat, word, head),
+            outlines,
+            signed=signed,
+            unit=UNITS[state.heat],
+            dark=dark,
+            lecture=lecture,
+        ),
+        theme=None,
+        key="heat_chart",
+        alt=f"{NAMES[state.heat]} over the patches for the word {looked.run.words[word]}, {of_whom}",
+    )
+with right:
+    st.markdown("**Every head of the decoder**")
+    maps = looked.heads(state.heat, word)
+    head_grid(
+        layers=maps.shape[0],
+        heads=maps.shape[1],
+        thumbnails=thumbnails(maps, signed=signed),
+        signed=signed,
+        selected=head,
+        titles=looked.titles(state.heat, word),
+        key="picture_heads",
+        lecture=lecture,
+        on_click=pictures.choose_head,
+    )
+    st.caption("Each is scaled to its own maximum. Click one to see it large.")
+st.caption(pictures.reading(state.heat))
+pictures.exports(looked)

@@ -63,10 +63,13 @@ def test_the_installed_library_loads_the_bundled_model_and_predicts(installed: P
     code = """
 import json
 from importlib.util import find_spec
-import bert_core
+import bert_core, numpy as np
 loaded = bert_core.load(device="cpu")
 run = bert_core.capture(loaded, loaded.tokenizer.encode("She opened the [MASK].", "The room was dark."))
+captioner = bert_core.load_captioner(device="cpu")
+side = captioner.config.image_size
 print(json.dumps({
+    "caption": captioner.caption(np.zeros((side, side, 3), np.uint8)),
     "files": [find_spec(name).origin for name in ("bert_core", "viz_app", "streamlit_app")],
     "heads": [loaded.has_mlm, loaded.has_nsp],
     "total": float(run.predictions[0].probabilities.sum()),
@@ -76,6 +79,7 @@ print(json.dumps({
     found = json.loads(_run([sys.executable, "-c", code], tmp_path, PYTHONPATH=str(installed)))
     assert all(Path(file).is_relative_to(installed) for file in found["files"])
     assert found["heads"] == [True, True]
+    assert isinstance(found["caption"], str)
     assert found["total"] == pytest.approx(1, abs=1e-4)
     assert 0 < found["nsp"] < 1
 

@@ -12,6 +12,7 @@ import torch
 from bert_core import scenes
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.scenes import COLOURS, KINDS, RELATIONS, SIZES, VOCABULARY
+from bert_core.training import shapes_card
 from bert_core.training.captioner import (
     CaptionerSettings,
     CaptionScore,
@@ -134,3 +135,15 @@ def test_fresh_scenes_are_on_their_side() -> None:
     assert all(scenes.is_held_out(scene) for scene in fresh_scenes(20, held_out=True, seed=1))
     assert not any(scenes.is_held_out(scene) for scene in fresh_scenes(20, held_out=False, seed=1))
     assert fresh_scenes(5, held_out=True, seed=1) == fresh_scenes(5, held_out=True, seed=1)
+
+
+def test_a_run_becomes_a_bundle_with_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half-size weights and words that load, and a card whose recipe, scores and curve are those of the run."""
+    trained(tmp_path / "run")
+    arguments = ["card", str(tmp_path / "run"), str(tmp_path / "bundle"), "--hardware", "one core", "--scenes", "6"]
+    monkeypatch.setattr("sys.argv", arguments)
+    shapes_card.main()
+    card = (tmp_path / "bundle" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert "from nothing, on one core" in card and "| updates | 6 |" in card and "| seed | 3 |" in card
+    assert "| held out | 6 |" in card and "| 6 | 0.0" in card and "15 of 120 combinations" in card
+    assert load_captioner(tmp_path / "bundle", device="cpu").config == TINY

@@ -92,6 +92,13 @@ def outcome(word: Word, drawn: np.ndarray) -> tuple[float, float, float]:
     )
 
 
+def centred(word: Word) -> np.ndarray:
+    """Attention x (gradient - its mean under the attention): what a shift of the scores before the softmax would do."""
+    mean = (word.attention * word.gradient).sum(-1, keepdims=True)
+    product: np.ndarray = word.attention * (word.gradient - mean)
+    return product
+
+
 def by_chance(word: Word) -> tuple[float, float, float]:
     """What a random patch, or a map that is the same everywhere, gets on average."""
     elsewhere = np.zeros(word.grid, bool)
@@ -131,6 +138,7 @@ def table(test: Sequence[Word], validation: Sequence[Word]) -> str:
             "gradient x attention, clipped, mean of all heads": lambda w: heat(
                 w.attention * w.gradient, w.grid, clip=True
             ),
+            "the same, each gradient less its mean under the attention": lambda w: heat(centred(w), w.grid, clip=True),
             "gradient x attention, clipped, that head": lambda w, h=(layer, number): heat(  # type: ignore[misc]
                 w.attention * w.gradient, w.grid, head=h, clip=True
             ),

@@ -283,11 +283,11 @@ def evaluate(
 @app.command("train-captioner")
 def train_captioner(
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, model go.")],
-    steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 16000,
+    steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 20000,
     batch: Annotated[int, typer.Option(min=1, help="Scenes in each.")] = 16,
     warmup: Annotated[int, typer.Option(min=0, help="Steps in which the rate rises.")] = 200,
-    decay: Annotated[int, typer.Option(min=0, help="Last steps, in which it falls to zero.")] = 8000,
-    growth: Annotated[int, typer.Option(min=0, help="First steps: one shape a scene, then up to two.")] = 2400,
+    decay: Annotated[int, typer.Option(min=0, help="Last steps, in which it falls to zero.")] = 6000,
+    growth: Annotated[int, typer.Option(min=0, help="First steps: one shape a scene, then up to two.")] = 2000,
     learning_rate: Annotated[float, typer.Option(min=0.0, help="The rate between them.")] = 1e-3,
     seed: Annotated[int, typer.Option(min=0, help="Of scenes and weights.")] = 0,
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 120.0,

@@ -25,7 +25,7 @@ LONGEST_LINK = 2_000  # characters of text that the address bar takes
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
 # A link always names its text, and what it does not say of that text is this: nothing of the first example stays.
 ALONE: dict[str, Any] = {"text": None, "pair": "", "masked": ()}
-FIRST_SCENE = 7
+FIRST_SCENE = 71
 PUBLISHED = "_published"  # the address that was written last
 MEMORY = "_memory"  # copy of the choices, for the pages that do not draw their control
 

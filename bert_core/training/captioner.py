@@ -40,11 +40,11 @@ class CaptionerSettings:
         that shape stands.
     """
 
-    steps: int = 16000
+    steps: int = 20000
     batch: int = 16
     warmup: int = 200
-    decay: int = 8000
-    growth: int = 2400
+    decay: int = 6000
+    growth: int = 2000
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     hidden_words: float = 0.05
@@ -288,7 +288,7 @@ def evaluate_captioner(loaded: LoadedCaptioner, total: int, *, seed: int = 2024)
             names = [side, f"{side}, {len(scene.shapes)} shape{'s' * (len(scene.shapes) > 1)}"]
             if held_out:
                 names.append(f"{side}, {'noisy' if scene.background.noise else 'plain'} background")
-            if says_unseen(caption):
+            if held_out and says_unseen(caption):
                 names.append(f"{side}, the caption says an unseen combination")
             for name in names:
                 groups.setdefault(name, []).append((verdict.correct, _all_named(caption, scene)))

@@ -65,8 +65,8 @@ Where the decoder looks when it names a shape is measured in `benchmarks/pointin
 
 ## Limits
 
-- Shapes that it was not shown, or sizes in between, are called by the nearest name.
-- Four shapes are too many: it names three.
+- It was never shown more than three shapes, shapes that touch, other shapes or colours, or a size between small and
+  large, and has no words for them. It cannot say that it does not know.
 - Its attention is what was measured, no more: a map is no explanation of everything that made a word.
 
 Licence of these weights: Apache-2.0.

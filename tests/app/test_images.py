@@ -228,3 +228,19 @@ def test_boxes_are_drawn_where_they_are_and_names_are_plain() -> None:
     box = figure.layout.shapes[0]
     assert (box.x0, box.x1, box.y0, box.y1) == (23.5, 47.5, 47.5, 71.5)
     assert figure.layout.annotations[0].text == "&lt;b&gt;x"
+
+
+def test_the_figures_on_the_page_are_those_of_the_benchmark() -> None:
+    """Chance, attention, its product with the gradient and the best head, as benchmarks/README.md has them."""
+    table = (
+        (Path(ENTRY).parent / "benchmarks" / "README.md")
+        .read_text(encoding="utf-8")
+        .partition("pointing_game.py -->")[2]
+    )
+    rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines() if line.startswith("| ")]
+    names = {
+        "chance": "chance: a random patch", "attention": "attention, mean of all heads",
+        "product": "gradient x attention, clipped, mean of all heads", "best head": "attention, best single head",
+    }  # fmt: skip
+    found = {key: tuple(float(row[3]) for row in rows if row[2].startswith(name)) for key, name in names.items()}
+    assert found == pictures.POINTS

@@ -194,10 +194,10 @@ def test_the_captioner_is_no_text_model() -> None:
 
 
 def test_the_bundled_captioner_is_right_about_scenes_it_never_saw() -> None:
-    """On unseen combinations of colour, shape and relation at least 0.92 of 300 captions are right (its card: more)."""
+    """On unseen combinations of colour, shape and relation at least 0.95 of 300 captions are right (its card: more)."""
     shown = fresh_scenes(300, held_out=True, seed=5)
     verdicts = [verdict for _, verdict in judged(load_captioner(device="cpu"), shown)]
-    assert np.mean([verdict.correct for verdict in verdicts]) >= 0.92
+    assert np.mean([verdict.correct for verdict in verdicts]) >= 0.95
 
 
 # ---------------------------------------------------------------------------- one look

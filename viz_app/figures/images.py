@@ -65,7 +65,8 @@ def picture_heat(
         hovertemplate=f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
         colorbar={
             "orientation": "h", "lenmode": "fraction", "len": 0.9, "thickness": 12, "x": 0, "xanchor": "left",
-            "y": 0, "yanchor": "top", "ypad": 8, "xpad": 0, "nticks": 4, "tickangle": 0, "outlinewidth": 0,
+            "y": 0, "yanchor": "top", "ypad": 8, "xpad": 0, "nticks": 4, "tickformat": "~g",
+            "tickangle": 0, "outlinewidth": 0,
         },
     )  # fmt: skip
     if heat.max() > heat.min():

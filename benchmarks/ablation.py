@@ -19,12 +19,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
 import transformers
 from encoder import KEPT, SEED, TOKEN, busy_and_own, seconds_of, sentence
+from tables import write_table
 from torch import Tensor
 
 from bert_core.config import BertConfig
@@ -35,8 +35,6 @@ from bert_core.run.ablation import clean_pass, without_each
 TARGETS = {16: 6.0, 32: 5.0, 128: 2.5}  # tokens -> how many times faster than one masked forward a head
 BF16_TARGETS = {128: 6.0}
 REPEATS = {16: 5, 32: 3, 128: 3}
-README = Path(__file__).with_name("README.md")
-MARKERS = ("<!-- table of ablation.py -->\n", "<!-- end of ablation.py -->\n")
 
 
 def in_batches(model: BertForPreTraining, ids: Tensor, autocast: bool) -> np.ndarray:
@@ -164,8 +162,7 @@ def main() -> None:
     found = table(arguments.quick)
     print(found)
     if arguments.write:
-        before, rest = README.read_text(encoding="utf-8").split(MARKERS[0])
-        README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.split(MARKERS[1])[1], encoding="utf-8")
+        write_table(__file__, found)
 
 
 if __name__ == "__main__":

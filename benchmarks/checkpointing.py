@@ -17,14 +17,13 @@ import time
 from pathlib import Path
 
 import torch
+from tables import write_table
 
 from bert_core.config import BertConfig
 from bert_core.modeling import BertForPreTraining
 
 SHAPES = ((8, 128), (2, 512))  # examples, tokens
 STEPS = 3
-README = Path(__file__).with_name("README.md")
-MARKERS = ("<!-- table of checkpointing.py -->\n", "<!-- end of checkpointing.py -->\n")
 
 
 def resident(field: str) -> float:
@@ -96,8 +95,7 @@ def main() -> None:
     found = table()
     print(found)
     if arguments.write:
-        before, rest = README.read_text(encoding="utf-8").split(MARKERS[0])
-        README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.split(MARKERS[1])[1], encoding="utf-8")
+        write_table(__file__, found)
 
 
 if __name__ == "__main__":

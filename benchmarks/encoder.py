@@ -25,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from tables import write_table
 from torch import Tensor
 
 from bert_core.checkpoint import LoadReport
@@ -38,8 +39,6 @@ from bert_core.tokenizer import Encoding
 
 REPEATS = {16: 11, 128: 7, 512: 3}  # tokens -> how often each side runs
 SEED, TOKEN, TOLERANCE = 0, 2003, 1e-4
-README = Path(__file__).with_name("README.md")
-MARKERS = ("<!-- table of encoder.py -->\n", "<!-- end of table -->\n")
 
 # glibc hands large blocks back after every run and takes them again page by page; "kept" keeps them.
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 28)}
@@ -283,8 +282,7 @@ def main() -> None:
         found = table(asked.quick)
         print(found)
         if asked.write:
-            before, _, rest = README.read_text().partition(MARKERS[0])
-            README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.partition(MARKERS[1])[2])
+            write_table(__file__, found)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ import argparse
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
+from tables import write_table
 
 from bert_core import scenes
 from bert_core.analysis.pointing import chance_of, heat, owner_of, patches_in, points_into, share_in
@@ -24,8 +24,6 @@ from bert_core.vision import LoadedCaptioner, load_captioner
 
 TEST_SEED, VALIDATION_SEED = 31, 32
 RESAMPLES = 2000
-README = Path(__file__).with_name("README.md")
-MARKERS = ("<!-- table of pointing_game.py -->\n", "<!-- end of pointing_game.py -->\n")
 KINDS_OF_WORD = {"colour words": tuple(COLOURS), "shape words": KINDS}
 
 
@@ -172,8 +170,7 @@ def main() -> None:
     )
     print(found)
     if asked.write:
-        before, _, rest = README.read_text(encoding="utf-8").partition(MARKERS[0])
-        README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.partition(MARKERS[1])[2], encoding="utf-8")
+        write_table(__file__, found)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import transformers
 from captum.attr import LayerIntegratedGradients
 from checkpointing import resident
 from encoder import SEED, sentence
+from tables import write_table
 
 from bert_core.analysis.flow import attention_flow, layer_mixing
 from bert_core.checkpoint import LoadReport
@@ -40,8 +41,6 @@ from bert_core.run.layers import layer_passes
 from bert_core.run.perturbation import integrated_gradients, pseudo_log_likelihood, value_zeroing
 from bert_core.tokenizer import Encoding, Tokenizer
 
-README = Path(__file__).with_name("README.md")
-MARKERS = ("<!-- table of why.py -->\n", "<!-- end of why.py -->\n")
 TOLERANCE = 1e-4
 QUICK = "--quick" in sys.argv
 STEPS = 5 if QUICK else 50
@@ -212,8 +211,7 @@ def main() -> None:
         found = table(Path(folder))
     print(found)
     if arguments.write:
-        before, rest = README.read_text(encoding="utf-8").split(MARKERS[0])
-        README.write_text(before + MARKERS[0] + found + MARKERS[1] + rest.split(MARKERS[1])[1], encoding="utf-8")
+        write_table(__file__, found)
 
 
 if __name__ == "__main__":

@@ -299,7 +299,10 @@ class BertLayer(nn.Module):
         """As BertSelfAttention.forward, with the residual stream (batch, seq, hidden) in and out.
 
         The head mask gates a head's self-attention and its cross-attention alike.
+        Raises ValueError for another mode, or without the encoder's states where they are attended to.
         """
+        if mode not in ("multimodal", "text"):
+            raise ValueError(f"mode {mode!r} is unknown: 'multimodal' or 'text'")
         past = past_key_value or ()
         mixed = self.attention(
             hidden_states,
@@ -369,10 +372,8 @@ class BertEncoder(nn.Module):
         length. return_dict False gives a tuple of what is there.
         positions: (batch, some), where the last layer is wanted; None wants it everywhere.
         The first document's "all encoded layers" are the hidden_states of the result.
-        Raises ValueError for an unknown mode, and for a cache that is asked for while layers are computed again.
+        Raises ValueError as its layers do, and for a cache that is asked for while layers are computed again.
         """
-        if mode not in ("multimodal", "text"):
-            raise ValueError(f"mode {mode!r} is unknown: 'multimodal' or 'text'")
         checkpointing = self.gradient_checkpointing and self.training
         if checkpointing and (use_cache or past_key_values is not None):
             raise ValueError("gradient checkpointing keeps no keys and values: train with use_cache=False")

@@ -556,6 +556,17 @@ def test_bad_arguments_are_one_clear_sentence(arguments: dict[str, Any], sentenc
     assert str(caught.value) == sentence
 
 
+def test_a_layer_by_itself_says_what_is_wrong() -> None:
+    """A layer refuses another mode, and to cross-attend without states; in mode "text" it needs none."""
+    layer = made(BertModel, decoder_config()).encoder.layer[0]
+    hidden_states = states_of(width=32)
+    with pytest.raises(ValueError, match="mode 'image' is unknown: 'multimodal' or 'text'"):
+        layer(hidden_states, mode="image")
+    with pytest.raises(ValueError, match="cross-attention needs encoder_hidden_states"):
+        layer(hidden_states)
+    assert layer(hidden_states, mode="text").cross_attention_probs is None
+
+
 def test_states_without_cross_attention_are_refused() -> None:
     """Encoder states that no layer would read are an error, not silence."""
     with pytest.raises(ValueError, match="encoder_hidden_states were given, but this model has add_cross_attention"):

@@ -33,6 +33,8 @@ BLIP_DEFAULTS: Mapping[str, Any] = {
     "vocab_size": 30524, "num_attention_heads": 8, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
     "label_smoothing": 0.0,
 }  # fmt: skip
+# Patterns of keys that published files have too many: a table of numbers from 0 on, which we count ourselves.
+NO_NEWS = (r"position_ids$",)
 # What a model can do without: the app then does not show what it would have computed.
 OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.")
 # Classifiers of tokens, or of answers to choose from, have weights of the same name.
@@ -150,7 +152,7 @@ def fill(
     source: str,
     *,
     may_lack: Sequence[str] = (),
-    may_have: Sequence[str] = (r"position_ids$",),
+    may_have: Sequence[str] = NO_NEWS,
 ) -> LoadReport:
     """Copy weights into a model, name by name, and account for every name on both sides.
 

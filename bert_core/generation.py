@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bert_core.modeling import BertLMHeadModel, LayerCache, States
+from bert_core.modeling import BertLMHeadModel, LayerCache, States, over_states
 
 
 @torch.no_grad()
@@ -157,7 +157,9 @@ def _beam_search(
     rows, prompt = input_ids.shape
     running = input_ids.repeat_interleave(beams, 0)
     mask = None if attention_mask is None else attention_mask.repeat_interleave(beams, 0)
-    context = {name: _repeat(states, beams) for name, states in context.items()}
+    context = {
+        name: over_states(lambda one: one.repeat_interleave(beams, 0), states) for name, states in context.items()
+    }
     # Only the first beam counts at first, or all beams would hold the same text.
     totals = torch.full((rows, beams), -torch.inf, device=input_ids.device)
     totals[:, 0] = 0.0
@@ -202,9 +204,3 @@ def _beam_search(
     for row, text in enumerate(texts):
         result[row, : len(text)] = text
     return result
-
-
-def _repeat(states: States | None, times: int) -> States | None:
-    if states is None or isinstance(states, Tensor):
-        return None if states is None else states.repeat_interleave(times, 0)
-    return [one.repeat_interleave(times, 0) for one in states]

@@ -534,7 +534,7 @@ class BertPreTrainedModel(nn.Module):
     base_model_prefix = "bert"
     # Patterns of keys that a checkpoint may lack, or have too many, without a word in the report.
     _keys_to_ignore_on_load_missing: tuple[str, ...] = ()
-    _keys_to_ignore_on_load_unexpected: tuple[str, ...] = (r"position_ids$",)
+    _keys_to_ignore_on_load_unexpected: tuple[str, ...] = checkpoint.NO_NEWS
     load_report: checkpoint.LoadReport
 
     def __init__(self, config: BertConfig) -> None:
@@ -702,8 +702,8 @@ class BertModel(BertPreTrainedModel):
             raise ValueError(
                 f"encoder_attention_mask is {tuple(encoder_attention_mask.shape)}: (batch, key) or (batch, query, key)"
             )
-        allowed = encoder_attention_mask[:, None] if encoder_attention_mask.dim() == 3 else None
-        allowed = encoder_attention_mask[:, None, None] if allowed is None else allowed
+        for_each_query = encoder_attention_mask.dim() == 3
+        allowed = encoder_attention_mask[:, None] if for_each_query else encoder_attention_mask[:, None, None]
         return (1.0 - allowed.to(self.embeddings.word_embeddings.weight.dtype)) * MASKED_SCORE
 
     def _prune_heads(self, heads_to_prune: Mapping[int, Collection[int]]) -> None:
@@ -821,7 +821,7 @@ class BertModel(BertPreTrainedModel):
             extended_mask,
             self.get_head_mask(head_mask, batch),
             encoder_hidden_states,
-            _inverted(self.invert_attention_mask, encoder_attention_mask),
+            over_states(self.invert_attention_mask, encoder_attention_mask),
             past_key_values,
             use_cache,
             output_attentions,
@@ -870,10 +870,11 @@ class BertModel(BertPreTrainedModel):
         return length
 
 
-def _inverted(invert: Callable[[Tensor], Tensor], masks: States | None) -> States | None:
-    if masks is None or isinstance(masks, Tensor):
-        return None if masks is None else invert(masks)
-    return [invert(mask) for mask in masks]
+def over_states(function: Callable[[Tensor], Tensor], states: States | None) -> States | None:
+    """The function of an encoder's states or mask, or of each in a list of them; None for None."""
+    if states is None or isinstance(states, Tensor):
+        return None if states is None else function(states)
+    return [function(one) for one in states]
 
 
 class BertForPreTraining(BertPreTrainedModel):
@@ -1016,7 +1017,7 @@ class BertLMHeadModel(BertPreTrainedModel):
     The published captioners are of this form: with `add_cross_attention` it reads an image's patches.
     """
 
-    _keys_to_ignore_on_load_unexpected = (r"position_ids$", r"^bert\.pooler\.", r"^cls\.seq_relationship\.")
+    _keys_to_ignore_on_load_unexpected = (*checkpoint.NO_NEWS, r"^bert\.pooler\.", r"^cls\.seq_relationship\.")
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__(config)

@@ -20,6 +20,7 @@ Axis words as everywhere: batch layer head query key seq hidden vocab. Rows are 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -296,13 +297,14 @@ class NSPHead:
 # ---------------------------------------------------------------------------- models
 
 
-class _Model:
+class _Model(ABC):
     """What both models share: where the weights come from, and the walk."""
 
     forward: Callable[..., Any]
 
+    @abstractmethod
     def __init__(self, config: BertConfig, weights: Weights, *, word_scale: float = 1.0) -> None:
-        raise NotImplementedError
+        """weights: by today's names, checked against the configuration."""
 
     @classmethod
     def from_weights(cls, weights: Weights, config: BertConfig, dtype: Any = np.float32) -> Self:

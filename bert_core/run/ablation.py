@@ -18,12 +18,11 @@ from bert_core.attention import rows_at
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
 from bert_core.record import HeadSweep, Target
-from bert_core.run.capture import check_head_mask, check_position, check_target, target_values
-from bert_core.run.layers import embedded
+from bert_core.run.capture import asked_positions, check_head_mask, gate_tensor, target_values
+from bert_core.run.layers import TOKENS_AT_ONCE, embedded
 from bert_core.tokenizer import Encoding
 
 METHODS = ("zero", "mean", "resample")
-BATCH_TOKENS = 4096  # tokens of all variants that travel together: more only fall out of the processor's cache
 
 Head = tuple[int, int]
 
@@ -77,7 +76,7 @@ def without_each(
     positions: Tensor,
     *,
     replacement: Callable[[int], Tensor] | None = None,
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int = TOKENS_AT_ONCE,
 ) -> Iterator[tuple[Sequence[Head], Tensor]]:
     """The last layer without each of these heads, some heads at a time.
 
@@ -142,7 +141,7 @@ def ablate_heads(
     head_mask: np.ndarray | None = None,
     method: str = "zero",
     reference: Sequence[Encoding] = (),
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int = TOKENS_AT_ONCE,
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> HeadSweep:
     """Take every head out in turn, and see what the model then says of a text.
@@ -158,35 +157,27 @@ def ablate_heads(
     Source: Michel 2019, section 3 (arXiv:1905.10650); Wang 2022 (arXiv:2211.00593) for mean and resample.
     """
     bert = loaded.model.bert
-    check_target(loaded, encoding, target)
-    positions = encoding.mask_positions if positions is None else tuple(positions)
-    for position in positions:
-        check_position(encoding, position)
-    if not loaded.has_mlm:
-        positions = ()
+    positions, wanted = asked_positions(loaded, encoding, target, positions)
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
     if method != "zero" and not reference:
         raise ValueError(f"method {method!r} needs a reference text")
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    gate_tensor = None
-    if not (gates == 1).all():
-        gate_tensor = bert.get_head_mask(torch.tensor(gates, device=loaded.device), 1)
-    wanted = sorted({0, *positions, *([] if target is None else [target.row])})
+    opened = bert.get_head_mask(gate_tensor(loaded, gates), 1)
     asked = torch.tensor([wanted], device=loaded.device)
 
-    clean = clean_pass(bert, embedded(loaded, encoding), None, gate_tensor, asked)
+    clean = clean_pass(bert, embedded(loaded, encoding), None, opened, asked)
     replacement = None
     if method != "zero":
-        replacement = _replacement(loaded, reference, gate_tensor, method, len(encoding))
+        replacement = _replacement(loaded, reference, opened, method, len(encoding))
     heads = [(n, head) for n, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
     judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)
     base = judge(clean.leaving)
     found = {name: np.full(gates.shape, np.nan, np.float32) for name in ("value", "nsp", "kl", "flips")}
     done = 0
     for some, states in without_each(
-        bert, clean, heads, None, gate_tensor, asked, replacement=replacement, batch_tokens=batch_tokens
+        bert, clean, heads, None, opened, asked, replacement=replacement, batch_tokens=batch_tokens
     ):
         for name, numbers in judge.compare(states[:, 0], base).items():
             for (layer, head), number in zip(some, numbers.tolist(), strict=True):

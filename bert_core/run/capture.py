@@ -33,30 +33,20 @@ def capture(
     Raises ValueError for a target the model has no trained head for, or a position or head that does not exist.
     """
     model, config = loaded.model, loaded.config
-    check_target(loaded, encoding, target)
-    positions = encoding.mask_positions if positions is None else tuple(positions)
-    for position in positions:
-        check_position(encoding, position)
+    positions, wanted = asked_positions(loaded, encoding, target, positions)
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    if not loaded.has_mlm:
-        positions = ()
-    # The last layer is computed where somebody reads it: at [CLS], for the pooler, and where a piece is asked for.
-    wanted = sorted({0, *positions, *([] if target is None else [target.row])})
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
-    segments = torch.tensor([encoding.token_type_ids], device=loaded.device) if config.type_vocab_size else None
-    gate_tensor = None
-    if not (gates == 1).all():
-        gate_tensor = torch.tensor(gates, device=loaded.device, dtype=torch.float32)
+    opened = gate_tensor(loaded, gates)
 
     with torch.set_grad_enabled(target is not None), record() as recording:
-        if gate_tensor is not None and target is not None:
-            gate_tensor.requires_grad_()
+        if opened is not None and target is not None:
+            opened.requires_grad_()
         # The embeddings are the leaf: gradients flow back to the maps, and to no parameter.
         embeddings = model.bert.embeddings.word_embeddings(ids).detach().requires_grad_(target is not None)
         outputs = model.bert(
             inputs_embeds=embeddings,
-            token_type_ids=segments,
-            head_mask=gate_tensor,
+            token_type_ids=segments_of(loaded, encoding),
+            head_mask=opened,
             positions=None if len(wanted) == len(encoding) else torch.tensor([wanted], device=loaded.device),
         )
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
@@ -65,12 +55,12 @@ def capture(
     if target is not None:
         value = target_values(loaded, target, outputs.last_hidden_state[:, wanted.index(target.row)])[0]
         target_value = value.item()
-        found = torch.autograd.grad(value, maps if gate_tensor is None else [*maps, gate_tensor])
+        found = torch.autograd.grad(value, maps if opened is None else [*maps, opened])
         gradient = _stack(found[: len(maps)])
         # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
         gate_gradient = (
             np.einsum("lhqk,lhqk->lhq", attention, gradient).sum(-1)
-            if gate_tensor is None
+            if opened is None
             else found[-1].cpu().numpy().copy()
         )
     probabilities, nsp, classes = None, None, None
@@ -95,6 +85,36 @@ def capture(
         gate_gradient=gate_gradient,
         classes=classes,
     )
+
+
+def asked_positions(
+    loaded: LoadedModel, encoding: Encoding, target: Target | None, positions: Sequence[int] | None
+) -> tuple[tuple[int, ...], list[int]]:
+    """Where to predict pieces, and where the last layer is read for that, for the target and, at [CLS], the pooler.
+
+    positions: None means every [MASK]; without a trained masked-word head there are none.
+    Raises ValueError for a target that the model has no trained head for, or a position that does not exist.
+    """
+    check_target(loaded, encoding, target)
+    positions = encoding.mask_positions if positions is None else tuple(positions)
+    for position in positions:
+        check_position(encoding, position)
+    if not loaded.has_mlm:
+        positions = ()
+    return positions, sorted({0, *positions, *([] if target is None else [target.row])})
+
+
+def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
+    """(1, seq), or None for a model without segments."""
+    if not loaded.config.type_vocab_size:
+        return None
+    return torch.tensor([encoding.token_type_ids], device=loaded.device)
+
+
+def gate_tensor(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | None:
+    """Checked gates (layer, head) on the model's device, or None where every head is on."""
+    gates = check_head_mask(head_mask, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
+    return None if (gates == 1).all() else torch.tensor(gates, device=loaded.device)
 
 
 def check_position(encoding: Encoding, position: int) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
-from bert_core.run.capture import check_head_mask
+from bert_core.run.capture import gate_tensor, segments_of
 from bert_core.tokenizer import Encoding
 
 TOKENS_AT_ONCE = 4096  # of all copies of a text together: more only fall out of the processor's cache
@@ -82,19 +82,6 @@ def embedded(loaded: LoadedModel, encoding: Encoding) -> Tensor:
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
     states: Tensor = loaded.model.bert.embeddings(ids, token_type_ids=segments_of(loaded, encoding))
     return states
-
-
-def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
-    """(1, seq), or None for a model without segments."""
-    if not loaded.config.type_vocab_size:
-        return None
-    return torch.tensor([encoding.token_type_ids], device=loaded.device)
-
-
-def gate_tensor(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | None:
-    """Checked gates (layer, head) on the model's device, or None where every head is on."""
-    gates = check_head_mask(head_mask, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
-    return None if (gates == 1).all() else torch.tensor(gates, device=loaded.device)
 
 
 def copies_at_once(loaded: LoadedModel, tokens: int, *, gradients: bool = False) -> int:

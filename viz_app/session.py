@@ -114,7 +114,7 @@ def _parse_share(value: str) -> float:
 VIEWS = ("curves", "matrix")
 SORTS = ("number", "entropy", "to_sep", "distance")
 SHOWN = ("attention", "gradient", "product")
-HEAD_COLOURS = ("slope", "removal")
+COLOURED_BY = ("slope", "removal")
 PICTURES = ("random", "composed", "uploaded")
 COUNTS = ("any", "1", "2", "3")
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
@@ -144,7 +144,7 @@ def _choices() -> dict[str, Choice]:
         "show": Choice("attention", _one_of(*SHOWN)),
         "part": Choice("all", _one_of(*PARTS)),
         "hide": flag,
-        "colour": Choice("slope", _one_of(*HEAD_COLOURS)),
+        "colour": Choice("slope", _one_of(*COLOURED_BY)),
         "stage": Choice(STAGES[0], _one_of(*STAGES)),
         "token": Choice(None, int),  # None: the first that is hidden
         "engine": Choice(ENGINES[0], _one_of(*ENGINES)),

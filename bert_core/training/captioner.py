@@ -15,10 +15,9 @@ from torch import Tensor, nn
 from bert_core import scenes
 from bert_core.analysis.pointing import patches_in
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.recording import record
 from bert_core.scenes import COLOURS, KINDS, LONGEST_CAPTION, SIZES, VOCABULARY, Scene, Verdict
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
-from bert_core.training.runs import adamw, log, resume_state, rounded, save_state, trapezoid
+from bert_core.training.runs import adamw, fast_forward, log, resume_state, rounded, save_state, trapezoid, update
 from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_words
 
 START, END, FILLER, HIDDEN = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
@@ -181,15 +180,11 @@ def train_captioner(
     smooth: dict[str, float] = {}
     for step in range(first, settings.steps):
         rate = trapezoid(step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * rate
         rng = np.random.default_rng([settings.seed, step])
         most = min(1 + 3 * step // max(settings.growth, 1), scenes.MOST_SHAPES)
         batch = scene_batch(rng, settings.batch, config, most=most, hidden_words=settings.hidden_words)
         figures = _train_step(student, batch, settings, device)
-        nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        update(optimizer, parameters, settings.learning_rate * rate)
 
         for name, value in figures.items():
             smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
@@ -221,8 +216,7 @@ def _train_step(
     images, labels, input_ids, patches = (
         torch.from_numpy(array).to(device) for array in (batch.images, batch.labels, batch.input_ids, batch.patches)
     )
-    # Recorded, because on a CPU the backward pass of fused attention costs more than that of the explicit maps.
-    with record(), torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
+    with fast_forward(device):
         states = student.captioner.encode(images)
         logits = student.captioner.text(input_ids, encoder_hidden_states=states, use_cache=False).logits[:, :-1]
         named = student.names(states, patches)

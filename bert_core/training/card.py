@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
+from bert_core.training.launch import copy_tokenizer
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, PretrainSettings, evaluate
 from bert_core.training.runs import LOG_FILE, STATE_FILE
 
@@ -252,9 +252,7 @@ def bundle(source: Path, tokenizer_files: Path, destination: Path) -> LoadedMode
     weights = checkpoint.read_weights(source)
     plain = config.replace(extra={"model_type": "bert", "architectures": ["BertForPreTraining"]})
     checkpoint.write_tensors(weights, plain, destination, dtype=torch.float16)
-    for name in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
-        if (tokenizer_files / name).is_file():
-            shutil.copyfile(tokenizer_files / name, destination / name)
+    copy_tokenizer(tokenizer_files, destination)
     return load(str(destination), device="cpu")
 
 

@@ -245,7 +245,7 @@ def test_the_flags_are_the_settings_of_the_checkout(started: list[tuple[list[str
     """`headlight app` passes everything that `streamlit run` finds in .streamlit/config.toml, and nothing else."""
     with pytest.raises(_Started):
         cli.main(["app"])
-    root = Path(cli.__file__).parents[1]
+    root = Path(cli.__file__).parents[2]
     settings = tomllib.loads((root / ".streamlit" / "config.toml").read_text())
     assert settings["theme"].pop("base") == "viz_app/theme.toml"
     written = {f"--{a}.{b}={str(c).replace('False', 'false')}" for a, part in settings.items() for b, c in part.items()}
@@ -266,7 +266,7 @@ def test_the_app_starts_anywhere_and_names_only_localhost(tmp_path: Path) -> Non
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "viz_app.cli", "app", "--port", str(port)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[2])}
     with (tmp_path / "out").open("w") as out:
         server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=subprocess.STDOUT)
         try:
@@ -298,11 +298,11 @@ def _answer(url: str, server: subprocess.Popen[bytes]) -> str:
 
 def test_the_defaults_of_pretrain_are_those_of_the_library() -> None:
     """Leaving an option out gives what PretrainSettings() gives."""
-    defaults = {name: p.default for name, p in inspect.signature(cli.pretrain).parameters.items()}
+    defaults = {name: p.default for name, p in inspect.signature(cli.train.pretrain).parameters.items()}
     settings = PretrainSettings()
     for name in ("steps", "warmup", "decay", "learning_rate", "tokens", "seed"):
         assert defaults[name] == getattr(settings, name), name
-    assert cli._parse_lengths(defaults["lengths"]) == settings.lengths
+    assert cli.train._parse_lengths(defaults["lengths"]) == settings.lengths
     assert (defaults["mask_rate"], defaults["whole_words"]) == (settings.masking.rate, settings.masking.whole_words)
 
 
@@ -333,7 +333,7 @@ def test_a_longer_run_goes_on_where_the_shorter_one_ended(
 
 def test_the_defaults_of_finetune_are_those_of_the_library() -> None:
     """Leaving an option out gives what FinetuneSettings() gives."""
-    defaults = {name: p.default for name, p in inspect.signature(cli.finetune).parameters.items()}
+    defaults = {name: p.default for name, p in inspect.signature(cli.train.finetune).parameters.items()}
     settings = dataclasses.asdict(FinetuneSettings())
     del settings["weight_decay"]  # no option
     assert settings == {name: defaults[name] for name in settings}
@@ -397,7 +397,7 @@ def test_two_workers_end_with_equal_weights(tiny_model_folder: Path, text_file: 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*torchrun, tmp_path / "worker.py", tmp_path, *map(str, pretrain)],
-        env={**os.environ, **cli.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env={**os.environ, **cli.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,
@@ -409,7 +409,7 @@ def test_two_workers_end_with_equal_weights(tiny_model_folder: Path, text_file: 
     alone = tmp_path / "alone"
     subprocess.run(
         [sys.executable, "-m", "viz_app.cli", *map(str, pretrain), "--folder", str(alone)],
-        env={**os.environ, **cli.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env={**os.environ, **cli.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
         check=True,
         capture_output=True,
     )

@@ -17,6 +17,7 @@ from bert_core import Encoding, LoadedModel, Target, capture
 from bert_core.analysis.attribution import effective_attention, norm_rollout
 from bert_core.run import decomposition, layers
 from bert_core.run.decomposition import alti, attention_norms, decompx, globenc, head_values, residual_norms
+from tests.core.test_perturbation import example, target_of
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32)
 BOTH = pytest.mark.parametrize("gates", [None, GATES], ids=["all heads", "gates"])
@@ -32,21 +33,6 @@ def tiny(tiny_classifier_folder: Path) -> LoadedModel:
         if name.endswith("bias") or "LayerNorm" in name:
             weight.add_(0.3 * torch.randn(weight.shape, generator=generator))
     return loaded
-
-
-def example(loaded: LoadedModel) -> Encoding:
-    return loaded.tokenizer.encode("the cat sat on the [MASK] .", "it was a big old house")
-
-
-def target_of(kind: str, loaded: LoadedModel, encoding: Encoding) -> Target:
-    one, other = map(loaded.tokenizer.id_of, ("door", "city"))
-    position = encoding.mask_positions[0]
-    return {
-        "mlm": Target("mlm", position, one),
-        "contrast": Target("contrast", position, one, against=other),
-        "nsp": Target("nsp"),
-        "class": Target("class", label=2),
-    }[kind]
 
 
 @dataclasses.dataclass

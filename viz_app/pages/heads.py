@@ -7,7 +7,7 @@ from viz_app import frame
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import nsp_bar, prediction_bars
-from viz_app.session import HEAD_COLOURS
+from viz_app.session import COLOURED_BY
 
 current = frame.current()
 before = current.run(gradients=current.target is not None, all_heads_on=True)
@@ -21,7 +21,7 @@ with left:
     if current.target is not None:
         st.segmented_control(
             "Colour",
-            HEAD_COLOURS,
+            COLOURED_BY,
             key="colour",
             required=True,
             format_func={"slope": "Slope", "removal": f"Removal of each of the {layers * heads}"}.__getitem__,

@@ -1,0 +1,108 @@
+"""Commands that ask a model about a text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from viz_app.cli.shared import Device, ModelName, encode, load, note
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.loading import LoadedModel
+    from bert_core.record import ModelRun
+    from bert_core.tokenizer import Encoding
+
+
+def predict(
+    text: Annotated[str, typer.Argument(help="A text with at least one [MASK].")],
+    pair: Annotated[str | None, typer.Option(help="A second text: does it follow the first?")] = None,
+    model: ModelName = "headlight-mini",
+    top_k: Annotated[int, typer.Option(min=1, help="How many pieces for each [MASK].")] = 5,
+    device: Device = "auto",
+) -> None:
+    """The likeliest pieces at every [MASK]; does a second text follow; and the classes of a fine-tuned model."""
+    loaded = load(model, device)
+    encoding = encode(loaded, text, pair)
+    if not encoding.mask_positions and encoding.pair is None and not loaded.has_classifier:
+        raise ValueError("there is no [MASK] in the text: put one where a word is to be guessed")
+    if encoding.mask_positions and not (loaded.has_mlm or loaded.has_classifier):
+        raise ValueError(f"{model} has no trained masked-word head: it cannot guess words")
+    if encoding.mask_positions and not loaded.has_mlm:
+        note(f"{model} has no trained masked-word head: it cannot guess words")
+    run = _capture(loaded, encoding, top_k)
+    if run.classes is not None:
+        numbers = run.classes.logits if run.classes.probabilities is None else run.classes.probabilities
+        typer.echo("number" if run.classes.probabilities is None else "class")
+        for label in run.classes.order[:top_k]:
+            typer.echo(f"  {numbers[label]:.3f}  {run.classes.labels[label]}")
+    for prediction in run.predictions:
+        typer.echo(f"[MASK] at {prediction.position}")
+        for token_id, probability in prediction.top:
+            typer.echo(f"  {probability:.3f}  {loaded.tokenizer.token_of(token_id)}")
+    if run.nsp is not None:
+        typer.echo(_verdict(run.nsp))
+
+
+def nsp(
+    first: Annotated[str, typer.Argument(metavar="A", help="The first text.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="The text that may follow it.")],
+    model: ModelName = "headlight-mini",
+    device: Device = "auto",
+) -> None:
+    """Whether the second text follows the first."""
+    if not second.strip():
+        raise ValueError("there is no second text: type at least one word")
+    loaded = load(model, device)
+    encoding = encode(loaded, first, second)
+    if not loaded.has_nsp:
+        raise ValueError(f"{model} has no trained next-sentence head: it cannot say what follows")
+    probability = _capture(loaded, encoding, top_k=1).nsp
+    assert probability is not None  # there is a pair and a head
+    typer.echo(_verdict(probability))
+
+
+def score(
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Sentences to compare.")],
+    model: ModelName = "headlight-mini",
+    within_word: Annotated[
+        bool, typer.Option("--within-word", help="Hide the later pieces of a word with it, as fits rare words.")
+    ] = False,
+    pieces: Annotated[bool, typer.Option("--pieces", help="The log-probability of every piece, too.")] = False,
+    device: Device = "auto",
+) -> None:
+    """How likely a masked-word model finds each sentence: pseudo-log-likelihood in nats, and perplexity per piece."""
+    import bert_core
+
+    loaded = load(model, device)
+    for text in texts:
+        encoding = encode(loaded, text, None)
+        found = bert_core.pseudo_log_likelihood(loaded, encoding, variant="within word" if within_word else "original")
+        typer.echo(f"{found.total:9.3f} nats  perplexity {found.perplexity:8.2f}  {text}")
+        if pieces:
+            for token, likely, added in zip(encoding.tokens, found.log_probabilities, encoding.special, strict=True):
+                if not added:
+                    typer.echo(f"  {likely:9.3f}  {token}")
+
+
+def list_models() -> None:
+    """The models that come with Headlight."""
+    from bert_core.checkpoint import read_config
+    from bert_core.loading import ASSETS, bundled_models
+
+    for name in bundled_models():
+        sizes = read_config(ASSETS / name)
+        typer.echo(
+            f"{name}  {sizes.num_hidden_layers} layers x {sizes.num_attention_heads} heads, "
+            f"{sizes.hidden_size} wide, {sizes.vocab_size:,} word pieces"
+        )
+
+
+def _capture(loaded: LoadedModel, encoding: Encoding, top_k: int) -> ModelRun:
+    import bert_core
+
+    return bert_core.capture(loaded, encoding, top_k=top_k)
+
+
+def _verdict(follows: float) -> str:
+    return f"B follows A: {follows:.2f}" if follows >= 0.5 else f"B does not follow A: {1 - follows:.2f}"

@@ -1,0 +1,69 @@
+"""The command that serves the app."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from viz_app.cli.shared import Device
+
+# glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
+# It reads them when a process starts, so they are set for the process that we start, or start again.
+MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
+
+
+def open_app(
+    models: Annotated[
+        list[str] | None,
+        typer.Option("--models", metavar="NAME_OR_DIR", help="A model to offer beside the bundled ones."),
+    ] = None,
+    more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="More of them.")] = None,
+    device: Device = "auto",
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="8501, or the next free one.")] = None,
+    address: Annotated[str, typer.Option(help="Where to listen; any but localhost is for others too.")] = "localhost",
+) -> None:
+    """Serve the app to a browser."""
+    offered = [*(models or []), *(more_models or [])]
+    for name in offered:
+        _check_offered(name)
+    if device != "auto":
+        from bert_core.loading import best_device
+
+        best_device(device)
+    front_door = find_spec("streamlit_app")
+    if front_door is None or front_door.origin is None:
+        raise ValueError("streamlit_app.py is not installed beside this command: install Headlight again")
+    # The settings of .streamlit/config.toml, which an installed Headlight does not have.
+    flags = {
+        "server.address": address,
+        "server.showEmailPrompt": "false",
+        "server.fileWatcherType": "none",
+        "browser.gatherUsageStats": "false",
+        "client.toolbarMode": "viewer",
+        "client.showErrorDetails": "none",
+        "theme.base": str(Path(__file__).parents[1] / "theme.toml"),
+        **({} if port is None else {"server.port": str(port)}),
+    }
+    choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
+    # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
+    command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
+    command += [f"--{name}={value}" for name, value in flags.items()]
+    os.execve(sys.executable, command, {**MALLOC, **os.environ, **choices})
+
+
+def _check_offered(name: str) -> None:
+    """Raise ValueError unless a model of this name may be there: what the app would only say on its page."""
+    from bert_core.checkpoint import read_config
+    from bert_core.loading import bundled_models
+
+    if Path(name).is_dir():
+        read_config(name)
+    elif name not in bundled_models() and not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
+        raise ValueError(f"there is no model {name!r}: it is neither a folder, nor bundled, nor a hub id")

@@ -1,0 +1,37 @@
+"""What the commands share: their options, a model, an encoded text, a note."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.loading import LoadedModel
+    from bert_core.tokenizer import Encoding
+
+ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+TextFile = Annotated[
+    Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, .txt or .xz: one paragraph a line.")
+]
+
+
+def load(name: str, device: str) -> LoadedModel:
+    import bert_core
+
+    return bert_core.load(name, device=device)
+
+
+def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
+    encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
+    if encoding.cut:
+        note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
+    if encoding.unknown_count * 2 > len(encoding):
+        note(f"{encoding.unknown_count} of {len(encoding)} tokens are [UNK]: {loaded.name} does not know these words")
+    return encoding
+
+
+def note(sentence: str) -> None:
+    typer.echo(sentence, err=True)

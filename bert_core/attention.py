@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
-from bert_core.recording import hand_over, watcher_of
+from bert_core.recording import Watcher, hand_over, watcher_of
 
 # What a module keeps of the keys and values of the tokens so far: two tensors (batch, head, key, head size).
 KeyValue = tuple[Tensor, Tensor]
@@ -64,6 +64,10 @@ class BertSelfAttention(nn.Module):
         self._attention_map: Tensor | None = None
         self._attn_gradients: Tensor | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A saved map belongs to its pass and that pass's graph: a copy of the module starts without one.
+        return {**self.__dict__, "_attention_map": None, "_attn_gradients": None}
+
     def save_attention_map(self, attention_map: Tensor) -> None:
         """Keep the map (batch, head, query, key) of the last watched forward pass."""
         self._attention_map = attention_map
@@ -109,6 +113,8 @@ class BertSelfAttention(nn.Module):
         """
         watcher = watcher_of(self)
         explicit = watcher is not None or output_attentions
+        if not self.heads:
+            return self._without_heads(hidden_states, encoder_hidden_states, past_key_value, positions, watcher)
         asked = hidden_states if explicit or positions is None else rows_at(hidden_states, positions)
         query_layer = self.transpose_for_scores(self.query(asked))
         if self.is_cross_attention:
@@ -156,6 +162,26 @@ class BertSelfAttention(nn.Module):
             context_layer = context_layer * head_mask
         context_layer = context_layer.transpose(1, 2).flatten(2)  # (batch, query, heads * head size)
         return AttentionOutput(context_layer, attention_probs if output_attentions else None, (key_layer, value_layer))
+
+    def _without_heads(
+        self,
+        hidden_states: Tensor,
+        encoder_hidden_states: Tensor | None,
+        past_key_value: KeyValue | None,
+        positions: Tensor | None,
+        watcher: Watcher | None,
+    ) -> AttentionOutput:
+        """What is left where all heads were pruned: nothing is computed, and every shape has a 0 where heads stood."""
+        batch, queries, _ = hidden_states.shape
+        states = hidden_states if encoder_hidden_states is None else encoder_hidden_states
+        past = 0 if past_key_value is None else past_key_value[0].shape[2]
+        keys = past if self.is_cross_attention and past else past + states.shape[1]
+        cache = hidden_states.new_empty(batch, 0, keys, self.attention_head_size)
+        attention_probs = hidden_states.new_empty(batch, 0, queries, keys)
+        if watcher is not None:
+            hand_over(watcher, attention_probs)
+        asked = queries if positions is None else positions.shape[1]
+        return AttentionOutput(hidden_states.new_empty(batch, asked, 0), attention_probs, (cache, cache))
 
     def _keys_and_values(self, states: Tensor) -> KeyValue:
         """states: (batch, key, width)."""
@@ -246,6 +272,8 @@ class BertAttention(nn.Module):
         self.self = BertSelfAttention(config, is_cross_attention, layer_num)
         self.output = BertSelfOutput(config)
         self.pruned_heads: set[int] = set()
+        if not is_cross_attention:
+            self.prune_heads(config.pruned_heads.get(layer_num, ()))
 
     def check_head(self, head: int) -> None:
         """Raise ValueError unless there is, or was before pruning, a head of this number."""

@@ -180,6 +180,7 @@ def fill(
         if where in weights and weights[where].shape != own[name].shape:
             raise CheckpointError(
                 f"{where} in {source} is {tuple(weights[where].shape)}: the configuration says {tuple(own[name].shape)}"
+                + _of_pruned_heads(model, where)
             )
     for name, other in TIED.items():
         given_twice = own.get(name) is own.get(other) and name in weights and other in weights
@@ -190,6 +191,16 @@ def fill(
             if where in weights:
                 own[name].copy_(weights[where])
     return LoadReport(source, missing, unexpected)
+
+
+def _of_pruned_heads(model: nn.Module, name: str) -> str:
+    """What the configuration says of the heads that a weight has lost; nothing for one that has no part in a head."""
+    found = re.search(r"encoder\.layer\.(\d+)\.attention\.(self|output\.dense)\.", name)
+    if found is None:
+        return ""
+    heads = getattr(model, "pruned_heads", {}).get(int(found[1]), ())
+    gone = f"without heads {', '.join(map(str, heads))}" if heads else "with all its heads"
+    return f", a layer {found[1]} {gone} (pruned_heads)"
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -48,6 +49,8 @@ class BertConfig:
     label_smoothing: float = 0.1  # of the next-token loss
     chunk_size_feed_forward: int = 0  # 0: the whole sequence at once
     tie_word_embeddings: bool = True
+    # Layer -> the heads that it has lost, by their first numbers, which the others keep.
+    pruned_heads: Mapping[int, Collection[int]] = field(default_factory=dict, hash=False)
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -83,12 +86,41 @@ class BertConfig:
             raise ValueError(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size} tokens")
         if self.encoder_width is not None:
             _require_whole("encoder_width", self.encoder_width, at_least=1)
+        object.__setattr__(self, "pruned_heads", MappingProxyType(self._checked_heads()))
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The read-only view around `extra` can be neither copied nor pickled, and models are both.
+        # The read-only views around mappings can be neither copied nor pickled, and models are both.
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return partial(type(self), **{**values, "extra": dict(self.extra)}), ()
+        plain: dict[str, Any] = {
+            name: dict(value) if isinstance(value, MappingProxyType) else value for name, value in values.items()
+        }
+        return partial(type(self), **plain), ()
+
+    def _checked_heads(self) -> dict[int, tuple[int, ...]]:
+        """The pruned heads of each layer that has lost any, rising; a file names the layers in words."""
+        found: dict[int, tuple[int, ...]] = {}
+        try:
+            given = {int(layer): {operator.index(head) for head in heads} for layer, heads in self.pruned_heads.items()}
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(
+                f"pruned_heads is {str(self.pruned_heads)[:60]}: "
+                "it gives some layers a list of heads, as in {'0': [2, 7]}"
+            ) from error
+        for layer, heads in sorted(given.items()):
+            for head in sorted(heads):
+                try:
+                    check_head(layer, head, self.num_hidden_layers, self.num_attention_heads)
+                except ValueError as error:
+                    raise ValueError(f"pruned_heads: {error}") from error
+            if heads:
+                found[layer] = tuple(sorted(heads))
+        return found
+
+    def heads_of(self, layer: int) -> tuple[int, ...]:
+        """The heads that a layer has, by their first numbers; pruning leaves gaps."""
+        gone = self.pruned_heads.get(layer, ())
+        return tuple(head for head in range(self.num_attention_heads) if head not in gone)
 
     @property
     def attention_head_size(self) -> int:
@@ -164,6 +196,7 @@ class BertConfig:
             known = ", ".join(ACTIVATIONS)
             raise ValueError(f"hidden_act is a callable, which a file cannot hold: name one of {known}")
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "extra"}
+        values["pruned_heads"] = {str(layer): list(heads) for layer, heads in self.pruned_heads.items()}
         return {**self.extra, **values}
 
     @classmethod
@@ -177,6 +210,14 @@ class BertConfig:
     def to_json(self, path: str | Path) -> None:
         """Write a `config.json` that `from_json` reads back unchanged."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def check_head(layer: int, head: int, layers: int, heads: int) -> None:
+    """Raise ValueError unless a model of these sizes has, or had before pruning, this head; both count from zero."""
+    if not 0 <= layer < layers:
+        raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
+    if not 0 <= head < heads:
+        raise ValueError(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
 
 
 def json_object(path: str | Path) -> dict[str, Any]:

@@ -1,12 +1,18 @@
-"""A name -> a model ready to be looked at: bundled, in a folder, or on the hub; and the device it runs on."""
+"""A name -> a model ready to be looked at: bundled, a folder or .zip, or on the hub; its device; and back to files."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 
 from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
@@ -106,11 +112,18 @@ def best_device(name: str | None = None) -> torch.device:
 def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: bool = True) -> LoadedModel:
     """A BERT by name, in evaluation mode, its parameters frozen (`model.requires_grad_(True)` to train it).
 
-    name: a bundled model, a checkpoint folder, or a hub id such as `bert-base-uncased` (needs a network).
+    name: a bundled model, a checkpoint folder, one in a .zip file, or a hub id such as `bert-base-uncased` (needs a
+        network).
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
     chosen = best_device(device)
-    folder = model_folder(name, allow_hub)
+    if name.endswith(".zip") and os.path.isfile(name):
+        with _unpacked(Path(name)) as folder:
+            return _load(name, folder, chosen)
+    return _load(name, model_folder(name, allow_hub), chosen)
+
+
+def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
     config = checkpoint.read_config(folder)
     if config.is_decoder or config.add_cross_attention:
         raise CheckpointError(f"{name} is a decoder, which reads a text from left to right: load_decoder takes it")
@@ -129,6 +142,62 @@ def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: 
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
     return LoadedModel(name, model, tokenizer, report, chosen, classifier)
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[Path]:
+    """The checkpoint files of a zip file in a folder of their own, as long as they are needed; nothing else of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for entry in archive.infolist():
+                    if entry.filename in HUB_FILES:  # a bare name: no path in the file can lead out of the folder
+                        archive.extract(entry, folder)
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+            raise CheckpointError(f"{path} is not a whole .zip file: {error}") from error
+        if not (Path(folder) / checkpoint.CONFIG_FILE).is_file():
+            raise CheckpointError(f"{path} has no {checkpoint.CONFIG_FILE} at its top: it holds no checkpoint")
+        yield Path(folder)
+
+
+def save(loaded: LoadedModel, destination: str | Path) -> Path:
+    """Write a model with its tokenizer as a checkpoint folder, or where the name ends so as one .zip, whole or not.
+
+    A part that came untrained, which means nothing, stays out of the file as it was out of the one before.
+    Returns the place. Raises ValueError if something is there already, CheckpointError if it cannot be written; then
+    nothing is left there.
+    """
+    destination = Path(destination)
+    if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
+        raise ValueError(f"{destination} exists already: choose another name")
+    destination.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryDirectory(dir=destination.parent, prefix=f".{destination.name}") as space:
+            folder = Path(space) / "model"
+            _write_files(loaded, folder)
+            if destination.suffix == ".zip":
+                packed = Path(space) / "packed"
+                with zipfile.ZipFile(packed, "w") as archive:  # stored: numbers like these hardly shrink
+                    for file in sorted(folder.iterdir()):
+                        archive.write(file, file.name)
+                packed.replace(destination)
+            else:
+                folder.replace(destination)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{destination} could not be written, and nothing was left there: {error}") from error
+    return destination
+
+
+def _write_files(loaded: LoadedModel, folder: Path) -> None:
+    model = loaded.model
+    tensors = model.state_dict(keep_vars=True)
+    if loaded.classifier is not None:
+        own = loaded.classifier.classifier.state_dict(keep_vars=True)
+        tensors |= {f"classifier.{name}": tensor for name, tensor in own.items()}
+    config = model.config.replace(pruned_heads=model.pruned_heads, extra={"model_type": "bert", **loaded.config.extra})
+    trained = {name: tensor for name, tensor in tensors.items() if name not in loaded.report.missing}
+    checkpoint.write_tensors(trained, config, folder)
+    loaded.tokenizer.save(folder)
 
 
 def load_decoder(name: str, *, device: str | None = None, allow_hub: bool = True) -> LoadedDecoder:

@@ -19,7 +19,7 @@ from bert_core.analysis.attribution import (
     norm_rollout,
 )
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, Faithfulness, judge, plan_removals, removable_units
-from bert_core.analysis.flow import attention_flow, attention_rollout
+from bert_core.analysis.flow import attention_flow, attention_rollout, mean_of_heads
 from bert_core.loading import LoadedModel
 from bert_core.record import ModelRun, Target, TokenMaps
 from bert_core.run import decomposition, perturbation
@@ -78,7 +78,7 @@ class Method:
 def _effective(asked: _Question) -> np.ndarray:
     # All layers' values are computed for the last one's sake: one forward pass either way.
     values = decomposition.head_values(asked.loaded, asked.encoding)[-1]
-    row: np.ndarray = effective_attention(asked.run.attention[-1], values).mean(0)[asked.target.row]
+    row: np.ndarray = mean_of_heads(effective_attention(asked.run.attention[-1], values))[asked.target.row]
     return row
 
 
@@ -98,7 +98,7 @@ METHODS = (
         "attention", False, False,
         "The mean attention of the last layer's heads, from the position where the target is read.",
         "It is where the model looks and not why it answers; much of it goes to [CLS] and [SEP] and carries little.",
-        lambda asked: asked.run.attention[-1].mean(0)[asked.target.row],
+        lambda asked: mean_of_heads(asked.run.attention[-1])[asked.target.row],
     ),
     Method(
         "effective attention", False, False,
@@ -122,7 +122,8 @@ METHODS = (
         "gradient x attention", True, True,
         "What the target owes to each token's place in all maps, to first order, summed over layers and queries.",
         "A slope holds for small changes; in the upper layers a position holds more than its own token.",
-        lambda asked: gradient_attention(asked.run.attention, asked.gradient).sum((0, 1, 2)),
+        # A head that was pruned, NaN in both, owes nothing to any token.
+        lambda asked: np.nansum(gradient_attention(asked.run.attention, asked.gradient), (0, 1, 2)),
     ),
     Method(
         "gradient relevance", False, True,

@@ -590,10 +590,7 @@ class BertPreTrainedModel(nn.Module):
             raise ValueError(f"the new embedding table is {width} wide: this model needs {self.config.hidden_size}")
         self.base_model.embeddings.word_embeddings = value
         if vocab_size != self.config.vocab_size:
-            old, new = self.config, self.config.replace(vocab_size=vocab_size)
-            for module in self.modules():
-                if getattr(module, "config", None) is old:
-                    setattr(module, "config", new)  # noqa: B010
+            self._change_config(vocab_size=vocab_size)
             if self.prediction_head is not None:
                 self.prediction_head.resize(vocab_size)
         self.tie_weights()
@@ -615,6 +612,36 @@ class BertPreTrainedModel(nn.Module):
         table.weight.requires_grad_(old.weight.requires_grad)
         self.set_input_embeddings(table)
         return table
+
+    @property
+    def pruned_heads(self) -> dict[int, tuple[int, ...]]:
+        """Layer -> the self-attention heads that it has lost, by their first numbers; only layers that lost any."""
+        layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
+        gone = {number: tuple(sorted(layer.attention.pruned_heads)) for number, layer in enumerate(layers)}
+        return {number: heads for number, heads in gone.items() if heads}
+
+    def prune_heads(self, heads_to_prune: Mapping[int, Collection[int]]) -> None:
+        """Take self-attention heads out for good, in place; `bert_core.pruned` makes a new model instead.
+
+        heads_to_prune: layer -> its heads, by their first numbers, which the others keep; those that are gone already
+        are passed over. Raises ValueError for one that never was, and then nothing is pruned.
+        """
+        layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
+        for layer, heads in heads_to_prune.items():
+            if not 0 <= layer < len(layers):
+                raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {len(layers) - 1}")
+            for head in heads:
+                layers[layer].attention.check_head(head)
+        for layer, heads in heads_to_prune.items():
+            layers[layer].attention.prune_heads(heads)
+        self._change_config()
+
+    def _change_config(self, **changes: Any) -> None:
+        """Change the configuration that all modules of this model share; its pruned heads are those of the layers."""
+        new = self.config.replace(**changes, pruned_heads=self.pruned_heads)
+        for module in self.modules():
+            if isinstance(getattr(module, "config", None), BertConfig):
+                setattr(module, "config", new)  # noqa: B010
 
     @property
     def attention_modules(self) -> list[BertSelfAttention]:
@@ -642,7 +669,8 @@ class BertPreTrainedModel(nn.Module):
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors`, whole or not at all."""
-        checkpoint.write(self, self.config, folder)
+        # Asked of the layers: the BertModel inside may have been pruned by itself.
+        checkpoint.write(self, self.config.replace(pruned_heads=self.pruned_heads), folder)
 
 
 class BertModel(BertPreTrainedModel):
@@ -709,17 +737,9 @@ class BertModel(BertPreTrainedModel):
     def _prune_heads(self, heads_to_prune: Mapping[int, Collection[int]]) -> None:
         """Take self-attention heads out for good, in place; see BertAttention.prune_heads.
 
-        heads_to_prune: layer -> its heads, both counted from zero. Raises ValueError for one that does not exist, and
-        then nothing is pruned.
+        As `prune_heads`, by its name in the first published code.
         """
-        layers = cast("list[BertLayer]", list(self.encoder.layer))
-        for layer, heads in heads_to_prune.items():
-            if not 0 <= layer < len(layers):
-                raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {len(layers) - 1}")
-            for head in heads:
-                layers[layer].attention.check_head(head)
-        for layer, heads in heads_to_prune.items():
-            layers[layer].attention.prune_heads(heads)
+        self.prune_heads(heads_to_prune)
 
     def get_head_mask(self, head_mask: Tensor | None, batch: int) -> Tensor | None:
         """Gates of every head as (layer, batch or 1, head, 1, 1), in the dtype of the model.

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -176,13 +176,21 @@ class MultiheadAttention:
     Relative positions add to each score what the distance between query and key has to say: to the query
     ("relative_key", Shaw 2018, arXiv:1803.02155), or to the query and to the key ("relative_key_query", Huang 2020,
     arXiv:2009.13658, method 4). distance_table is (2 * longest text - 1, head size); distance 0 is its middle row.
+    Of num_heads heads those in `heads` are left, by their first numbers; None is all of them.
     """
 
-    def __init__(self, weights: Weights, num_heads: int, position_embedding_type: str = "absolute") -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        num_heads: int,
+        position_embedding_type: str = "absolute",
+        heads: Sequence[int] | None = None,
+    ) -> None:
         self.query, self.key, self.value = (Dense(weights, f"self.{name}") for name in ("query", "key", "value"))
         self.output = Dense(weights, "output.dense")
-        self.num_heads = num_heads
-        self.head_size = len(self.query.weight) // num_heads
+        self.heads = list(range(num_heads) if heads is None else heads)
+        self.num_heads = len(self.heads)
+        self.head_size = len(self.query.weight) // self.num_heads if self.heads else len(self.output.bias) // num_heads
         self.position_embedding_type = position_embedding_type
         relative = position_embedding_type != "absolute"
         self.distance_table = weights["self.distance_embedding.weight"] if relative else None
@@ -196,7 +204,8 @@ class MultiheadAttention:
     ) -> np.ndarray:
         """(batch, seq, hidden) -> the same shape.
 
-        mask: added to the scores, broadcast to (batch, head, query, key). gates: of the heads, to (batch, head, 1, 1).
+        mask: added to the scores, broadcast to (batch, head, query, key). gates: of
+            all heads, pruned ones too, (batch or 1, head, 1, 1).
         """
         query = keep("query", self._heads(self.query.forward(x)))  # (batch, head, seq, head size)
         key = keep("key", self._heads(self.key.forward(x)))
@@ -208,8 +217,8 @@ class MultiheadAttention:
         masked = keep("masked_scores", scores if mask is None else scores + mask)
         probabilities = keep("probabilities", softmax(masked))
         context = probabilities @ value  # (batch, head, query, head size)
-        context = keep("context", context if gates is None else context * gates)
-        joined = context.swapaxes(1, 2).reshape(*x.shape[:2], -1)
+        context = keep("context", context if gates is None else context * gates[:, self.heads])
+        joined = context.swapaxes(1, 2).reshape(*x.shape[:2], self.num_heads * self.head_size)
         return keep("attention_output", self.output.forward(joined))
 
     def _heads(self, x: np.ndarray) -> np.ndarray:
@@ -245,9 +254,12 @@ class FeedForward:
 class BertBlock:
     """One layer: attention, then the feed-forward network; after each the residual is added, then comes a norm."""
 
-    def __init__(self, config: BertConfig, weights: Weights) -> None:
+    def __init__(self, config: BertConfig, weights: Weights, layer: int = 0) -> None:
         self.attention = MultiheadAttention(
-            _part(weights, "attention."), config.num_attention_heads, config.position_embedding_type
+            _part(weights, "attention."),
+            config.num_attention_heads,
+            config.position_embedding_type,
+            config.heads_of(layer),
         )
         self.attention_norm = LayerNorm(weights, "attention.output.LayerNorm", config.layer_norm_eps)
         self.feed_forward = FeedForward(weights, config.hidden_act)
@@ -337,7 +349,8 @@ class _Model(ABC):
 
         embeddings.word, .token_type, .position, .sum, .output: (batch, seq, hidden), position without the batch; the
             two in the middle only where the model has them.
-        layer.N.query, .key, .value, .context: (batch, head, seq, head size); the context after the head's gate.
+        layer.N.query, .key, .value, .context: (batch, head, seq, head size); the context after the head's gate; here
+            and below the heads that the layer has.
         layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key), the scores divided by the root.
         layer.N.attention_output, .attention_sum, .attention_normed: (batch, seq, hidden): projected, with the
             residual, after the norm; .output_dense, .output_sum, .output: the same of the feed-forward network.
@@ -367,7 +380,8 @@ class BertModel(_Model):
         self.positional_encoding = None if positions is None else PositionalEncoding(positions)
         self.norm = LayerNorm(parts, "embeddings.LayerNorm", config.layer_norm_eps)
         self.blocks = [
-            BertBlock(config, _part(parts, f"encoder.layer.{layer}.")) for layer in range(config.num_hidden_layers)
+            BertBlock(config, _part(parts, f"encoder.layer.{layer}."), layer)
+            for layer in range(config.num_hidden_layers)
         ]
         self.pooler = Dense(parts, "pooler.dense") if "pooler.dense.weight" in parts else None
 
@@ -538,7 +552,6 @@ def create_bert_model(
 def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """The published name and the shape of every weight, a tied decoder's included."""
     hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
-    heads = config.num_attention_heads * config.attention_head_size
     relative = config.position_embedding_type != "absolute"
     shapes: dict[str, tuple[int, ...]] = {"bert.embeddings.word_embeddings.weight": (vocab, hidden)}
     if config.type_vocab_size:
@@ -547,7 +560,7 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         shapes["bert.embeddings.position_embeddings.weight"] = (config.max_position_embeddings, hidden)
     shapes |= _norm("bert.embeddings.LayerNorm", hidden)
     for layer in range(config.num_hidden_layers):
-        at = f"bert.encoder.layer.{layer}"
+        at, heads = f"bert.encoder.layer.{layer}", len(config.heads_of(layer)) * config.attention_head_size
         for name in ("query", "key", "value"):
             shapes |= _dense(f"{at}.attention.self.{name}", hidden, heads)
         if relative:

@@ -7,8 +7,11 @@ Layers and heads are counted from zero.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from itertools import chain
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -104,6 +107,7 @@ class ModelRun:
         each row sums to 1.
     gradient: the same shape: change of the target for a change of each probability; None without a target.
     gate_gradient: (layer, head), dTarget/d(gate of the head); None without a target.
+    A head that was pruned is NaN in all three.
     predictions: one entry for each position that was asked for.
     nsp: probability that B follows A; None for a single text or a model without that head.
     classes: what the classifier says; None for a model without one.
@@ -140,6 +144,12 @@ class ModelRun:
     def product(self) -> np.ndarray | None:
         """Gradient x attention (layer, head, query, key), signed; None without a target."""
         return None if self.gradient is None else self.gradient * self.attention
+
+    @property
+    def there(self) -> np.ndarray:
+        """Whether the model has each head (layer, head); False for one that was pruned."""
+        found: np.ndarray = ~np.isnan(self.attention[:, :, 0, 0])
+        return found
 
     def shown(self, what: str) -> np.ndarray:
         """The maps by name: "attention", "gradient" or "product" (layer, head, query, key).
@@ -198,6 +208,100 @@ class HeadSweep:
 
 
 @dataclass(frozen=True)
+class Batch:
+    """Examples of one length with their answers; (batch, seq) each, but for next_sentence_label (batch,).
+
+    attention_mask: 1 for a token, 0 for padding.
+    labels: the hidden piece where one is to be predicted, -100 elsewhere.
+    next_sentence_label: 0 if B follows A, 1 if not, -100 where nobody asks.
+    """
+
+    input_ids: np.ndarray
+    token_type_ids: np.ndarray
+    attention_mask: np.ndarray
+    labels: np.ndarray
+    next_sentence_label: np.ndarray
+
+
+@dataclass(frozen=True)
+class PruningPlan:
+    """An order in which the heads of one model go.
+
+    model: its name. layers, heads: its sizes. method: how the order was found.
+    order: (layer, head), the first to go first.
+    Raises ValueError for a head that does not exist, or stands there twice.
+    """
+
+    model: str
+    layers: int
+    heads: int
+    method: str
+    order: tuple[tuple[int, int], ...]
+
+    def __post_init__(self) -> None:
+        seen: set[tuple[int, int]] = set()
+        for layer, head in self.order:
+            if not (0 <= layer < self.layers and 0 <= head < self.heads):
+                raise ValueError(f"the plan names L{layer} H{head}: its model has {self.layers} x {self.heads} heads")
+            if (layer, head) in seen:
+                raise ValueError(f"the plan names L{layer} H{head} twice")
+            seen.add((layer, head))
+
+    def first(self, share: float) -> tuple[tuple[int, int], ...]:
+        """The heads that go first, a share of all in the order. Raises ValueError for a share that is not 0 to 1."""
+        if not 0 <= share <= 1:
+            raise ValueError(f"a share of {share:g}: it is between 0 and 1")
+        return self.order[: round(share * len(self.order))]
+
+    def check(self, model: str, layers: int, heads: int) -> None:
+        """Raise ValueError unless the plan was made for a model of this name and these sizes."""
+        if (Path(model).name, layers, heads) != (Path(self.model).name, self.layers, self.heads):
+            raise ValueError(
+                f"the plan is for {Path(self.model).name} ({self.layers} layers of {self.heads} heads), "
+                f"and this is {Path(model).name} ({layers} layers of {heads} heads)"
+            )
+
+    def to_json(self) -> str:
+        """The text of a plan file."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return json.dumps(values) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> PruningPlan:
+        """The plan in a plan file. Raises ValueError if it holds none."""
+        try:
+            values = json.loads(text)
+            sizes = {name: values[name] for name in ("layers", "heads")}
+            order = tuple((layer, head) for layer, head in values["order"])
+            if not all(type(number) is int for number in (*sizes.values(), *chain(*order))):
+                raise TypeError
+            model, method = str(values["model"]), str(values["method"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                "this is no plan: a plan holds model, layers, heads, method, and an order of [layer, head]"
+            ) from error
+        return cls(model, **sizes, method=method, order=order)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What is left of a model when the first heads of an order are gone.
+
+    order: its name. removed: how many heads went. loss: nats, masked words and next sentences together.
+    mlm, nsp: share of hidden pieces, and of next sentences, that it gets right; NaN where none was asked.
+    parameters: how many are left. tokens_per_second: while it was asked.
+    """
+
+    order: str
+    removed: int
+    loss: float
+    mlm: float
+    nsp: float
+    parameters: int
+    tokens_per_second: float
+
+
+@dataclass(frozen=True)
 class Walk:
     """The values on the way of one text through a model, seen in full in one layer.
 
@@ -215,6 +319,7 @@ class Walk:
         hidden_states: (layer + 1, seq, hidden), what enters each layer, and what leaves the last.
         pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (hidden,). mlm_logits: (vocab,).
         nsp_logits: (2,), index 0 means that B follows A. Each only where its head was trained.
+        A head that was pruned is NaN in all that has heads.
     """
 
     engine: str

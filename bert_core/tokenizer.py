@@ -119,6 +119,15 @@ class Tokenizer:
             raise ValueError(f"the tokenizer files in {folder} are broken: {error}") from error
         raise ValueError(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
 
+    def save(self, folder: str | Path) -> None:
+        """Write what `from_folder` reads back, and transformers' AutoTokenizer too."""
+        names = {f"{name.strip('[]').lower()}_token": name for name in SPECIAL_TOKENS}
+        inputs = ["input_ids", "token_type_ids", "attention_mask"]
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs, **names}
+        self.backend.save(str(Path(folder) / "tokenizer.json"))
+        text = json.dumps(settings, indent=2) + "\n"
+        (Path(folder) / "tokenizer_config.json").write_text(text, encoding="utf-8")
+
     def __len__(self) -> int:
         """Size of the vocabulary, added tokens included."""
         return int(self.backend.get_vocab_size())

@@ -16,8 +16,8 @@ import bert_core
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
-bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading scenes vision record
-run analysis methods training
+bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading pruning scenes vision
+record run analysis methods training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -37,9 +37,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bert_core.generation": {"torch", "bert_core.modeling"},
     "bert_core.loading": {
-        "torch", "huggingface_hub",
+        "torch", "safetensors", "huggingface_hub",
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint",
     },
+    "bert_core.pruning": {"torch", "bert_core.attention", "bert_core.modeling", "bert_core.loading"},
     "bert_core.scenes": {"numpy"},
     "bert_core.vision": {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
@@ -65,11 +66,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.frame": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.session",
     },
+    "viz_app.lab": {"numpy", "streamlit", *EVERYTHING, "viz_app.frame", "viz_app.session"},
     "viz_app.pictures": {
         "numpy", "streamlit", "PIL", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.session",
     },
     "viz_app.pages": {"streamlit", "bert_core.analysis", "viz_app.components", "viz_app.export", "viz_app.figures",
-    "viz_app.frame", "viz_app.pictures", "viz_app.session", "viz_app.stages"},
+    "viz_app.frame", "viz_app.lab", "viz_app.pictures", "viz_app.session", "viz_app.stages"},
     "viz_app.cli": {"typer", *EVERYTHING},
     "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.session"},
 }  # fmt: skip

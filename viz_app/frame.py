@@ -346,14 +346,25 @@ def enter_next_layer(layers: int) -> None:
     st.session_state.head, st.session_state.stage = (min(layer + 1, layers - 1), head), "qkv"
 
 
+def head_title(current: Frame, layer: int, head: int, what: str, values: np.ndarray | None) -> str:
+    """A head's name with its figure (layer, head), for hover."""
+    name = f"L{layer} H{head}"
+    if head not in current.loaded.config.heads_of(layer):
+        return f"{name}: pruned"
+    return name if values is None else f"{name}: {what} {values[layer, head]:+.3g}"
+
+
 def switch_heads(click: HeadClick) -> None:
     """Switch the clicked heads off, or on again where all of them are off; a click in a grid."""
-    layers, heads = current().head_mask.shape
+    config = current().loaded.config
     touched = {
         (layer, head)
-        for layer in (range(layers) if click.layer is None else [click.layer])
-        for head in (range(heads) if click.head is None else [click.head])
+        for layer in (range(config.num_hidden_layers) if click.layer is None else [click.layer])
+        for head in config.heads_of(layer)
+        if click.head in (None, head)
     }
+    if not touched:
+        return
     off = set(st.session_state.off)
     st.session_state.off = tuple(sorted(off - touched if touched <= off else off | touched))
 
@@ -367,6 +378,8 @@ def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
     """The heads that are off; one that this model does not have is said and left out."""
     layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
     state = st.session_state
+    # A head that was pruned is off for good: it is nothing to be said, and nothing to be switched.
+    state.off = tuple(head for head in state.off if head[1] not in loaded.config.pruned_heads.get(head[0], ()))
     wrong = [head for head in (*state.off, state.head) if not (0 <= head[0] < layers and 0 <= head[1] < heads)]
     if wrong:
         layer, head = wrong[0]
@@ -377,6 +390,9 @@ def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
             state.head = (0, 0)
+    left = loaded.config.heads_of(state.head[0])
+    if left and state.head[1] not in left:
+        state.head = (state.head[0], left[0])
     state.also = tuple(head for head in state.also if head < heads and head != state.head[1])
     return tuple(state.off)
 
@@ -493,12 +509,18 @@ def _status(current: Frame) -> str:
     seconds = st.session_state.get("_seconds")
     parts = [
         f"{len(current.encoding)} tokens of {config.max_position_embeddings}",
-        f"{name} {config.num_hidden_layers} × {config.num_attention_heads}",
+        f"{name} {config.num_hidden_layers} × {config.num_attention_heads}" + _pruned(current),
         f"{current.loaded.device.type.upper()}, fp32",
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")
     return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; layers and heads count from zero"
+
+
+def _pruned(current: Frame) -> str:
+    """How many heads the model has lost, for the status line; nothing for a whole one."""
+    gone = sum(map(len, current.loaded.config.pruned_heads.values()))
+    return f" less {gone} pruned head{'s' if gone > 1 else ''}" if gone else ""
 
 
 def is_unsure(prediction: MaskPrediction) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.analysis.flow import product_of_layers
+from bert_core.analysis.flow import mean_of_heads, product_of_layers
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- maps and gradients
@@ -33,7 +33,7 @@ def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarra
     """
     length = attention.shape[-1]
     relevance = np.eye(length)
-    for layer in gradient_attention(attention, gradient, clip=True).mean(1, dtype=np.float64):
+    for layer in mean_of_heads(gradient_attention(attention, gradient, clip=True)):
         relevance = relevance + layer @ relevance
     return relevance - np.eye(length)
 

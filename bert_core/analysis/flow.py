@@ -10,19 +10,34 @@ import numpy as np
 _UNITS = 2**29
 
 
+def mean_of_heads(maps: np.ndarray) -> np.ndarray:
+    """The mean map of the heads that there are; zeros where a layer has none.
+
+    maps: (..., head, query, key), NaN throughout for a head that was pruned. Returns (..., query, key) float64.
+    """
+    there = ~np.isnan(maps).any((-2, -1), keepdims=True)
+    if there.all():
+        return np.asarray(maps.mean(-3, dtype=np.float64))
+    total = np.where(there, maps, 0).sum(-3, dtype=np.float64)
+    mean: np.ndarray = total / np.maximum(there.sum(-3), 1)
+    return mean
+
+
 def layer_mixing(attention: np.ndarray) -> np.ndarray:
     """Half the mean map of a layer's heads, and half the identity for the residual connection.
 
-    attention: (layer, head, query, key), probabilities. Returns (layer, query, key); every row sums to 1.
+    attention: (layer, head, query, key), probabilities. Returns (layer, query, key); every row sums to 1. Of a layer
+    whose heads were all pruned only the residual connection is left: the identity.
     Raises ValueError if a row does not sum to 1, say that of a head that is switched off.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
     if attention.ndim != 4 or attention.shape[-1] != attention.shape[-2]:
         raise ValueError(f"attention is {attention.shape}: (layer, head, query, key), with as many queries as keys")
     sums = attention.sum(-1)
+    sums = sums[~np.isnan(sums)]
     if not np.allclose(sums, 1, atol=1e-3):
-        raise ValueError(f"a row of attention sums to {sums.flat[np.abs(sums - 1).argmax()]:.3g}: every row sums to 1")
-    mixing = attention.mean(1, dtype=np.float64) + np.eye(attention.shape[-1])
+        raise ValueError(f"a row of attention sums to {sums[np.abs(sums - 1).argmax()]:.3g}: every row sums to 1")
+    mixing = mean_of_heads(attention) + np.eye(attention.shape[-1])
     normalised: np.ndarray = mixing / mixing.sum(-1, keepdims=True)
     return normalised
 

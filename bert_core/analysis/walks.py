@@ -25,9 +25,13 @@ def differences(one: Walk, other: Walk) -> tuple[Difference, ...]:
     if (one.tokens, one.layer, one.position) != (other.tokens, other.layer, other.position):
         raise ValueError("two walks can be compared if they are of one text, one layer and one position")
     return tuple(
-        Difference(name, float(np.abs(value - other.values[name]).max()), float(np.abs(value).max()))
-        for name, value in one.values.items()
+        Difference(name, _largest(value - other.values[name]), _largest(value)) for name, value in one.values.items()
     )
+
+
+def _largest(values: np.ndarray) -> float:
+    """The largest size of a number; a pruned head, which is NaN, has none."""
+    return float(np.abs(values[~np.isnan(values)]).max(initial=0))
 
 
 def weighted_values(walk: Walk, head: int, query: int) -> np.ndarray:

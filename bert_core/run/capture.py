@@ -49,20 +49,21 @@ def capture(
             head_mask=opened,
             positions=None if len(wanted) == len(encoding) else torch.tensor([wanted], device=loaded.device),
         )
+    there = [config.heads_of(layer) for layer in range(config.num_hidden_layers)]
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
-    attention, gradient, gate_gradient, target_value = _stack(maps), None, None, None
+    attention, gradient, gate_gradient, target_value = _stack(maps, there, config), None, None, None
 
     if target is not None:
         value = target_values(loaded, target, outputs.last_hidden_state[:, wanted.index(target.row)])[0]
         target_value = value.item()
-        found = torch.autograd.grad(value, maps if opened is None else [*maps, opened])
-        gradient = _stack(found[: len(maps)])
+        # A layer without heads has no map, and what has no gates has no slope of them.
+        asked = [one for one in maps if one.numel()]
+        slopes = list(torch.autograd.grad(value, asked if opened is None else [*asked, opened])) if asked else []
+        gradient = _stack([slopes.pop(0) if one.numel() else one for one in maps], there, config)
         # With every gate at 1, the sum of map x gradient is the gradient of the gate, exactly (Michel 2019).
-        gate_gradient = (
-            np.einsum("lhqk,lhqk->lhq", attention, gradient).sum(-1)
-            if opened is None
-            else found[-1].cpu().numpy().copy()
-        )
+        gate_gradient = np.einsum("lhqk,lhqk->lhq", attention, gradient).sum(-1)
+        if slopes:
+            gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].cpu().numpy())
     probabilities, nsp, classes = None, None, None
     with torch.no_grad():  # what is only read needs no way back
         if positions:
@@ -165,14 +166,6 @@ def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np
     return gates
 
 
-def check_head(layer: int, head: int, layers: int, heads: int) -> None:
-    """Raise ValueError unless the model has this head, counted from zero."""
-    if not 0 <= layer < layers:
-        raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
-    if not 0 <= head < heads:
-        raise ValueError(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
-
-
 def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     """The target for some copies of a text, (copies,), with a graph if the rows have one.
 
@@ -246,12 +239,26 @@ def _classes(config: BertConfig, logits: Tensor) -> ClassPrediction:
     )
 
 
-def _stack(maps: Sequence[Tensor]) -> np.ndarray:
-    """Maps (1, head, query, key) of every layer, copied into one (layer, head, query, key)."""
-    result = np.empty((len(maps), *maps[0].shape[1:]), np.float32)
-    for layer, one in enumerate(maps):
-        result[layer] = one[0].detach().cpu().numpy()
+def _stack(maps: Sequence[Tensor], there: Sequence[Sequence[int]], config: BertConfig) -> np.ndarray:
+    """Maps (1, head, query, key) of every layer, copied into one (layer, head, query, key).
+
+    there: the heads that each layer has; the others are NaN.
+    """
+    result = np.empty((len(maps), config.num_attention_heads, *maps[0].shape[2:]), np.float32)
+    for layer, (one, heads) in enumerate(zip(maps, there, strict=True)):
+        values = one[0].detach().cpu().numpy()
+        result[layer] = values if len(heads) == len(result[layer]) else with_gaps(values, heads, len(result[layer]))
     return result
+
+
+def with_gaps(values: np.ndarray, heads: Sequence[int], count: int) -> np.ndarray:
+    """Values of the heads that a layer has (head, ...), each under its first number; NaN for those that were pruned.
+
+    heads: their first numbers. count: how many there were. Returns (count, ...) float32.
+    """
+    whole = np.full((count, *values.shape[1:]), np.nan, np.float32)
+    whole[list(heads)] = values
+    return whole
 
 
 def _predictions(positions: Sequence[int], probabilities: Tensor | None, top_k: int) -> tuple[MaskPrediction, ...]:

@@ -10,15 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from bert_core.config import BertConfig, check_head
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.numpy_bert import BertForPretraining
 from bert_core.record import Walk
 from bert_core.recording import record
-from bert_core.run.capture import check_head, check_head_mask, check_position
+from bert_core.run.capture import check_head_mask, check_position, with_gaps
 from bert_core.tokenizer import PAD, Encoding
 
 ENGINES = ("torch", "numpy")
+OF_HEADS = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
 # What each value is in the torch model: what goes into a module with weights, or what comes out of it.
 _INTO, _OUT = 0, 1
 _EMBEDDINGS = {
@@ -78,7 +80,7 @@ def walk(
         has_mlm=loaded.has_mlm,
         has_nsp=loaded.has_nsp and encoding.pair is not None,
     )
-    values = (_by_torch if engine == "torch" else _by_numpy)(loaded, question)
+    values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, question), layer, config)
     return Walk(engine, encoding, (*encoding.tokens, *[PAD] * pads), layer, position, values)
 
 
@@ -141,31 +143,33 @@ def _by_torch(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]
             ids, token_type_ids=segments, attention_mask=mask, head_mask=gates, output_hidden_states=True
         )
     modules = {name.removeprefix("bert.").removeprefix("encoder."): value for name, value in heard.modules.items()}
-    ((masked_scores, probabilities),) = heard.softmaxes
-    scores, added = masked_scores, torch.zeros_like(masked_scores[0, 0])
+    attention, length = cast("BertLayer", model.bert.encoder.layer[question.layer]).attention.self, ids.shape[1]
+    nothing = torch.empty(1, 0, length, length, device=device)  # of a layer without heads
+    masked_scores, probabilities = heard.softmaxes[0] if attention.heads else (nothing, nothing)
+    scores, added = masked_scores, torch.zeros(length, length, device=device)
     if mask is not None or loaded.config.is_decoder:
         allowed = torch.ones_like(ids) if mask is None else mask
-        added = model.bert.get_extended_attention_mask(allowed, (1, ids.shape[1]))[0, 0].expand_as(added)
-        # The same module once more without the mask: taking -10000 off again would leave few digits of the scores.
-        attention = cast("BertLayer", model.bert.encoder.layer[question.layer]).attention.self
-        with torch.no_grad(), record([question.layer]), _Overheard(model) as unmasked:
-            attention(modules[layer + "attention.self.query"][_INTO])
-        ((scores, _),) = unmasked.softmaxes
+        added = model.bert.get_extended_attention_mask(allowed, (1, length))[0, 0].expand_as(added)
+        if attention.heads:
+            # The module once more without the mask: taking -10000 off again would leave few digits of the scores.
+            with torch.no_grad(), record([question.layer]), _Overheard(model) as unmasked:
+                attention(modules[layer + "attention.self.query"][_INTO])
+            ((scores, _),) = unmasked.softmaxes
 
     found: dict[str, Tensor] = {}
     for name, (module, side) in _EMBEDDINGS.items():
         if module in modules:
             found[name] = modules[module][side][0]
     for name in ("query", "key", "value"):
-        found[layer + name] = modules[f"{layer}attention.self.{name}"][_OUT][0]
+        heard_here = modules.get(f"{layer}attention.self.{name}")
+        found[layer + name] = torch.empty(length, 0, device=device) if heard_here is None else heard_here[_OUT][0]
     found |= {layer + "scores": scores[0], layer + "mask": added}
     found |= {layer + "masked_scores": masked_scores[0], layer + "probabilities": probabilities[0]}
     for name, (module, side) in _AFTER_THE_SOFTMAX.items():
         found[layer + name] = modules[layer + module][side][0]
-    heads = loaded.config.num_attention_heads
     for name in ("query", "key", "value", "context"):  # (seq, heads * head size) -> (head, seq, head size)
-        joined = found[layer + name]
-        found[layer + name] = joined.reshape(len(joined), heads, -1).transpose(0, 1)
+        parts = found[layer + name].reshape(length, len(attention.heads), attention.attention_head_size)
+        found[layer + name] = parts.transpose(0, 1)
     found["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
     if question.has_pooler:
         found["pooler_dense"], found["pooler"] = modules["pooler.dense"][_OUT][0], outputs.pooler_output[0]
@@ -180,6 +184,17 @@ def _by_torch(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]
             found["nsp_logits"] = model.cls.seq_relationship(outputs.pooler_output)[0]
     # Copied: a record must not change with a tensor.
     return {name: value.detach().float().cpu().numpy().copy() for name, value in found.items()}
+
+
+def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) -> dict[str, np.ndarray]:
+    """The values with those of each head under its first number, and NaN for a head that was pruned."""
+    heads, count = config.heads_of(layer), config.num_attention_heads
+    if len(heads) == count:
+        return values
+    return {
+        name: with_gaps(value, heads, count) if name.removeprefix(f"layer.{layer}.") in OF_HEADS else value
+        for name, value in values.items()
+    }
 
 
 def _by_numpy(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]:

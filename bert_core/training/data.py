@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_core.modeling import IGNORED_LABEL
+from bert_core.record import Batch
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 
 # A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
@@ -143,20 +144,6 @@ class MaskingRule:
             raise ValueError(f"mask_share {self.mask_share} and random_share {self.random_share} are more than all")
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Examples of one length; (batch, seq) each, but for next_sentence_label (batch,): 0 if B follows A.
-
-    labels: the hidden piece where one is to be predicted, -100 elsewhere.
-    """
-
-    input_ids: np.ndarray
-    token_type_ids: np.ndarray
-    attention_mask: np.ndarray
-    labels: np.ndarray
-    next_sentence_label: np.ndarray
-
-
 class ExampleMaker:
     """Draws batches from a corpus."""
 
@@ -188,6 +175,12 @@ class ExampleMaker:
         attention_mask = (input_ids != self.pad).astype(np.int64)
         labels = self._mask(input_ids, rng)
         return Batch(input_ids, token_type_ids, attention_mask, labels, next_sentence_label)
+
+    def examples(self, count: int, length: int, seed: int) -> list[Batch]:
+        """So many examples in batches of about 4,096 tokens; which they are depends on the seed alone."""
+        together = max(1, 4096 // length)
+        sizes = [min(together, count - first) for first in range(0, count, together)]
+        return [self.batch(size, length, np.random.default_rng([seed, number])) for number, size in enumerate(sizes)]
 
     def _pair(self, room: int, is_random: bool, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Two segments of at most `room` tokens together; the second starts a sentence."""

@@ -15,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
-from bert_core.training.data import Batch, ExampleMaker, MaskingRule
+from bert_core.record import Batch
+from bert_core.training.data import ExampleMaker, MaskingRule
 from bert_core.training.runs import adamw, fast_forward, log, resume_state, rounded, save_state, trapezoid, update
 
 EVALUATION_MASKING = MaskingRule(rate=0.15)

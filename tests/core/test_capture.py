@@ -248,7 +248,7 @@ def test_what_does_not_exist_is_one_clear_sentence(
 
 def test_a_head_is_named_when_it_does_not_exist() -> None:
     """Layers and heads are counted from zero, and the sentence says to where."""
-    from bert_core.run.capture import check_head
+    from bert_core.config import check_head
 
     check_head(1, 3, layers=2, heads=4)
     with pytest.raises(ValueError, match="^layer 2 does not exist: this model has layers 0 to 1$"):

@@ -37,6 +37,7 @@ PUBLISHED: dict[str, Any] = {
 }
 # A value other than the default for every field.
 OTHER: dict[str, Any] = {
+    "pruned_heads": {0: (5,), 2: (1, 4)},
     "vocab_size": 99,
     "hidden_size": 36,
     "num_hidden_layers": 3,

@@ -60,7 +60,7 @@ def test_scores_are_those_of_the_methods(tiny: LoadedModel, encoding: Encoding) 
     np.testing.assert_array_equal(found[1], attention_rollout(run.attention)[-1, target.row])
     np.testing.assert_allclose(found[2], integrated_gradients(tiny, encoding, target).scores, atol=1e-5)
     np.testing.assert_array_equal(found[3], attention_flow(run.attention)[target.row])
-    np.testing.assert_array_equal(found[4], run.attention[-1].mean(0)[target.row])
+    np.testing.assert_array_equal(found[4], run.attention[-1].mean(0, dtype=np.float64)[target.row])
     other = dataclasses.replace(run, attention=np.eye(len(encoding))[None, None] + 0 * run.attention)
     np.testing.assert_array_equal(
         token_scores(tiny, encoding, target, ["rollout"], run=other)[0], np.eye(len(encoding))[target.row]

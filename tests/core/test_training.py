@@ -17,8 +17,9 @@ import pytest
 import torch
 
 from bert_core import BertConfig, BertForPreTraining, Tokenizer
+from bert_core.record import Batch
 from bert_core.training import data
-from bert_core.training.data import Batch, Corpus, ExampleMaker, MaskingRule, read_documents, split_sentences
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, read_documents, split_sentences
 from bert_core.training.pretrain import PretrainSettings, evaluate, pretrain, train_step
 from bert_core.training.runs import LOG_FILE, STATE_FILE
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from viz_app.cli import ask, serve, train
+from viz_app.cli import ask, prune, serve, train
 from viz_app.cli.serve import MALLOC
 from viz_app.cli.shared import note
 
@@ -22,6 +22,8 @@ app.command("app")(serve.open_app)
 app.command("models")(ask.list_models)
 for command in (ask.predict, ask.nsp, ask.score):
     app.command()(command)
+app.command()(prune.prune)
+app.command("prune-curve")(prune.prune_curve)
 TRAINING = ("pretrain", "finetune", "evaluate", "train-captioner", "evaluate-captioner")
 for name in TRAINING:
     app.command(name)(getattr(train, name.replace("-", "_")))

@@ -47,6 +47,8 @@ titles = [
     [
         f"L{layer} H{head}: entropy {figures.entropy[layer, head]:.2f} nats, "
         f"{figures.to_sep[layer, head]:.0%} to [SEP], mean distance {figures.distance[layer, head]:.1f} tokens"
+        if run.there[layer, head]
+        else f"L{layer} H{head}: pruned"
         for head in range(heads)
     ]
     for layer in range(layers)
@@ -96,6 +98,7 @@ with left:
         mode="select",
         selected=state.head,
         off=current.off,
+        there=run.there,
         titles=titles,
         order=None if state.sort == "number" else heads_by(getattr(figures, state.sort)),
         key="grid",

@@ -38,12 +38,9 @@ with left:
         mode="switch",
         selected=None,
         off=current.off,
+        there=before.there,
         titles=[
-            [
-                f"L{layer} H{head}" if colours is None else f"L{layer} H{head}: {what} {colours[layer, head]:+.3g}"
-                for head in range(heads)
-            ]
-            for layer in range(layers)
+            [frame.head_title(current, layer, head, what, colours) for head in range(heads)] for layer in range(layers)
         ],
         key="switches",
         lecture=current.lecture,

@@ -33,9 +33,14 @@ on.button(
 )  # fmt: skip
 state.inside_layer, state.inside_head = state.head
 state.inside_token = frame.chosen_token(current)
-for place, name, count in ((layers, "layer", config.num_hidden_layers), (heads, "head", config.num_attention_heads)):
+here = config.heads_of(state.head[0])  # those that were not pruned
+for place, name, offered in (
+    (layers, "layer", range(config.num_hidden_layers)),
+    (heads, "head", here or range(config.num_attention_heads)),
+):
     place.selectbox(
-        name.capitalize(), range(count), key=f"inside_{name}", disabled=name not in stage.needs,
+        name.capitalize(), offered, key=f"inside_{name}",
+        disabled=name not in stage.needs or (not here and name == "head"),
         on_change=frame.choose_layer_and_head, args=("inside_layer", "inside_head"),
     )  # fmt: skip
 tokens.selectbox(
@@ -61,7 +66,7 @@ view = View(
     dark=current.dark,
     lecture=current.lecture,
 )
-tables = stage.tables(view)
+tables = {} if "head" in stage.needs and not here else stage.tables(view)
 
 words, picture = st.columns([5, 8], gap="medium")
 with words:
@@ -85,7 +90,9 @@ with words:
         f"by {worst.largest:.1e}, where numbers reach {worst.reach:.3g}."
     )
 with picture:
-    if not tables:
+    if not here and "head" in stage.needs:
+        st.info(f"All heads of layer {layer} were pruned: nothing is computed here, and the residual goes on as it is.")
+    elif not tables:
         st.info("This checkpoint came without this part, or it needs a second sentence: there is nothing to show.")
     for order, figure in enumerate(stage.draw(view, tables)):
         st.plotly_chart(figure, theme=None, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")

@@ -46,6 +46,7 @@ def head_grid(
     mode: Literal["select", "switch"] = "select",
     selected: tuple[int, int] | None = None,
     off: Collection[tuple[int, int]] = (),
+    there: np.ndarray | None = None,
     titles: Sequence[Sequence[str]] = (),
     order: np.ndarray | None = None,
     key: str,
@@ -58,7 +59,9 @@ def head_grid(
     values: (layer, head); without thumbnails they colour the cells. NaN is a head that does not exist (pruned).
     signed: the bytes or values have their zero in the middle.
     mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
-    selected: the chosen head. off: the heads that are switched off. titles: (layer, head) texts for hover.
+    selected: the chosen head. off: the heads that are switched off.
+    there: (layer, head), False for a head that does not exist (pruned), where no values say so.
+    titles: (layer, head) texts for hover.
     order: (layer, head) integers, the heads of each layer from left to right; only to select. None: by their numbers.
     on_click: called with each click before that run, so that what it changes is already seen by the whole page.
     Raises ValueError for shapes that do not fit layers and heads.
@@ -72,6 +75,8 @@ def head_grid(
         )
     if values is not None and values.shape != (layers, heads):
         raise ValueError(f"values of shape {values.shape}: expected ({layers}, {heads})")
+    if there is not None and there.shape != (layers, heads):
+        raise ValueError(f"there of shape {there.shape}: expected ({layers}, {heads})")
     if titles and (len(titles) != layers or any(len(row) != heads for row in titles)):
         raise ValueError(f"titles of {len(titles)} layers: expected {layers} layers of {heads} heads")
     if mode not in ("select", "switch"):
@@ -103,6 +108,7 @@ def head_grid(
         "mode": mode,
         "selected": selected,
         "off": sorted(off),
+        "gone": [] if there is None else np.argwhere(~there).tolist(),
         "titles": titles,
         "order": None if order is None else order.tolist(),
         "lecture": lecture,

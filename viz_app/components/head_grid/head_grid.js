@@ -31,7 +31,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
   legend(parentElement.querySelector(".legend"), header, colours);
   if (!grid.querySelector('[tabindex="0"]')) {
     const [layer, head] = header.selected ?? [0, 0];
-    (at(layer, head) ?? grid.querySelector("button")).tabIndex = 0;
+    const first = at(layer, head);
+    (first && !first.disabled ? first : grid.querySelector("button:not(:disabled)") ?? first).tabIndex = 0;
   }
 
   // Assigned, not added: this function runs again with every change of data, on the same elements.
@@ -133,6 +134,7 @@ function element(tag, name, text = "") {
 function paint(grid, header, pixels, colours) {
   const off = new Set(header.off.map(String));
   const chosen = String(header.selected);
+  const gone = new Set(header.gone.map(String));
   for (const button of grid.querySelectorAll("button.cell")) {
     const layer = Number(button.dataset.layer);
     const head = Number(button.dataset.head);
@@ -143,12 +145,13 @@ function paint(grid, header, pixels, colours) {
     button.setAttribute("aria-pressed", String(header.mode === "switch" ? !isOff : isChosen));
     const share = header.shares?.[layer][head];
     const number = header.numbers?.[layer][head];
-    button.disabled = share === null;
+    button.disabled = share === null || gone.has(`${layer},${head}`);
     const said = [`L${layer} H${head}`];
-    if (share === null) said.push("pruned");
+    if (button.disabled) said.push("pruned");
     else if (number) said.push(number);
     if (isOff) said.push("off");
     button.setAttribute("aria-label", said.join(", "));
+    if (header.size) button.querySelector("canvas").hidden = button.disabled;
     if (header.size) {
       const [rows, columns] = header.size;
       const start = (layer * header.heads + head) * rows * columns;

@@ -1,0 +1,133 @@
+"""`headlight prune` and `prune-curve`: smaller models, curves that go on where they stopped, and how they say no."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bert_core
+from bert_core import LoadedModel, PruningPlan
+from bert_core.run import removal
+from tests.app.test_cli import QUICK, Run, headlight, text_file
+
+__all__ = ["headlight", "text_file"]  # fixtures
+SMALL = ("--examples", 6, "--length", 16, "--points", 2, "--device", "cpu")
+
+
+@pytest.mark.parametrize("name", ["smaller", "smaller.zip"])
+def test_prune_writes_the_model_without_these_heads(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path, name: str
+) -> None:
+    """What is loaded from there has the outputs of the old model with these heads off; one line says what is left."""
+    out = tmp_path / name
+    code, said, err = headlight("prune", "--model", tiny_model_folder, "--heads", "0.1, 1.*", "--out", out)
+    assert (code, err) == (0, "") and said.startswith("3 of 8 heads are left, ")
+    encoding = tiny_loaded.tokenizer.encode("the [MASK] sat")
+    gates = np.ones((2, 4))
+    gates[0, 1] = gates[1] = 0
+    masked = bert_core.capture(tiny_loaded, encoding, head_mask=gates).predictions[0].probabilities
+    left = bert_core.load(str(out))
+    assert np.allclose(bert_core.capture(left, encoding).predictions[0].probabilities, masked, atol=1e-5)
+    assert dict(left.config.pruned_heads) == {0: (1,), 1: (0, 1, 2, 3)}
+
+
+def test_a_plan_is_carried_out_as_far_as_asked(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """--share takes that much of the order; --full-shape writes zeros instead of smaller matrices."""
+    plan = PruningPlan(str(tiny_model_folder), 2, 4, "mine", ((1, 2), (0, 0), (0, 3), (1, 1)))
+    (tmp_path / "plan.json").write_text(plan.to_json(), encoding="utf-8")
+    given = ("prune", "--model", tiny_model_folder, "--plan", tmp_path / "plan.json", "--share", 0.5)
+    assert headlight(*given, "--out", tmp_path / "half")[0] == 0
+    assert dict(bert_core.load(str(tmp_path / "half")).config.pruned_heads) == {0: (0,), 1: (2,)}
+    assert headlight(*given, "--out", tmp_path / "zeros", "--full-shape")[0] == 0
+    zeros = bert_core.load(str(tmp_path / "zeros"))
+    assert not zeros.config.pruned_heads
+    assert (zeros.model.bert.encoder.layer[0].attention.output.dense.weight[:, :8] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["prune", "--out", "OUT"], "say which heads"),
+        (["prune", "--out", "OUT", "--heads", "0.1", "--plan", "PLAN"], "say which heads"),
+        (["prune", "--out", "OUT", "--heads", "0-1"], "--heads is '0-1': write layer.head with commas"),
+        (["prune", "--out", "OUT", "--heads", "0.4"], "head 4 does not exist in layer 0: this model has heads 0 to 3"),
+        (["prune", "--out", "OUT", "--heads", "9.*"], "layer 9 does not exist: this model has layers 0 to 1"),
+        (["prune", "--out", "TAKEN", "--heads", "0.1"], "exists already: choose another name"),
+        (["prune", "--out", "OUT", "--plan", "PLAN"], "the plan is for other (6 layers of 12 heads), and this is"),
+        (["prune", "--out", "OUT", "--plan", "TEXT"], "this is no plan"),
+        (["prune-curve", "TEXT", "--out", "OUT", "--orders", "best"], "order 'best' is unknown: one of importance"),
+        (["prune-curve", "TEXT", "--out", "OUT", "--length", "600"], "--length is 600"),
+        (["prune-curve", "TEXT", "--out", "CSV"], "is there already and holds no pruning curve"),
+    ],
+)
+def test_what_cannot_be_pruned_is_one_sentence(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    """Exit code 2, one sentence on stderr, and nothing is written."""
+    plan = PruningPlan("other", 6, 12, "mine", ((1, 2),))
+    (tmp_path / "plan.json").write_text(plan.to_json(), encoding="utf-8")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "file").touch()
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    places = {"OUT": tmp_path / "out", "PLAN": tmp_path / "plan.json", "TAKEN": tmp_path / "taken",
+              "TEXT": text_file, "CSV": tmp_path / "table.csv"}  # fmt: skip
+    given = [places.get(argument, argument) for argument in arguments]
+    code, _, err = headlight(*given, "--model", tiny_model_folder)
+    assert code == 2 and sentence in err and len(err.splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_curve_goes_on_where_it_stopped(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Points and orders that are there are kept; a line cut short is done again; five random orders make the band."""
+    out = tmp_path / "curve.csv"
+    given = ("prune-curve", text_file, "--model", tiny_model_folder, "--out", out, "--orders", "importance,random")
+    assert headlight(*given, *SMALL)[0] == 0
+    whole = rows_of(out)
+    orders = ["importance", *(f"random {seed}" for seed in range(5))]
+    assert [(row["order"], row["removed"]) for row in whole] == [(o, c) for o in orders for c in ("0", "4", "8")]
+    plan = PruningPlan.from_json((tmp_path / "curve.importance.json").read_text(encoding="utf-8"))
+    assert sorted(plan.order) == list(np.ndindex(2, 4))
+    text = out.read_text(encoding="utf-8").splitlines(keepends=True)
+    out.write_text("".join(text[:5]) + text[5][:20], encoding="utf-8")
+    asked: list[int] = []
+    honest = removal.score
+    monkeypatch.setattr(removal, "score", lambda *a, **k: asked.append(1) or honest(*a, **k))
+    monkeypatch.setattr(removal, "propose_plan", lambda *a, **k: pytest.fail("the orders are kept"))
+    assert headlight(*given, *SMALL)[0] == 0
+    again = rows_of(out)
+    steady = [name for name in whole[0] if name != "tokens_per_second"]
+    assert [[row[n] for n in steady] for row in again] == [[row[n] for n in steady] for row in whole]
+    assert len(asked) == 14 + 1  # the points that were missing, and one pass to warm up
+    code, _, err = headlight(*given, *SMALL[:3], 32, *SMALL[4:])
+    assert code == 2 and "holds a curve with another length (16, not 32)" in err
+
+
+def test_recovery_training_goes_on_from_a_pruned_model(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """`pretrain --start pruned/` trains the smaller matrices, and its result has lost the same heads; 1.* is empty."""
+    pruned, run = tmp_path / "pruned", tmp_path / "run"
+    headlight("prune", "--model", tiny_model_folder, "--heads", "0.2,1.*", "--out", pruned)
+    code, said, err = headlight("pretrain", text_file, "--folder", run, "--start", pruned, *QUICK)
+    assert (code, err) == (0, "") and "step 4/4" in said
+    start, end = bert_core.load(str(pruned)), bert_core.load(str(run / "model"))
+    assert dict(end.config.pruned_heads) == {0: (2,), 1: (0, 1, 2, 3)} == dict(start.config.pruned_heads)
+    assert json.loads((run / "model" / "config.json").read_text())["pruned_heads"] == {"0": [2], "1": [0, 1, 2, 3]}
+    moved = [
+        name
+        for name, tensor in end.model.state_dict().items()
+        if tensor.numel() and not tensor.equal(start.model.state_dict()[name])
+    ]
+    assert "bert.encoder.layer.0.attention.self.query.weight" in moved
+    assert end.model.bert.encoder.layer[0].attention.self.query.weight.shape == (24, 32)

@@ -1,0 +1,234 @@
+"""Which heads can go: scores, orders and curves against models that were asked one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+import bert_core
+from bert_core import Batch, LoadedModel, PruningPlan
+from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
+from bert_core.record import CurvePoint
+from bert_core.run.removal import (
+    METHODS,
+    curve_points,
+    examples_of,
+    loss_importance,
+    loss_without_each,
+    propose_plan,
+    pruning_costs,
+    score,
+)
+
+
+@pytest.fixture(scope="module")
+def batches() -> list[Batch]:
+    """Two batches with padding, some hidden pieces in most rows, and next sentences."""
+    rng = np.random.default_rng(0)
+    made = []
+    for rows in (3, 2):
+        ids = rng.integers(5, 90, (rows, 12))
+        labels = np.where(rng.random(ids.shape) < 0.3, rng.integers(5, 90, ids.shape), -100)
+        labels[:, 0], labels[0, 1:] = -100, -100
+        mask = np.ones_like(ids)
+        mask[-1, 9:], labels[-1, 9:] = 0, -100
+        segments = np.tile((np.arange(12) > 5).astype(int), (rows, 1))
+        made.append(Batch(ids, segments, mask, labels, rng.integers(0, 2, rows)))
+    return made
+
+
+@torch.no_grad()
+def loss_by_hand(loaded: LoadedModel, batches: list[Batch], head_mask: np.ndarray | None = None) -> float:
+    """Both losses of pre-training over all examples, from the model's own forward pass."""
+    pieces, sentences = [], []
+    for batch in batches:
+        given = {name: torch.from_numpy(getattr(batch, name)) for name in ("token_type_ids", "attention_mask")}
+        gates = None if head_mask is None else torch.tensor(head_mask)
+        found = loaded.model(torch.from_numpy(batch.input_ids), head_mask=gates, **given)
+        labels = torch.from_numpy(batch.labels)
+        pieces.append(F.cross_entropy(found.prediction_logits.flatten(0, 1), labels.flatten(), reduction="none"))
+        right = torch.from_numpy(batch.next_sentence_label)
+        sentences.append(F.cross_entropy(found.seq_relationship_logits, right, reduction="none"))
+    asked = sum(int((batch.labels != -100).sum()) for batch in batches)
+    return float(torch.cat(pieces).sum() / asked + torch.cat(sentences).mean())
+
+
+def without(layer: int, head: int) -> np.ndarray:
+    gates = np.ones((2, 4), np.float32)
+    gates[layer, head] = 0
+    return gates
+
+
+def test_the_score_is_that_of_the_model(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
+    """Loss as the model's own outputs have it, masked and pruned alike; a model without heads for it is refused."""
+    gates = without(0, 2) * without(1, 1)
+    found = score(tiny_loaded, batches, head_mask=gates)
+    assert found.loss == pytest.approx(loss_by_hand(tiny_loaded, batches, gates), rel=1e-5)
+    assert 0 <= found.mlm <= 1 and 0 <= found.nsp <= 1
+    left = score(bert_core.pruned(tiny_loaded, [(0, 2), (1, 1)]), batches)
+    assert left.loss == pytest.approx(found.loss, rel=1e-5) and (left.mlm, left.nsp) == (found.mlm, found.nsp)
+    with pytest.raises(ValueError, match="cannot be asked anything of these examples"):
+        score(tiny_loaded, [])
+
+
+def test_the_slope_is_that_of_each_examples_loss(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
+    """Importance is the mean over examples of the size of a gate's slope, as differences of the loss have it."""
+    found = loss_importance(tiny_loaded, batches)
+    expected, step = np.zeros((2, 4)), 1e-2
+    examples = [
+        Batch(*(np.asarray(value)[row : row + 1] for value in vars(batch).values()))
+        for batch in batches
+        for row in range(len(batch.input_ids))
+    ]
+    for example in examples:
+        for layer, head in np.ndindex(2, 4):
+            gates = np.ones((2, 4), np.float32)
+            gates[layer, head] = 1 - step
+            low = score(tiny_loaded, [example], head_mask=gates).loss
+            high = score(tiny_loaded, [example]).loss
+            gates[layer, head] = 1 - 2 * step
+            lower = score(tiny_loaded, [example], head_mask=gates).loss
+            expected[layer, head] += abs((3 * high - 4 * low + lower) / (2 * step)) / len(examples)
+    assert np.allclose(found, expected, rtol=0.05, atol=2e-3)
+
+
+def test_the_loss_without_each_head_is_exact(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
+    """One batch of variants finds what one masked model a head finds, with padding and pruned heads too."""
+    for loaded, gone in ((tiny_loaded, []), (bert_core.pruned(tiny_loaded, [(0, 1)]), [(0, 1)])):
+        found = loss_without_each(loaded, batches)
+        for layer, head in np.ndindex(2, 4):
+            if (layer, head) in gone:
+                assert np.isnan(found[layer, head])
+            else:
+                expected = loss_by_hand(loaded, batches, without(layer, head))
+                assert found[layer, head] == pytest.approx(expected, rel=1e-5)
+
+
+def test_every_piece_of_a_text_is_hidden_once(tiny_loaded: LoadedModel) -> None:
+    """The labels together are the text, each behind [MASK]; what was hidden before has no answer; B follows A."""
+    encoding = tiny_loaded.tokenizer.encode("the [MASK] sat on the mat and the dog ran to the red door", "it was red")
+    (batch,) = examples_of(tiny_loaded, encoding)
+    hidden = batch.labels != -100
+    assert (batch.input_ids[hidden] == tiny_loaded.tokenizer.id_of("[MASK]")).all()
+    typed = [p for p, special in enumerate(encoding.special) if not special and encoding.tokens[p] != "[MASK]"]
+    assert hidden.sum(0).nonzero()[0].tolist() == typed and hidden.sum(0).max() == 1
+    assert (batch.labels.max(0)[typed] == np.array(encoding.input_ids)[typed]).all()
+    assert batch.next_sentence_label.tolist() == [-100] * (len(batch.labels) - 1) + [0]
+    assert examples_of(tiny_loaded, tiny_loaded.tokenizer.encode("[MASK]")) == ()
+
+
+# ---------------------------------------------------------------------------- plans
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_plan_has_every_head_once(tiny_loaded: LoadedModel, batches: list[Batch], method: str) -> None:
+    """Of a whole model all heads, of a pruned one those that are left; and the same order when it is asked again."""
+    whole = propose_plan(tiny_loaded, batches, method)
+    assert sorted(whole.order) == list(np.ndindex(2, 4)) and whole == propose_plan(tiny_loaded, batches, method)
+    left = propose_plan(bert_core.pruned(tiny_loaded, [(0, 1), (1, 2)]), batches, method)
+    assert sorted(left.order) == sorted(set(np.ndindex(2, 4)) - {(0, 1), (1, 2)})
+
+
+def test_orders_are_those_of_their_figures(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
+    """What matters least goes first; the iterative order looks again at the model that is left."""
+    slopes, losses = loss_importance(tiny_loaded, batches), loss_without_each(tiny_loaded, batches)
+    for method, worth in (("importance", slopes), ("ablation", losses)):
+        order = propose_plan(tiny_loaded, batches, method).order
+        assert [worth[head] for head in order] == sorted(worth.flat)
+    iterative = propose_plan(tiny_loaded, batches, "iterative").order
+    again = loss_importance(bert_core.pruned(tiny_loaded, iterative[:3]), batches)
+    assert again[iterative[3]] == np.nanmin(again)
+    assert propose_plan(tiny_loaded, batches, "random", seed=1) != propose_plan(tiny_loaded, batches, "random", seed=2)
+
+
+def test_a_plan_is_a_file_for_one_model() -> None:
+    """It reads back equal; another model, a share beyond all and a file that is no plan get a sentence each."""
+    plan = PruningPlan("runs/mine", 2, 4, "importance", ((0, 1), (1, 3), (0, 2)))
+    assert PruningPlan.from_json(plan.to_json()) == plan
+    assert plan.first(0.67) == ((0, 1), (1, 3)) and plan.first(0) == () and plan.first(1) == plan.order
+    plan.check("elsewhere/mine", 2, 4)
+    for given in (("other", 2, 4), ("mine", 2, 5), ("mine", 6, 4)):
+        with pytest.raises(ValueError, match=r"the plan is for mine \(2 layers of 4 heads\), and this is"):
+            plan.check(*given)
+    with pytest.raises(ValueError, match="a share of 1.5: it is between 0 and 1"):
+        plan.first(1.5)
+    for text in ("", "[]", "{}", '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [[0]]}',
+                 '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [["a", 1]]}'):  # fmt: skip
+        with pytest.raises(ValueError, match="this is no plan"):
+            PruningPlan.from_json(text)
+    for order, sentence in ((((0, 1), (0, 1)), "names L0 H1 twice"), (((0, 4),), "names L0 H4: its model has 2 x 4")):
+        with pytest.raises(ValueError, match=sentence):
+            PruningPlan("mine", 2, 4, "m", order)
+
+
+# ---------------------------------------------------------------------------- curves
+
+
+def test_each_point_is_the_model_without_those_heads(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
+    """Loss as of the masked model, parameters as counted; what is known already is not asked again."""
+    orders = {"mine": [(0, 0), (1, 1), (1, 2)], "random 0": [(1, 3), (0, 0), (0, 1)]}
+    points = list(curve_points(tiny_loaded, batches, orders, [0, 2, 3]))
+    assert [(point.order, point.removed) for point in points] == [(n, c) for n in orders for c in (0, 2, 3)]
+    for point in points:
+        gates = np.ones((2, 4), np.float32)
+        for head in orders[point.order][: point.removed]:
+            gates[head] = 0
+        assert point.loss == pytest.approx(loss_by_hand(tiny_loaded, batches, gates), rel=1e-5)
+        assert points[0].parameters - point.parameters == point.removed * (4 * 8 * 32 + 3 * 8)
+        assert point.tokens_per_second > 0
+    told: list[float] = []
+    rest = list(curve_points(tiny_loaded, batches, orders, [0, 2, 3], known=points[:4], report=told.append))
+    assert [point.loss for point in rest] == pytest.approx([point.loss for point in points[4:]])
+    assert told == sorted(told) and told[-1] == 1
+
+
+def test_whoever_stops_has_the_points_before(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
+    """A report that raises ends the curve, and nothing that was found is lost."""
+
+    def stop(share: float) -> None:
+        if share > 0.5:
+            raise RuntimeError("stopped")
+
+    found: list[CurvePoint] = []
+    with pytest.raises(RuntimeError, match="stopped"):
+        for point in curve_points(tiny_loaded, batches, {"mine": [(0, 0), (1, 1)]}, [0, 1, 2], report=stop):
+            found.append(point)
+    assert [point.removed for point in found] == [0]
+
+
+def made(order: str, *losses: float) -> list[CurvePoint]:
+    return [CurvePoint(order, removed, loss, 0, 0, 100 - removed, 1) for removed, loss in enumerate(losses)]
+
+
+def test_the_band_is_over_the_points_that_all_random_orders_have() -> None:
+    """Lowest, mean and highest, by hand; a point that one order has not reached is left out."""
+    points = [*made("random 0", 1, 2, 9), *made("random 1", 1, 4), *made("mine", 0, 0, 0)]
+    band = random_band(points, "loss")
+    assert band.removed.tolist() == [0, 1] and band.orders == 2
+    assert (band.low.tolist(), band.mean.tolist(), band.high.tolist()) == ([1, 2], [1, 3], [1, 4])
+    assert random_band(made("mine", 1), "loss").removed.size == 0
+    assert [values.tolist() for values in curve_of(points[::-1], "random 0", "parameters")] == [
+        [0, 1, 2],
+        [100, 99, 98],
+    ]
+
+
+def test_hardly_missed_counts_up_to_the_first_point_above() -> None:
+    """A later point that is below again does not count; without the whole model there is nothing to compare with."""
+    assert hardly_missed(made("mine", 2.0, 1.9, 2.019, 2.03, 2.0), "mine") == 2
+    assert hardly_missed(made("mine", 2.0, 2.5), "mine") == 0
+    assert hardly_missed(made("mine", 2.0, 2.5), "mine", tolerance=0.5) == 1
+    with pytest.raises(ValueError, match="does not begin with all heads"):
+        hardly_missed(made("mine", 2.0, 2.5)[1:], "mine")
+
+
+def test_costs_count_what_is_there(tiny_loaded: LoadedModel) -> None:
+    """A mask saves no parameter, pruning those of its heads; every batch size is timed on all three."""
+    encoding = tiny_loaded.tokenizer.encode("the cat sat")
+    full, masked, smaller = pruning_costs(tiny_loaded, [(0, 1), (1, 2)], encoding, batches=(1, 2), repeats=1)
+    assert [cost.what for cost in (full, masked, smaller)] == ["full", "masked", "pruned"]
+    assert full.parameters == masked.parameters == smaller.parameters + 2 * (4 * 8 * 32 + 3 * 8)
+    assert full.nbytes == masked.nbytes == smaller.nbytes + 4 * 2 * (4 * 8 * 32 + 3 * 8)
+    assert all(set(cost.seconds) == {1, 2} for cost in (full, masked, smaller))

@@ -469,3 +469,35 @@ class DecoderRun:
         if what not in maps:
             raise ValueError(f"{what!r} is unknown: one of {', '.join(maps)}, product")
         return maps[what]
+
+
+@dataclass(frozen=True)
+class HeadTable:
+    """What is known of every head of a model over many texts.
+
+    model: its name. texts, tokens: how many were read. loss: mean over the texts of their masked-word loss with all
+        heads, nats; None where it was not asked for.
+    figures: by name (layer, head), each a mean over the texts; NaN for a head that the model does not have.
+    """
+
+    model: str
+    texts: int
+    tokens: int
+    figures: Mapping[str, np.ndarray] = field(repr=False)
+    loss: float | None = None
+
+    def __post_init__(self) -> None:
+        for values in self.figures.values():
+            values.flags.writeable = False
+        object.__setattr__(self, "figures", MappingProxyType(dict(self.figures)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Layers, and heads in each."""
+        layers, heads = next(iter(self.figures.values())).shape
+        return layers, heads
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        return sum(values.nbytes for values in self.figures.values())

@@ -17,7 +17,7 @@ import bert_core
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
 bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading pruning scenes vision
-record run analysis methods training
+record run analysis methods treebank corpus training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -48,11 +48,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bert_core.record": {"numpy", "bert_core.tokenizer"},
     "bert_core.run": {
-        "torch", "numpy", *EVERYTHING - {"bert_core.analysis", "bert_core.methods", "bert_core.training"},
+        "torch", "numpy",
+        *EVERYTHING - {"bert_core.analysis", "bert_core.methods", "bert_core.corpus", "bert_core.training"},
     },
     "bert_core.analysis": {"numpy", "scipy", "bert_core.record", "bert_core.tokenizer"},
     "bert_core.methods": {
         "numpy", "bert_core.loading", "bert_core.record", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",
+    },
+    "bert_core.treebank": set(),
+    "bert_core.corpus": {
+        "numpy", "pyarrow", "ray", "bert_core.checkpoint", "bert_core.loading", "bert_core.record",
+        "bert_core.tokenizer", "bert_core.treebank", "bert_core.run", "bert_core.analysis",
     },
     "bert_core.training": {"torch", "numpy", "filelock", *EVERYTHING},
     "viz_app": set(),
@@ -70,8 +76,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pictures": {
         "numpy", "streamlit", "PIL", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.session",
     },
+    "viz_app.roles": {
+        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.frame", "viz_app.session",
+    },
     "viz_app.pages": {"streamlit", "bert_core.analysis", "viz_app.components", "viz_app.export", "viz_app.figures",
-    "viz_app.frame", "viz_app.lab", "viz_app.pictures", "viz_app.session", "viz_app.stages"},
+    "viz_app.frame", "viz_app.lab", "viz_app.pictures", "viz_app.roles", "viz_app.session", "viz_app.stages"},
     "viz_app.cli": {"typer", *EVERYTHING},
     "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.session"},
 }  # fmt: skip

@@ -115,6 +115,7 @@ VIEWS = ("curves", "matrix")
 SORTS = ("number", "entropy", "to_sep", "distance")
 SHOWN = ("attention", "gradient", "product")
 COLOURED_BY = ("slope", "removal")
+ROLES_OVER = ("text", "file", "treebank")
 PICTURES = ("random", "composed", "uploaded")
 COUNTS = ("any", "1", "2", "3")
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
@@ -145,6 +146,9 @@ def _choices() -> dict[str, Choice]:
         "part": Choice("all", _one_of(*PARTS)),
         "hide": flag,
         "colour": Choice("slope", _one_of(*COLOURED_BY)),
+        "over": Choice("text", _one_of(*ROLES_OVER)),
+        "normal": flag,
+        "removal": flag,
         "stage": Choice(STAGES[0], _one_of(*STAGES)),
         "token": Choice(None, int),  # None: the first that is hidden
         "engine": Choice(ENGINES[0], _one_of(*ENGINES)),

@@ -29,3 +29,24 @@ def heads_agreement(one: np.ndarray, other: np.ndarray) -> float:
     if there.sum() < 2:
         return float("nan")
     return float(rank_agreement(np.stack([one[there], other[there]]))[0, 1])
+
+
+def layer_normalised(importance: np.ndarray) -> np.ndarray:
+    """Importances over their length within each layer, so that layers of different slope can be compared.
+
+    importance: (layer, head); NaN, as for pruned heads, stays and does not count. A layer of zeros stays one.
+    Source: Michel 2019, section 4.1, after Molchanov 2017 (arXiv:1611.06440).
+    """
+    lengths = np.sqrt(np.nansum(importance**2, axis=1, keepdims=True))
+    normalised: np.ndarray = importance / np.where(lengths > 0, lengths, 1)
+    return normalised
+
+
+def leading_heads(figures: np.ndarray, count: int) -> list[tuple[int, int]]:
+    """The heads (layer, head) with the largest figures, the largest first; NaN, as of pruned heads, is left out.
+
+    figures: (layer, head).
+    """
+    order = np.argsort(-figures, axis=None, kind="stable")
+    heads = [divmod(int(place), figures.shape[1]) for place in order if np.isfinite(figures.flat[place])]
+    return heads[:count]

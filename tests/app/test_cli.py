@@ -23,9 +23,15 @@ from safetensors.torch import load_file
 
 import bert_core
 from bert_core import LoadedModel
+from bert_core.corpus import heads as corpus_heads
+from bert_core.corpus.heads import CorpusSettings, HeadSums, heads_over
+from bert_core.corpus.lines import Shard
+from bert_core.corpus.relations import relations_csv, track_relations
+from bert_core.corpus.table import read_table
 from bert_core.training import launch
 from bert_core.training.finetune import FinetuneSettings
 from bert_core.training.pretrain import PretrainSettings
+from tests.core.test_relations import conllu, sentences
 from viz_app import cli
 
 Run = Callable[..., tuple[int, str, str]]
@@ -470,3 +476,100 @@ def test_score_prints_what_the_library_finds(headlight: Run, tiny_model_folder: 
         assert out.count("  the\n") == 4
     code, out, err = headlight("score", "the [MASK] sat", "--model", tiny_model_folder, "--device", "cpu")
     assert code == 2 and out == "" and len(err.splitlines()) == 1
+
+
+# ---------------------------------------------------------------------------- heads, roles
+
+
+def test_heads_writes_the_table_of_the_library(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """The table over a file is that of `heads_over`, as CSV and as Parquet; what was read is said, nothing is left."""
+    table = None
+    for kind in ("csv", "parquet"):
+        out = tmp_path / f"heads.{kind}"
+        code, printed, err = headlight(
+            "heads",
+            text_file,
+            "--importance",
+            "--ablation",
+            "--out",
+            out,
+            "--model",
+            tiny_model_folder,
+            "--device",
+            "cpu",
+        )
+        assert code == 0, err
+        assert "48 of 55 lines were read: 7 empty" in err and "Spearman's rank" in printed
+        *_, (sums, share) = heads_over(text_file, str(tiny_model_folder), device="cpu")
+        table = read_table(out.read_bytes(), out.name)
+        assert share == 1 and table.texts == 48 and table.model == "tiny-bert"
+        expected = sums.table(str(tiny_model_folder))
+        for name, values in expected.figures.items():
+            assert (table.figures[name] == values).all(), name
+        best = table.figures["loss_change"].argmax()
+        assert f"L{best // 4} H{best % 4}" in printed.splitlines()[2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "heads.parquet"]
+
+
+def test_stopped_heads_keep_what_they_have(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C after the first shard leaves its table; the same command goes on and ends with the whole one."""
+    command = ("heads", text_file, "--importance", "--model", tiny_model_folder, "--device", "cpu", "--out")
+    whole = tmp_path / "whole.csv"
+    assert headlight(*command, whole)[0] == 0
+    measure, out = corpus_heads.measure_shard, tmp_path / "stopped.csv"
+
+    def interrupted(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -> HeadSums:
+        if shard.number:
+            raise KeyboardInterrupt
+        return measure(loaded, shard, settings)
+
+    monkeypatch.setattr(corpus_heads, "measure_shard", interrupted)
+    code, _, err = headlight(*command, out)
+    assert code == 130 and "stopped.csv holds 28 texts, and the same command goes on" in err
+    assert read_table(out.read_bytes(), out.name).texts == 28
+    code, _, err = headlight(*command, out, "--seed", 1)
+    assert code == 2 and "holds a run with another seed" in err
+    monkeypatch.setattr(corpus_heads, "measure_shard", measure)
+    assert headlight(*command, out)[0] == 0
+    assert out.read_bytes() == whole.read_bytes() and not out.with_name("stopped.csv.part").exists()
+
+
+def test_roles_prints_and_writes_the_table_of_relations(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """The rows are those of the library, the frequent relations first."""
+    path, out = tmp_path / "trees.conllu", tmp_path / "table.csv"
+    path.write_text("\n".join(conllu()), encoding="utf-8")
+    code, printed, err = headlight("roles", path, "--out", out, "--least", 3, "--model", tiny_model_folder)
+    rows = track_relations(tiny_loaded, sentences()).rows(3)
+    assert code == 0 and "12 sentences" in err
+    assert out.read_text(encoding="utf-8") == relations_csv(rows)
+    assert [line.split()[0] for line in printed.splitlines()[1:]] == [row.relation for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "sentence"),
+    [
+        (("heads", "FILE", "--out", "a.xlsx"), b"a cat\n", "a.xlsx is neither .csv nor .parquet"),
+        (("heads", "FILE", "--out", "a.csv"), b"", "file.txt is empty: there is no text in it"),
+        (("heads", "FILE", "--out", "a.csv"), b"\n \n", "there is no text in 2 lines"),
+        (("heads", "FILE", "--out", "a.csv", "--engine", "cloud"), b"a cat\n", "engine 'cloud' is unknown"),
+        (("roles", "FILE"), b"1 The\n", "line 1 of file.txt has 1 columns: CoNLL-U has 10"),
+        (("roles", "FILE"), b"\n", "file.txt holds no sentence"),
+        (("roles", "FILE"), b"\xff\xfe\n", "file.txt is not UTF-8"),
+    ],
+)
+def test_bad_files_are_one_sentence(
+    headlight: Run, tiny_model_folder: Path, tmp_path: Path, command: tuple[str, ...], content: bytes, sentence: str
+) -> None:
+    """Exit code 2, one line on stderr, and no table."""
+    path = tmp_path / "file.txt"
+    path.write_bytes(content)
+    words = [path if word == "FILE" else tmp_path / word if word.startswith("a.") else word for word in command]
+    code, printed, err = headlight(*words, "--model", tiny_model_folder, "--device", "cpu")
+    assert (code, printed) == (2, "") and err.count("\n") == 1 and sentence in err
+    assert [left.name for left in tmp_path.iterdir()] == ["file.txt"]

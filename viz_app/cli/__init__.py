@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from viz_app.cli import ask, prune, serve, train
+from viz_app.cli import ask, heads, prune, serve, train
 from viz_app.cli.serve import MALLOC
 from viz_app.cli.shared import note
 
@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 app.command("app")(serve.open_app)
 app.command("models")(ask.list_models)
-for command in (ask.predict, ask.nsp, ask.score):
+for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles):
     app.command()(command)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)

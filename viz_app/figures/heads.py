@@ -1,17 +1,30 @@
-"""One head, one point: what an estimate says of it against what happens."""
+"""Heads as points and bars: an estimate against what happens, who is like whom, and what one head does."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import page, styled
+from viz_app.figures.style import HEAD_COLOURS, page, styled, two_digits
+
+ROLE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "circle-open")
 
 
-def sweep_scatter(estimated: np.ndarray, found: np.ndarray, *, dark: bool, lecture: bool = False) -> go.Figure:
-    """Change of the target without each head: as its gradient estimates it, and as it is.
+def sweep_scatter(
+    estimated: np.ndarray,
+    found: np.ndarray,
+    *,
+    dark: bool,
+    lecture: bool = False,
+    estimate: str = "estimated: minus the slope of the head",
+    finding: str = "found: change of the target without it",
+) -> go.Figure:
+    """What an estimate says of every head, and what is found without it.
 
     estimated, found: (layer, head); a head that is NaN in either is left out. On the thin line both agree.
+    estimate, finding: what stands at the axes.
     Raises ValueError if the shapes differ.
     """
     if estimated.shape != found.shape:
@@ -39,6 +52,87 @@ def sweep_scatter(estimated: np.ndarray, found: np.ndarray, *, dark: bool, lectu
         ]
     )  # fmt: skip
     figure.update_layout(height=460 if lecture else 340, margin={"l": 8, "r": 8, "t": 24, "b": 8})
-    figure.update_xaxes(title_text="estimated: minus the slope of the head", zeroline=True)
-    figure.update_yaxes(title_text="found: change of the target without it", zeroline=True)
+    figure.update_xaxes(title_text=estimate, zeroline=True)
+    figure.update_yaxes(title_text=finding, zeroline=True)
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def role_map(
+    points: np.ndarray,
+    roles: Mapping[str, Sequence[tuple[int, int]]],
+    chosen: tuple[int, int],
+    *,
+    names: Mapping[str, str],
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Every head as a point, near to those that attend alike; a mark of its own for each role.
+
+    points: (layer, head, 2); NaN is a head that is not there. roles: role -> its heads; names: role -> its words.
+    chosen: the head that is ringed. A point's customdata is its layer and head.
+    """
+    colours = page(dark)
+    figure = go.Figure()
+    for number, (role, heads) in enumerate(roles.items()):
+        if not heads:
+            continue
+        where = np.array([points[head] for head in heads])
+        figure.add_scatter(
+            x=where[:, 0], y=where[:, 1], mode="markers+text" if len(heads) < 8 else "markers", name=names[role],
+            customdata=heads, text=[f"L{layer} H{head}" for layer, head in heads], textposition="top center",
+            textfont={"size": 15 if lecture else 11, "color": colours.faint},
+            marker={
+                "size": 15 if lecture else 11, "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
+                "color": HEAD_COLOURS[number % len(HEAD_COLOURS)] if number < len(roles) - 1 else colours.faint,
+            },
+            selected={"marker": {"opacity": 1}}, unselected={"marker": {"opacity": 1}},
+            hovertemplate="L%{customdata[0]} H%{customdata[1]}<br>" + names[role] + "<extra></extra>",
+        )  # fmt: skip
+    if np.isfinite(points[chosen]).all():
+        figure.add_scatter(
+            x=[points[chosen][0]], y=[points[chosen][1]], mode="markers", showlegend=False, hoverinfo="skip",
+            customdata=[chosen],
+            marker={
+                "size": 30 if lecture else 22, "symbol": "circle-open", "color": colours.text,
+                "line": {"width": 3 if lecture else 2},
+            },
+            unselected={"marker": {"opacity": 1}},
+        )  # fmt: skip
+    figure.update_layout(
+        height=620 if lecture else 500, clickmode="event+select", dragmode=False,
+        margin={"l": 8, "r": 8, "t": 8, "b": 8}, legend={"y": -0.02, "yanchor": "top"},
+    )  # fmt: skip
+    figure.update_xaxes(visible=False)
+    figure.update_yaxes(visible=False, scaleanchor="x")
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def role_bars(
+    scores: Sequence[float], labels: Sequence[str], thresholds: Sequence[float], *, dark: bool, lecture: bool = False
+) -> go.Figure:
+    """How far a head fills each role, 0 to 1, and where each role begins.
+
+    scores, labels, thresholds: one of each a role, the first on top. Raises ValueError if they are not as many.
+    """
+    if not len(scores) == len(labels) == len(thresholds):
+        raise ValueError(f"{len(scores)} scores, {len(labels)} labels and {len(thresholds)} thresholds: one of each")
+    colours, rows = page(dark), list(range(len(labels)))
+    filled = [colours.accent if s > t else colours.line for s, t in zip(scores, thresholds, strict=True)]
+    figure = go.Figure(
+        [
+            go.Bar(
+                x=list(scores), y=rows, orientation="h", showlegend=False, marker={"color": filled},
+                text=[two_digits(score) for score in scores], textposition="outside", cliponaxis=False,
+                customdata=list(labels), hovertemplate="%{customdata}: %{x:.9g}<extra></extra>",
+            ),
+            go.Scatter(
+                x=list(thresholds), y=rows, mode="markers", showlegend=False,
+                marker={"symbol": "line-ns-open", "size": 22 if lecture else 16, "color": colours.text},
+                hovertemplate="the role begins above %{x:.9g}<extra></extra>",
+            ),
+        ]
+    )  # fmt: skip
+    figure.update_layout(height=(44 if lecture else 30) * len(labels) + 40, margin={"l": 8, "r": 32, "t": 4, "b": 4})
+    figure.update_xaxes(range=[0, 1.08], tickvals=[0, 0.5, 1])
+    figure.update_yaxes(tickvals=rows, ticktext=list(labels), autorange="reversed")
     return styled(figure, dark=dark, lecture=lecture)

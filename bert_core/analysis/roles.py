@@ -1,0 +1,230 @@
+"""What a head does: where it looks, how surely, which heads are like it, and where in a text it shows best."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_core.analysis.attribution import map_of_units, word_units
+from bert_core.analysis.patterns import attention_entropy, mean_distance, word_as_read
+from bert_core.tokenizer import CLS, SEP, Encoding
+
+# A head has a role where its score is above this; the offsets and special tokens after the thresholds in the notebook
+# of Clark 2019 (0.5, 0.6). Broad is a share of the largest entropy, so that it means the same in every length of text.
+THRESHOLDS: Mapping[str, float] = {
+    "previous": 0.5,
+    "next": 0.5,
+    "self": 0.5,
+    "cls": 0.6,
+    "sep": 0.6,
+    "punctuation": 0.6,
+    "broad": 0.78,
+}
+NO_ROLE = "none of these"
+IN_WORDS: Mapping[str, str] = {
+    "previous": "looks at the token before",
+    "next": "looks at the next token",
+    "self": "looks at the token itself",
+    "cls": "looks at [CLS]",
+    "sep": "looks at [SEP]",
+    "punctuation": "looks at punctuation",
+    "broad": "looks everywhere",
+    NO_ROLE: "none of the plain roles",
+}
+
+
+class Role(NamedTuple):
+    """What a head does most of all, and its score, 0 to 1; for `NO_ROLE` that of the nearest miss."""
+
+    name: str
+    score: float
+
+
+class Example(NamedTuple):
+    """One look of a head, from word to word as the model reads them, and the share of attention that it has."""
+
+    query: str
+    key: str
+    share: float
+
+
+def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
+    """How far every head fills each role on one text, 0 to 1, seen from the tokens that were typed.
+
+    attention: (layer, head, query, key), each row sums to 1.
+    Returns (layer, head) by role: the mean share of attention that goes to the token before ("previous"), to the next,
+    to itself, to the added [CLS] and [SEP], to signs of punctuation; and as "broad" the mean entropy over its largest,
+    ln(keys). The added [CLS] and [SEP] ask nothing here.
+    Source: Clark 2019, section 3 (arXiv:1906.04341).
+    """
+    typed = np.nonzero(~np.array(encoding.special))[0]
+    tokens, special = np.array(encoding.tokens), np.array(encoding.special)
+    rows = attention[..., typed, :]
+    places = np.arange(len(typed))
+
+    def offset(by: int) -> np.ndarray:
+        return rows[..., places, typed + by].mean(-1)  # type: ignore[no-any-return]
+
+    def share(keys: np.ndarray) -> np.ndarray:
+        return rows[..., keys].sum(-1).mean(-1)  # type: ignore[no-any-return]
+
+    return {
+        "previous": offset(-1),
+        "next": offset(1),
+        "self": offset(0),
+        "cls": share(special & (tokens == CLS)),
+        "sep": share(special & (tokens == SEP)),
+        "punctuation": share(np.array([_is_punctuation(token) for token in encoding.tokens]) & ~special),
+        "broad": attention_entropy(rows) / np.log(len(encoding)),
+    }
+
+
+def role_of(scores: Mapping[str, float]) -> Role:
+    """The role with the highest score over its threshold; below all of them `NO_ROLE`, with the nearest miss.
+
+    scores: of one head, by role.
+    """
+    best = max(THRESHOLDS, key=lambda name: scores[name] / THRESHOLDS[name])
+    return Role(best if scores[best] > THRESHOLDS[best] else NO_ROLE, float(scores[best]))
+
+
+def confidence(attention: np.ndarray, encoding: Encoding) -> np.ndarray:
+    """Mean over the typed tokens of a head's largest share for a typed token: the added [CLS] and [SEP] do not count.
+
+    attention: (layer, head, query, key). Returns (layer, head), 0 to 1.
+    Source: Voita 2019, section 4 (arXiv:1905.09418).
+    """
+    typed = np.nonzero(~np.array(encoding.special))[0]
+    sure: np.ndarray = attention[..., typed[:, None], typed].max(-1).mean(-1)
+    return sure
+
+
+def head_figures(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
+    """All that the maps of one text say of every head, (layer, head) by name.
+
+    Confidence, entropy (nats), distance (tokens), and the scores of the roles.
+    """
+    return {
+        "confidence": confidence(attention, encoding),
+        "entropy": attention_entropy(attention),
+        "distance": mean_distance(attention),
+        **role_scores(attention, encoding),
+    }
+
+
+def _is_punctuation(token: str) -> bool:
+    return all(unicodedata.category(sign).startswith("P") for sign in token.removeprefix("##"))
+
+
+# ---------------------------------------------------------------------------- heads beside each other
+
+
+def head_distances(attention: np.ndarray, *, report: Callable[[int, int], None] = lambda done, of: None) -> np.ndarray:
+    """How differently heads attend: the Jensen-Shannon distance of their rows, mean over the queries.
+
+    attention: (layer, head, query, key), each row sums to 1. report: told how many heads are done; may raise to stop.
+    Returns (layer * head, layer * head), symmetric, 0 (the same rows) to 1 (no key in common): the square root of the
+    divergence with base 2, a metric. A head that is NaN is NaN to all.
+    Source: Clark 2019, section 6 (arXiv:1906.04341), which sums the divergences; Endres & Schindelin 2003.
+    """
+    rows = attention.reshape(-1, *attention.shape[-2:]).astype(np.float64)  # (heads, query, key)
+    own = _entropy(rows)  # (heads, query)
+    distances = np.zeros((len(rows), len(rows)))
+    for one in range(len(rows)):
+        # One head beside the others, a few at a time: all pairs at once would be heads squared maps.
+        for other in range(one, len(rows)):
+            mixed = _entropy((rows[one] + rows[other]) / 2)
+            divergence = np.maximum(mixed - (own[one] + own[other]) / 2, 0)
+            distances[one, other] = distances[other, one] = np.sqrt(divergence / np.log(2)).mean()
+        report(one + 1, len(rows))
+    there = np.isfinite(np.diag(distances))
+    distances[np.diag_indices(len(rows))] = np.where(there, 0.0, np.nan)
+    return distances
+
+
+def _entropy(rows: np.ndarray) -> np.ndarray:
+    """(..., key) -> (...), nats."""
+    entropy: np.ndarray = -np.einsum("...k,...k->...", rows, np.log(np.maximum(rows, np.finfo(np.float64).tiny)))
+    return entropy
+
+
+def nearest_heads(distances: np.ndarray, head: int, count: int = 5) -> list[int]:
+    """The heads nearest to one, the nearest first, itself and those that are not there left out.
+
+    distances: (heads, heads), as `head_distances` gives them; head: its number, layer * heads of a layer + head.
+    """
+    order = np.argsort(distances[head], kind="stable")
+    return [int(other) for other in order if other != head and np.isfinite(distances[head, other])][:count]
+
+
+def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
+    """Points whose distances are as near to these as a plane allows: classical multidimensional scaling.
+
+    distances: (point, point), symmetric. Returns (point, dimension), centred, the widest dimension first; the largest
+    coordinate of each is positive, so that the same distances always give the same picture. A point whose distances
+    are NaN is NaN.
+    Source: Torgerson 1952.
+    """
+    there = np.isfinite(np.diag(distances))
+    known = distances[np.ix_(there, there)]
+    points = np.full((len(distances), dimensions), np.nan)
+    if not len(known):
+        return points
+    centre = np.eye(len(known)) - 1 / len(known)
+    sizes, directions = np.linalg.eigh(-centre @ known**2 @ centre / 2)
+    sizes, directions = sizes[::-1][:dimensions], directions[:, ::-1][:, :dimensions]
+    found = directions * np.sqrt(np.maximum(sizes, 0))
+    signs = np.sign(found[np.abs(found).argmax(0), np.arange(found.shape[1])])
+    points[there, : found.shape[1]] = found * np.where(signs == 0, 1, signs)
+    points[np.ix_(there, np.arange(found.shape[1], dimensions))] = 0
+    return points
+
+
+# ---------------------------------------------------------------------------- one head in a text
+
+
+def strongest_examples(attention: np.ndarray, encoding: Encoding, count: int = 6) -> list[Example]:
+    """The looks of one head that hold most of a word's attention, the strongest first.
+
+    attention: (query, key) of one head. Between words: to a word the sum over its pieces, from it their mean; the
+    added [CLS] and [SEP] are left out.
+    """
+    units = word_units(encoding)
+    words = [number for number, unit in enumerate(units) if not encoding.special[unit[0]]]
+    between = map_of_units(attention, units)[np.ix_(words, words)]
+    best = np.argsort(-between, axis=None, kind="stable")[:count]
+    names = [word_as_read(encoding, units[number]) for number in words]
+    return [
+        Example(names[query], names[key], float(between[query, key]))
+        for query, key in zip(*np.unravel_index(best, between.shape), strict=True)
+    ]
+
+
+def roles_of_heads(scores: Mapping[str, np.ndarray]) -> list[list[Role | None]]:
+    """The role of every head, layer by layer; None for one that is not there.
+
+    scores: (layer, head) by role.
+    """
+    layers, heads = np.shape(scores["self"])
+    return [
+        [
+            role_of({name: float(scores[name][layer, head]) for name in THRESHOLDS})
+            if np.isfinite(scores["self"][layer, head])
+            else None
+            for head in range(heads)
+        ]
+        for layer in range(layers)
+    ]
+
+
+def heads_by_role(roles: Sequence[Sequence[Role | None]]) -> dict[str, list[tuple[int, int]]]:
+    """Role -> its heads (layer, head), the highest score first; roles in the order of `THRESHOLDS`, then `NO_ROLE`."""
+    found: dict[str, list[tuple[float, int, int]]] = {name: [] for name in (*THRESHOLDS, NO_ROLE)}
+    for layer, row in enumerate(roles):
+        for head, role in enumerate(row):
+            if role is not None:
+                found[role.name].append((-role.score, layer, head))
+    return {name: [(layer, head) for _, layer, head in sorted(heads)] for name, heads in found.items()}

@@ -1,0 +1,93 @@
+"""A text file line by line, in shards of bounded size, whatever the file holds."""
+
+from __future__ import annotations
+
+import codecs
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+SHARD_LINES = 32
+LONGEST_LINE = 1 << 16  # bytes of a line that are read: far more than a model reads
+
+
+class Line(NamedTuple):
+    """A line that is not empty, and its number in the file, from zero."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Some lines that follow each other.
+
+    number: of the shard, from zero. end: the byte of the file where the next one begins.
+    next_line: the number of the line that begins there.
+    counts: of "lines" read and, among them, "empty" ones; "overlong" ones, of which the beginning was read; and those
+        "not UTF-8", in which the broken bytes were replaced.
+    """
+
+    number: int
+    lines: tuple[Line, ...]
+    end: int
+    next_line: int
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def shards(path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES) -> Iterator[Shard]:
+    """The shards of a file from one on; the memory is that of one shard.
+
+    number, start, line: of the first shard, its first byte and its first line, as an earlier one told them.
+    """
+    with path.open("rb") as file:
+        file.seek(start)
+        while True:
+            counts: Counter[str] = Counter()
+            lines: list[Line] = []
+            while counts["lines"] < size and (raw := _read_line(file, counts)) is not None:
+                if text := _decoded(raw, counts).strip():
+                    lines.append(Line(line + counts["lines"] - 1, text))
+                else:
+                    counts["empty"] += 1
+            if not counts["lines"]:
+                return
+            line += counts["lines"]
+            yield Shard(number, tuple(lines), file.tell(), line, counts)
+            number += 1
+
+
+def _read_line(file: BinaryIO, counts: Counter[str]) -> bytes | None:
+    """The next line, of an overlong one the beginning; None at the end of the file."""
+    raw = file.readline(LONGEST_LINE)
+    if not raw:
+        return None
+    counts["lines"] += 1
+    if len(raw) == LONGEST_LINE and not raw.endswith(b"\n"):
+        rest = file.readline(LONGEST_LINE)
+        counts["overlong"] += bool(rest.strip())
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(LONGEST_LINE)
+        return _whole_characters(raw)
+    return raw
+
+
+def _whole_characters(raw: bytes) -> bytes:
+    """Without the beginning of a character that was cut at the end."""
+    for cut in range(1, 4):
+        if raw[-cut] & 0xC0 == 0xC0:  # this byte begins a character of more bytes than one
+            return raw[:-cut]
+        if raw[-cut] < 0x80:
+            break
+    return raw
+
+
+def _decoded(raw: bytes, counts: Counter[str]) -> str:
+    raw = raw.removeprefix(codecs.BOM_UTF8)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        counts["not UTF-8"] += 1
+        return raw.decode(errors="replace")

@@ -1,0 +1,46 @@
+"""Every head on a treebank: which relation it finds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+
+from bert_core.analysis.relations import RelationRow, RelationTally
+from bert_core.loading import LoadedModel
+from bert_core.run.texts import attention_maps
+from bert_core.treebank import TreeSentence
+
+SENTENCES_AT_ONCE = 64
+
+
+def track_relations(
+    loaded: LoadedModel, sentences: Iterable[TreeSentence], *, report: Callable[[int], None] = lambda done: None
+) -> RelationTally:
+    """Ask every head for the head of every word of a treebank; the memory is that of a few sentences.
+
+    report: told how many sentences are done; may raise to stop.
+    """
+    config = loaded.config
+    tally = RelationTally(config.num_hidden_layers, config.num_attention_heads)
+    waiting = iter(sentences)
+    while some := list(itertools.islice(waiting, SENTENCES_AT_ONCE)):
+        readable = [
+            (sentence, loaded.tokenizer.encode(sentence.text, max_length=config.max_position_embeddings))
+            for sentence in some
+        ]
+        for number, attention in attention_maps(loaded, [encoding for _, encoding in readable]):
+            sentence, encoding = readable[number]
+            tally.add(attention, encoding, sentence.spans, sentence.heads, sentence.relations)
+        report(tally.sentences)
+    return tally
+
+
+def relations_csv(rows: Sequence[RelationRow]) -> str:
+    """One line a relation; shares in full precision."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(RelationRow._fields)
+    writer.writerows(rows)
+    return out.getvalue()

@@ -1,0 +1,151 @@
+"""Tables of heads as files: one row a head, CSV or Parquet, and back with every doubt said."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_core import checkpoint
+from bert_core.record import HeadTable
+
+KINDS = (".csv", ".parquet")
+LARGEST_FILE = 8  # megabytes: a model of 96 layers of 96 heads has less
+MOST_LAYERS = MOST_HEADS = 256
+MOST_COLUMNS = 64
+_FIXED = ("model", "layer", "head", "texts", "tokens", "loss")
+
+
+def check_kind(path: Path) -> None:
+    """Raise ValueError unless the name says CSV or Parquet."""
+    if path.suffix not in KINDS:
+        raise ValueError(f"{path.name} is neither {' nor '.join(KINDS)}: the name of a table says which it is")
+
+
+def write_table(table: HeadTable, path: Path) -> None:
+    """One row a head that is there, whole or not at all; in `.csv` numbers in full precision, and nothing for None.
+
+    Raises ValueError for another kind of file.
+    """
+    check_kind(path)
+    columns = _columns(table)
+    if path.suffix == ".parquet":
+        import pyarrow
+        from pyarrow import parquet
+
+        rows = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
+        checkpoint.write_whole(path, lambda temporary: parquet.write_table(rows, temporary))
+        return
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(out.getvalue(), encoding="utf-8"))
+
+
+def read_table(data: bytes, name: str) -> HeadTable:
+    """A table that `write_table` wrote; name: of the file, whose end says its kind.
+
+    Raises ValueError, in one sentence, for a file that is none, is too large, or whose rows do not fit each other.
+    """
+    check_kind(Path(name))
+    if len(data) > LARGEST_FILE * 1_000_000:
+        raise ValueError(f"{name} has {len(data) / 1e6:.1f} MB: a table of heads has {LARGEST_FILE} at most")
+    columns = _parquet(data, name) if name.endswith(".parquet") else _csv(data, name)
+    missing = [column for column in _FIXED if column not in columns]
+    if len(columns) > MOST_COLUMNS:
+        raise ValueError(f"{name} has {len(columns)} columns: a table of heads has {MOST_COLUMNS} at most")
+    if missing or len(columns) == len(_FIXED):
+        what = f"the column {missing[0]!r}" if missing else "a figure"
+        raise ValueError(f"{name} lacks {what}: a table of heads comes from `headlight heads`")
+    models = set(columns["model"])
+    if len(models) != 1 or not isinstance(model := next(iter(models)), str):
+        raise ValueError(f"{name} is of {len(models)} models: a table is of one")
+    layers, heads = (_whole_numbers(columns[column], column, name) for column in ("layer", "head"))
+    if len(set(zip(layers, heads, strict=True))) < len(layers):
+        raise ValueError(f"{name} has a head twice")
+    figures = {}
+    for column in columns.keys() - set(_FIXED):
+        values = np.full((max(layers) + 1, max(heads) + 1), np.nan)
+        values[layers, heads] = _numbers(columns[column], column, name)
+        figures[column] = values
+    loss = _numbers(columns["loss"], "loss", name)[0]
+    return HeadTable(
+        model,
+        _whole_numbers(columns["texts"], "texts", name)[0],
+        _whole_numbers(columns["tokens"], "tokens", name)[0],
+        figures,
+        None if math.isnan(loss) else float(loss),
+    )
+
+
+def check_fits(table: HeadTable, model: str, layers: int, heads: int) -> None:
+    """Raise ValueError for a table of another model than this one."""
+    rows, columns = table.shape
+    if table.model != Path(model).name or rows > layers or columns > heads:
+        raise ValueError(
+            f"the table is of {table.model[:60]} with {rows} layers of {columns} heads, and this is "
+            f"{Path(model).name} with {layers} of {heads}: choose the model that it was made with"
+        )
+
+
+def _columns(table: HeadTable) -> dict[str, list[Any]]:
+    there = np.argwhere(np.any([np.isfinite(values) for values in table.figures.values()], axis=0))
+    fixed: dict[str, list[Any]] = {
+        "model": [table.model] * len(there),
+        "layer": there[:, 0].tolist(),
+        "head": there[:, 1].tolist(),
+        "texts": [table.texts] * len(there),
+        "tokens": [table.tokens] * len(there),
+        "loss": [table.loss] * len(there),
+    }
+    return fixed | {name: values[there[:, 0], there[:, 1]].tolist() for name, values in table.figures.items()}
+
+
+def _csv(data: bytes, name: str) -> dict[str, list[Any]]:
+    try:
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{name} is not a table in UTF-8: {str(error)[:80]}") from error
+    if len(rows) < 2 or len(set(rows[0])) < len(rows[0]) or any(len(row) != len(rows[0]) for row in rows):
+        raise ValueError(f"{name} is no table of heads: a header, then as many fields in every row")
+    return {column: [row[n] for row in rows[1:]] for n, column in enumerate(rows[0])}
+
+
+def _parquet(data: bytes, name: str) -> dict[str, list[Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        source = parquet.ParquetFile(pyarrow.BufferReader(data))
+        rows_of = source.metadata.num_rows
+        unpacked = sum(source.metadata.row_group(n).total_byte_size for n in range(source.metadata.num_row_groups))
+        if rows_of > MOST_LAYERS * MOST_HEADS or unpacked > 8_000_000 * LARGEST_FILE:
+            raise ValueError(f"{name} has {rows_of:,} rows and unpacks to {unpacked / 1e6:,.0f} MB: one row a head")
+        rows: Mapping[str, list[Any]] = source.read().to_pydict()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{name} is not a whole Parquet file: {' '.join(str(error).split())[:80]}") from error
+    if not rows or not next(iter(rows.values())):
+        raise ValueError(f"{name} is no table of heads: it has no row")
+    return dict(rows)
+
+
+def _numbers(values: Sequence[Any], column: str, name: str) -> np.ndarray:
+    """NaN for nothing."""
+    try:
+        return np.array([float("nan") if value in ("", None) else float(value) for value in values])
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"the column {column!r} of {name} holds something else than numbers") from error
+
+
+def _whole_numbers(values: Sequence[Any], column: str, name: str) -> list[int]:
+    numbers = _numbers(values, column, name)
+    limit = {"layer": MOST_LAYERS, "head": MOST_HEADS}.get(column, 1e15)
+    if not ((numbers >= 0) & (numbers < limit) & (numbers == np.floor(numbers))).all():
+        raise ValueError(f"the column {column!r} of {name} counts from zero, in whole numbers below {limit:.0f}")
+    return [int(number) for number in numbers]

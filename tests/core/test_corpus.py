@@ -1,0 +1,199 @@
+"""Heads over a text file: what each line gives alone, whatever the file holds and wherever it was stopped."""
+
+from __future__ import annotations
+
+import itertools
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_core import LoadedModel
+from bert_core.analysis.heads import layer_normalised
+from bert_core.analysis.roles import head_figures
+from bert_core.corpus.heads import CorpusSettings, HeadSums, heads_over, measure_shard, note_of
+from bert_core.corpus.lines import LONGEST_LINE, SHARD_LINES, shards
+from bert_core.run.capture import capture
+from bert_core.run.texts import gate_gradients, hide_pieces, losses_without_each
+
+LINES = ("the cat sat on the mat.", "a dog ran to the door", "she opened the old house", "it was a new day", "no.")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Eighty lines, every seventh of them empty: three shards."""
+    path = tmp_path / "corpus.txt"
+    lines = ["" if n % 7 == 3 else f"{LINES[n % 5]} {LINES[(n // 5) % 5]}" for n in range(80)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def last(path: Path, model: Path, settings: CorpusSettings | None = None, **more: object) -> HeadSums:
+    """The sums at the end of the file."""
+    *_, (total, _) = heads_over(path, str(model), settings, device="cpu", **more)  # type: ignore[arg-type]
+    return total
+
+
+# ---------------------------------------------------------------------------- lines
+
+
+def test_lines_of_every_kind(tmp_path: Path) -> None:
+    """Empty lines, broken UTF-8, a line longer than any text, another system's line ends: counted and read."""
+    path = tmp_path / "odd.txt"
+    long = "word " * 100_000
+    path.write_bytes(
+        b"\xef\xbb\xbffirst\r\n\r\n   \nbro\xffken\n" + long.encode() + b"\n" + "é".encode() * 40_000 + b"\nlast"
+    )
+    (shard,) = shards(path)
+    assert dict(shard.counts) == {"lines": 7, "empty": 2, "overlong": 2, "not UTF-8": 1}
+    assert [line.number for line in shard.lines] == [0, 3, 4, 5, 6]
+    texts = [line.text for line in shard.lines]
+    assert texts[0] == "first" and texts[1] == "bro\ufffdken" and texts[4] == "last"
+    assert long.startswith(texts[2]) and LONGEST_LINE - 10 < len(texts[2]) <= LONGEST_LINE
+    assert set(texts[3]) == {"é"}, "no character is cut in two"
+    assert shard.end == path.stat().st_size and shard.next_line == 7
+
+
+def test_a_line_of_any_length_does_not_fill_the_memory(tmp_path: Path) -> None:
+    """Of a line of 64 megabytes no more than a few pieces are held at once."""
+    path = tmp_path / "long.txt"
+    with path.open("wb") as file:
+        for _ in range(64):
+            file.write(b"a cat " * 170_000)
+    tracemalloc.start()
+    (shard,) = shards(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert shard.counts["overlong"] == 1 and peak < 2_000_000
+
+
+def test_shards_go_on_where_another_ended(corpus: Path) -> None:
+    """The shards from any one on are those of the whole file."""
+    whole = list(shards(corpus))
+    assert [len(shard.lines) + shard.counts["empty"] for shard in whole] == [SHARD_LINES, SHARD_LINES, 16]
+    for number, before in enumerate(whole[:-1], 1):
+        assert list(shards(corpus, number=number, start=before.end, line=before.next_line)) == whole[number:]
+
+
+# ---------------------------------------------------------------------------- measuring
+
+
+def test_the_table_is_the_mean_over_the_lines(corpus: Path, tiny_loaded: LoadedModel, tiny_model_folder: Path) -> None:
+    """Each figure is the mean of what each line gives by itself, importance after the absolute value of each."""
+    settings = CorpusSettings(max_length=12, seed=3)
+    table = last(corpus, tiny_model_folder, settings).table("somewhere/tiny-bert")
+    expected: dict[str, list[np.ndarray]] = {}
+    losses = []
+    for number, line in enumerate(corpus.read_text().splitlines()):
+        if not line:
+            continue
+        encoding = tiny_loaded.tokenizer.encode(line, max_length=12)
+        figures = head_figures(capture(tiny_loaded, encoding).attention, encoding)
+        text = hide_pieces(tiny_loaded.tokenizer, encoding, np.random.default_rng([3, number]))
+        (loss,), (slopes,) = gate_gradients(tiny_loaded, [text])
+        figures["importance"] = np.abs(slopes)
+        figures["loss_change"] = losses_without_each(tiny_loaded, [text])[1][0] - loss
+        losses.append(loss)
+        for name, values in figures.items():
+            expected.setdefault(name, []).append(values)
+    assert (table.model, table.texts) == ("tiny-bert", len(losses))
+    assert table.loss == pytest.approx(np.mean(losses), rel=1e-5)
+    for name, values in expected.items():
+        assert np.allclose(table.figures[name], np.mean(values, axis=0), atol=1e-5), name
+    changes = np.array(expected["loss_change"])
+    error = changes.std(0, ddof=1) / np.sqrt(len(changes))
+    assert np.allclose(table.figures["loss_change_error"], error, rtol=1e-3)
+    assert np.allclose(table.figures["importance_in_layer"], layer_normalised(table.figures["importance"]))
+
+
+def test_only_what_was_asked_for(corpus: Path, tiny_model_folder: Path) -> None:
+    """Without importance and removal there is no loss, and without one of them not its figure."""
+    assert last(corpus, tiny_model_folder, CorpusSettings(False, False)).table("m").loss is None
+    only = last(corpus, tiny_model_folder, CorpusSettings(ablation=False)).table("m")
+    assert "importance" in only.figures and "loss_change" not in only.figures and only.loss is not None
+
+
+def test_odd_lines_are_counted_and_said(tmp_path: Path, tiny_model_folder: Path) -> None:
+    """A line of a hundred thousand words is cut, broken bytes are replaced, empty lines passed over: all said."""
+    path = tmp_path / "odd.txt"
+    path.write_bytes(b"a cat\n\n" + b"cat " * 100_000 + b"\ndo\xffg\n\xe2\x80\x8b\n")
+    total = last(path, tiny_model_folder, CorpusSettings(ablation=False))
+    assert note_of(total.counts) == (
+        "3 of 5 lines were read: 1 empty, 1 without a sign that can be read, 1 cut to the length that is read, "
+        "1 of which only the beginning was looked at, 1 with bytes that are not UTF-8, which were replaced"
+    )
+    assert all(np.isfinite(values).all() for values in total.figures.values())
+    path.write_bytes(b"\n\n \n")
+    with pytest.raises(ValueError, match="there is no text in 3 lines: nothing was measured"):
+        last(path, tiny_model_folder).table("m")
+
+
+# ---------------------------------------------------------------------------- going on
+
+
+def test_stopped_anywhere_it_goes_on_to_the_same_numbers(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """After one shard, two shards and all of them: the sums of a run that was never stopped, to the last bit."""
+    model, whole = str(tiny_model_folder), last(corpus, tiny_model_folder)
+    for done in (1, 2, 3):
+        state = tmp_path / f"after-{done}"
+        for _ in itertools.islice(heads_over(corpus, model, state=state, device="cpu"), done):
+            pass
+        first, share = next(heads_over(corpus, model, state=state, device="cpu"))
+        assert first.counts["lines"] == min(done * SHARD_LINES, 80) and 0 < share <= 1
+        resumed = last(corpus, tiny_model_folder, state=state)
+        assert resumed.counts == whole.counts and resumed.loss == whole.loss
+        assert all((resumed.figures[name] == values).all() for name, values in whole.figures.items())
+
+
+def test_a_run_with_other_settings_is_not_gone_on_with(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """Another seed, text, or a state that is none: one sentence that names it, and the file stays as it was."""
+    state = tmp_path / "table.part"
+    next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state, device="cpu"))
+    kept = state.read_bytes()
+    with pytest.raises(ValueError, match="holds a run with another ablation and seed: give the same again, or delete"):
+        next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(seed=1), state=state, device="cpu"))
+    with corpus.open("a") as file:
+        file.write("more\n")
+    with pytest.raises(ValueError, match="holds a run with another text: give"):
+        next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state))
+    assert state.read_bytes() == kept
+    state.write_bytes(kept[:100])
+    with pytest.raises(ValueError, match="is not what an earlier run left: delete it to begin anew"):
+        next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(ablation=False), state=state))
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"mask_share": 0.0}, "the share of hidden pieces is 0.0: it is above 0 and below 1"),
+        ({"max_length": 2}, "texts of 2 tokens hold no word: 3 is the least"),
+    ],
+)
+def test_settings_that_cannot_be(given: dict[str, float], sentence: str) -> None:
+    """What was given and what is allowed."""
+    with pytest.raises(ValueError, match=sentence):
+        CorpusSettings(**given)  # type: ignore[arg-type]
+
+
+def test_more_tokens_than_the_model_reads(corpus: Path, tiny_model_folder: Path) -> None:
+    """It is said before any text is read; an engine that there is not, too."""
+    with pytest.raises(ValueError, match="reads 512 tokens at most, and 600 were asked for"):
+        next(heads_over(corpus, str(tiny_model_folder), CorpusSettings(max_length=600)))
+    with pytest.raises(ValueError, match="engine 'cloud' is unknown: one of local, ray"):
+        next(heads_over(corpus, str(tiny_model_folder), engine="cloud"))
+
+
+def test_sums_do_not_depend_on_how_lines_are_dealt(corpus: Path, tiny_loaded: LoadedModel) -> None:
+    """Shards of another size give the same means, up to rounding."""
+    settings = CorpusSettings()
+    totals = []
+    for size in (7, 80):
+        total = HeadSums({})
+        for shard in shards(corpus, size=size):
+            total = total + measure_shard(tiny_loaded, shard, settings)
+        totals.append(total)
+    one, other = totals
+    assert one.counts == other.counts
+    for name, values in one.figures.items():
+        assert np.allclose(values, other.figures[name], rtol=1e-5, atol=1e-4), name

@@ -1,0 +1,94 @@
+"""Tables of heads: written, read again, and refused where they are not what they should be."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_core.corpus.table import check_fits, read_table, write_table
+from bert_core.record import HeadTable
+
+
+def made() -> HeadTable:
+    """Two layers of three heads, one of them gone."""
+    rng = np.random.default_rng(0)
+    figures = {name: rng.random((2, 3)) for name in ("importance", "loss_change", "confidence")}
+    for values in figures.values():
+        values[0, 1] = np.nan
+    return HeadTable("tiny-bert", 12, 340, figures, 2.5)
+
+
+@pytest.mark.parametrize("kind", [".csv", ".parquet"])
+@pytest.mark.parametrize("loss", [2.5, None])
+def test_a_table_reads_back_as_it_was(tmp_path: Path, kind: str, loss: float | None) -> None:
+    """Every number to the last bit; a head that is gone has no row and is NaN again."""
+    table = made()
+    table = HeadTable(table.model, table.texts, table.tokens, table.figures, loss)
+    path = tmp_path / f"table{kind}"
+    write_table(table, path)
+    again = read_table(path.read_bytes(), path.name)
+    assert (again.model, again.texts, again.tokens, again.loss) == ("tiny-bert", 12, 340, loss)
+    assert again.shape == (2, 3) and again.figures.keys() == table.figures.keys()
+    for name, values in table.figures.items():
+        assert np.array_equal(again.figures[name], values, equal_nan=True)
+    check_fits(again, "somewhere/tiny-bert", 2, 3)
+
+
+def as_csv(**changes: object) -> bytes:
+    """A table of two heads as CSV, with some of its columns changed; None leaves a column out."""
+    columns: dict[str, object] = {
+        "model": ["m", "m"], "layer": [0, 0], "head": [0, 1], "texts": [3, 3], "tokens": [9, 9], "loss": ["", ""],
+        "confidence": [0.5, 0.25],
+    }  # fmt: skip
+    columns = {name: values for name, values in (columns | changes).items() if values is not None}
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))  # type: ignore[call-overload]
+    return out.getvalue().encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "sentence"),
+    [
+        (as_csv(), "a.xlsx", "a.xlsx is neither .csv nor .parquet: the name of a table says which it is"),
+        (b"", "a.csv", "a.csv is no table of heads: a header, then as many fields in every row"),
+        (b"\xff\xfe", "a.csv", "a.csv is not a table in UTF-8"),
+        (b"a,b\n1\n", "a.csv", "a.csv is no table of heads"),
+        (b"PAR1 and no more", "a.parquet", "a.parquet is not a whole Parquet file"),
+        (as_csv(head=None), "a.csv", "a.csv lacks the column 'head': a table of heads comes from `headlight heads`"),
+        (as_csv(confidence=None), "a.csv", "a.csv lacks a figure"),
+        (as_csv(model=["m", "n"]), "a.csv", "a.csv is of 2 models: a table is of one"),
+        (as_csv(head=[0, 0]), "a.csv", "a.csv has a head twice"),
+        (as_csv(head=[0, -1]), "a.csv", "the column 'head' of a.csv counts from zero, in whole numbers below 256"),
+        (as_csv(layer=[0, 10**9]), "a.csv", "the column 'layer' of a.csv counts from zero"),
+        (as_csv(layer=[0, 0.5]), "a.csv", "the column 'layer' of a.csv counts from zero"),
+        (as_csv(confidence=["high", "low"]), "a.csv", "the column 'confidence' of a.csv holds something else"),
+        (b"a" * 9_000_000, "a.csv", "a.csv has 9.0 MB: a table of heads has 8 at most"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_one_sentence(data: bytes, name: str, sentence: str) -> None:
+    """It says what was given and what is allowed."""
+    with pytest.raises(ValueError) as caught:
+        read_table(data, name)
+    assert str(caught.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(("model", "sizes"), [("another", (2, 3)), ("tiny-bert", (2, 2)), ("tiny-bert", (1, 3))])
+def test_a_table_of_another_model_is_refused(model: str, sizes: tuple[int, int]) -> None:
+    """Both models are named with their sizes."""
+    with pytest.raises(ValueError, match=r"the table is of tiny-bert with 2 layers of 3 heads, and this is"):
+        check_fits(made(), model, *sizes)
+
+
+def test_a_record_is_read_only() -> None:
+    """Neither its arrays nor which of them there are can be changed."""
+    table = made()
+    with pytest.raises(ValueError):
+        table.figures["importance"][0, 0] = 1
+    with pytest.raises(TypeError):
+        table.figures["more"] = np.zeros((2, 3))  # type: ignore[index]

@@ -1,0 +1,157 @@
+"""Commands that ask a model's heads about a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from viz_app.cli.shared import Device, ModelName, load, note
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.corpus.heads import HeadSums
+    from bert_core.record import HeadTable
+
+SECONDS_BETWEEN_NOTES = 5.0
+SHOWN = 10
+
+
+def heads(
+    corpus: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, one text a line.")],
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a head.")],
+    importance: Annotated[
+        bool, typer.Option("--importance", help="The size of the loss's slope with each head (Michel 2019).")
+    ] = False,
+    ablation: Annotated[bool, typer.Option("--ablation", help="The loss without each head, exactly.")] = False,
+    model: ModelName = "headlight-mini",
+    max_length: Annotated[int, typer.Option(min=3, help="Tokens of a text that are read.")] = 128,
+    mask_rate: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of pieces to guess.")] = 0.15,
+    seed: Annotated[int, typer.Option(min=0, help="Of which pieces are hidden in each line.")] = 0,
+    engine: Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")] = "local",
+    device: Device = "auto",
+) -> None:
+    """What every head of a model does over a text file, what it is worth, and what its removal costs.
+
+    Stopped, it keeps what it has; the same command again goes on.
+    """
+    from bert_core.corpus.heads import CorpusSettings, heads_over, note_of
+    from bert_core.corpus.table import check_kind, write_table
+
+    check_kind(out)
+    settings = CorpusSettings(importance, ablation, max_length, mask_rate, seed)
+    state = out.with_name(out.name + ".part")
+    total: HeadSums | None = None
+    resumed = state.exists()
+    began = told = time.monotonic()
+    texts_before, share_before = 0, 0.0
+    try:
+        for total, share in heads_over(corpus, model, settings, state=state, engine=engine, device=device):
+            now, texts = time.monotonic(), total.counts["texts"]
+            if resumed:  # the first sums are those of the run before
+                resumed, began, texts_before, share_before = False, now, texts, share
+            elif now - told >= SECONDS_BETWEEN_NOTES:
+                told = now
+                note(_progress(now - began, texts, share, texts_before, share_before))
+    except KeyboardInterrupt:
+        if total is not None and total.counts["texts"]:
+            write_table(total.table(model), out)
+            note(f"stopped: {out} holds {total.counts['texts']:,} texts, and the same command goes on")
+        raise
+    if total is None:
+        raise ValueError(f"{corpus.name} is empty: there is no text in it")
+    table = total.table(model)
+    write_table(table, out)
+    state.unlink(missing_ok=True)
+    note(note_of(total.counts))
+    _print_heads(table)
+
+
+def roles(
+    treebank: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Sentences with trees, CoNLL-U.")],
+    out: Annotated[Path | None, typer.Option(dir_okay=False, help="The table as CSV: one row a relation.")] = None,
+    model: ModelName = "headlight-mini",
+    least: Annotated[int, typer.Option(min=1, help="Leave out relations that are rarer.")] = 20,
+    device: Device = "auto",
+) -> None:
+    """Which head finds which dependency relation of a treebank, beside the best fixed offset (Clark 2019)."""
+    from bert_core import checkpoint
+    from bert_core.corpus.relations import relations_csv, track_relations
+    from bert_core.treebank import read_treebank
+
+    with _readable(treebank) as lines:
+        first = next(sentences := read_treebank(lines, treebank.name))
+        loaded = load(model, device)
+        told = time.monotonic()
+
+        def report(done: int) -> None:
+            nonlocal told
+            if time.monotonic() - told >= SECONDS_BETWEEN_NOTES:
+                told = time.monotonic()
+                note(f"{done:,} sentences")
+
+        tally = track_relations(loaded, _with_first(first, sentences), report=report)
+    rows = tally.rows(least)
+    if out is not None:
+        text = relations_csv(rows)
+        checkpoint.write_whole(out, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+    note(
+        f"{tally.sentences:,} sentences, {sum(tally.asked.values()):,} relations; "
+        f"{tally.left_out:,} of words without a piece of their own were left out"
+    )
+    typer.echo(f"{'relation':<16} {'count':>6}  best head  accuracy  direction          best offset  accuracy")
+    for row in rows:
+        head = "-" if row.layer is None else f"L{row.layer} H{row.head}"
+        typer.echo(
+            f"{row.relation:<16} {row.asked:>6}  {head:<9}  {row.accuracy:>8.1%}  {row.direction or '-':<17}  "
+            f"{row.offset:>+11}  {row.offset_accuracy:>8.1%}"
+        )
+
+
+def _with_first(first, others):
+    yield first
+    yield from others
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[Iterator[str]]:
+    """The lines of a UTF-8 file. Raises ValueError for another encoding, wherever in the file it shows."""
+    with path.open(encoding="utf-8") as lines:
+        try:
+            yield lines
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path.name} is not UTF-8: {error.reason}") from error
+
+
+def _progress(seconds: float, texts: int, share: float, texts_before: int, share_before: float) -> str:
+    done = f"{share:4.0%}  {texts:,} texts"
+    if seconds <= 0 or texts <= texts_before or share <= share_before:
+        return done
+    left = seconds * (1 - share) / (share - share_before)
+    return f"{done}  {(texts - texts_before) / seconds:.1f} texts/s  {_duration(left)} left"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _print_heads(table: HeadTable) -> None:
+    """The heads that count most, by what was asked; and how well the estimate ranks them."""
+    from bert_core.analysis.heads import heads_agreement, leading_heads
+
+    figures = table.figures
+    if table.loss is not None:
+        typer.echo(f"{table.texts:,} texts, loss {table.loss:.3f} nats a hidden piece")
+    by = next((name for name in ("loss_change", "importance", "confidence") if name in figures), "confidence")
+    shown = [name for name in ("importance", "loss_change", "confidence", "entropy") if name in figures]
+    typer.echo(f"{'head':<8}" + "".join(f"{name:>14}" for name in shown))
+    for layer, head in leading_heads(figures[by], SHOWN):
+        typer.echo(f"{f'L{layer} H{head}':<8}" + "".join(f"{figures[name][layer, head]:>14.4g}" for name in shown))
+    if "importance" in figures and "loss_change" in figures:
+        rank = heads_agreement(figures["importance"], figures["loss_change"])
+        typer.echo(f"importance and what removal costs: Spearman's rank {rank:+.2f}")

@@ -1,0 +1,218 @@
+"""What does each head do?"""
+
+import streamlit as st
+
+from bert_core.analysis.heads import heads_agreement, layer_normalised
+from bert_core.analysis.roles import IN_WORDS, NO_ROLE, THRESHOLDS
+from viz_app import frame, roles, session
+from viz_app.components.head_grid import head_grid
+from viz_app.figures.heads import role_bars, role_map, sweep_scatter
+
+LOOKS = {"text": "This text", "file": "A text file", "treebank": "A treebank"}
+LABELS = {
+    "previous": "token before", "next": "next token", "self": "itself", "cls": "[CLS]", "sep": "[SEP]",
+    "punctuation": "punctuation", "broad": "everywhere",
+}  # fmt: skip
+FIGURES = {
+    "importance": "Importance", "importance_in_layer": "Importance within its layer",
+    "loss_change": "What its removal costs", "confidence": "Confidence", "entropy": "Entropy", "distance": "Distance",
+    **{name: f"Share: {LABELS[name]}" for name in THRESHOLDS},
+}  # fmt: skip
+
+current = frame.current()
+state, look = st.session_state, {"dark": current.dark, "lecture": current.lecture}
+layers, heads = current.head_mask.shape
+
+
+def grid(values, what: str, key: str, titles=None) -> None:
+    """One figure of every head; a click chooses a head."""
+    head_grid(
+        layers=layers, heads=heads, values=values, selected=state.head, key=key, lecture=current.lecture,
+        titles=titles or [
+            [f"L{layer} H{head}: {what} {values[layer, head]:.3g}" for head in range(heads)] for layer in range(layers)
+        ],
+        on_click=roles.choose_in_grid,
+    )  # fmt: skip
+
+
+def card(seen: roles.RolesOfText) -> None:
+    """The chosen head: what it does, its figures, who is like it, and where it shows."""
+    layer, head = state.head
+    st.subheader(f"L{layer} H{head} {roles.does(seen.roles[layer][head])}", anchor=False)
+    if seen.roles[layer][head] is None:
+        return
+    st.plotly_chart(
+        role_bars(seen.scores((layer, head)), list(LABELS.values()), list(THRESHOLDS.values()), **look),
+        theme=None, key="role_bars", config={"displayModeBar": False},
+        alt=f"How far L{layer} H{head} fills each role",
+    )  # fmt: skip
+    figures, slopes = seen.figures, seen.run.gate_gradient
+    said = [
+        f"confidence **{figures['confidence'][layer, head]:.2f}**",
+        f"entropy **{figures['entropy'][layer, head]:.2f}** nats",
+        f"mean distance **{figures['distance'][layer, head]:.1f}** tokens",
+    ]
+    if slopes is not None:
+        said.append(f"importance **{abs(slopes[layer, head]):.3g}**")
+    st.markdown(" &nbsp;·&nbsp; ".join(said))
+    nearest = seen.nearest((layer, head))
+    if nearest:
+        st.caption("Attend most like it (Jensen-Shannon distance, 0 to 1):")
+        with st.container(horizontal=True, gap="small"):
+            for other, far in nearest:
+                label = f"L{other[0]} H{other[1]} · {far:.2f}"
+                st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=roles.choose, args=(other,))
+    st.caption("Its strongest looks from word to word, and the share of the word's attention:")
+    st.dataframe(
+        [{"from": look.query, "to": look.key, "share": look.share} for look in seen.examples((layer, head))],
+        hide_index=True, key="examples",
+        column_config={"share": st.column_config.ProgressColumn(format="%.2f", min_value=0, max_value=1)},
+    )  # fmt: skip
+
+
+def worth(seen: roles.RolesOfText) -> None:
+    """Importance, confidence and removal of every head for the target, beside each other."""
+    slopes = seen.run.gate_gradient
+    if slopes is None:
+        st.info("What a head is worth needs a target: click a word above to mask it, or add a second sentence.")
+        return
+    st.subheader("What are the heads worth for the target?", anchor=False)
+    st.toggle("Importance within each layer", key="normal", help="Over its length in each layer (Michel 2019).")
+    importance = abs(slopes)
+    one, two, three = st.columns(3, gap="medium")
+    with one:
+        st.markdown("**Importance**: the size of the slope")
+        grid(layer_normalised(importance) if state.normal else importance, "importance", "grid_importance")
+    with two:
+        st.markdown("**Confidence**: how sure it looks")
+        grid(seen.figures["confidence"], "confidence", "grid_confidence")
+    with three:
+        st.markdown("**Removal**: how far the target moves without it")
+        if state.removal:
+            effect = current.sweep().effect
+            assert effect is not None  # there is a target
+            grid(abs(effect), "moves the target by", "grid_removal")
+            rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]
+            st.caption(f"Spearman's rank with removal: importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}.")
+        else:
+            st.toggle(f"Take out each of the {layers * heads} heads in turn, a few seconds", key="removal")
+
+
+def text() -> None:
+    """The roles of the shared text."""
+    seen = roles.roles_of_text(current)
+    left, right = st.columns([1.25, 1], gap="large")
+    with left:
+        st.plotly_chart(
+            role_map(seen.points, seen.by_role(), state.head, names=IN_WORDS, **look),
+            theme=None, key="role_map", config={"displayModeBar": False}, selection_mode="points",
+            on_select=lambda: roles.choose_point("role_map"),
+            alt="Every head as a point, near to the heads that attend alike",
+        )  # fmt: skip
+    with right:
+        card(seen)
+    worth(seen)
+    nothing = sum(role is not None and role.name == NO_ROLE for row in seen.roles for role in row)
+    st.caption(
+        "**How to read this:** heads that attend alike lie near each other; a role is more than half of a head's "
+        "attention on one offset, more than 0.6 on [CLS], [SEP] or punctuation, or an entropy above 0.78 of the "
+        f"largest; {nothing} of {layers * heads} heads do none of these. **How it can mislead:** a plane cannot hold "
+        "all distances, and one text is one text: a role is what a head does here, not what it is for."
+    )
+
+
+def file() -> None:
+    """A table of `headlight heads`."""
+    st.caption(
+        "`headlight heads corpus.txt --importance --ablation --out heads.parquet` measures every head over a file."
+    )
+    there = {path.name: path for path in roles.tables_at_start()}
+    if there:
+        st.selectbox("Table", [*there, "upload"], key="table")
+    table = None
+    if there and state.table != "upload":
+        table = roles.table_at_start(current.loaded, there[state.table])
+    else:
+        upload = st.file_uploader(
+            "Table, CSV or Parquet", type=["csv", "parquet"], key="table_upload", max_upload_size=roles.LARGEST_TABLE
+        )
+        table = None if upload is None else roles.table_of(current.loaded, upload.getvalue(), upload.name)
+    if table is None:
+        st.info("No table yet: make one with the command above, and give it here.", icon=":material/upload:")
+        return
+    figures = {name: words for name, words in FIGURES.items() if name in table.figures}
+    left, right = st.columns(2, gap="large")
+    with left:
+        shown = st.selectbox("Figure", list(figures), key="file_figure", format_func=figures.__getitem__)
+        grid(table.figures[shown], figures[shown].lower(), "grid_file")
+        layer, head = state.head
+        role = roles.role_in_table(table, (layer, head))
+        if role is not None:
+            st.markdown(f"**L{layer} H{head}** {roles.does(role)}, over {table.texts:,} texts.")
+    with right:
+        if "importance" in table.figures and "loss_change" in table.figures:
+            importance, change = table.figures["importance"], table.figures["loss_change"]
+            rank = heads_agreement(importance, change)
+            st.subheader(f"Does the slope tell the truth? Spearman's rank {rank:+.2f}", anchor=False)
+            st.plotly_chart(
+                sweep_scatter(
+                    importance, change, estimate="importance: mean size of the slope, nats",
+                    finding="found: change of the loss without it, nats", **look,
+                ),
+                theme=None, key="file_scatter",
+                alt=f"Importance against the change of the loss for every head, rank correlation {rank:.2f}",
+            )  # fmt: skip
+    loss = "" if table.loss is None else f", whose loss is {table.loss:.3f} nats a hidden piece"
+    st.caption(
+        f"**How to read this:** each figure is a mean over {table.texts:,} texts with {table.tokens:,} tokens{loss}; "
+        "a removal that costs more than nothing is a head that is missed. **How it can mislead:** heads go one at a "
+        "time here: two that stand in for each other cost nothing alone, and much together."
+    )
+
+
+def treebank() -> None:
+    """Which head finds which relation."""
+    upload = st.file_uploader(
+        "Treebank, CoNLL-U", type=["conllu", "txt"], key="treebank", max_upload_size=roles.LARGEST_TREEBANK
+    )
+    if upload is None:
+        st.info("Give a file of sentences with their trees (CoNLL-U, at most 5 MB).", icon=":material/account_tree:")
+        return
+    tally = roles.relations_of(current.loaded, upload.getvalue(), upload.name)
+    table = roles.by_relation(tally)
+    left, right = st.columns([1.5, 1], gap="large")
+    percent = st.column_config.NumberColumn(format="percent")
+    with left:
+        st.dataframe(
+            table, hide_index=True, key="relations", height=520,
+            column_config={"found": percent, "found by offset": percent},
+        )  # fmt: skip
+        st.download_button(
+            "Table (CSV)",
+            lambda: roles.as_csv(tally),
+            "relations.csv",
+            "text/csv",
+            icon=":material/table:",
+        )
+    with right:
+        relation = st.selectbox("Relation", [row["relation"] for row in table], key="relation")
+        shares, directions = roles.best_direction(tally, relation)
+        titles = [
+            [f"L{layer} H{head}: {shares[layer, head]:.0%}, {directions[layer][head]}" for head in range(heads)]
+            for layer in range(layers)
+        ]
+        grid(shares, "found", "grid_relation", titles)
+    st.caption(
+        f"**How to read this:** {tally.sentences:,} sentences: of how many words a head finds the one they depend on, "
+        "if its strongest look to (or from) another word is the answer; beside it the best guess that always points "
+        f"the same number of words away. {tally.left_out:,} relations of words without a piece of their own are left "
+        "out. **How it can mislead:** the best of many heads is chosen on the very sentences that it is scored on, "
+        "and a relation that lies at a fixed distance is found by a head that knows only distance."
+    )
+
+
+st.header("What does each head do?", anchor=False)
+st.segmented_control(
+    "Over", session.ROLES_OVER, key="over", format_func=LOOKS.__getitem__, required=True, label_visibility="collapsed"
+)
+{"text": text, "file": file, "treebank": treebank}[state.over]()

@@ -59,7 +59,9 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
         yield _sentence(block, name)
         found = True
     if not found:
-        raise ValueError(f"{name} holds no sentence: CoNLL-U has one word a line, in {FIELDS} columns split by tabs")
+        raise ValueError(
+            f"the file {name} holds no sentence: CoNLL-U has one word a line, in {FIELDS} columns split by tabs"
+        )
 
 
 def _sentence(block: list[tuple[int, str]], name: str) -> TreeSentence:

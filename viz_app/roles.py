@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,7 +137,7 @@ def _sentences(data: bytes, name: str) -> list[TreeSentence]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{name} is not UTF-8: {error.reason} at byte {error.start:,}") from error
+        raise ValueError(f"the file {name} is not UTF-8: {error.reason} at byte {error.start:,}") from error
     return list(read_treebank(io.StringIO(text), name))
 
 
@@ -175,7 +174,7 @@ def tables_at_start() -> list[Path]:
     folder = os.environ.get(TABLES)
     if not folder:
         return []
-    return sorted(path for path in Path(json.loads(folder)).glob("*") if path.suffix in (".csv", ".parquet"))
+    return sorted(path for path in Path(folder).glob("*") if path.suffix in (".csv", ".parquet"))
 
 
 def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
@@ -188,7 +187,7 @@ def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
 def table_at_start(loaded: LoadedModel, path: Path) -> HeadTable:
     """A table of the folder that was named at start. Raises ValueError as `table_of`, and for one that is too large."""
     if path.stat().st_size > LARGEST_FILE * 1_000_000:
-        raise ValueError(f"{path.name} is too large: a table of heads has {LARGEST_FILE} MB at most")
+        raise ValueError(f"the file {path.name} is too large: a table of heads has {LARGEST_FILE} MB at most")
     return table_of(loaded, path.read_bytes(), path.name)
 
 

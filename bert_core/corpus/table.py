@@ -24,7 +24,7 @@ _FIXED = ("model", "layer", "head", "texts", "tokens", "loss")
 def check_kind(path: Path) -> None:
     """Raise ValueError unless the name says CSV or Parquet."""
     if path.suffix not in KINDS:
-        raise ValueError(f"{path.name} is neither {' nor '.join(KINDS)}: the name of a table says which it is")
+        raise ValueError(f"the file {path.name} is neither {' nor '.join(KINDS)}: the name of a table says which it is")
 
 
 def write_table(table: HeadTable, path: Path) -> None:
@@ -55,20 +55,20 @@ def read_table(data: bytes, name: str) -> HeadTable:
     """
     check_kind(Path(name))
     if len(data) > LARGEST_FILE * 1_000_000:
-        raise ValueError(f"{name} has {len(data) / 1e6:.1f} MB: a table of heads has {LARGEST_FILE} at most")
+        raise ValueError(f"the file {name} has {len(data) / 1e6:.1f} MB: a table of heads has {LARGEST_FILE} at most")
     columns = _parquet(data, name) if name.endswith(".parquet") else _csv(data, name)
     missing = [column for column in _FIXED if column not in columns]
     if len(columns) > MOST_COLUMNS:
-        raise ValueError(f"{name} has {len(columns)} columns: a table of heads has {MOST_COLUMNS} at most")
+        raise ValueError(f"the file {name} has {len(columns)} columns: a table of heads has {MOST_COLUMNS} at most")
     if missing or len(columns) == len(_FIXED):
         what = f"the column {missing[0]!r}" if missing else "a figure"
-        raise ValueError(f"{name} lacks {what}: a table of heads comes from `headlight heads`")
+        raise ValueError(f"the file {name} lacks {what}: a table of heads comes from `headlight heads`")
     models = set(columns["model"])
     if len(models) != 1 or not isinstance(model := next(iter(models)), str):
-        raise ValueError(f"{name} is of {len(models)} models: a table is of one")
+        raise ValueError(f"the file {name} is of {len(models)} models: a table is of one")
     layers, heads = (_whole_numbers(columns[column], column, name) for column in ("layer", "head"))
     if len(set(zip(layers, heads, strict=True))) < len(layers):
-        raise ValueError(f"{name} has a head twice")
+        raise ValueError(f"the file {name} has a head twice")
     figures = {}
     for column in columns.keys() - set(_FIXED):
         values = np.full((max(layers) + 1, max(heads) + 1), np.nan)
@@ -111,9 +111,9 @@ def _csv(data: bytes, name: str) -> dict[str, list[Any]]:
     try:
         rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{name} is not a table in UTF-8: {str(error)[:80]}") from error
+        raise ValueError(f"the file {name} is not a table in UTF-8: {str(error)[:80]}") from error
     if len(rows) < 2 or len(set(rows[0])) < len(rows[0]) or any(len(row) != len(rows[0]) for row in rows):
-        raise ValueError(f"{name} is no table of heads: a header, then as many fields in every row")
+        raise ValueError(f"the file {name} is no table of heads: a header, then as many fields in every row")
     return {column: [row[n] for row in rows[1:]] for n, column in enumerate(rows[0])}
 
 
@@ -126,12 +126,14 @@ def _parquet(data: bytes, name: str) -> dict[str, list[Any]]:
         rows_of = source.metadata.num_rows
         unpacked = sum(source.metadata.row_group(n).total_byte_size for n in range(source.metadata.num_row_groups))
         if rows_of > MOST_LAYERS * MOST_HEADS or unpacked > 8_000_000 * LARGEST_FILE:
-            raise ValueError(f"{name} has {rows_of:,} rows and unpacks to {unpacked / 1e6:,.0f} MB: one row a head")
+            raise ValueError(
+                f"the file {name} has {rows_of:,} rows and unpacks to {unpacked / 1e6:,.0f} MB: one row a head"
+            )
         rows: Mapping[str, list[Any]] = source.read().to_pydict()
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"{name} is not a whole Parquet file: {' '.join(str(error).split())[:80]}") from error
+        raise ValueError(f"the file {name} is not a whole Parquet file: {' '.join(str(error).split())[:80]}") from error
     if not rows or not next(iter(rows.values())):
-        raise ValueError(f"{name} is no table of heads: it has no row")
+        raise ValueError(f"the file {name} is no table of heads: it has no row")
     return dict(rows)
 
 

@@ -259,6 +259,14 @@ def test_the_flags_are_the_settings_of_the_checkout(started: list[tuple[list[str
     assert flags == written | {f"--theme.base={root / 'viz_app' / 'theme.toml'}"}
 
 
+def test_a_folder_of_tables_reaches_the_app(tmp_path: Path, started: list[tuple[list[str], dict[str, str]]]) -> None:
+    """The app gets its whole path; without one it gets none."""
+    for given in (["--tables", str(tmp_path)], []):
+        with pytest.raises(_Started):
+            cli.main(["app", *given])
+    assert [environment.get("HEADLIGHT_TABLES") for _, environment in started] == [str(tmp_path), None]
+
+
 def test_an_address_for_others_reaches_the_server(started: list[tuple[list[str], dict[str, str]]]) -> None:
     """The address that was asked for is the server's, from which the app knows that others may come."""
     with pytest.raises(_Started):

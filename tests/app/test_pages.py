@@ -6,18 +6,24 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from bert_core import checkpoint
+from bert_core import LoadedModel, checkpoint
+from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_figures, nearest_heads, roles_of_heads
+from bert_core.corpus.relations import track_relations
+from bert_core.corpus.table import write_table
 from bert_core.loading import load
+from bert_core.record import HeadTable
 from bert_core.run.capture import capture
+from tests.core.test_relations import conllu, sentences
 from viz_app import examples
 from viz_app.session import as_written
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
-PAGES = ("predict", "attention", "heads", "inside")
+PAGES = ("predict", "attention", "heads", "roles", "inside")
 
 
 def start(**address: str) -> AppTest:
@@ -330,3 +336,82 @@ def test_heads_can_be_removed_one_by_one() -> None:
     assert re.search(r"Does the slope tell the truth here\? Spearman's rank [+-][01]\.\d\d", words(app))
     linked = start(**{"text": "A word.", "colour": "nonsense"})
     assert "colour='nonsense', which is not possible: one of slope, removal" in words(linked)
+
+
+def settled(app: AppTest, sentence: str) -> AppTest:
+    """The page once it says this: it shows the queue first, and comes back by itself only in a browser."""
+    for _ in range(200):
+        if sentence in words(app):
+            break
+        app.run()
+    assert not app.exception and not app.error
+    assert sentence in words(app)
+    return app
+
+
+def roles_page(**address: str) -> AppTest:
+    return start(**address).switch_page("viz_app/pages/roles.py").run()
+
+
+def test_the_card_of_a_head_is_that_of_the_library() -> None:
+    """The chosen head's role and figures are those of its maps; a nearest head can be chosen from there."""
+    app = settled(roles_page(head="2.4", text="The cat sat on the mat.", masked="1"), "Jensen-Shannon")
+    loaded = load("headlight-mini", device="cpu")
+    encoding = loaded.tokenizer.mask_words(loaded.tokenizer.encode("The cat sat on the mat."), [1])
+    attention = capture(loaded, encoding).attention
+    figures = head_figures(attention, encoding)
+    role = roles_of_heads(figures)[2][4]
+    assert role is not None and f"L2 H4 {IN_WORDS[role.name]} ({role.score:.2f})" in words(app)
+    assert f"confidence **{figures['confidence'][2, 4]:.2f}**" in words(app)
+    other = nearest_heads(head_distances(attention), 2 * 12 + 4)[0]
+    settled(app.button(key=f"near_{other // 12}_{other % 12}").click().run(), f"L{other // 12} H{other % 12} ")
+    assert app.session_state.head == divmod(other, 12)
+
+
+def test_three_judges_of_a_head_stand_beside_each_other() -> None:
+    """Importance and confidence at once, removal when asked for, with how well the others rank it."""
+    app = settled(roles_page(), "What are the heads worth for the target?")
+    assert "Spearman's rank with removal" not in words(app)
+    settled(app.toggle(key="removal").set_value(True).run(), "Spearman's rank with removal: importance")
+    without = settled(roles_page(text="A word."), "What a head is worth needs a target")
+    assert "confidence" in words(without)
+
+
+def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model_folder: Path) -> None:
+    """A table in the folder named at start is shown; one of another model, or none at all, gets one sentence."""
+    rng = np.random.default_rng(0)
+    figures = {name: rng.random((6, 12)) for name in ("importance", "loss_change", "confidence", *THRESHOLDS)}
+    folder = tmp_path / "tables"
+    folder.mkdir()
+    write_table(HeadTable("headlight-mini", 12, 340, figures, 2.5), folder / "a.csv")
+    write_table(HeadTable("another", 12, 340, figures, 2.5), folder / "b.parquet")
+    (folder / "c.csv").write_text("no,table\n")
+    monkeypatch.setenv("HEADLIGHT_TABLES", str(folder))
+    app = settled(roles_page(over="file"), "Does the slope tell the truth? Spearman's rank")
+    assert "12 texts with 340 tokens, whose loss is 2.500 nats" in words(app)
+    app.selectbox(key="table").set_value("b.parquet").run()
+    assert not app.exception
+    assert "The table is of another with 6 layers of 12 heads, and this is headlight-mini" in words(app)
+    app.selectbox(key="table").set_value("c.csv").run()
+    assert not app.exception and "The file c.csv is no table of heads" in words(app)
+
+
+def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel) -> None:
+    """The rows are those of the library, and a broken file is one sentence."""
+    app = roles_page(over="treebank")
+    assert "Give a file of sentences with their trees" in words(app)
+    app.file_uploader(key="treebank").upload("trees.conllu", "\n".join(conllu()).encode(), "text/plain").run()
+    settled(app, "12 sentences: of how many words")
+    loaded = load("headlight-mini", device="cpu")
+    rows = track_relations(loaded, sentences()).rows()
+    shown = app.dataframe[0].value
+    assert shown["relation"].tolist() == [row.relation for row in rows]
+    assert shown["found"].tolist() == pytest.approx([row.accuracy for row in rows])
+    app.file_uploader(key="treebank").upload("trees.conllu", b"1 The\n", "text/plain").run()
+    for _ in range(60):
+        if app.error:
+            break
+        app.run()
+    assert [said(error) for error in app.error] == [
+        "Line 1 of trees.conllu has 1 columns: CoNLL-U has 10, split by tabs."
+    ]

@@ -63,6 +63,8 @@ def heads(
         raise
     if total is None:
         raise ValueError(f"{corpus.name} is empty: there is no text in it")
+    if not total.counts["texts"]:
+        state.unlink(missing_ok=True)  # nothing in it to go on from
     table = total.table(model)
     write_table(table, out)
     state.unlink(missing_ok=True)

@@ -25,6 +25,10 @@ def open_app(
         typer.Option("--models", metavar="NAME_OR_DIR", help="A model to offer beside the bundled ones."),
     ] = None,
     more_models: Annotated[list[str] | None, typer.Argument(metavar="NAME_OR_DIR", help="More of them.")] = None,
+    tables: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="A folder of tables of `headlight heads`, to open on Roles."),
+    ] = None,
     device: Device = "auto",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="8501, or the next free one.")] = None,
     address: Annotated[str, typer.Option(help="Where to listen; any but localhost is for others too.")] = "localhost",
@@ -52,6 +56,8 @@ def open_app(
         **({} if port is None else {"server.port": str(port)}),
     }
     choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
+    if tables is not None:
+        choices["HEADLIGHT_TABLES"] = str(tables.resolve())
     # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
     command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
     command += [f"--{name}={value}" for name, value in flags.items()]

@@ -87,7 +87,7 @@ def worth(seen: roles.RolesOfText) -> None:
         st.markdown("**Confidence**: how sure it looks")
         grid(seen.figures["confidence"], "confidence", "grid_confidence")
     with three:
-        st.markdown("**Removal**: how far the target moves without it")
+        st.markdown("**Removal**: how far the target moves")
         if state.removal:
             effect = current.sweep().effect
             assert effect is not None  # there is a target

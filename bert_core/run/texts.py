@@ -18,6 +18,7 @@ from torch import Tensor
 from bert_core.loading import LoadedModel
 from bert_core.recording import record
 from bert_core.run.ablation import clean_pass, without_each
+from bert_core.run.capture import with_gaps
 from bert_core.run.layers import BYTES_AT_ONCE, TOKENS_AT_ONCE, as_array, copies_at_once
 from bert_core.tokenizer import MASK, PAD, Encoding, Tokenizer
 
@@ -76,10 +77,8 @@ def attention_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterat
             loaded.model.bert(batch.ids, token_type_ids=batch.segments, attention_mask=batch.mask)
         for row, number in enumerate(some):
             length = len(encodings[number])
-            maps = np.full((layers, heads, length, length), np.nan, np.float32)
-            for layer, kept in enumerate(there):
-                maps[layer, kept] = as_array(recording.attention[layer][row, :, :length, :length])
-            yield number, maps
+            seen = (as_array(recording.attention[layer][row, :, :length, :length]) for layer in range(layers))
+            yield number, np.stack([with_gaps(one, kept, heads) for one, kept in zip(seen, there, strict=True)])
 
 
 def gate_gradients(loaded: LoadedModel, texts: Sequence[HiddenText]) -> tuple[np.ndarray, np.ndarray]:

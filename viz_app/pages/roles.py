@@ -29,7 +29,7 @@ def grid(values, what: str, key: str, titles=None) -> None:
     head_grid(
         layers=layers, heads=heads, values=values, selected=state.head, key=key, lecture=current.lecture,
         titles=titles or [
-            [f"L{layer} H{head}: {what} {values[layer, head]:.3g}" for head in range(heads)] for layer in range(layers)
+            [frame.head_title(current, layer, head, what, values) for head in range(heads)] for layer in range(layers)
         ],
         on_click=roles.choose_in_grid,
     )  # fmt: skip

@@ -17,7 +17,7 @@ import bert_core
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
 bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading pruning scenes vision
-record run analysis methods treebank corpus training
+record targets run analysis methods treebank corpus study training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -47,9 +47,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
     },
     "bert_core.record": {"numpy", "bert_core.tokenizer"},
+    "bert_core.targets": {"bert_core.record", "bert_core.tokenizer"},
     "bert_core.run": {
         "torch", "numpy",
-        *EVERYTHING - {"bert_core.analysis", "bert_core.methods", "bert_core.corpus", "bert_core.training"},
+        *EVERYTHING - {f"bert_core.{room}" for room in ("analysis", "methods", "corpus", "study", "training")},
     },
     "bert_core.analysis": {"numpy", "scipy", "bert_core.record", "bert_core.tokenizer"},
     "bert_core.methods": {
@@ -59,6 +60,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.corpus": {
         "numpy", "pyarrow", "ray", "bert_core.checkpoint", "bert_core.loading", "bert_core.record",
         "bert_core.tokenizer", "bert_core.treebank", "bert_core.run", "bert_core.analysis",
+    },
+    "bert_core.study": {
+        "numpy", "bert_core.loading", "bert_core.record", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",
+        "bert_core.methods", "bert_core.training",
     },
     "bert_core.training": {"torch", "numpy", "filelock", *EVERYTHING},
     "viz_app": set(),
@@ -79,8 +84,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.roles": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.frame", "viz_app.session",
     },
-    "viz_app.pages": {"streamlit", "bert_core.analysis", "viz_app.components", "viz_app.export", "viz_app.figures",
-    "viz_app.frame", "viz_app.lab", "viz_app.pictures", "viz_app.roles", "viz_app.session", "viz_app.stages"},
+    "viz_app.answers": {
+        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.frame", "viz_app.jobs",
+        "viz_app.session",
+    },
+    "viz_app.pages": {
+        "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.components", "viz_app.export",
+        "viz_app.figures", "viz_app.frame", "viz_app.lab", "viz_app.pictures", "viz_app.roles", "viz_app.session",
+        "viz_app.stages",
+    },
     "viz_app.cli": {"typer", *EVERYTHING},
     "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.session"},
 }  # fmt: skip

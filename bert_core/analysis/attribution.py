@@ -28,7 +28,7 @@ def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarra
     """Gradient-weighted attention through all layers; each layer adds to what has arrived, and nothing is taken away.
 
     attention, gradient: (layer, head, query, key). Returns (query, key), never negative, the identity left out: 0
-    everywhere where no product is positive. Read the target's row (`Target.row`): its [MASK], or [CLS].
+    everywhere where no product is positive. Read the target's row (`Target.rows`): its [MASK], or [CLS].
     Source: Chefer 2021 (ICCV), equations 5 and 6 (arXiv:2103.15679).
     """
     length = attention.shape[-1]
@@ -143,3 +143,22 @@ def rank_agreement(scores: np.ndarray, kind: str = "spearman") -> np.ndarray:
     scale = np.outer(sizes, sizes)
     agreement: np.ndarray = np.divide(products, scale, out=np.full(scale.shape, np.nan), where=scale > 0)
     return agreement
+
+
+def scaled_rows(scores: np.ndarray) -> np.ndarray:
+    """Each row divided by its largest size, so that methods of other units can stand side by side.
+
+    scores: (..., token). Returns the same shape, -1 to 1; a row of zeros stays one.
+    """
+    largest = np.abs(scores).max(-1, keepdims=True)
+    scaled: np.ndarray = np.divide(scores, largest, out=np.zeros(np.shape(scores)), where=largest > 0)
+    return scaled
+
+
+def side_totals(scores: np.ndarray, encoding: Encoding) -> dict[str, float]:
+    """What the tokens of each text sum to, and the added [CLS] and [SEP]: "A", "B" and "special".
+
+    scores: (token,). The three sum to all there is.
+    """
+    sides = np.array([side or "special" for side in encoding.sides])
+    return {name: float(scores[sides == name].sum()) for name in ("A", "B", "special")}

@@ -87,6 +87,7 @@ def plan_removals(
 
     scores: (method, token), signed ones as they are: what speaks against the target is taken last. Equal scores are
         ranked at random. units: positions that go together, of `removable_units`. length: tokens of the text.
+    random_rankings: come in pairs, each with its reverse.
     Raises ValueError if there are no units, or a score that is no number.
     """
     if not units:
@@ -97,7 +98,10 @@ def plan_removals(
     draw = np.random.default_rng(seed)
     count = len(units)
     rankings = [np.lexsort((draw.permutation(count), -one)) for one in of_units]
-    rankings += [draw.permutation(count) for _ in range(random_rankings)]
+    # Every second one is the one before it turned around: what the one takes away the other leaves, and what is
+    # alike is asked of the model once.
+    drawn = [draw.permutation(count) for _ in range((random_rankings + 1) // 2)]
+    rankings += [ranking for one in drawn for ranking in (one, one[::-1])][:random_rankings]
 
     tokens = np.zeros((count, length), bool)  # of each unit
     for row, unit in zip(tokens, units, strict=True):

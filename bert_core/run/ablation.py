@@ -207,14 +207,14 @@ class _Judge:
     ) -> None:
         self.loaded, self.target, self.rows = loaded, target, rows
         self.asks_nsp = loaded.has_nsp and encoding.pair is not None
-        self.target_row = 0 if target is None else wanted.index(target.row)
+        self.target_rows = [] if target is None else [wanted.index(row) for row in target.rows]
 
     @torch.no_grad()
     def __call__(self, states: Tensor) -> dict[str, Tensor]:
         """value, nsp: (variant,). pieces: log-probabilities (variant, position, vocab)."""
         model, target, found = self.loaded.model, self.target, {}
         if target is not None:
-            found["value"] = target_values(self.loaded, target, states[:, self.target_row])
+            found["value"] = target_values(self.loaded, target, states[:, self.target_rows])
         if self.asks_nsp:
             pooled = None if model.bert.pooler is None else model.bert.pooler(states)
             found["nsp"] = model.cls.seq_relationship(pooled).float().softmax(-1)[:, 0]

@@ -54,7 +54,8 @@ def capture(
     attention, gradient, gate_gradient, target_value = _stack(maps, there, config), None, None, None
 
     if target is not None:
-        value = target_values(loaded, target, outputs.last_hidden_state[:, wanted.index(target.row)])[0]
+        rows = [wanted.index(row) for row in target.rows]
+        value = target_values(loaded, target, outputs.last_hidden_state[:, rows])[0]
         target_value = value.item()
         # A layer without heads has no map, and what has no gates has no slope of them.
         asked = [one for one in maps if one.numel()]
@@ -67,8 +68,8 @@ def capture(
     probabilities, nsp, classes = None, None, None
     with torch.no_grad():  # what is only read needs no way back
         if positions:
-            rows = outputs.last_hidden_state[0, [wanted.index(position) for position in positions]]
-            probabilities = model.cls.predictions(rows).float().softmax(-1)
+            asked = outputs.last_hidden_state[0, [wanted.index(position) for position in positions]]
+            probabilities = model.cls.predictions(asked).float().softmax(-1)
         if loaded.has_nsp and encoding.pair is not None:
             nsp = model.cls.seq_relationship(outputs.pooler_output)[0].float().softmax(-1)[0].item()
         if loaded.has_classifier:
@@ -102,7 +103,7 @@ def asked_positions(
         check_position(encoding, position)
     if not loaded.has_mlm:
         positions = ()
-    return positions, sorted({0, *positions, *([] if target is None else [target.row])})
+    return positions, sorted({0, *positions, *(() if target is None else target.rows)})
 
 
 def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
@@ -143,10 +144,10 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
         return
     if not loaded.has_mlm:
         raise ValueError(f"{loaded.name} has no trained masked-word head: choose another target")
-    assert target.position is not None and target.token_id is not None  # Target checks this
-    check_position(encoding, target.position)
+    for position, _ in target.asked:
+        check_position(encoding, position)
     last = loaded.config.vocab_size - 1
-    for token in (target.token_id, target.against):
+    for token in (*(token for _, token in target.asked), target.against):
         if token is not None and not 0 <= token <= last:
             raise ValueError(f"token {token} does not exist: the vocabulary has 0 to {last}")
 
@@ -169,8 +170,8 @@ def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np
 def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     """The target for some copies of a text, (copies,), with a graph if the rows have one.
 
-    rows: (copies, hidden), the last layer at `target.row`. The masked-word head is computed there alone, and for a
-    contrast only for its two words.
+    rows: (copies, row, hidden), the last layer at `target.rows`. The masked-word head is computed there alone, and for
+    a contrast only for its two words.
     """
     heads = loaded.model.cls
     if target.kind == "class":
@@ -181,20 +182,23 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     if target.kind == "contrast":
         words, head = [target.token_id, target.against], heads.predictions
         decoder = head.decoder
-        logits = F.linear(head.transform(rows), decoder.weight[words], decoder.bias[words]).float()
+        logits = F.linear(head.transform(rows[:, 0]), decoder.weight[words], decoder.bias[words]).float()
         return torch.sub(logits[:, 0], logits[:, 1])
     scores: Tensor = heads.predictions(rows)
-    return scores.float().log_softmax(-1)[:, target.token_id]
+    wanted = torch.tensor([token for _, token in target.asked], device=rows.device)
+    of_pieces = scores.float().log_softmax(-1).gather(-1, wanted.expand(len(rows), -1)[..., None])[..., 0]
+    return of_pieces.mean(-1) if target.kind == "loss" else of_pieces.sum(-1)
 
 
 def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; of the class.
 
-    rows: as for `target_values`. Raises ValueError for a classifier whose output is a number.
+    Of several pieces it is the product of theirs, and of a loss their geometric mean. rows: as for `target_values`.
+    Raises ValueError for a classifier whose output is a number.
     """
     if target.kind != "class":
         values = target_values(loaded, target, rows)
-        return values.exp() if target.kind == "mlm" else values.sigmoid()
+        return values.exp() if target.kind in ("mlm", "joint", "loss") else values.sigmoid()
     if _is_number(loaded.config):
         raise ValueError(f"{loaded.name} gives a number and no class, so there is no probability to follow")
     logits = _class_logits(loaded, _pooled(loaded, rows))
@@ -203,10 +207,10 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
 
 
 def _pooled(loaded: LoadedModel, rows: Tensor) -> Tensor:
-    """rows: (copies, hidden), [CLS] of the last layer."""
+    """rows: (copies, 1, hidden), [CLS] of the last layer."""
     pooler = loaded.model.bert.pooler
     assert pooler is not None  # a pre-training model has one
-    pooled: Tensor = pooler(rows[:, None])
+    pooled: Tensor = pooler(rows)
     return pooled
 
 

@@ -183,9 +183,14 @@ def decompx(
     check_memory(loaded, "DecompX", length, 3 * 4 * length**2 * loaded.config.hidden_size, "integrated gradients")
     vectors = torch.diag_embed(embedded(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
     for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
-        asked = [target.row] if number == layers - 1 else range(length)
+        asked = target.rows if number == layers - 1 else range(length)
         vectors, leaving = _through_layer(one, vectors, asked)
-    parts, logit = _through_head(loaded, target, vectors[0], leaving[0])
+    # Of several pieces each has its own row, and its own way through the head.
+    each = [Target("mlm", *place) for place in target.pieces] or [target]
+    ends = [_through_head(loaded, *end) for end in zip(each, vectors, leaving, strict=True)]
+    parts, logit = (torch.stack(found).sum(0) for found in zip(*ends, strict=True))
+    if target.kind == "loss":
+        parts, logit = parts / len(ends), logit / len(ends)
     return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
 
 

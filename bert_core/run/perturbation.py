@@ -6,7 +6,7 @@ is written to the model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ class _Asked:
         check_target(loaded, encoding, target)
         self.loaded, self.encoding, self.target = loaded, encoding, target
         self._gates, self._segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
-        self._row = torch.tensor([[target.row]], device=loaded.device)
+        self._rows = torch.tensor([target.rows], device=loaded.device)
         self.words = self.embedded(torch.tensor([encoding.input_ids], device=loaded.device))
 
     @torch.no_grad()
@@ -47,14 +47,14 @@ class _Asked:
         return words
 
     def rows(self, words: Tensor) -> Tensor:
-        """The last layer where the target is read, (copies, hidden); it is computed nowhere else.
+        """The last layer where the target is read, (copies, row, hidden); it is computed nowhere else.
 
         words: (copies, seq, hidden).
         """
         outputs = self.loaded.model.bert(
-            inputs_embeds=words, token_type_ids=self._segments, head_mask=self._gates, positions=self._row
+            inputs_embeds=words, token_type_ids=self._segments, head_mask=self._gates, positions=self._rows
         )
-        rows: Tensor = outputs.last_hidden_state[:, 0]
+        rows: Tensor = outputs.last_hidden_state
         return rows
 
     def gradients(self, words: Tensor) -> tuple[Tensor, Tensor]:
@@ -65,10 +65,17 @@ class _Asked:
             (gradient,) = torch.autograd.grad(values.sum(), leaf)
         return values.detach(), gradient
 
-    def without(self, removed: np.ndarray, baseline: str, *, probability: bool) -> np.ndarray:
+    def without(
+        self,
+        removed: np.ndarray,
+        baseline: str,
+        *,
+        probability: bool,
+        report: Callable[[int, int], None] = lambda done, of: None,
+    ) -> np.ndarray:
         """The target, or its probability, with words taken away, float64 (copies,).
 
-        removed: boolean (copies, seq). baseline: what stands in their place.
+        removed: boolean (copies, seq). baseline: what stands in their place. report: told how many copies are done.
         """
         changed = torch.from_numpy(removed).to(self.loaded.device)
         nothing = self.words_of(baseline)
@@ -78,6 +85,7 @@ class _Asked:
             for some in torch.split(changed, copies_at_once(self.loaded, len(self.encoding))):
                 rows = self.rows(torch.where(some[..., None], nothing, self.words))
                 found.append(as_array(read(self.loaded, self.target, rows)))
+                report(sum(map(len, found)), len(changed))
         return np.concatenate(found).astype(np.float64)
 
     def words_of(self, baseline: str) -> Tensor:
@@ -196,11 +204,13 @@ def values_without(
     baseline: str = "mask",
     probability: bool = False,
     head_mask: np.ndarray | None = None,
+    report: Callable[[int, int], None] = lambda done, of: None,
 ) -> np.ndarray:
     """The target with some tokens taken away, for every row of `removed`, in batches that fit.
 
     removed: boolean (copies, seq), True where a token goes. baseline: what stands in its place, "mask", "pad", "zero".
     probability: of the word, of the word and not the other, that B follows A, of the class; else the target's value.
+    report: told how many different copies are done, of how many; may raise to stop.
     Returns float64 (copies,); copies that are alike are computed once.
     Raises ValueError as `saliency`, for an unknown baseline, or if removed has another shape.
     """
@@ -208,7 +218,7 @@ def values_without(
     if removed.ndim != 2 or removed.shape[1] != len(encoding):
         raise ValueError(f"removed is {removed.shape}: (copies, {len(encoding)}) for this text")
     different, place = np.unique(removed.astype(bool), axis=0, return_inverse=True)
-    return asked.without(different, baseline, probability=probability)[place.reshape(-1)]
+    return asked.without(different, baseline, probability=probability, report=report)[place.reshape(-1)]
 
 
 def occlusion(

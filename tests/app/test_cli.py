@@ -28,6 +28,7 @@ from bert_core.corpus.heads import CorpusSettings, HeadSums, heads_over
 from bert_core.corpus.lines import Shard
 from bert_core.corpus.relations import relations_csv, track_relations
 from bert_core.corpus.table import read_table
+from bert_core.study import markdown, read_judgements, standings
 from bert_core.training import launch
 from bert_core.training.finetune import FinetuneSettings
 from bert_core.training.pretrain import PretrainSettings
@@ -132,6 +133,27 @@ def test_models_lists_every_bundled_model(headlight: Run) -> None:
     assert all("layers x" in line for line in out.splitlines())
 
 
+def test_faithfulness_judges_the_sentences_of_a_file(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """The table is the library's, the summary is in Markdown, and the same command again asks nothing anew."""
+    table = tmp_path / "table.csv"
+    command = [
+        "faithfulness", text_file, "--out", table, "--methods", "rollout, occlusion", "--kinds", "content,nsp",
+        "--questions", 2, "--lengths", "6:16", "--pair-lengths", "10:40", "--least", 0, "--random-rankings", 4,
+        "--model", tiny_model_folder, "--device", "cpu",
+    ]  # fmt: skip
+    code, out, err = headlight(*command)
+    assert code == 0 and err.startswith("4 questions\n") and "4 of 4 questions" in err
+    found = standings(read_judgements(table))
+    assert out == markdown(found)
+    assert {(one.kind, one.method, one.questions) for one in found} == {
+        (kind, method, 2) for kind in ("content", "nsp") for method in ("rollout", "occlusion")
+    }
+    code, again, err = headlight(*command)
+    assert (code, again, err) == (0, out, f"4 of 4 questions are in {table} already\n")
+
+
 # ---------------------------------------------------------------------------- saying no
 
 
@@ -162,6 +184,11 @@ def test_models_lists_every_bundled_model(headlight: Run) -> None:
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--lengths", "600:1"], "600 is too long"),
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--mask-rate", "2"], "--mask-rate"),
         (["pretrain", "TEXT", "--folder", "RUN", "--start", "TINY", "--tokens", "8"], "512 tokens"),
+        (["faithfulness", "TEXT"], "--out"),
+        (["faithfulness", "TEXT", "--out", "RUN", "--model", "TINY", "--methods", "LIME"], "method 'LIME' is unknown"),
+        (["faithfulness", "TEXT", "--out", "RUN", "--model", "TINY", "--kinds", "verbs"], "kind 'verbs' is unknown"),
+        (["faithfulness", "TEXT", "--out", "RUN", "--model", "TINY", "--lengths", "some"], "lengths 'some'"),
+        (["faithfulness", "TEXT", "--out", "TABLE", "--model", "TINY", "--least", "0"], "choose another name"),
         (["finetune", "nowhere.csv", *COLUMNS], "nowhere.csv"),
         (["finetune", "TABLE", *COLUMNS[2:]], "--text"),
         (["finetune", "TABLE", *COLUMNS, "--text", "words"], "'words' is not in table.csv: its columns are text"),
@@ -390,6 +417,7 @@ def test_minilm_starts_from_the_files_of_its_package(
 TWO_WORKERS = """
 import os, sys
 from safetensors.torch import save_file
+from bert_core.study import markdown, read_table, standings
 from bert_core.training import launch
 from viz_app.cli import main
 

@@ -15,7 +15,9 @@ from bert_core.analysis.attribution import (
     norm_rollout,
     rank_agreement,
     rows_of_one,
+    scaled_rows,
     scores_of_units,
+    side_totals,
     word_units,
 )
 from bert_core.analysis.flow import attention_rollout
@@ -145,3 +147,17 @@ def test_agreement_at_its_ends() -> None:
         rank_agreement(scores, "pearson")
     with pytest.raises(ValueError, match="^1 tokens have no order: it takes two$"):
         rank_agreement(scores[:, :1])
+
+
+def test_scaled_rows_reach_one() -> None:
+    """The largest size of every row becomes 1, signs and order stay, zeros stay zeros."""
+    scores = np.array([[1.0, -4.0, 2.0], [0.0, 0.0, 0.0], [3.0, 1.5, 0.0]])
+    np.testing.assert_array_equal(scaled_rows(scores), [[0.25, -1, 0.5], [0, 0, 0], [1, 0.5, 0]])
+
+
+def test_sides_hold_all_there_is(tiny_loaded: LoadedModel) -> None:
+    """A, B and the added [CLS] and [SEP], by hand; together they are the whole."""
+    encoding = tiny_loaded.tokenizer.encode("the cat", "it ran")
+    found = side_totals(np.array([1.0, 2, 3, 4, 5, 6, 7]), encoding)
+    assert found == {"A": 5, "B": 11, "special": 12}
+    assert side_totals(np.ones(4), tiny_loaded.tokenizer.encode("the cat"))["B"] == 0

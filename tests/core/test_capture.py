@@ -263,8 +263,13 @@ def test_a_target_needs_what_it_is_about(tiny_loaded: LoadedModel) -> None:
         capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), target=Target("nsp"))
     with pytest.raises(ValueError, match="^an 'mlm' target needs a position and a token_id$"):
         Target("mlm", position=3)
-    with pytest.raises(ValueError, match="^target kind 'sop' is unknown: 'mlm', 'contrast', 'nsp' or 'class'$"):
+    with pytest.raises(ValueError, match="^target kind 'sop' is unknown: one of mlm, contrast, joint, loss, nsp, c"):
         Target("sop")
+    for kind in ("joint", "loss"):
+        with pytest.raises(ValueError, match=f"^a '{kind}' target needs the pieces that it asks for$"):
+            Target(kind)
+        with pytest.raises(ValueError, match=f"^a '{kind}' target asks for two pieces at one position$"):
+            Target(kind, pieces=((2, 30), (2, 31)))
 
 
 def test_a_text_longer_than_the_model_is_refused(tiny_loaded: LoadedModel) -> None:

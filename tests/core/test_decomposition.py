@@ -196,7 +196,7 @@ def test_decompx_is_complete(tiny: LoadedModel, kind: str, gates: np.ndarray | N
     more = {} if gates is None else {"head_mask": torch.from_numpy(gates)}
     outputs = tiny.model(inputs[0], token_type_ids=inputs[1], **more)
     assert tiny.classifier is not None
-    nsp, pieces = outputs.seq_relationship_logits[0], outputs.prediction_logits[0, target.row]
+    nsp, pieces = outputs.seq_relationship_logits[0], outputs.prediction_logits[0, target.rows[0]]
     expected = {
         "mlm": pieces[target.token_id], "contrast": pieces[target.token_id] - pieces[target.against or 0],
         "nsp": nsp[0] - nsp[1],
@@ -247,7 +247,7 @@ def test_without_biases_decompx_is_the_frozen_network(tiny: LoadedModel, kind: s
         states = norm(attention.output.LayerNorm, attention.output.dense(context) + states)
         inner = one.layer.output.dense(held(F.gelu, one.layer.intermediate.dense(states)))
         states = norm(one.layer.output.LayerNorm, inner + states)
-    heads, row = unbiased.model.cls, states[target.row]
+    heads, row = unbiased.model.cls, states[target.rows[0]]
     if kind == "nsp":
         logits = heads.seq_relationship(held(torch.tanh, unbiased.model.bert.pooler.dense(row)))
         value = logits[0] - logits[1]

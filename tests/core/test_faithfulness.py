@@ -67,12 +67,13 @@ def test_removal_and_keeping_are_each_others_rest() -> None:
 
 
 def test_ties_and_random_rankings_come_from_the_seed() -> None:
-    """Equal scores are ordered by chance, the same chance for the same seed; every ranking is whole."""
+    """Equal scores are ordered by chance, the same chance for the same seed; every second ranking turns one around."""
     flat = np.zeros((1, 6))
     one, same, other = (plan_removals(flat, SINGLES, 6, seed=seed) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one.removed, same.removed)
     assert (one.rankings != other.rankings).any()
     assert (np.sort(one.rankings) == np.arange(6)).all() and len(one.rankings) == 101
+    np.testing.assert_array_equal(one.rankings[2::2], one.rankings[1::2, ::-1])
     firsts = {int(plan_removals(flat, SINGLES, 6, random_rankings=1, seed=seed).rankings[0, 0]) for seed in range(60)}
     assert firsts == set(range(6))
 
@@ -139,7 +140,7 @@ def test_the_model_is_asked_as_planned(tiny_loaded: LoadedModel, words: bool) ->
 def by_hand(loaded: LoadedModel, ids: list[int], segments: tuple[int, ...], target: Target) -> float:
     """Probability of the target's word by an ordinary forward pass."""
     scores = loaded.model(torch.tensor([ids]), token_type_ids=torch.tensor([segments])).prediction_logits
-    return float(scores[0, target.row].softmax(-1)[target.token_id])
+    return float(scores[0, target.rows[0]].softmax(-1)[target.token_id])
 
 
 def test_bad_plans_are_one_sentence() -> None:

@@ -12,7 +12,7 @@ import bert_core
 from bert_core import Encoding, LoadedModel, Target, capture, decompx, integrated_gradients
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.analysis.flow import attention_flow, attention_rollout
-from bert_core.methods import METHODS, faithfulness, method_of, token_scores
+from bert_core.methods import METHODS, faithfulness, layer_scores, method_of, token_scores
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32)
 
@@ -57,13 +57,13 @@ def test_scores_are_those_of_the_methods(tiny: LoadedModel, encoding: Encoding) 
     found = token_scores(tiny, encoding, target, names, run=run, report=lambda *done: told.append(done))
     assert told == [(n, 5) for n in range(1, 6)]
     np.testing.assert_allclose(found[0], decompx(tiny, encoding, target).scores, atol=1e-5)
-    np.testing.assert_array_equal(found[1], attention_rollout(run.attention)[-1, target.row])
+    np.testing.assert_array_equal(found[1], attention_rollout(run.attention)[-1, target.rows[0]])
     np.testing.assert_allclose(found[2], integrated_gradients(tiny, encoding, target).scores, atol=1e-5)
-    np.testing.assert_array_equal(found[3], attention_flow(run.attention)[target.row])
-    np.testing.assert_array_equal(found[4], run.attention[-1].mean(0, dtype=np.float64)[target.row])
+    np.testing.assert_array_equal(found[3], attention_flow(run.attention)[target.rows[0]])
+    np.testing.assert_array_equal(found[4], run.attention[-1].mean(0, dtype=np.float64)[target.rows[0]])
     other = dataclasses.replace(run, attention=np.eye(len(encoding))[None, None] + 0 * run.attention)
     np.testing.assert_array_equal(
-        token_scores(tiny, encoding, target, ["rollout"], run=other)[0], np.eye(len(encoding))[target.row]
+        token_scores(tiny, encoding, target, ["rollout"], run=other)[0], np.eye(len(encoding))[target.rows[0]]
     )
 
 
@@ -103,3 +103,38 @@ def test_the_document_says_what_the_code_says() -> None:
     text = (Path(__file__).parents[2] / "docs" / "methods.md").read_text(encoding="utf-8")
     rows = [line.split(" | ")[:3] for line in text.splitlines() if line.startswith("| ")][2:]
     assert rows == [[f"| {method.name}", method.claims, method.misleads] for method in METHODS]
+
+
+def test_layers_add_up_to_the_answer(tiny: LoadedModel, encoding: Encoding) -> None:
+    """The last layer of attention and of rollout is the answer, gradient x attention sums to it, shares sum to 1."""
+    for target in targets(tiny, encoding):
+        run = capture(tiny, encoding, target=target)
+        for method in METHODS:
+            if method.layers is None:
+                continue
+            layers = layer_scores(tiny, encoding, target, method.name, run=run)
+            assert layers.shape == (2, len(encoding))
+            whole = token_scores(tiny, encoding, target, [method.name], run=run)[0]
+            if method.name in ("attention", "rollout"):
+                np.testing.assert_allclose(layers[-1], whole, atol=1e-6)
+            elif method.name == "gradient x attention":
+                np.testing.assert_allclose(layers.sum(0), whole, atol=1e-5)
+            elif method.name != "gradient relevance":
+                np.testing.assert_allclose(layers.sum(-1), 1, atol=1e-5, err_msg=method.name)
+    with pytest.raises(ValueError, match="^DecompX has no answer for a layer by itself: these have, attention, "):
+        layer_scores(tiny, encoding, targets(tiny, encoding)[0], "DecompX")
+
+
+def test_removals_are_reported(tiny: LoadedModel, encoding: Encoding) -> None:
+    """As the model reads them, up to all of them; and a report may stop them."""
+    target = targets(tiny, encoding)[0]
+    told: list[tuple[int, int]] = []
+    scores = token_scores(tiny, encoding, target, ["rollout"])
+    faithfulness(tiny, encoding, target, scores, random_rankings=40, report=lambda *done: told.append(done))
+    assert len(told) > 1 and told[-1][0] == told[-1][1]
+
+    def stop(done: int, of: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        faithfulness(tiny, encoding, target, scores, random_rankings=2, report=stop)

@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from viz_app.cli import ask, heads, prune, serve, train
+from viz_app.cli import ask, heads, prune, serve, study, train
 from viz_app.cli.serve import MALLOC
 from viz_app.cli.shared import note
 
@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 app.command("app")(serve.open_app)
 app.command("models")(ask.list_models)
-for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles):
+for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study.faithfulness):
     app.command()(command)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)
@@ -38,7 +38,7 @@ def _restart_with_malloc_settings() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """The console command; ends the process with 0, or with 2 after one sentence on what was wrong."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments and arguments[0] in TRAINING:
+    if arguments and arguments[0] in (*TRAINING, "faithfulness"):
         _restart_with_malloc_settings()
     try:
         sys.exit(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False))

@@ -1,0 +1,59 @@
+"""What should make a reader careful with what is shown of one text, as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bert_core.analysis.patterns import attention_entropy, share_to
+from bert_core.tokenizer import CLS, SEP, Encoding
+
+NEARLY_ALL = 0.97  # of the largest entropy: attention that tells keys hardly apart
+MUCH = 0.5  # of all attention, to [CLS] and [SEP]
+
+
+@dataclass(frozen=True)
+class Cautions:
+    """Numbers that are no mistake of anyone, and change what a picture means.
+
+    flat: (layer, head), whether attention is nearly the same to all keys.
+    to_cls, to_sep: share of attention that goes to them, mean over all heads and queries.
+    unknown, typed: tokens that the vocabulary does not know, of how many that were typed. cut: tokens left out.
+    """
+
+    flat: np.ndarray
+    to_cls: float
+    to_sep: float
+    unknown: int
+    typed: int
+    cut: int
+
+    @property
+    def mostly_flat(self) -> bool:
+        """Whether most heads tell the keys hardly apart, as heads without training do."""
+        return bool(self.flat.mean() > 0.5)
+
+    @property
+    def mostly_sunk(self) -> bool:
+        """Whether more than half of all attention rests on [CLS] and [SEP]."""
+        return self.to_cls + self.to_sep > MUCH
+
+    @property
+    def mostly_unknown(self) -> bool:
+        """Whether the model reads fewer than half of the tokens."""
+        return self.unknown * 2 > self.typed
+
+
+def cautions(attention: np.ndarray, encoding: Encoding) -> Cautions:
+    """What to be careful with in one text.
+
+    attention: (layer, head, query, key), each row sums to 1; a head that was pruned is NaN, and counts nowhere.
+    Source of the reading of [SEP] as a no-op: Clark 2019, section 3.2 (arXiv:1906.04341).
+    """
+    flat = attention_entropy(attention) > NEARLY_ALL * np.log(attention.shape[-1])
+    to_cls, to_sep = (
+        float(np.nanmean(share_to(attention, [token == name for token in encoding.tokens]))) for name in (CLS, SEP)
+    )
+    typed = len(encoding) - sum(encoding.special)
+    return Cautions(flat, to_cls, to_sep, encoding.unknown_count, typed, encoding.cut)

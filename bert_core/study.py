@@ -1,0 +1,442 @@
+"""How far to trust each method over a whole file: its sentences as questions, a table that grows, and its summary.
+
+Every question is a function of the file, the settings and its number, so a study that was stopped goes on as if it had
+not been.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from bert_core.analysis.faithfulness import MEASURES, RANDOM_RANKINGS, Faithfulness
+from bert_core.loading import LoadedModel
+from bert_core.methods import METHODS, faithfulness, method_of, token_scores
+from bert_core.record import Target
+from bert_core.run.perturbation import values_without
+from bert_core.tokenizer import UNKNOWN, Encoding
+from bert_core.training.data import read_documents, split_sentences
+
+KINDS = ("content", "function", "nsp")
+# Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
+# for, a closed list; every other word of three letters or more is a content word.
+_FUNCTION_WORDS = """
+a an the this that these those each every either neither some any no all both such another other
+i you he she it we they me him her us them my your his its our their mine yours hers ours theirs myself yourself
+himself herself itself ourselves themselves who whom whose which what one
+of in to for with on at from by about as into like through after over between out against during without before
+under around among toward towards upon within along across behind beyond near since until up down off above below
+and or but nor so yet if because although though while whereas unless whether than when where why how
+am is are was were be been being have has had having do does did done can could will would shall should may might
+must not there then too also only just very
+"""
+FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """What a table is made with; to go on with one, all of it must be the same, but for `questions`.
+
+    questions: how many of each kind. kinds: of `KINDS`. methods: names.
+    lengths, pair_lengths: the fewest and the most tokens of a sentence, and of a pair.
+    least: probability that the model gives the answer, at least: where it does not give the answer, there is little to
+        explain, and all measures are near 0.
+    words: take whole words away instead of pieces. random_rankings: for the band. seed: of sentences, words, rankings.
+    """
+
+    questions: int = 150
+    kinds: tuple[str, ...] = KINDS
+    methods: tuple[str, ...] = tuple(method.name for method in METHODS)
+    lengths: tuple[int, int] = (10, 24)
+    pair_lengths: tuple[int, int] = (16, 40)
+    least: float = 0.1
+    words: bool = True
+    random_rankings: int = RANDOM_RANKINGS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.questions < 1:
+            raise ValueError(f"{self.questions} questions of each kind: at least one")
+        for kind in self.kinds:
+            if kind not in KINDS:
+                raise ValueError(f"kind {kind!r} is unknown: one of {', '.join(KINDS)}")
+        if not self.kinds or not self.methods:
+            raise ValueError("there is nothing to judge: name at least one kind of question and one method")
+        for name in self.methods:
+            method_of(name)
+        for what, least, (shortest, longest) in (("sentences", 4, self.lengths), ("pairs", 6, self.pair_lengths)):
+            if not least <= shortest <= longest:
+                raise ValueError(f"{what} of {shortest} to {longest} tokens: from {least}, the fewest first")
+        if not 0 <= self.least <= 1:
+            raise ValueError(f"answers with a probability of at least {self.least}: from 0 to 1")
+        if self.random_rankings < 1:
+            raise ValueError(f"{self.random_rankings} random rankings: at least one, or a measure says nothing")
+
+
+@dataclass(frozen=True)
+class Question:
+    """One thing to explain: a hidden word of a sentence, or that a sentence follows the one before.
+
+    number: counts within its kind. kind: "content" or "function", the kind of the hidden word, or "nsp".
+    answer: the hidden word, or "follows".
+    """
+
+    number: int
+    kind: str
+    encoding: Encoding
+    target: Target
+    answer: str
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How one method fares on one question: a line of the table.
+
+    probability: of the answer, with the text whole. scores, low, high: of each of `MEASURES`, the method's own and the
+    edges of the random rankings' band.
+    """
+
+    kind: str
+    number: int
+    tokens: int
+    answer: str
+    probability: float
+    method: str
+    scores: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    def verdict(self, measure: str) -> str:
+        """ "better", "chance" or "worse" than random rankings on this question."""
+        place = MEASURES.index(measure)
+        band = (self.low[place], self.high[place])
+        return Faithfulness(measure, np.array([self.scores[place]]), np.empty(0), band).verdicts[0]
+
+
+# ---------------------------------------------------------------------------- the questions of a file
+
+
+def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[Question]:
+    """The questions of a file, the kinds in turn; each kind's are drawn by the seed from the whole file.
+
+    Of a sentence one word is asked, a content word or a function word, among those that are one piece; the true piece
+    is the target. Sentences that follow each other in a paragraph are asked as pairs, none of them twice.
+    Raises ValueError for a file that is no text, a head that the model does not have, or a file without a question.
+    """
+    hidden = [kind for kind in settings.kinds if kind != "nsp"]
+    if hidden and not loaded.has_mlm:
+        raise ValueError(f"{loaded.name} has no trained masked-word head: ask for nsp alone")
+    if "nsp" in settings.kinds and not loaded.has_nsp:
+        raise ValueError(f"{loaded.name} has no trained next-sentence head: ask for content and function alone")
+    paragraphs = [split_sentences(paragraph) for document in read_documents(text) for paragraph in document]
+    found: dict[str, list[Question]] = {kind: [] for kind in settings.kinds}
+    for asked in (*_of_words(loaded, paragraphs, settings, hidden), *_of_pairs(loaded, paragraphs, settings)):
+        found[asked.kind].append(asked)
+    in_turn = [one for group in zip_longest(*found.values()) for one in group if one is not None]
+    if not in_turn:
+        raise ValueError(
+            f"{text.name} holds no question: it needs sentences of {_range(settings.lengths)} tokens, or two in a row "
+            f"of {_range(settings.pair_lengths)}, with an answer that the model gives {settings.least:g} or more"
+        )
+    return in_turn
+
+
+def _of_words(
+    loaded: LoadedModel, paragraphs: Iterable[Sequence[str]], settings: StudySettings, kinds: Sequence[str]
+) -> Iterator[Question]:
+    sentences = [sentence for paragraph in paragraphs for sentence in paragraph]
+    counts = dict.fromkeys(kinds, 0)
+    for number in np.random.default_rng(settings.seed).permutation(len(sentences)).tolist():
+        wanted = [kind for kind in counts if counts[kind] < settings.questions]
+        if not wanted:
+            return
+        if (encoding := _encoded(loaded, settings.lengths, sentences[number])) is None:
+            continue
+        # The kind that has fewer questions so far; a sentence is asked once.
+        for kind in sorted(wanted, key=counts.__getitem__):
+            asked = _a_word(loaded, encoding, settings, kind, counts[kind], number)
+            if asked is not None:
+                counts[kind] += 1
+                yield asked
+                break
+
+
+def _a_word(
+    loaded: LoadedModel, encoding: Encoding, settings: StudySettings, kind: str, number: int, sentence: int
+) -> Question | None:
+    """One word of a kind, of those that the model guesses; None if there is none."""
+    words = _single_pieces(encoding)[kind]
+    for word in np.random.default_rng([settings.seed, sentence]).permutation(words).tolist():
+        (position,) = encoding.pieces_of(word)
+        target = Target("mlm", position, encoding.input_ids[position])
+        masked = loaded.tokenizer.mask_words(encoding, [word])
+        if _probability(loaded, masked, target) >= settings.least:
+            return Question(number, kind, masked, target, encoding.word_text(word).lower())
+    return None
+
+
+def _single_pieces(encoding: Encoding) -> dict[str, list[int]]:
+    """Words that are one piece, by their kind."""
+    found: dict[str, list[int]] = {"content": [], "function": []}
+    for word in range(encoding.word_count):
+        (first, *more), written = encoding.pieces_of(word), encoding.word_text(word).lower()
+        if more or encoding.tokens[first] == UNKNOWN or not written.isalpha():
+            continue
+        if written in FUNCTION_WORDS:
+            found["function"].append(word)
+        elif len(written) > 2:
+            found["content"].append(word)
+    return found
+
+
+def _of_pairs(loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings) -> Iterator[Question]:
+    if "nsp" not in settings.kinds:
+        return
+    # Two by two, so that none is in two pairs.
+    pairs = [some[place : place + 2] for some in paragraphs for place in range(0, len(some) - 1, 2)]
+    number, target = 0, Target("nsp")
+    for drawn in np.random.default_rng(settings.seed).permutation(len(pairs)).tolist():
+        if number == settings.questions:
+            return
+        encoding = _encoded(loaded, settings.pair_lengths, *pairs[drawn])
+        if encoding is not None and _probability(loaded, encoding, target) >= settings.least:
+            yield Question(number, "nsp", encoding, target, "follows")
+            number += 1
+
+
+def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Encoding | None:
+    """A sentence, or a pair, that is neither too short nor too long; None for others."""
+    shortest, longest = lengths
+    if sum(map(len, texts)) > 16 * longest:  # no need to look closely
+        return None
+    try:
+        encoding = loaded.tokenizer.encode(*texts, max_length=loaded.config.max_position_embeddings)
+    except ValueError:  # no sign that can be read
+        return None
+    return encoding if shortest <= len(encoding) <= longest and not encoding.cut else None
+
+
+def _probability(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:
+    """That the model gives the answer, with the text whole."""
+    whole = np.zeros((1, len(encoding)), bool)
+    return float(values_without(loaded, encoding, target, whole, probability=True)[0])
+
+
+def _range(lengths: tuple[int, int]) -> str:
+    return f"{lengths[0]} to {lengths[1]}"
+
+
+# ---------------------------------------------------------------------------- the answers, and how they fare
+
+
+def judge_question(loaded: LoadedModel, asked: Question, settings: StudySettings) -> list[Judgement]:
+    """Every method on one question, in the order of the settings; all are beside the same random rankings."""
+    encoding, target = asked.encoding, asked.target
+    scores = token_scores(loaded, encoding, target, settings.methods)
+    found = faithfulness(
+        loaded, encoding, target, scores, words=settings.words, random_rankings=settings.random_rankings,
+        seed=settings.seed + asked.number,
+    )  # fmt: skip
+    whole = _probability(loaded, encoding, target)
+    measures = [found[name] for name in MEASURES]
+    return [
+        Judgement(
+            asked.kind, asked.number, len(encoding), asked.answer, whole, name,
+            tuple(float(measure.scores[row]) for measure in measures),
+            tuple(measure.band[0] for measure in measures), tuple(measure.band[1] for measure in measures),
+        )
+        for row, name in enumerate(settings.methods)
+    ]  # fmt: skip
+
+
+def judge_file(
+    loaded: LoadedModel,
+    text: Path,
+    table: Path,
+    settings: StudySettings,
+    *,
+    report: Callable[[int, int, int], None] = lambda done, before, of: None,
+) -> list[Judgement]:
+    """Ask every question of a file, and write each answer's judgement into a table, a CSV file, as it comes.
+
+    A table that is there is gone on with, where it stopped; its settings stand beside it, in TABLE.settings.json.
+    report: told how many questions are done, how many of them were done before, of how many; may raise to stop.
+    Returns all judgements. Raises ValueError for other settings than those of the table, and as `questions`.
+    """
+    _check_settings(loaded, text, table, settings)
+    asked = questions(loaded, text, settings)
+    done = [one for one in read_judgements(table, settings.methods) if one.number < settings.questions]
+    known = {(one.kind, one.number) for one in done}
+    before = len(known)
+    report(before, before, len(asked))
+    for one in asked:
+        if (one.kind, one.number) in known:
+            continue
+        rows = judge_question(loaded, one, settings)
+        _append(table, rows)
+        done += rows
+        known.add((one.kind, one.number))
+        report(len(known), before, len(asked))
+    return done
+
+
+def _check_settings(loaded: LoadedModel, text: Path, table: Path, settings: StudySettings) -> None:
+    """Write the settings beside a new table; raise ValueError for a table that was made with others."""
+    place = Path(f"{table}.settings.json")
+    values = {"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)}
+    # As JSON has them, and without what may change.
+    now = {key: value for key, value in json.loads(json.dumps(values)).items() if key != "questions"}
+    if place.is_file():
+        before = json.loads(place.read_text(encoding="utf-8"))
+        if changed := [key for key in now if now[key] != before.get(key)]:
+            raise ValueError(
+                f"{table.name} was made with other settings ({', '.join(changed)}): "
+                "choose another name, or the same settings"
+            )
+    elif table.exists():
+        raise ValueError(f"{table.name} is there, without the settings of a study beside it: choose another name")
+    else:
+        table.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+
+
+# ---------------------------------------------------------------------------- the table
+
+_HEADER = [
+    "kind", "number", "tokens", "answer", "probability", "method",
+    *(f"{measure}{edge}" for measure in MEASURES for edge in ("", "_low", "_high")),
+]  # fmt: skip
+
+
+def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[Judgement]:
+    """The judgements of a table; an empty list where there is none.
+
+    methods: keep whole questions only, those with a line for each of these; the rest, of a study that was cut short
+        while it wrote, is taken out of the file.
+    Raises ValueError for a file that is no such table.
+    """
+    if not table.is_file():
+        return []
+    written = table.read_text(encoding="utf-8", errors="replace")
+    lines = list(csv.reader(io.StringIO(written[: written.rfind("\n") + 1], newline="")))  # the last may be cut off
+    if not lines and methods is not None:  # cut off before it began
+        table.unlink()
+        return []
+    if not lines or lines[0] != _HEADER:
+        raise ValueError(f"{table.name} is no table of a study: its columns are others")
+    found = [one for line in lines[1:] if (one := _from_line(line)) is not None]
+    if methods is None:
+        return found
+    there: dict[tuple[str, int], list[Judgement]] = {}
+    for one in found:
+        there.setdefault((one.kind, one.number), []).append(one)
+    whole = [one for rows in there.values() if [row.method for row in rows] == list(methods) for one in rows]
+    if _as_text([_HEADER, *map(_to_line, whole)]) != written:
+        spare = Path(f"{table}.new")
+        spare.write_text(_as_text([_HEADER, *map(_to_line, whole)]), encoding="utf-8", newline="")
+        spare.replace(table)
+    return whole
+
+
+def _append(table: Path, rows: Sequence[Judgement]) -> None:
+    """Add the lines of one question in one write, and see them to the disk."""
+    header = [] if table.is_file() else [_HEADER]
+    with open(table, "a", encoding="utf-8", newline="") as file:
+        file.write(_as_text([*header, *map(_to_line, rows)]))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _as_text(lines: Iterable[Sequence[object]]) -> str:
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue()
+
+
+def _to_line(one: Judgement) -> list[object]:
+    measured = [f"{number:.6g}" for triple in zip(one.scores, one.low, one.high, strict=True) for number in triple]
+    return [one.kind, one.number, one.tokens, one.answer, f"{one.probability:.6g}", one.method, *measured]
+
+
+def _from_line(line: Sequence[str]) -> Judgement | None:
+    """None for a line that was cut off."""
+    if len(line) != len(_HEADER):
+        return None
+    kind, number, tokens, answer, probability, method, *measured = line
+    try:
+        numbers = [float(value) for value in measured]
+        return Judgement(
+            kind, int(number), int(tokens), answer, float(probability), method,
+            tuple(numbers[::3]), tuple(numbers[1::3]), tuple(numbers[2::3]),
+        )  # fmt: skip
+    except ValueError:
+        return None
+
+
+# ---------------------------------------------------------------------------- the summary
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How one method fares on all questions of a kind.
+
+    questions: how many. medians: of each of `MEASURES`. verdicts: shares of "better", "chance" and "worse" for each of
+    `MEASURES`.
+    """
+
+    kind: str
+    method: str
+    questions: int
+    medians: tuple[float, ...]
+    verdicts: tuple[tuple[float, float, float], ...]
+
+
+def standings(judgements: Iterable[Judgement]) -> list[Standing]:
+    """Every method on every kind of question, the kinds in their order, the largest median AOPC first."""
+    groups: dict[tuple[str, str], list[Judgement]] = {}
+    for one in judgements:
+        groups.setdefault((one.kind, one.method), []).append(one)
+    found = []
+    for (kind, method), rows in groups.items():
+        medians = tuple(np.median([row.scores for row in rows], axis=0).tolist())
+        verdicts = []
+        for measure in MEASURES:
+            said = [row.verdict(measure) for row in rows]
+            better, chance, worse = (said.count(word) / len(said) for word in ("better", "chance", "worse"))
+            verdicts.append((better, chance, worse))
+        found.append(Standing(kind, method, len(rows), medians, tuple(verdicts)))
+    aopc = MEASURES.index("aopc")
+    return sorted(found, key=lambda one: (KINDS.index(one.kind), -one.medians[aopc]))
+
+
+def markdown(found: Sequence[Standing]) -> str:
+    """The standings as tables, one for each kind of question: medians, and the verdicts by AOPC."""
+    titles = {
+        "content": "A masked content word", "function": "A masked function word", "nsp": "B follows A",
+    }  # fmt: skip
+    aopc, lines = MEASURES.index("aopc"), []
+    for kind in KINDS:
+        rows = [one for one in found if one.kind == kind]
+        if not rows:
+            continue
+        lines += [
+            f"**{titles[kind]}** ({rows[0].questions} questions)",
+            "",
+            "| Method | Comprehensiveness | Sufficiency | AOPC | Better than chance | Chance | Worse |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+        ]
+        for one in rows:
+            cells = [f"{median:.3f}" for median in one.medians] + [f"{share:.0%}" for share in one.verdicts[aopc]]
+            lines.append(f"| {' | '.join([one.method, *cells])} |")
+        lines.append("")
+    return "\n".join(lines)

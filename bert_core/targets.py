@@ -1,0 +1,99 @@
+"""What a reader asks for, in words, as a target."""
+
+from __future__ import annotations
+
+from bert_core.record import Target
+from bert_core.tokenizer import MASK, UNKNOWN, Encoding, Tokenizer
+
+
+def word_target(
+    tokenizer: Tokenizer, encoding: Encoding, word: str, *, position: int | None = None, against: str | None = None
+) -> Target:
+    """The target for a word at a mask, or for how far it is above another word.
+
+    word, against: as they would be typed, or a piece such as "##ing". position: of the (first) [MASK]; it may be left
+    out where there is but one place. A word of several pieces takes as many masks in a row, and is asked for as a
+    whole: the sum of the log-probabilities of its pieces, each at its own mask.
+    Raises ValueError if there is no [MASK], or no such one; if the masks are fewer than the pieces; for signs that the
+    vocabulary does not have; or for a word of several pieces in a contrast.
+    """
+    pieces = pieces_of(tokenizer, word)
+    first = _place(encoding, len(pieces), position)
+    if against is not None:
+        for one, its in ((word, pieces), (against, pieces_of(tokenizer, against))):
+            if len(its) > 1:
+                raise ValueError(
+                    f"{_in_pieces(one, its)}: a contrast is between two words of one piece each, at one mask"
+                )
+        other = tokenizer.id_of(pieces_of(tokenizer, against)[0])
+        return Target("contrast", first, tokenizer.id_of(pieces[0]), against=other)
+    if len(pieces) == 1:
+        return Target("mlm", first, tokenizer.id_of(pieces[0]))
+    room = _masks_from(encoding, first)
+    if room < len(pieces):
+        masks = "is one [MASK]" if room == 1 else f"are {room} [MASK] in a row"
+        raise ValueError(
+            f"{_in_pieces(word, pieces)}, and at {first} there {masks}: hide a word of {len(pieces)} pieces, "
+            "or ask for one of these"
+        )
+    return Target("joint", pieces=tuple((first + n, tokenizer.id_of(piece)) for n, piece in enumerate(pieces)))
+
+
+def loss_target(encoding: Encoding, original: Encoding) -> Target:
+    """Minus the masked-word loss over every mask of which it is known what stood there.
+
+    original: the same text before words were hidden. Raises ValueError if nothing is hidden.
+    """
+    hidden = hidden_pieces(encoding, original)
+    if not hidden:
+        raise ValueError("no word is hidden whose truth is known: there is no loss")
+    return Target("loss", pieces=hidden)
+
+
+def hidden_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, int], ...]:
+    """Where a [MASK] stands in the place of a piece, and the number of that piece."""
+    pairs = zip(encoding.tokens, original.tokens, original.input_ids, strict=True)
+    return tuple((i, number) for i, (token, before, number) in enumerate(pairs) if token == MASK != before)
+
+
+def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
+    """The pieces of a word, or the piece itself if it is one. Raises ValueError for signs that no piece has."""
+    written = word.strip()
+    if tokenizer.backend.token_to_id(written) is not None:
+        return (written,)
+    pieces = tokenizer.encode(written).tokens[1:-1]
+    if UNKNOWN in pieces:
+        raise ValueError(f"{written!r} cannot be asked for: the vocabulary does not have its signs, not even in pieces")
+    return pieces
+
+
+def _place(encoding: Encoding, pieces: int, position: int | None) -> int:
+    """Where the word is asked for."""
+    masks = encoding.mask_positions
+    if not masks:
+        raise ValueError(f"there is no {MASK} in the text: hide a word, and then ask for it")
+    if position is not None:
+        if position not in masks:
+            raise ValueError(f"there is no {MASK} at {position}: there is one at {_listed(masks)}")
+        return position
+    starts = [mask for mask in masks if mask - 1 not in masks]
+    fitting = [start for start in starts if _masks_from(encoding, start) == pieces] or starts
+    if len(fitting) > 1:
+        raise ValueError(f"there are several {MASK}, at {_listed(masks)}: say at which")
+    return fitting[0]
+
+
+def _masks_from(encoding: Encoding, position: int) -> int:
+    """How many masks stand in a row from a position on."""
+    return next((n for n, token in enumerate(encoding.tokens[position:]) if token != MASK), 0)
+
+
+def _in_pieces(word: str, pieces: tuple[str, ...]) -> str:
+    """ "'quasar' is 2 pieces here, qua and ##sar"."""
+    count = "one piece" if len(pieces) == 1 else f"{len(pieces)} pieces"
+    return f"{word.strip()!r} is {count} of this vocabulary, {_listed(pieces)}"
+
+
+def _listed(names: tuple[object, ...]) -> str:
+    *first, last = map(str, names)
+    return f"{', '.join(first)} and {last}" if first else last

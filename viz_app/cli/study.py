@@ -1,0 +1,89 @@
+"""The command that judges the methods over a whole file."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from viz_app.cli.shared import Device, ModelName, TextFile, load, note
+
+SECONDS_BETWEEN_LINES = 5.0
+
+
+def faithfulness(
+    text: TextFile,
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The table, a CSV file: a line for every answer.")],
+    methods: Annotated[
+        str | None, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas; all of them.")
+    ] = None,
+    kinds: Annotated[
+        str, typer.Option(metavar="KIND,KIND", help="A masked content word, a masked function word, B follows A.")
+    ] = "content,function,nsp",
+    questions: Annotated[int, typer.Option(min=1, help="Of each kind.")] = 150,
+    lengths: Annotated[str, typer.Option(help="Tokens of a sentence, from and to.")] = "10:24",
+    pair_lengths: Annotated[str, typer.Option(help="Tokens of a pair, from and to.")] = "16:40",
+    pieces: Annotated[bool, typer.Option("--pieces", help="Take pieces away, not whole words.")] = False,
+    random_rankings: Annotated[int, typer.Option(min=1, help="That the methods stand beside.")] = 100,
+    least: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Probability that the model gives the answer, at least.")
+    ] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="Of the words and the rankings.")] = 0,
+    model: ModelName = "headlight-mini",
+    device: Device = "auto",
+) -> None:
+    """Judge the methods of "why this word?" on the sentences of a file, beside random rankings.
+
+    The same command goes on where it stopped. On stdout at the end: the summary, in Markdown.
+    """
+    from bert_core.methods import METHODS
+    from bert_core.study import StudySettings, judge_file, markdown, standings
+
+    settings = StudySettings(
+        questions=questions,
+        kinds=_parse_names(kinds),
+        methods=tuple(method.name for method in METHODS) if methods is None else _parse_names(methods),
+        lengths=_parse_lengths(lengths),
+        pair_lengths=_parse_lengths(pair_lengths),
+        least=least,
+        words=not pieces,
+        random_rankings=random_rankings,
+        seed=seed,
+    )
+    started = last = time.monotonic()
+
+    def report(done: int, before: int, of: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done == before:
+            note(f"{before:,} of {of:,} questions are in {out} already" if before else f"{of:,} questions")
+        elif now - last >= SECONDS_BETWEEN_LINES or done == of:
+            each = (now - started) / (done - before)
+            note(f"{done:,} of {of:,} questions, {each:.1f} s each, {_as_time(each * (of - done))} left")
+            last = now
+
+    found = judge_file(load(model, device), text, out, settings, report=report)
+    typer.echo(markdown(standings(found)), nl=False)
+
+
+def _as_time(seconds: float) -> str:
+    """Seconds as hours and minutes, or minutes, or seconds."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _parse_names(written: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in written.split(",") if (name := part.strip())))
+
+
+def _parse_lengths(written: str) -> tuple[int, int]:
+    """`10:24` as two numbers. Raises ValueError for anything else."""
+    try:
+        shortest, longest = map(int, written.split(":"))
+    except ValueError as error:
+        raise ValueError(f"lengths {written!r}: write the fewest and the most tokens, as in 10:24") from error
+    return shortest, longest

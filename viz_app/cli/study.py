@@ -55,9 +55,10 @@ def faithfulness(
     started = last = time.monotonic()
 
     def report(done: int, before: int, of: int) -> None:
-        nonlocal last
+        nonlocal started, last
         now = time.monotonic()
         if done == before:
+            started = last = now  # the questions have been found
             note(f"{before:,} of {of:,} questions are in {out} already" if before else f"{of:,} questions")
         elif now - last >= SECONDS_BETWEEN_LINES or done == of:
             each = (now - started) / (done - before)

@@ -13,6 +13,7 @@ page = st.navigation(
     [
         st.Page("viz_app/pages/predict.py", title="Predict", icon=":material/edit_note:", default=True),
         st.Page("viz_app/pages/attention.py", title="Attention", icon=":material/grid_view:"),
+        st.Page("viz_app/pages/compare.py", title="Compare", icon=":material/difference:"),
         st.Page("viz_app/pages/heads.py", title="Heads", icon=":material/toggle_on:"),
         st.Page("viz_app/pages/roles.py", title="Roles", icon=":material/badge:"),
         st.Page("viz_app/pages/images.py", title="Words on images", icon=":material/image_search:"),

@@ -130,7 +130,7 @@ class BertSelfAttention(nn.Module):
             bias = rows_at(bias, positions)
         if self.position_embedding_type != "absolute":
             places = None if explicit else positions
-            distances = self._position_scores(query_layer, key_layer, hidden_states.shape[1], places)
+            distances = self.position_scores(query_layer, key_layer, hidden_states.shape[1], places)
             bias = distances if bias is None else distances + bias
 
         attention_probs: Tensor | None = None
@@ -198,7 +198,7 @@ class BertSelfAttention(nn.Module):
             )
         return encoder_hidden_states
 
-    def _position_scores(self, query_layer: Tensor, key_layer: Tensor, queries: int, places: Tensor | None) -> Tensor:
+    def position_scores(self, query_layer: Tensor, key_layer: Tensor, queries: int, places: Tensor | None) -> Tensor:
         """What the distances add to the scaled scores, (batch, head, query, key).
 
         queries: length of the sequence that the queries are from; its last position is that of the last key.

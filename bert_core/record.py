@@ -367,6 +367,43 @@ class Walk:
 
 
 @dataclass(frozen=True)
+class HeadVectors:
+    """What one head makes its attention from, for one text.
+
+    queries: (query, head size). keys: (key, head size), float32.
+    distances: (query, key), what relative positions add to each scaled product; None for a model without them.
+    causal: whether a query sees only what stands before it.
+    """
+
+    encoding: Encoding
+    layer: int
+    head: int
+    queries: np.ndarray = field(repr=False)
+    keys: np.ndarray = field(repr=False)
+    distances: np.ndarray | None = field(default=None, repr=False)
+    causal: bool = False
+
+    def __post_init__(self) -> None:
+        _read_only(self)
+
+    @property
+    def scores(self) -> np.ndarray:
+        """What the softmax takes (query, key): the dot product over the root of the head size, and the distances."""
+        scores: np.ndarray = self.queries @ self.keys.T / np.sqrt(self.queries.shape[1], dtype=np.float32)
+        if self.distances is not None:
+            scores = scores + self.distances
+        return np.where(np.tril(np.ones(scores.shape, bool)), scores, -np.inf) if self.causal else scores
+
+    @property
+    def attention(self) -> np.ndarray:
+        """The softmax of the scores (query, key): the head's attention, each row sums to 1."""
+        scores = self.scores
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        attention: np.ndarray = shares / shares.sum(-1, keepdims=True)
+        return attention
+
+
+@dataclass(frozen=True)
 class Attribution:
     """What one method gives each token for one target.
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ from streamlit.navigation.page import StreamlitPage
 
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
-from bert_core.record import HeadSweep, MaskPrediction, ModelRun, Target, Walk
+from bert_core.record import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
 from bert_core.run.stages import walk
+from bert_core.run.vectors import head_vectors
 from bert_core.tokenizer import MASK, Encoding
 from viz_app import examples
 from viz_app.components.attention_view import ViewChoice
@@ -123,6 +124,17 @@ class Frame:
         st.session_state["_seconds"] = job.seconds
         return seen
 
+    def vectors(self, layer: int, head: int) -> HeadVectors:
+        """What one head makes its attention from, from the queue. Raises ValueError for a head that was pruned."""
+        gates = self.head_mask
+        job = queue().submit(
+            ("vectors", self.loaded.name, self.encoding, layer, head, gates.tobytes()),
+            f"{self.loaded.name} gives the vectors of L{layer} H{head}",
+            lambda _: head_vectors(self.loaded, self.encoding, layer, head, head_mask=gates),
+        )
+        found: HeadVectors = result_of(job)
+        return found
+
     def kept(self, *name: Hashable, make: Callable[[], Any]) -> Any:
         """What `make` gives, made once for this text, model, target and head mask; for what a run is reduced to."""
         encoding = self.encoding
@@ -169,6 +181,37 @@ def current() -> Frame:
     """The frame that was drawn above this page."""
     drawn: Frame = st.session_state[FRAME]
     return drawn
+
+
+def compared() -> tuple[Frame, Frame] | None:
+    """The frames that the page Compare puts side by side, before and after; None where there are no two, and why.
+
+    Raises CheckpointError or ValueError for a model that cannot be loaded or a text that cannot be read.
+    """
+    state, drawn = st.session_state, current()
+    if state.against == "heads":
+        if not drawn.off:
+            st.info("Every head is on: switch some off on the page Heads, then see here what that changes.")
+            return None
+        return replace(drawn, off=()), drawn
+    if state.against == "masked":
+        if drawn.encoding == drawn.original:
+            st.info("No word is hidden: click one above, then see here who looks elsewhere without it.")
+            return None
+        return replace(drawn, encoding=drawn.original, target=None), drawn
+    loaded, text, pair = drawn.loaded, state.text, state.pair
+    if state.against == "text":
+        if not state.other.strip():
+            st.info("Type another text to compare this one with.")
+            return None
+        text, pair = state.other, ""
+    elif state.other_model == loaded.name:
+        st.info("This is the model itself: choose another one, or load one in the sidebar.")
+        return None
+    else:
+        loaded = loaded_model(state.other_model)
+    original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
+    return drawn, replace(drawn, loaded=loaded, encoding=original, original=original, target=None)
 
 
 def _frame(notices: list[str]) -> Frame | None:

@@ -18,6 +18,7 @@ from bert_core.record import DecoderRun
 from bert_core.run.decoding import describe
 from bert_core.scenes import Scene
 from bert_core.tokenizer import SPECIAL_TOKENS
+from viz_app.components.attention_view import Token, ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
 from viz_app.figures.images import Outline
@@ -115,6 +116,20 @@ class Looked:
         values = self.run.shown(what)[word]
         values = values.clip(min=0) if what == "product" else values
         return values.reshape(*values.shape[:2], *self.run.grid)
+
+    def layer(self, what: str, layer: int) -> np.ndarray:
+        """(head, word, patch) of one layer, the product clipped: who of the words looks at which of the patches."""
+        maps = self.run.shown(what)[:, layer].swapaxes(0, 1)
+        return maps.clip(min=0) if what == "product" else maps
+
+    def word_tokens(self) -> list[Token]:
+        """The words as queries, by their place in the sentence."""
+        return [Token(word, n) for n, word in enumerate(self.run.words)]
+
+    def patch_tokens(self) -> list[Token]:
+        """The patches as keys, row after row, by their number."""
+        rows, columns = self.run.grid
+        return [Token(f"row {n // columns}, column {n % columns}", n) for n in range(rows * columns)]
 
     def titles(self, what: str, word: int) -> list[list[str]]:
         """(layer, head): what the reader is told of each head on hover."""
@@ -284,6 +299,21 @@ def choose_head(click: HeadClick) -> None:
     """Show the clicked head; a click in the grid."""
     if click.layer is not None and click.head is not None:
         st.session_state.look = (click.layer, click.head)
+
+
+def view_choice(layers: int) -> ViewChoice:
+    """The layer, heads and tokens of the view of all words; the head that is open first, or that of the first layer."""
+    kept = st.session_state.get("_patches")
+    layer, head = st.session_state.look or (min(kept.layer, layers - 1) if kept else 0, kept.heads[0] if kept else 0)
+    if kept is None or (kept.layer, kept.heads[0]) != (layer, head):
+        return ViewChoice(layer, (head,))
+    return kept
+
+
+def choose_view(choice: ViewChoice) -> None:
+    """Take over what was chosen in the view of all words; the opened head is that of the picture too."""
+    st.session_state["_patches"] = choice
+    st.session_state.look = (choice.layer, choice.heads[0])
 
 
 def average_heads() -> None:

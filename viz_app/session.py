@@ -111,8 +111,11 @@ def _parse_share(value: str) -> float:
     return float(value) / 100
 
 
-VIEWS = ("curves", "matrix")
+VIEWS = ("curves", "matrix", "neuron")
 SORTS = ("number", "entropy", "to_sep", "distance")
+COMBINED = ("apart", "average", "maximum", "weighted")
+OVER = ("chosen", "layer", "all")
+AGAINST = ("masked", "text", "model", "heads")
 SHOWN = ("attention", "gradient", "product")
 COLOURED_BY = ("slope", "removal")
 ROLES_OVER = ("text", "file", "treebank")
@@ -141,10 +144,19 @@ def _choices() -> dict[str, Choice]:
         "tokens": Choice(("query", ()), _parse_tokens, lambda tokens: tokens[0][0] + _write_numbers(tokens[1])),
         "kept": Choice(0.7, _parse_share, lambda share: f"{100 * share:.0f}"),
         "sort": Choice("number", _one_of(*SORTS)),
+        "rows": Choice("number", _one_of(*SORTS)),
         "view": Choice("curves", _one_of(*VIEWS)),
         "show": Choice("attention", _one_of(*SHOWN)),
         "part": Choice("all", _one_of(*PARTS)),
         "hide": flag,
+        "share": flag,  # whether the rows of a part are renormalised
+        "combine": Choice("apart", _one_of(*COMBINED)),
+        "over": Choice("chosen", _one_of(*OVER)),
+        "against": Choice("masked", _one_of(*AGAINST)),
+        "compare_view": Choice("curves", _one_of(*VIEWS[:2])),
+        "other": Choice(""),
+        "other_model": Choice(models_on_offer()[-1], _one_of(*models_on_offer())),
+        "edges": flag,
         "colour": Choice("slope", _one_of(*COLOURED_BY)),
         "over": Choice("text", _one_of(*ROLES_OVER)),
         "normal": flag,

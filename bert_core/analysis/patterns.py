@@ -10,6 +10,8 @@ import numpy as np
 from bert_core.analysis.attribution import map_of_units, scores_of_units
 from bert_core.tokenizer import SEP, Encoding
 
+LEAST_LEFT = 1e-6  # of a row; less than that is rounding, and would be blown up
+
 
 def part_positions(
     encoding: Encoding, part: str, *, hide_special: bool, units: Sequence[Sequence[int]] | None = None
@@ -115,3 +117,65 @@ def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: st
     sizes = np.array([len(unit) for unit in units])
     merged: np.ndarray = sums if what == "product" else sums / np.outer(sizes, sizes)
     return merged
+
+
+def renormalised(attention: np.ndarray) -> np.ndarray:
+    """Rows of a part of a map that sum to 1 again; NaN where not even a millionth of the row is left.
+
+    attention: (..., query, key), not negative.
+    """
+    left = attention.sum(-1, keepdims=True, dtype=np.float64)
+    shares: np.ndarray = np.divide(attention, left, out=np.full(attention.shape, np.nan), where=left >= LEAST_LEFT)
+    return shares.astype(attention.dtype)
+
+
+def rows_without_numbers(maps: np.ndarray) -> np.ndarray:
+    """Queries of whose row no number is left, in a head that is there; rising. maps: (head, query, key)."""
+    gone = np.isnan(maps).all(-1)
+    there = ~gone.all(-1)
+    rows: np.ndarray = np.nonzero(gone[there].any(0))[0]
+    return rows
+
+
+def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> np.ndarray:
+    """Several heads as one map, (query, key).
+
+    maps: (head, query, key); heads that are NaN throughout (pruned) are left out, a NaN inside a head stays one.
+    how: "average", whose rows still sum to 1; "weighted", the same with `weights` (head,), none of them negative and
+    taken as shares of their sum; "maximum", at every place the value furthest from zero, whose rows sum to 1 or more.
+    Returns NaN where no head is left.
+    Raises ValueError for another way, or weights that are negative or all zero.
+    """
+    if how not in ("average", "weighted", "maximum"):
+        raise ValueError(f"heads combined by {how!r}: 'average', 'weighted' or 'maximum'")
+    there = ~np.isnan(maps).all((-1, -2))
+    maps = maps[there]
+    if not len(maps):
+        return np.full(maps.shape[1:], np.nan, np.float32)
+    if how == "maximum":
+        high, low = maps.max(0), maps.min(0)
+        furthest: np.ndarray = np.where(-low > high, low, high)
+        return furthest
+    if how == "average":
+        mean: np.ndarray = maps.mean(0)
+        return mean
+    if weights is None or len(weights) != len(there):
+        raise ValueError(f"a weighted map of {len(there)} heads needs as many weights")
+    shares = np.asarray(weights, np.float64)[there]
+    if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.any()):
+        raise ValueError("weights must be numbers, none of them negative, and not all zero")
+    weighted: np.ndarray = np.tensordot(shares / shares.sum(), maps, 1).astype(maps.dtype)
+    return weighted
+
+
+def layers_by(figures: np.ndarray) -> np.ndarray:
+    """The layers, that with the largest mean over its heads first, one without heads last; (layer,) integers.
+
+    figures: (layer, head), NaN for a head that does not exist.
+    """
+    there = np.isfinite(figures)
+    sums = np.where(there, figures, 0).sum(1)
+    means = np.divide(sums, there.sum(1), out=np.full(len(figures), -np.inf), where=there.any(1))
+    order: np.ndarray = np.argsort(-means, kind="stable")
+    return order
+

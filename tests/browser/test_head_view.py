@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
-from viz_app.components.attention_view import Token, ViewChoice, attention_view
+from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice, attention_view
 
 st.set_page_config(layout="wide")
 state, asked = st.session_state, st.query_params
@@ -39,12 +39,30 @@ def called(choice):
 
 
 tokens = [Token(text, 10 + i, "A") for i, text in enumerate(texts)]
+keys, vectors, combined = tokens, None, None
+if "patches" in asked:  # queries and keys need not be the same sequence
+    keys = [Token(f"row {i // 4}, column {i % 4}", i) for i in range(16)]
+    maps = np.random.default_rng(1).dirichlet(np.full(16, 0.3), (heads, n)).astype(np.float32)
+if asked.get("mode") == "neuron":
+    draw = np.random.default_rng(2)
+    q, k = draw.normal(size=(n, 32)).astype(np.float32), draw.normal(size=(len(keys), 32)).astype(np.float32)
+    far = draw.normal(size=(n, len(keys))).astype(np.float32) if "far" in asked else None
+    scores = q @ k.T / np.sqrt(32) + (0 if far is None else far)
+    maps[0] = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    vectors = None if "gone" in asked else Vectors(q, k, far)
+if "gone" in asked:
+    maps[0] = np.nan
+if "combined" in asked:
+    combined = Combined("average of all", maps.mean(0))
 attention_view(
-    maps, tokens, tokens, choice=state.get("choice", ViewChoice(1, (0,))), layers=4, off=[1],
-    mode=asked.get("mode", "curves"), signed="signed" in asked, key="view", on_change=called,
+    maps, tokens, keys, choice=state.get("choice", ViewChoice(1, (0,))), layers=4, off=[1],
+    mode=asked.get("mode", "curves"), signed="signed" in asked, combined=combined,
+    vectors=vectors, notes=["a note of the page"] if "notes" in asked else [], key="view", on_change=called,
 )
 st.text(json.dumps(seen))
-st.html(f"<p id='exact'>{' '.join(repr(float(x)) for x in np.sort(maps[0, min(2, n - 1)])[::-1][:3])}</p>")
+row = maps[0, min(2, n - 1)]
+st.html(f"<p id='exact'>{' '.join(repr(float(x)) for x in np.sort(row)[::-1][:3])}</p>")
+st.html(f"<p id='row'>{' '.join(repr(float(x)) for x in row)}</p>")
 """
 TEXTS = {
     "plain": ["The", "cat", "sat", "##s", "on", "it"],
@@ -66,7 +84,8 @@ def address(serve, tmp_path_factory: pytest.TempPathFactory) -> str:
 def opened(page: Page, address: str, query: str = "") -> None:
     page.goto(f"{address}/?{query}")
     expect(page.get_by_test_id("stText")).to_be_visible()
-    expect(page.locator(".note")).to_contain_text("zoom" if "matrix" in query else "edges")
+    said = "zoom" if "matrix" in query else "pruned" if "gone" in query else "exact" if "neuron" in query else "edges"
+    expect(page.locator(".note")).to_contain_text(said)
 
 
 def until(page: Page, part: str) -> None:
@@ -339,3 +358,117 @@ def test_in_a_matrix_a_head_replaces_the_other(page: Page, address: str) -> None
     head(page, 2).click()
     until(page, "heads=(2,)")
     expect(head(page, 0)).to_have_attribute("aria-pressed", "false")
+
+
+# ---------------------------------------------------------------------------- the vectors of a head
+
+
+def row_of_the_third_query(page: Page) -> list[float]:
+    return [float(number) for number in page.locator("#row").text_content().split()]
+
+
+@pytest.mark.parametrize("query_string", ["", "&far=1", "&patches=1", "&texts=same"])
+def test_the_vectors_of_a_head_give_its_attention(page: Page, address: str, query_string: str) -> None:
+    """The softmax that the view reckons from q and k is the map's own number, for every key that is read."""
+    opened(page, address, f"mode=neuron{query_string}")
+    query(page, 2).hover()
+    row = row_of_the_third_query(page)
+    expect(page.locator(".numbers .title")).to_contain_text("(12) →")
+    for key in (0, 5):
+        page.locator(".column.key .token").nth(key).hover()
+        expect(page.locator(".numbers .title")).to_contain_text("(12) →")
+        softmax = page.locator(".numbers td.number").last
+        assert float(softmax.get_attribute("title")) == pytest.approx(row[key], rel=1e-4)
+    foot = page.locator(".numbers .foot").all_inner_texts()
+    assert any("divided by √32" in line for line in foot)
+    assert any("distance" in line for line in foot) == ("far" in query_string)
+    assert page.problems == []
+
+
+def test_a_product_is_read_number_by_number(page: Page, address: str) -> None:
+    """Pointing at a cell names its dimension, and its q times its k is its product; the dimensions add up to q · k."""
+    opened(page, address, "mode=neuron")
+    canvas = page.locator(".columns canvas")
+    box = canvas.bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 40)
+    expect(page.get_by_role("tooltip")).to_contain_text("dimension")
+    q, k, product = (
+        float(number.replace("−", "-"))
+        for number in re.search(r"q (\S+) × k (\S+) = (\S+)", page.get_by_role("tooltip").inner_text()).groups()
+    )
+    assert q * k == pytest.approx(product, rel=1e-6)
+
+    def numbers_of(rows: str) -> list[float]:
+        cells = page.locator(f".numbers {rows} td.number:last-child")
+        return [float(cells.nth(i).get_attribute("title").replace("−", "-")) for i in range(cells.count())]
+
+    listed, feet = numbers_of("tr:not(.foot)"), numbers_of("tr.foot")
+    assert len(listed) == 8 and sum(listed) + feet[0] == pytest.approx(feet[1], abs=1e-5)
+    assert feet[2] == pytest.approx(feet[1] / 32**0.5, rel=1e-6)
+    assert painted(page) > 0
+
+
+def test_the_vectors_by_keyboard(page: Page, address: str) -> None:
+    """Arrows go from query to query and over to the keys; Enter holds a query, and Python hears of it."""
+    opened(page, address, "mode=neuron")
+    query(page, 0).focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".numbers .title")).to_contain_text("cat (11) →")
+    page.keyboard.press("Enter")
+    until(page, "positions=(11,)")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".numbers .title")).to_have_text("cat (11) → sat (12)")
+    page.mouse.move(5, 5)
+
+
+def test_a_pruned_head_has_no_vectors(page: Page, address: str) -> None:
+    """It is named, its button cannot be pressed, and the others can be opened."""
+    opened(page, address, "mode=neuron&gone=1")
+    expect(page.locator(".note")).to_contain_text("H0 does not exist (pruned)")
+    expect(page.get_by_role("button", name="H0, pruned")).to_be_disabled()
+    head(page, 2).click()
+    until(page, "heads=(2,)")
+    assert page.problems == []
+
+
+# ---------------------------------------------------------------------------- one map of several, other keys, notes
+
+
+@pytest.mark.parametrize("mode", ["curves", "matrix"])
+def test_heads_together_are_one_map_with_a_name(page: Page, address: str, mode: str) -> None:
+    """The combined map is drawn, its numbers are its own, and the heads can still be chosen."""
+    opened(page, address, f"combined=1&mode={mode}")
+    expect(page.locator(".note")).to_contain_text("average of all")
+    if mode == "curves":
+        query(page, 2).hover()
+        expect(page.locator(".numbers .title")).to_have_text("sat (12) looks at")
+        numbers = page.locator(".numbers td.number")
+        expect(numbers.first).not_to_contain_text("≈")
+        assert float(numbers.last.get_attribute("title")) == pytest.approx(1, abs=1e-6)
+        expect(page.locator("table.unseen caption")).to_contain_text("average of all")
+    head(page, 2).click()
+    until(page, "heads=(0, 2)")
+    assert page.problems == []
+
+
+def test_queries_and_keys_need_not_be_the_same(page: Page, address: str) -> None:
+    """Six words over sixteen patches, as curves and as a matrix: each side has its own names."""
+    opened(page, address, "patches=1")
+    expect(page.locator(".column.query .token")).to_have_count(6)
+    expect(page.locator(".column.key .token")).to_have_count(16)
+    page.locator(".column.key .token").nth(15).click()
+    until(page, "side='key', positions=(15,)")
+    expect(page.locator(".numbers .title")).to_have_text("Who looks at row 3, column 3 (15)")
+    opened(page, address, "patches=1&mode=matrix")
+    page.locator("canvas.matrix").focus()
+    for key in ("ArrowRight", "End", "ArrowDown"):
+        page.keyboard.press(key)
+    expect(page.locator(".reading")).to_contain_text("cat (11) → row 3, column 3 (15)")
+    assert page.problems == []
+
+
+def test_what_the_page_says_of_rows_stands_in_the_view(page: Page, address: str) -> None:
+    """A note of the page follows the view's own."""
+    opened(page, address, "notes=1")
+    expect(page.locator(".note")).to_contain_text("edges · a note of the page")

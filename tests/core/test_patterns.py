@@ -8,12 +8,17 @@ import pytest
 from bert_core.analysis.attribution import word_units
 from bert_core.analysis.patterns import (
     attention_entropy,
+    combined,
     heads_by,
+    layers_by,
     map_between_words,
     mean_distance,
+    missing_heads,
     part_of,
     part_positions,
+    renormalised,
     role_figures,
+    rows_without_numbers,
     share_to,
     word_as_read,
 )
@@ -109,3 +114,69 @@ def test_the_figures_of_a_head_and_the_order_they_give(tiny_loaded: LoadedModel)
     assert figures.distance == pytest.approx(mean_distance(attention))
     assert figures.to_sep == pytest.approx(attention[..., [4, 6]].sum(-1).mean(-1))
     assert heads_by(np.array([[0.1, 0.5, 0.1], [np.nan, 0.0, 2.0]])).tolist() == [[1, 0, 2], [2, 1, 0]]
+
+
+def test_rows_of_a_part_sum_to_one_again() -> None:
+    """Each row is divided by its own sum; one with less than a millionth left is no number, and is named."""
+    part = np.array([[[0.1, 0.3], [0.25, 0.25], [1e-8, 0]]], np.float32)
+    again = renormalised(part)
+    assert again.dtype == np.float32
+    assert again[0, :2] == pytest.approx(np.array([[0.25, 0.75], [0.5, 0.5]]))
+    assert np.isnan(again[0, 2]).all()
+    assert rows_without_numbers(again).tolist() == [2]
+    pruned = np.full_like(part, np.nan)
+    assert rows_without_numbers(np.concatenate([again, pruned])).tolist() == [2]
+    assert rows_without_numbers(pruned).tolist() == []
+
+
+def test_heads_are_combined_by_hand() -> None:
+    """Average, weighted shares and the value furthest from zero; a pruned head does not count."""
+    maps = np.array([[[0.5, 0.5]], [[np.nan, np.nan]], [[0.9, 0.1]]])
+    assert combined(maps, "average") == pytest.approx(np.array([[0.7, 0.3]]))
+    assert combined(maps, "weighted", np.array([1, np.nan, 3])) == pytest.approx(np.array([[0.8, 0.2]]))
+    assert combined(maps, "maximum") == pytest.approx(np.array([[0.9, 0.5]]))
+    signed = np.array([[[-2.0, 0.5]], [[1.0, -0.25]]])
+    assert combined(signed, "maximum") == pytest.approx(np.array([[-2, 0.5]]))
+    assert np.isnan(combined(maps[1:2], "average")).all()
+    hole = np.array([[[np.nan, 0.5]], [[0.5, 0.5]]])
+    assert np.isnan(combined(hole, "average")).tolist() == [[True, False]]
+
+
+def test_rows_of_combined_heads_still_sum_to_one() -> None:
+    """An average of rows that sum to 1 sums to 1, however it is weighted; equal weights are the plain average."""
+    maps = np.random.default_rng(3).dirichlet(np.ones(5), (4, 6)).astype(np.float32)
+    weights = np.array([0.2, 0, 5, 1e-3])
+    for one in (combined(maps, "average"), combined(maps, "weighted", weights)):
+        assert one.sum(-1) == pytest.approx(np.ones(6), abs=1e-6)
+    assert combined(maps, "weighted", np.ones(4)) == pytest.approx(combined(maps, "average"), abs=1e-6)
+    assert (combined(maps, "maximum").sum(-1) >= 1 - 1e-6).all()
+
+
+@pytest.mark.parametrize(
+    ("how", "weights", "sentence"),
+    [
+        ("median", None, "'average', 'weighted' or 'maximum'"),
+        ("weighted", None, "needs as many weights"),
+        ("weighted", [1], "needs as many weights"),
+        ("weighted", [1, -1], "none of them negative"),
+        ("weighted", [0, 0], "not all zero"),
+    ],
+)
+def test_impossible_combinations_are_refused(how: str, weights: list[float] | None, sentence: str) -> None:
+    """The sentence says what is allowed."""
+    with pytest.raises(ValueError, match=sentence):
+        combined(np.ones((2, 3, 3)), how, None if weights is None else np.array(weights))
+
+
+def test_layers_fall_by_the_mean_of_their_heads() -> None:
+    """Heads that do not exist do not count, a layer without any is last, and ties stay in order."""
+    figures = np.array([[1.0, 2.0], [np.nan, 5.0], [np.nan, np.nan], [1.5, 1.5]])
+    assert layers_by(figures).tolist() == [1, 0, 3, 2]
+
+
+def test_missing_heads_are_those_without_any_number() -> None:
+    """A head with one hole is there; one of nothing but holes is not."""
+    maps = np.ones((2, 2, 3, 3))
+    maps[0, 1, 0, 0] = np.nan
+    maps[1, 0] = np.nan
+    assert missing_heads(maps) == [(1, 0)]

@@ -4,32 +4,46 @@ import streamlit as st
 
 from bert_core.analysis.attribution import word_units
 from bert_core.analysis.patterns import (
+    combined,
     heads_by,
+    layers_by,
     map_between_words,
     part_of,
     part_positions,
+    renormalised,
     role_figures,
+    rows_without_numbers,
     word_as_read,
 )
 from viz_app import frame, session
-from viz_app.components.attention_view import Token, attention_view
+from viz_app.components.attention_view import Combined, Token, Vectors, attention_view
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.thumbnails import thumbnails
 
 SORTS = {"number": "by number", "entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
 NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
+OVER = {"chosen": "the chosen heads", "layer": "the whole layer", "all": "all layers"}
+MOST_NAMED = 6  # rows without numbers
 
 current = frame.current()
 encoding, state = current.encoding, st.session_state
 st.header("Who looks at whom?", anchor=False)
+neuron = state.view == "neuron"
 with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     st.segmented_control("View", session.VIEWS, key="view", format_func=str.capitalize, required=True)
-    st.segmented_control("Show", session.SHOWN, key="show", format_func=NAMES.__getitem__, required=True)
-    st.segmented_control("From and to", session.PARTS, key="part", disabled=encoding.pair is None, required=True)
-    st.toggle("Hide [CLS] and [SEP]", key="hide")
-    st.toggle("Words, not pieces", key="words", help="To a word: the sum over its pieces. From a word: their mean.")
+    if not neuron:
+        st.segmented_control("Show", session.SHOWN, key="show", format_func=NAMES.__getitem__, required=True)
+        st.selectbox("From and to", session.PARTS, key="part", disabled=encoding.pair is None, width=130)
+if not neuron:
+    with st.container(horizontal=True, gap="medium"):
+        st.toggle("Hide [CLS] and [SEP]", key="hide")
+        st.toggle("Words, not pieces", key="words", help="To a word: the sum over its pieces. From a word: their mean.")
+        st.toggle(
+            "Rows sum to 1 again", key="share", disabled=state.show != "attention",
+            help="Where tokens are left out, what a query gives to the others is divided by its sum.",
+        )  # fmt: skip
 
-signed = state.show != "attention"
+signed = state.show != "attention" and not neuron
 if signed and current.target is None:
     st.info("A gradient needs a target: click a word above to mask it, or add a second sentence.")
     signed = False
@@ -37,91 +51,167 @@ show = state.show if signed else "attention"
 run = current.run(gradients=signed)
 values = run.shown(show)
 layers, heads = run.head_mask.shape
-part = state.part if encoding.pair is not None else "all"
-units = word_units(encoding) if state.words else [(position,) for position in range(len(encoding))]
-queries, keys = part_positions(encoding, part, hide_special=state.hide, units=units)
+part = state.part if encoding.pair is not None and not neuron else "all"
+hide, words = state.hide and not neuron, state.words and not neuron
+partial = part != "all" or hide
+again = partial and state.share and not signed
+units = word_units(encoding) if words else [(position,) for position in range(len(encoding))]
+queries, keys = part_positions(encoding, part, hide_special=hide, units=units)
+rows, columns = part_positions(encoding, part, hide_special=hide)
 tokens = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
 
 figures = current.kept("roles", make=lambda: role_figures(run.attention, encoding))
 titles = [
     [
+        f"L{layer} H{head}: pruned" if not run.there[layer, head] else
         f"L{layer} H{head}: entropy {figures.entropy[layer, head]:.2f} nats, "
         f"{figures.to_sep[layer, head]:.0%} to [SEP], mean distance {figures.distance[layer, head]:.1f} tokens"
-        if run.there[layer, head]
-        else f"L{layer} H{head}: pruned"
         for head in range(heads)
     ]
     for layer in range(layers)
-]
+]  # fmt: skip
+
+
+def seen(maps):
+    """Maps (..., query, key) as they are looked at: between words, of the chosen part, their rows renormalised."""
+    maps = part_of(map_between_words(maps, units, show) if words else maps, queries, keys)
+    return renormalised(maps) if again else maps
+
+
+def small():
+    """Every head's thumbnail."""
+    maps = part_of(values, rows, columns)
+    return thumbnails(renormalised(maps) if again else maps, signed=signed)
+
+
+def together(layer: int, chosen: tuple[int, ...]) -> Combined | None:
+    """The one map that is drawn in the stead of the chosen heads, of their layer or of all; None to draw them apart."""
+    if neuron or state.combine == "apart":
+        return None
+    weights = None
+    if state.combine == "weighted":
+        if current.target is None:
+            st.info("Weights by importance need a target: click a word above to mask it, or add a second sentence.")
+            return None
+        gates = current.run(gradients=True).gate_gradient
+        weights = None if gates is None else abs(gates)
+    of = (layer, list(chosen)) if state.over == "chosen" else layer if state.over == "layer" else ...
+
+    def make():
+        maps = values[of].reshape(-1, *values.shape[-2:])
+        return combined(maps, state.combine, None if weights is None else weights[of].ravel())
+
+    among = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in chosen), "layer": f"L{layer}"}
+    name = f"{state.combine} of {among.get(state.over, 'all layers')}" + (
+        " by importance" if weights is not None else ""
+    )
+    return Combined(name, seen(current.kept("together", show, state.combine, str(of), make=make)))
+
+
+def said_of_rows(maps) -> list[str]:
+    """Whether rows were renormalised, and which of them have nothing left."""
+    if not partial or signed:
+        return []
+    if not again:
+        return ["rows not renormalised: what goes to hidden tokens is missing"]
+    empty = rows_without_numbers(maps)
+    named = ", ".join(f"“{tokens[queries[row]].text}” ({tokens[queries[row]].position})" for row in empty[:MOST_NAMED])
+    more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
+    return ["rows renormalised to 1"] + ([f"nothing is left in the row of {named}{more}"] if len(empty) else [])
 
 
 @st.fragment
-def large() -> None:
-    """The chosen heads, large; runs alone while the hand is on them."""
-    choice = frame.view_choice()
-    maps = values[choice.layer]
-    if state.words:
-        maps = map_between_words(maps, units, show)
-    attention_view(
-        part_of(maps, queries, keys),
-        [tokens[position] for position in queries],
-        [tokens[position] for position in keys],
-        choice=choice,
-        layers=layers,
-        mode=state.view,
-        off=[head for layer, head in current.off if layer == choice.layer],
-        signed=signed,
-        unit=NAMES[show].lower(),
-        key="large",
-        lecture=current.lecture,
-        on_change=frame.choose_view,
-    )
+def picture() -> None:
+    """All heads small, and the chosen ones large; runs alone while the hand is on them."""
+    left, right = st.columns([1, 3 if neuron else 2], gap="medium")
+    with left:
+        first, second = st.columns(2)
+        first.selectbox("Heads of a layer", session.SORTS, key="sort", format_func=SORTS.__getitem__)
+        second.selectbox("Layers", session.SORTS, key="rows", format_func=SORTS.__getitem__)
+        head_grid(
+            layers=layers,
+            heads=heads,
+            thumbnails=current.kept("thumbnails", show, part, hide, again, make=small),
+            signed=signed,
+            mode="select",
+            selected=state.head,
+            off=current.off,
+            titles=titles,
+            order=None if state.sort == "number" else heads_by(getattr(figures, state.sort)),
+            rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
+            there=run.there,
+            key="grid",
+            lecture=current.lecture,
+            on_click=frame.choose_head,
+        )
+        st.caption(
+            "Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys."
+            + (
+                ""
+                if state.sort == "number"
+                else " The heads of each layer stand in falling order: hover one for its name."
+            )
+            + ("" if state.rows == "number" else " Layers stand in falling order of the mean over their heads.")
+        )
+    with right:
+        if not neuron:
+            with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+                st.segmented_control(
+                    "Heads", session.COMBINED, key="combine", format_func=str.capitalize, required=True,
+                    help="Weighted: by importance, the size of the gradient of each head's gate.",
+                )  # fmt: skip
+                if state.combine != "apart":
+                    st.selectbox("of", session.OVER, key="over", format_func=OVER.__getitem__, width=190)
+        choice = frame.view_choice()
+        maps, one = seen(values[choice.layer]), together(choice.layer, choice.heads)
+        opened = (choice.layer, choice.heads[0])
+        made_from = None
+        if neuron and run.there[opened]:
+            of = current.vectors(*opened)
+            made_from = Vectors(of.queries, of.keys, of.distances, of.causal)
+        attention_view(
+            maps,
+            [tokens[position] for position in queries],
+            [tokens[position] for position in keys],
+            choice=choice,
+            layers=layers,
+            mode=state.view,
+            combined=one,
+            vectors=made_from,
+            off=[head for layer, head in current.off if layer == choice.layer],
+            signed=signed,
+            notes=said_of_rows(maps if one is None else one.map[None]),
+            unit=NAMES[show].lower(),
+            key="large",
+            lecture=current.lecture,
+            on_change=frame.choose_view,
+        )
     session.publish()
-    if state.head != opened:
-        st.rerun()
 
 
-opened = state.head
-rows, columns = part_positions(encoding, part, hide_special=state.hide)
-left, right = st.columns([1, 2], gap="medium")
-with left:
-    st.selectbox("Heads of a layer", session.SORTS, key="sort", format_func=SORTS.__getitem__)
-    head_grid(
-        layers=layers,
-        heads=heads,
-        thumbnails=current.kept(
-            "thumbnails", show, part, state.hide,
-            make=lambda: thumbnails(part_of(values, rows, columns), signed=signed),
-        ),
-        values=None,
-        signed=signed,
-        mode="select",
-        selected=state.head,
-        off=current.off,
-        there=run.there,
-        titles=titles,
-        order=None if state.sort == "number" else heads_by(getattr(figures, state.sort)),
-        key="grid",
-        lecture=current.lecture,
-        on_click=frame.choose_head,
-    )  # fmt: skip
+picture()
+if neuron:
     st.caption(
-        "Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys."
-        + ("" if state.sort == "number" else " The heads of each layer stand in falling order: hover one for its name.")
+        "**How to read this:** one query on the left, every key on the right: their vectors, multiplied number by "
+        "number; the sum over the root of their length is the score, and the softmax of all scores is the attention. "
+        "It is always between pieces and over all tokens. **How it can mislead:** a single number of a vector has no "
+        "meaning of its own: turn queries and keys together, and every score stays what it is."
     )
-with right:
-    large()
-if signed:
+elif signed:
     st.caption(
         "**How to read this:** from queries, who look, to keys, who are looked at; a value says how the target would "
         "change with that probability. **How it can mislead:** a gradient is a slope at this one point: switching a "
         "head off can do something else, which the page Heads shows."
     )
 else:
+    sums = "what a query gives sums to 1 over all tokens"
+    if again:
+        sums = "what a query gives to the tokens that are shown was divided by its sum, so that it is 1 again"
+    elif partial:
+        sums += ", and was not renormalised for those that are shown"
     st.caption(
-        "**How to read this:** from queries, who look, to keys, who are looked at; what a query gives sums to 1 over "
-        "all tokens"
-        + (", and is not renormalised here. " if part != "all" or state.hide else ". ")
+        f"**How to read this:** from queries, who look, to keys, who are looked at; {sums}"
+        + ("; the maximum over heads sums to 1 or more. " if state.combine == "maximum" else ". ")
         + "**How it can mislead:** attention says where a head looks, not what the prediction is owed to; "
         "much of it rests on [SEP], where it does nothing."
     )

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from viz_app import frame, pictures, session
+from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import head_grid
 from viz_app.components.token_strip import token_strip
 from viz_app.figures.images import picture_figure, picture_heat
@@ -76,5 +77,32 @@ with right:
         on_click=pictures.choose_head,
     )
     st.caption("Each is scaled to its own maximum. Click one to see it large.")
+
+
+@st.fragment
+def every_word(looked: pictures.Looked) -> None:
+    """All words to all patches, as curves; runs alone while the hand is on it."""
+    layers = looked.run.cross_attention.shape[1]
+    choice = pictures.view_choice(layers)
+    attention_view(
+        looked.layer(state.heat, choice.layer),
+        looked.word_tokens(),
+        looked.patch_tokens(),
+        choice=choice,
+        layers=layers,
+        signed=signed,
+        notes=["a word's row is where the decoder looked when it predicted that word"],
+        unit=UNITS[state.heat],
+        key="patches",
+        lecture=lecture,
+        on_change=pictures.choose_view,
+    )
+    session.publish()
+    if state.look not in (head, None):
+        st.rerun()
+
+
+if st.toggle("Every word to every patch", key="edges"):
+    every_word(looked)
 st.caption(pictures.reading(state.heat))
 pictures.exports(looked)

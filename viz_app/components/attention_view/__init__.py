@@ -1,4 +1,4 @@
-"""The heads of one layer: as curves from who looks to who is looked at, or one of them as a matrix."""
+"""The heads of one layer: as curves from who looks to who is looked at, as a matrix, or down to their vectors."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import streamlit as st
 from streamlit.components.v2 import component
 
-from viz_app.components.attention_view.packing import name_of, quantise, strongest_edges
+from viz_app.components.attention_view.packing import name_of, name_of_bytes, quantise, strongest_edges
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
 
 Side = Literal["query", "key"]
@@ -20,6 +20,10 @@ SENT_EARLY = 1 << 20  # bytes: a layer of no more is sent whole, so that its oth
 LONGEST_ASK = 64  # rows and columns sent exactly at a time
 STRONGEST = 12  # edges in the table
 LEAST_KEPT, MOST_KEPT = 0.05, 1.0
+COMBINED = -1  # stands for a head where several are one map
+MODES = ("curves", "matrix", "neuron")
+
+Mode = Literal["curves", "matrix", "neuron"]
 
 
 @dataclass(frozen=True)
@@ -50,13 +54,35 @@ class ViewChoice:
     kept: float = 0.7
 
 
+class Combined(NamedTuple):
+    """Several heads as one map, drawn in their stead.
+
+    name: what it is, "average of H0, H5". map: (query, key).
+    """
+
+    name: str
+    map: np.ndarray
+
+
+class Vectors(NamedTuple):
+    """What the opened head makes its attention from.
+
+    queries: (query, head size). keys: (key, head size). distances: (query, key), what relative positions add to the
+    scaled products, or None. causal: whether a query sees only what stands before it.
+    """
+
+    queries: np.ndarray
+    keys: np.ndarray
+    distances: np.ndarray | None = None
+    causal: bool = False
+
+
 _FOLDER = Path(__file__).parent
-_view = component(
-    "headlight.attention_view",
-    html='<div class="view"></div><div class="tip" role="tooltip" popover="manual"></div>',
-    css=(_FOLDER / "attention_view.css").read_text("utf-8"),
-    js=(_FOLDER / "attention_view.js").read_text("utf-8"),
-)
+# What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
+MARKUP = '<div class="view"></div><div class="tip" role="tooltip" popover="manual"></div>'
+STYLE = (_FOLDER / "attention_view.css").read_text("utf-8")
+SCRIPT = (_FOLDER / "attention_view.js").read_text("utf-8")
+_view = component("headlight.attention_view", html=MARKUP, css=STYLE, js=SCRIPT)
 
 
 def attention_view(
@@ -66,21 +92,30 @@ def attention_view(
     *,
     choice: ViewChoice,
     layers: int,
-    mode: Literal["curves", "matrix"] = "curves",
+    mode: Mode = "curves",
+    combined: Combined | None = None,
+    vectors: Vectors | None = None,
     off: Collection[int] = (),
     signed: bool = False,
+    limit: float | None = None,
+    notes: Sequence[str] = (),
     unit: str = "attention",
     key: str,
     lecture: bool = False,
     on_change: Callable[[ViewChoice], None] | None = None,
 ) -> None:
-    """The chosen heads of one layer as curves between two columns of tokens, or the first of them as a matrix.
+    """The chosen heads of one layer as curves between two columns of tokens, or the first of them in more detail.
 
     maps: (head, query, key), those of `choice.layer`. A head that is NaN throughout does not exist (pruned).
+    mode: "curves"; "matrix", the map of the first chosen head; "neuron", how that head comes to its attention, for
+        which `vectors` are needed where the head exists.
+    combined: a map to draw instead of the chosen heads, as curves or as a matrix.
     layers: how many there are to go through. off: the heads that are switched off. unit: what a value is.
-    signed: values have a sign, and curves its colour.
+    signed: values have a sign, and curves its colour. limit: the value of the strongest colour, where it is to be the
+        same for several views; None takes the largest that is drawn.
+    notes: sentences that the view says of its rows.
     on_change: called with what was chosen in the view, before the run that this starts.
-    Raises ValueError for maps that do not fit the tokens, or a chosen head that they do not have.
+    Raises ValueError for maps or vectors that do not fit the tokens, or a chosen head that they do not have.
     """
     if maps.ndim != 3 or maps.shape[1:] != (len(queries), len(keys)) or 0 in maps.shape:
         raise ValueError(
@@ -88,10 +123,19 @@ def attention_view(
             "expected (head, query, key), at least one of each"
         )
     heads = range(len(maps))
-    if mode not in ("curves", "matrix"):
-        raise ValueError(f"mode {mode!r}: 'curves' or 'matrix'")
+    if mode not in MODES:
+        raise ValueError(f"mode {mode!r}: one of {', '.join(MODES)}")
     if not choice.heads or any(head not in heads for head in choice.heads):
         raise ValueError(f"heads {choice.heads}: at least one of 0 to {len(maps) - 1}")
+    if combined is not None and (mode == "neuron" or combined.map.shape != maps.shape[1:]):
+        raise ValueError(
+            f"a combined map of shape {combined.map.shape} as {mode!r}: "
+            f"expected {maps.shape[1:]}, as 'curves' or 'matrix'"
+        )
+    if vectors is not None and (len(vectors.queries), len(vectors.keys)) != maps.shape[1:]:
+        raise ValueError(
+            f"vectors of {len(vectors.queries)} queries and {len(vectors.keys)} keys: expected {maps.shape[1:]}"
+        )
 
     def receive() -> None:
         said = _said(key)
@@ -105,49 +149,91 @@ def attention_view(
     held = {name for name in said.get("have", []) if isinstance(name, str)}
     pruned = [head for head in heads if np.isnan(maps[head]).all()]
     chosen = choice.heads if mode == "curves" else choice.heads[:1]
-    drawn = [head for head in chosen if head not in pruned]
+    drawn = [COMBINED] if combined is not None else [head for head in chosen if head not in pruned]
+    # What is looked at first, then the other heads where they are small, so that they are there when they are wanted.
     others = [head for head in heads if head not in drawn and head not in pruned]
-    wanted = [*drawn, *others] if maps.size <= SENT_EARLY else drawn
-    names = {head: name_of(maps[head], signed=signed) for head in wanted}
+    early = combined is None and maps.size <= SENT_EARLY
+    wanted = [] if mode == "neuron" else [*drawn, *others] if early else drawn
+
+    def map_of(head: int) -> np.ndarray:
+        return combined.map if combined is not None and head == COMBINED else maps[head]
+
+    names = {head: name_of(map_of(head), signed=signed) for head in wanted}
     parts: list[bytes] = []
     sent = []
     for head in wanted:
         if names[head] not in held:
-            codes, maxima = quantise(maps[head], signed=signed)
+            codes, maxima = quantise(map_of(head), signed=signed)
             parts += [maxima.astype("<f4").tobytes(), _padded(codes.tobytes())]
             sent.append(head)
+    made_from, arrays = _made_from(vectors, held) if mode == "neuron" and vectors is not None else (None, [])
+    parts += arrays
     lines = [line for line in said.get("lines", [])[:LONGEST_ASK] if _is_line(line, maps.shape)]
-    for head in drawn:
+    for head in drawn if mode != "neuron" else ():
         for side, index in lines:
-            line = maps[head, index] if side == "query" else maps[head, :, index]
+            line = map_of(head)[index] if side == "query" else map_of(head)[:, index]
             parts.append(line.astype("<f4").tobytes())
-    header: dict[str, Any] = {
+    header = fixed_header(queries, keys, layers=layers, heads=len(maps), signed=signed, unit=unit, lecture=lecture) | {
         "layer": choice.layer,
-        "layers": layers,
         "mode": mode,
-        "count": len(maps),
         "names": names,
         "sent": sent,
         "lines": lines,
-        "drawn": drawn,
+        "drawn": drawn if mode != "neuron" else [],
+        "combined": None if combined is None else combined.name,
+        "vectors": made_from,
         "heads": choice.heads,
         "selected": [choice.side, choice.positions],
         "kept": min(max(choice.kept, LEAST_KEPT), MOST_KEPT),
         "stamp": st.session_state.get(f"_delivered_{key}", 0),
         "pruned": pruned,
         "off": sorted(off),
-        "holes": {head: int((~np.isfinite(maps[head])).sum()) for head in drawn},
+        "holes": {head: int((~np.isfinite(map_of(head))).sum()) for head in drawn},
+        "limit": limit,
+        "notes": list(notes),
+        "strongest": strongest_edges({head: map_of(head) for head in drawn}, drawn, STRONGEST),
+    }
+    _view(key=key, data=_packed(header, parts), on_said_change=receive)
+
+
+def fixed_header(
+    queries: Sequence[Token],
+    keys: Sequence[Token],
+    *,
+    layers: int,
+    heads: int,
+    signed: bool,
+    unit: str,
+    lecture: bool = False,
+) -> dict[str, Any]:
+    """What the browser is told whichever layer and heads are chosen."""
+    return {
+        "layers": layers,
+        "count": heads,
         "signed": signed,
         "unit": unit,
         "queries": [[token.text, token.position, token.side] for token in queries],
         "keys": [[token.text, token.position, token.side] for token in keys],
-        "strongest": strongest_edges(maps, drawn, STRONGEST),
         "lecture": lecture,
         "colours": DIVERGING if signed else SEQUENTIAL,
+        "signColours": DIVERGING,
         "headColours": HEAD_COLOURS,
         "tints": SENTENCE_TINTS,
     }
-    _view(key=key, data=_packed(header, parts), on_said_change=receive)
+
+
+def _made_from(vectors: Vectors, held: Collection[str]) -> tuple[dict[str, Any], list[bytes]]:
+    """What the header says of the vectors, and the vectors, exactly, if the browser does not have them."""
+    content = b"".join(part.astype("<f4").tobytes() for part in vectors[:3] if part is not None)
+    name = name_of_bytes(content, repr(vectors.queries.shape))
+    said = {
+        "name": name,
+        "size": vectors.queries.shape[1],
+        "distances": vectors.distances is not None,
+        "causal": vectors.causal,
+        "sent": name not in held,
+    }
+    return said, [] if name in held else [content]
 
 
 def _said(key: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-// Heads of one layer, as curves or one of them as a matrix. Every text reaches the page through textContent; nothing here builds HTML from data.
+// Heads of one layer, as curves, one of them as a matrix or down to its vectors. Every text reaches the page through textContent; nothing here builds HTML from data.
 
 const HIGHEST = 254;
 const ZERO = 127;
@@ -9,6 +9,8 @@ const MOST_CURVES = 6000;
 const LINES_SHOWN = 10;
 const HEADS_LISTED = 3;
 const LONGEST_ASK = 64;
+const COMBINED = -1; // stands for a head where several are one map
+const DIMENSIONS_SHOWN = 8;
 const CACHE_BYTES = 32 << 20;
 const DASHES = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
 
@@ -41,6 +43,13 @@ function receive(view, data) {
     const map = { rows, columns, maxima, codes, signed: header.signed, exact: new Map(), bytes: rows * columns };
     cache.set(header.names[head], map);
   }
+  const { vectors } = header;
+  if (vectors?.sent) {
+    const [queries, keys] = [floats(rows * vectors.size).slice(), floats(columns * vectors.size).slice()];
+    const distances = vectors.distances ? floats(rows * columns).slice() : null;
+    const bytes = 4 * (queries.length + keys.length + (distances?.length ?? 0));
+    cache.set(vectors.name, { queries, keys, distances, bytes });
+  }
   for (const head of header.drawn) {
     for (const [side, index] of header.lines) {
       const line = floats(side === "query" ? columns : rows);
@@ -48,7 +57,7 @@ function receive(view, data) {
     }
   }
   forget(header);
-  if (header.drawn.some((head) => !cache.has(header.names[head]))) {
+  if ([...header.drawn.map((head) => header.names[head]), ...(vectors ? [vectors.name] : [])].some((name) => !cache.has(name))) {
     // The server believes that a map is here which has gone: say what is.
     view.say(message(view, []));
     return;
@@ -67,7 +76,7 @@ function receive(view, data) {
   }
   const same = (name) => before && JSON.stringify(before[name]) === JSON.stringify(header[name]);
   const sameText = same("queries") && same("keys") && same("lecture");
-  if (!sameText || !same("mode")) view.cell = null;
+  if (!sameText || !same("mode")) view.cell = view.pointed = view.asked = null;
   if (!sameText) view.window = null;
   build(view, sameText);
   refresh(view);
@@ -82,7 +91,7 @@ function unpack(data) {
 
 // The oldest maps go first, but none that is needed now.
 function forget(header) {
-  const needed = new Set(Object.values(header.names));
+  const needed = new Set([...Object.values(header.names), header.vectors?.name]);
   let bytes = 0;
   for (const map of cache.values()) bytes += map.bytes;
   for (const [name, map] of cache) {
@@ -179,10 +188,24 @@ function wantedLines(view) {
 }
 
 const isMatrix = (view) => view.header.mode === "matrix";
+const isNeuron = (view) => view.header.mode === "neuron";
+const showsOne = (view) => view.header.mode !== "curves" && !view.header.combined;
+
+// The heads that were chosen, as far as they are drawn at once; one map in the stead of all where they are combined.
+function chosenHeads(view) {
+  if (view.header.combined) return [COMBINED];
+  return showsOne(view) ? view.choice.heads.slice(0, 1) : view.choice.heads;
+}
 
 function drawnHeads(view) {
-  const heads = isMatrix(view) ? view.choice.heads.slice(0, 1) : view.choice.heads;
-  return heads.filter((head) => !view.header.pruned.includes(head) && mapOf(view, head));
+  return chosenHeads(view).filter((head) => !view.header.pruned.includes(head) && mapOf(view, head));
+}
+
+const headName = (view, head) => (head === COMBINED ? view.header.combined : `H${head}`);
+
+function headColour(view, head) {
+  if (head === COMBINED) return view.dark ? "#e9ebee" : "#1c2026";
+  return view.header.headColours[head % view.header.headColours.length];
 }
 
 // The token under the pointer or the keyboard, else those selected; null for none. In a matrix, the row of the cell.
@@ -259,7 +282,9 @@ function mount(root, tip) {
   view.columns.append(view.query, view.canvas, view.key);
   view.stage.append(view.columns);
   view.curves = element("div", "curves");
-  view.curves.append(titles, view.stage);
+  view.crown = element("canvas", "crown");
+  view.crown.setAttribute("aria-hidden", "true");
+  view.curves.append(titles, view.crown, view.stage);
   const picture = element("div", "picture");
   picture.append(view.curves, mountMatrix(view));
   view.numbers = element("div", "numbers");
@@ -270,6 +295,7 @@ function mount(root, tip) {
 
   listen(view);
   listenMatrix(view);
+  listenNeuron(view);
   const observer = new ResizeObserver(() => redraw(view));
   for (const one of [view.stage, view.matrix]) observer.observe(one);
   return view;
@@ -312,6 +338,7 @@ function listen(view) {
     return node && { side: node.parentElement.dataset.side, index: Number(node.dataset.index), node };
   };
   stage.onpointerover = (event) => {
+    if (isNeuron(view) && event.target === view.canvas) return;
     const at = tokenAt(event);
     look(view, at);
     if (at && isCut(view, at)) showTip(view, at.node, tokenTip(view, at));
@@ -319,6 +346,7 @@ function listen(view) {
   };
   stage.onpointerleave = () => {
     tip.hidePopover();
+    view.asked = null;
     look(view, null);
   };
   stage.onclick = (event) => {
@@ -360,7 +388,7 @@ function listen(view) {
 }
 
 function toggleHead(view, head) {
-  if (isMatrix(view)) return isolate(view, head);
+  if (showsOne(view)) return isolate(view, head);
   const heads = view.choice.heads;
   const now = heads.includes(head) ? heads.filter((h) => h !== head) : [...heads, head];
   if (now.length) choose(view, { heads: now }, 300);
@@ -372,9 +400,11 @@ function isolate(view, head) {
 
 // A selection stands in one column; one begun in the other takes its place.
 function select(view, { side, index }) {
+  if (isNeuron(view) && side === "key") return pointKey(view, index, null);
   const position = tokens(view, side)[index][1];
   const before = view.choice.side === side ? view.choice.positions : [];
   const has = before.includes(position);
+  if (isNeuron(view)) return choose(view, { side, positions: has ? [] : [position] });
   choose(view, { side, positions: has ? before.filter((p) => p !== position) : [...before, position] });
 }
 
@@ -382,6 +412,10 @@ function look(view, at) {
   const [was, is] = [view.focus, at && { side: at.side, index: at.index }];
   if (was?.side === is?.side && was?.index === is?.index) return;
   view.focus = is;
+  if (isNeuron(view)) {
+    if (is?.side === "query") [view.asked, view.pointed] = [is.index, null];
+    if (is?.side === "key") view.pointed = { key: is.index, dimension: null };
+  }
   refresh(view);
 }
 
@@ -392,6 +426,7 @@ function build(view, sameText) {
   view.tip.classList.toggle("lecture", header.lecture);
   view.dark = isDark(root);
   view.colours = table(header.colours[view.dark ? 1 : 0]);
+  view.signColours = table((header.signColours ?? header.colours)[view.dark ? 1 : 0]);
   for (const [side, scale] of Object.entries(header.tints)) {
     root.style.setProperty(`--tint-${side.toLowerCase()}`, scale[view.dark ? 1 : 0][0]);
   }
@@ -403,6 +438,8 @@ function build(view, sameText) {
   if (!sameText) {
     view.focus = null;
     view.tip.hidePopover();
+    const names = [...header.queries, ...header.keys].map(([text]) => text.length);
+    root.classList.toggle("long", Math.max(...names) > 10);
     for (const side of ["query", "key"]) view[side].replaceChildren(...tokens(view, side).map(token));
     for (const side of ["query", "key"]) view[side].children[0].tabIndex = 0;
     view.stage.scrollTop = 0;
@@ -436,10 +473,10 @@ function token([text, , side], index) {
 // The strongest edges as a table for those who do not see the curves; exact, from the server.
 function edgesTable(view) {
   const { header, table: node } = view;
-  const caption = element("caption", "", `Strongest edges of layer ${header.layer}`);
+  const caption = element("caption", "", `Strongest edges of ${header.combined ?? `layer ${header.layer}`}`);
   const rows = [["head", "query", "key", header.unit]];
   for (const [head, query, key, number] of header.strongest) {
-    rows.push([`H${head}`, placed(header.queries[query]), placed(header.keys[key]), exactly(number)]);
+    rows.push([headName(view, head), placed(header.queries[query]), placed(header.keys[key]), exactly(number)]);
   }
   node.replaceChildren(caption, ...rows.map((cells, i) => tableRow(cells, i === 0 ? "th" : "td")));
 }
@@ -460,7 +497,7 @@ function refresh(view) {
   view.later.disabled = choice.layer >= header.layers - 1;
   for (const button of view.heads.children) {
     const head = Number(button.dataset.head);
-    const on = isMatrix(view) ? choice.heads[0] === head : choice.heads.includes(head);
+    const on = showsOne(view) ? choice.heads[0] === head : choice.heads.includes(head);
     const off = header.off.includes(head);
     button.classList.toggle("off", off);
     button.setAttribute("aria-pressed", String(on));
@@ -468,28 +505,33 @@ function refresh(view) {
     const state = button.disabled ? ", pruned" : off ? ", switched off" : "";
     button.setAttribute("aria-label", `H${head}${state}`);
   }
-  view.body.classList.toggle("stacked", isMatrix(view));
+  view.body.classList.toggle("stacked", view.header.mode !== "curves");
+  view.body.classList.toggle("vectors", isNeuron(view));
   view.curves.hidden = isMatrix(view);
   view.matrixBox.hidden = !isMatrix(view);
-  view.slider.parentElement.hidden = isMatrix(view);
+  view.slider.parentElement.hidden = view.header.mode !== "curves";
+  view.crown.hidden = !isNeuron(view);
+  view.canvas.classList.toggle("cells", isNeuron(view));
   const share = Math.round(choice.kept * 100);
   view.slider.value = share;
   view.keepName.textContent = `strongest ${share} %`;
-  const active = activeTokens(view);
+  const pair = isNeuron(view) ? neuronPair(view) : null;
+  const active = pair ? null : activeTokens(view);
   const found = active && sums(view, active);
   view.stage.classList.toggle("narrowed", Boolean(active));
   for (const side of isMatrix(view) ? [] : ["query", "key"]) {
     const chosen = choice.side === side ? new Set(choice.positions) : new Set();
     [...view[side].children].forEach((node, i) => {
       node.setAttribute("aria-selected", String(chosen.has(tokens(view, side)[i][1])));
-      const lit = active?.side === side && active.indices.includes(i);
+      const lit = pair ? pair[side] === i : active?.side === side && active.indices.includes(i);
       node.classList.toggle("lit", lit);
       node.style.backgroundImage = active && side !== active.side ? swatches(view, found, i) : "";
     });
   }
-  numbers(view, active, found);
+  if (pair) neuronNumbers(view, pair);
+  else numbers(view, active, found);
   redraw(view);
-  ask(view);
+  if (!pair) ask(view);
 }
 
 // Beside a token, one stripe a head, as strong as what goes there.
@@ -509,7 +551,7 @@ const peak = (numbers) => numbers.reduce((most, x) => Math.max(most, Math.abs(x)
 // A head's own colour; with a sign, the colour of the sign.
 function colourOf(view, head, number) {
   if (view.header.signed) return view.colours[number < 0 ? 30 : 225];
-  return rgb(view.header.headColours[head % view.header.headColours.length]);
+  return rgb(headColour(view, head));
 }
 
 // The panel: the row or column of what is looked at, or the strongest edges of all.
@@ -545,7 +587,7 @@ function numbers(view, active, found) {
     if (!many) return found.map(({ total, exact }) => digits(numberOf(total), exact, header.signed));
     const mean = found.reduce((sum, { total }) => sum + numberOf(total), 0) / found.length;
     const made = digits(mean, found.every(({ exact }) => exact), header.signed);
-    made.title = found.map(({ head, total }) => `H${head} ${exactly(numberOf(total))}`).join("\n");
+    made.title = found.map(({ head, total }) => `${headName(view, head)} ${exactly(numberOf(total))}`).join("\n");
     return [made];
   };
   for (const i of order.slice(0, LINES_SHOWN)) {
@@ -580,8 +622,8 @@ function cell(text) {
 }
 
 function swatch(view, head) {
-  const made = element("th", "swatch", `H${head}`);
-  made.style.setProperty("--colour", view.header.headColours[head % view.header.headColours.length]);
+  const made = element("th", "swatch", headName(view, head));
+  made.style.setProperty("--colour", headColour(view, head));
   return made;
 }
 
@@ -612,6 +654,7 @@ function redraw(view) {
   view.drawing = requestAnimationFrame(() => {
     view.drawing = 0;
     if (isMatrix(view)) drawMatrix(view);
+    else if (isNeuron(view)) drawNeuron(view);
     else draw(view);
   });
 }
@@ -631,7 +674,7 @@ function draw(view) {
   const drawn = heads.map((head) => ({ head, edges: edgesOf(view, head, active) }));
   // All curves on one scale: that of the heads, or of what is looked at, so that a weak row can be read too.
   const strongest = ({ head, edges }) => (active ? Math.abs(edges.list.at(-1)?.[2] ?? 0) : peak(mapOf(view, head).maxima));
-  const largest = Math.max(...drawn.map(strongest), 0) || 1;
+  const largest = (!active && header.limit) || Math.max(...drawn.map(strongest), 0) || 1;
   const several = heads.length > 1;
   let total = 0;
   for (const { head, edges } of drawn) {
@@ -727,18 +770,20 @@ function notes(view, active, drawn, total) {
 // What has to be known of the heads that are drawn, after what is said of the picture.
 function note(view, said) {
   const { header } = view;
-  const heads = isMatrix(view) ? view.choice.heads.slice(0, 1) : view.choice.heads;
-  const listed = (some) => some.map((head) => `H${head}`).join(", ");
+  const heads = chosenHeads(view);
+  const listed = (some) => some.map((head) => headName(view, head)).join(", ");
+  if (header.combined) said.push(header.combined);
   const off = heads.filter((head) => header.off.includes(head));
-  if (off.length) said.push(`${listed(off)} ${off.length > 1 ? "are" : "is"} switched off: drawn faint, without effect`);
+  if (off.length) said.push(`${listed(off)} ${off.length > 1 ? "are" : "is"} switched off: ${isNeuron(view) ? "computed" : "drawn faint"}, without effect`);
   const gone = heads.filter((head) => header.pruned.includes(head));
   if (gone.length) said.push(`${listed(gone)} ${gone.length > 1 ? "do" : "does"} not exist (pruned)`);
-  const waiting = heads.filter((head) => !gone.includes(head) && !mapOf(view, head));
+  const waiting = heads.filter((head) => !gone.includes(head) && !(isNeuron(view) ? vectorsOf(view) : mapOf(view, head)));
   if (waiting.length) said.push(`${listed(waiting)} on the way`);
   for (const head of heads) {
     const holes = header.holes[head];
-    if (holes) said.push(`${holes} values of H${head} are no numbers and are ${isMatrix(view) ? "crossed out" : "not drawn"}`);
+    if (holes) said.push(`${holes} values of ${headName(view, head)} are no numbers and are ${isMatrix(view) ? "crossed out" : "not drawn"}`);
   }
+  said.push(...(header.notes ?? []));
   const text = said.join(" · ");
   if (view.note.textContent !== text) view.note.textContent = text;
 }
@@ -920,10 +965,10 @@ function drawMatrix(view) {
   const [ink, faint, line] = [colour("--st-text-color"), colour("--st-gray-text-color"), colour("--st-border-color")];
   const [head] = drawnHeads(view);
   note(view, [`${rows} × ${columns} · Ctrl and wheel, or + and −, to zoom; drag to move`]);
-  matrix.setAttribute("aria-label", `Map of L${header.layer} H${view.choice.heads[0]}; arrow keys read its cells`);
+  matrix.setAttribute("aria-label", `Map of ${header.combined ?? `L${header.layer} H${view.choice.heads[0]}`}; arrow keys read its cells`);
   if (head === undefined) return;
   const map = mapOf(view, head);
-  const limit = peak(map.maxima) || 1;
+  const limit = header.limit || peak(map.maxima) || 1;
   context.save();
   context.globalAlpha = header.off.includes(head) ? 0.4 : 1;
   cells(context, view, map, limit, layout, density);
@@ -1081,6 +1126,236 @@ function pointed(context, view, map, { margin, top, cell }, ink) {
   const fits = left + size.width + 4 < window.innerWidth;
   tip.style.left = `${Math.max(4, fits ? left : box.left + x - side / 2 - 10 - size.width)}px`;
   tip.style.top = `${Math.max(4, Math.min(box.top + y + side / 2 + 8, window.innerHeight - size.height - 4))}px`;
+}
+
+// ------------------------------------------------------------------------------------------------ the vectors of a head
+
+const vectorsOf = (view) => view.header.vectors && cache.get(view.header.vectors.name);
+
+// What one query gives: the score of every key, what its distance added, and the softmax of all. From exact numbers.
+function reckoned(view, query) {
+  const { name, size, causal } = view.header.vectors;
+  if (view.reckoned?.name === name && view.reckoned.query === query) return view.reckoned;
+  const { queries, keys, distances } = vectorsOf(view);
+  const count = keys.length / size;
+  const scores = new Float64Array(count);
+  let largestProduct = 0;
+  for (let key = 0; key < count; key++) {
+    let sum = 0;
+    for (let i = 0; i < size; i++) {
+      const product = queries[query * size + i] * keys[key * size + i];
+      largestProduct = Math.max(largestProduct, Math.abs(product) || 0);
+      sum += product;
+    }
+    scores[key] = causal && key > query ? -Infinity : sum / Math.sqrt(size) + (distances?.[query * count + key] ?? 0);
+  }
+  const highest = scores.reduce((most, x) => Math.max(most, x), -Infinity);
+  const powers = scores.map((score) => Math.exp(score - highest));
+  const all = powers.reduce((sum, x) => sum + x, 0);
+  return (view.reckoned = { name, query, scores, shares: powers.map((x) => x / all), largestProduct });
+}
+
+// The query looked at last, or selected, or the first; the key looked at, or the one that this query looks at most.
+function neuronPair(view) {
+  const { header, choice } = view;
+  const selected = choice.side === "query" ? header.queries.findIndex(([, at]) => choice.positions.includes(at)) : -1;
+  const query = view.asked ?? Math.max(selected, 0);
+  if (!vectorsOf(view)) return { query, key: null };
+  const { shares } = reckoned(view, query);
+  const key = view.pointed?.key ?? shares.reduce((best, x, i) => (x > shares[best] ? i : best), 0);
+  return { query, key };
+}
+
+function pointKey(view, key, dimension) {
+  if (view.pointed?.key === key && view.pointed.dimension === dimension) return;
+  view.pointed = { key, dimension };
+  refresh(view);
+}
+
+function listenNeuron(view) {
+  const { canvas, tip } = view;
+  canvas.onpointermove = (event) => {
+    if (!isNeuron(view) || !vectorsOf(view)) return;
+    const box = canvas.getBoundingClientRect();
+    const key = Math.floor((event.clientY - box.top + view.stage.scrollTop) / view.row);
+    if (key < 0 || key >= view.header.keys.length) return;
+    const layout = neuronLayout(view);
+    const x = event.clientX - box.left;
+    const strip = [layout.key, layout.product].find((start) => x >= start && x < start + layout.strip);
+    const { size } = view.header.vectors;
+    const dimension = strip === undefined ? null : Math.min(Math.floor(((x - strip) / layout.strip) * size), size - 1);
+    pointKey(view, key, dimension);
+    if (dimension === null) return tip.hidePopover();
+    const { query } = neuronPair(view);
+    const { queries, keys } = vectorsOf(view);
+    const [q, k] = [queries[query * size + dimension], keys[key * size + dimension]];
+    tip.textContent = `${placed(view.header.queries[query])} → ${placed(view.header.keys[key])}\ndimension ${dimension}: q ${exactly(q)} × k ${exactly(k)} = ${exactly(q * k)}`;
+    tip.showPopover();
+    const size_ = tip.getBoundingClientRect();
+    tip.style.left = `${Math.max(4, Math.min(event.clientX + 14, window.innerWidth - size_.width - 4))}px`;
+    tip.style.top = `${Math.max(4, Math.min(event.clientY + 16, window.innerHeight - size_.height - 4))}px`;
+  };
+  canvas.onpointerleave = () => {
+    if (!isNeuron(view)) return;
+    tip.hidePopover();
+    if (view.pointed) pointKey(view, view.pointed.key, null);
+  };
+}
+
+// Where the columns of the picture begin, in pixels of the canvas: two strips of cells, then numbers.
+function neuronLayout(view) {
+  const lecture = view.header.lecture;
+  const font = lecture ? 18 : 13;
+  const [gap, number, share] = lecture ? [18, 84, 150] : [14, 62, 116];
+  const numbers = view.header.vectors?.distances ? 3 : 1;
+  const strip = Math.max((view.canvas.clientWidth - 4 * gap - numbers * number - share) / 2, 40);
+  const key = gap;
+  const product = key + strip + gap;
+  const score = product + strip + gap;
+  return { font, gap, number, share, strip, key, product, score, softmax: score + numbers * number + gap };
+}
+
+function drawNeuron(view) {
+  const { canvas, stage, header } = view;
+  const [width, height] = [canvas.clientWidth, stage.clientHeight];
+  canvas.style.height = `${height}px`;
+  const context = sized(canvas, width, height);
+  const crown = sized(view.crown, view.crown.clientWidth, view.crown.clientHeight);
+  note(view, header.vectors ? [`${header.vectors.size} numbers in each vector, exact; blue below zero, orange above`] : []);
+  if (!vectorsOf(view)) return;
+  const layout = neuronLayout(view);
+  const { query, key: pointed } = neuronPair(view);
+  const { queries, keys, distances } = vectorsOf(view);
+  const { size } = header.vectors;
+  const { scores, shares, largestProduct } = reckoned(view, query);
+  const limit = (view.vectorLimit = Math.max(peak(queries), peak(keys)) || 1);
+  const style = getComputedStyle(view.root);
+  const colour = (name) => style.getPropertyValue(name).trim();
+  const [ink, faint] = [colour("--st-text-color"), colour("--st-gray-text-color")];
+  const family = colour("--st-font") || "sans-serif";
+  const vector = (on, x, y, tall, from, numberAt, most) => {
+    const cell = layout.strip / size;
+    for (let i = 0; i < size; i++) {
+      const shade = view.signColours[Math.round(127.5 + 127.5 * Math.max(-1, Math.min(numberAt(from + i, i) / most, 1)))];
+      on.fillStyle = `rgb(${shade.join(" ")})`;
+      // Neighbours share an edge at whole pixels of the screen, so that no seam shows.
+      const [left, right] = [x + i * cell, x + (i + 1) * cell].map(snapped);
+      on.fillRect(left, y, right - left, tall);
+    }
+    on.strokeStyle = colour("--st-border-color");
+    on.strokeRect(x - 0.5, y - 0.5, layout.strip + 1, tall + 1);
+  };
+
+  // Above: the query's own vector over the keys', and what the columns are.
+  const beside = canvas.getBoundingClientRect().left - view.crown.getBoundingClientRect().left;
+  const tall = Math.round(layout.font * 1.4);
+  crown.translate(beside, 0);
+  crown.font = `${layout.font}px ${family}`;
+  crown.textBaseline = "middle";
+  crown.fillStyle = ink;
+  crown.textAlign = "right";
+  crown.fillText("query q", layout.key - 8, 4 + tall / 2, Math.max(beside + layout.key - 8, 40));
+  vector(crown, layout.key, 4, tall, query * size, (at) => queries[at], limit);
+  crown.textAlign = "left";
+  crown.fillStyle = faint;
+  crown.fillText(`±${rounded(limit, 2, true)}`, layout.product, 4 + tall / 2);
+  const under = 4 + tall + layout.font;
+  crown.fillText("key k", layout.key, under, layout.strip);
+  crown.fillText(`q × k, ±${rounded(largestProduct, 2, true)}`, layout.product, under, layout.strip);
+  crown.textAlign = "right";
+  const heads = distances ? [`q·k/√${size}`, "distance", "score"] : [`q·k/√${size}`];
+  heads.forEach((text, i) => crown.fillText(text, layout.score + (i + 1) * layout.number, under, layout.number));
+  crown.textAlign = "left";
+  crown.fillText("softmax", layout.softmax, under, layout.share);
+
+  const first = Math.max(Math.floor(stage.scrollTop / view.row), 0);
+  const last = Math.min(Math.ceil((stage.scrollTop + height) / view.row), header.keys.length);
+  context.textBaseline = "middle";
+  const bar = layout.share - 4.6 * layout.font - 6;
+  const most = peak(shares) || 1;
+  for (let key = first; key < last; key++) {
+    const y = key * view.row - stage.scrollTop;
+    const middle = y + view.row / 2;
+    if (key === pointed) {
+      context.fillStyle = `rgb(${view.dark ? "255 255 255" : "0 0 0"} / 0.08)`;
+      context.fillRect(0, y, width, view.row);
+    }
+    vector(context, layout.key, y + 2, view.row - 4, key * size, (at) => keys[at], limit);
+    vector(context, layout.product, y + 2, view.row - 4, key * size, (at, i) => queries[query * size + i] * keys[at], largestProduct || 1);
+    context.font = `${key === pointed ? "bold " : ""}${Math.min(layout.font, view.row - 4)}px ${family}`;
+    context.fillStyle = ink;
+    context.textAlign = "right";
+    const added = distances?.[query * header.keys.length + key];
+    const list = distances ? [scores[key] - added, added, scores[key]] : [scores[key]];
+    list.forEach((x, i) => context.fillText(placesOf(x, 2), layout.score + (i + 1) * layout.number, middle));
+    context.fillStyle = headColour(view, view.choice.heads[0]);
+    context.fillRect(layout.softmax, y + 3, Math.max((bar * shares[key]) / most, 0.5), view.row - 6);
+    context.fillStyle = ink;
+    context.fillText(rounded(shares[key], 3, false), layout.softmax + layout.share - 6, middle);
+  }
+}
+
+// The panel: the sum of one query and one key, its largest parts first, and what the softmax makes of it.
+function neuronNumbers(view, { query, key }) {
+  const title = element("div", "title");
+  const grid = element("table", "");
+  view.numbers.replaceChildren(title, grid);
+  if (key === null) return;
+  const { queries, keys, distances } = vectorsOf(view);
+  const { size } = view.header.vectors;
+  const { scores, shares } = reckoned(view, query);
+  const [from, to] = [view.header.queries[query], view.header.keys[key]];
+  const quoted = (text) => {
+    const made = element("b", "", shortened(text, 24));
+    made.dir = "auto";
+    return made;
+  };
+  title.append(quoted(from[0]), ` (${from[1]}) → `, quoted(to[0]), ` (${to[1]})`);
+  const parts = Array.from({ length: size }, (_, i) => {
+    const [q, k] = [queries[query * size + i], keys[key * size + i]];
+    return { i, q, k, product: q * k };
+  });
+  const sum = (some) => some.reduce((total, { product }) => total + product, 0);
+  const order = [...parts].sort((a, b) => Math.abs(b.product) - Math.abs(a.product) || a.i - b.i);
+  const named = (text) => element("th", "number", text);
+  grid.append(tableRow([named("dimension"), named("q"), named("k"), named("q × k")], "th"));
+  for (const { i, q, k, product } of order.slice(0, DIMENSIONS_SHOWN)) {
+    grid.append(tableRow([element("td", "number", String(i)), ...[q, k, product].map(signedDigits)], "td"));
+  }
+  const foot = (text, number) => {
+    const label = element("td", "label", text);
+    label.colSpan = 3;
+    const row = tableRow([label, number], "td");
+    row.className = "foot";
+    grid.append(row);
+  };
+  const rest = order.slice(DIMENSIONS_SHOWN);
+  if (rest.length) foot(`${rest.length} others`, signedDigits(sum(rest)));
+  foot("q · k, all together", signedDigits(sum(parts)));
+  foot(`divided by √${size}`, signedDigits(sum(parts) / Math.sqrt(size)));
+  if (distances) foot("what the distance adds", signedDigits(distances[query * view.header.keys.length + key]));
+  if (scores[key] === -Infinity) foot("a later token: masked", element("td", "number", "−∞"));
+  foot("softmax over all keys", digits(shares[key], true, false));
+}
+
+function signedDigits(number) {
+  const made = element("td", "number", placesOf(number, 3));
+  made.title = exactly(number);
+  return made;
+}
+
+const placesOf = (number, count) =>
+  number === -Infinity ? "−∞" : Number.isFinite(number) ? number.toFixed(count).replaceAll("-", "−") : "no number";
+
+const snapped = (x) => Math.round(x * (window.devicePixelRatio || 1)) / (window.devicePixelRatio || 1);
+
+function sized(canvas, width, height) {
+  const density = window.devicePixelRatio || 1;
+  canvas.width = Math.round(width * density);
+  canvas.height = Math.round(height * density);
+  const context = canvas.getContext("2d");
+  context.scale(density, density);
+  return context;
 }
 
 // ------------------------------------------------------------------------------------------------ small things

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,17 +55,26 @@ def restored(quantised: Quantised, *, signed: bool = False) -> np.ndarray:
 
 def name_of(values: np.ndarray, *, signed: bool) -> str:
     """A name for the content of a map, so that the browser keeps what it has; equal maps have one name."""
-    content = hashlib.blake2b(np.ascontiguousarray(values, np.float32).tobytes(), digest_size=9)
-    content.update(repr((values.shape, signed)).encode())
-    return content.hexdigest()
+    return name_of_bytes(np.ascontiguousarray(values, np.float32).tobytes(), repr((values.shape, signed)))
 
 
-def strongest_edges(maps: np.ndarray, heads: Sequence[int], count: int) -> list[tuple[int, int, int, float]]:
+def name_of_bytes(content: bytes, form: str) -> str:
+    """The same for bytes, and what makes them differ from equal bytes."""
+    name = hashlib.blake2b(content, digest_size=9)
+    name.update(form.encode())
+    return name.hexdigest()
+
+
+def strongest_edges(
+    maps: np.ndarray | Mapping[int, np.ndarray], heads: Sequence[int], count: int
+) -> list[tuple[int, int, int, float]]:
     """The values of largest magnitude in some heads, largest first: (head, query, key, value).
 
-    maps: (head, query, key). What is no number is left out.
+    maps: by head, (query, key) each. What is no number is left out.
     """
-    chosen = np.asarray(maps[list(heads)], np.float32)
+    if not heads:
+        return []
+    chosen = np.stack([np.asarray(maps[head], np.float32) for head in heads])
     strength = np.where(np.isfinite(chosen), np.abs(chosen), -1).ravel()
     count = min(count, strength.size)
     largest = np.argpartition(-strength, count - 1)[:count] if count else np.empty(0, int)

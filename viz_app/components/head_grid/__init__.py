@@ -49,11 +49,12 @@ def head_grid(
     there: np.ndarray | None = None,
     titles: Sequence[Sequence[str]] = (),
     order: np.ndarray | None = None,
+    rows: Sequence[int] | None = None,
     key: str,
     lecture: bool = False,
     on_click: Callable[[HeadClick], None] | None = None,
 ) -> HeadClick | None:
-    """A cell for each head, layer 0 on top; returns what was clicked, in the one run that the click started.
+    """A cell for each head; returns what was clicked, in the one run that the click started.
 
     thumbnails: uint8 (layer, head, rows, columns), as `figures.thumbnails` makes them; painted into the cells.
     values: (layer, head); without thumbnails they colour the cells. NaN is a head that does not exist (pruned).
@@ -63,6 +64,7 @@ def head_grid(
     there: (layer, head), False for a head that does not exist (pruned), where no values say so.
     titles: (layer, head) texts for hover.
     order: (layer, head) integers, the heads of each layer from left to right; only to select. None: by their numbers.
+    rows: the layers from top to bottom, only to select a head; None: layer 0 on top.
     on_click: called with each click before that run, so that what it changes is already seen by the whole page.
     Raises ValueError for shapes that do not fit layers and heads.
     """
@@ -85,6 +87,8 @@ def head_grid(
         mode != "select" or order.shape != (layers, heads) or (np.sort(order) != np.arange(heads)).any()
     ):
         raise ValueError(f"order of shape {order.shape}: expected heads 0 to {heads - 1} for each layer, to select one")
+    if rows is not None and (mode != "select" or sorted(rows) != list(range(layers))):
+        raise ValueError(f"rows {list(rows)}: expected each of the layers 0 to {layers - 1} once, to select a head")
 
     def read(what: object) -> HeadClick | None:
         if not isinstance(what, list) or len(what) != 2:
@@ -111,6 +115,7 @@ def head_grid(
         "gone": [] if there is None else np.argwhere(~there).tolist(),
         "titles": titles,
         "order": None if order is None else order.tolist(),
+        "rows": None if rows is None else [int(layer) for layer in rows],
         "lecture": lecture,
         "colours": DIVERGING if signed else SEQUENTIAL,
     } | _coded(values, signed)

@@ -19,7 +19,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   tip.classList.toggle("lecture", header.lecture);
 
   // The cells stay as long as the grid has the same form, so that the focus stays too.
-  const form = [header.layers, header.heads, header.mode, header.size === null, header.order].join();
+  const form = [header.layers, header.heads, header.mode, header.size === null, header.order, header.rows].join();
   if (grid.dataset.form !== form) {
     grid.dataset.form = form;
     grid.style.setProperty("--heads", header.heads);
@@ -69,7 +69,7 @@ function unpack(data) {
   return { header, pixels: data.subarray(4 + length) };
 }
 
-function build({ layers, heads, mode, size, order }) {
+function build({ layers, heads, mode, size, order, rows: placed }) {
   const corner = element("div", "");
   corner.setAttribute("role", "columnheader");
   const top = row([corner]);
@@ -77,7 +77,8 @@ function build({ layers, heads, mode, size, order }) {
   const named = (head) => (order ? { 0: "most", [heads - 1]: heads > 1 ? "least" : "most" }[head] ?? "" : `H${head}`);
   for (let head = 0; head < heads; head++) top.append(label("columnheader", mode, "", head, named(head)));
   const rows = [top];
-  for (let layer = 0; layer < layers; layer++) {
+  for (let place = 0; place < layers; place++) {
+    const layer = placed ? placed[place] : place;
     const cells = [label("rowheader", mode, layer, "", `L${layer}`)];
     for (let place = 0; place < heads; place++) {
       const head = order ? order[layer][place] : place;
@@ -211,9 +212,11 @@ function neighbour(header, button, key, at) {
   const first = header.mode === "switch" ? -1 : 0;
   const number = (text) => (text === "" ? -1 : Number(text));
   let layer = number(button.dataset.layer);
-  // Steps are from place to place; only without an order is a head's place its number.
+  if (header.rows) layer = header.rows.indexOf(layer);
+  // Steps are from place to place; only without an order is the place of a layer or a head its number.
+  const layerAt = (place) => (header.rows && place >= 0 ? header.rows[place] : place);
   let head = number(button.dataset.head);
-  if (header.order) head = header.order[layer].indexOf(head);
+  if (header.order) head = header.order[layerAt(layer)].indexOf(head);
   const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[key];
   const edge = { Home: first, End: header.heads - 1 }[key];
   if (!step && edge === undefined) return null;
@@ -221,8 +224,9 @@ function neighbour(header, button, key, at) {
     if (step) [layer, head] = [layer + step[0], head + step[1]];
     else head = edge;
     if (layer < first || head < first || layer >= header.layers || head >= header.heads) return null;
-    const there = header.order ? header.order[layer][head] : head;
-    const found = at(layer === -1 ? "" : layer, there === -1 ? "" : there);
+    const row = layerAt(layer);
+    const there = header.order ? header.order[row][head] : head;
+    const found = at(row === -1 ? "" : row, there === -1 ? "" : there);
     // A pruned head cannot be focused: go on past it.
     if (found && !found.disabled) return found;
     if (!step) return null;

@@ -1,0 +1,358 @@
+"""All heads of a text in a browser: BertViz's model view beside ours.
+
+    python benchmarks/views.py              print the table
+    python benchmarks/views.py --write      and put it between the markers of benchmarks/README.md
+    python benchmarks/views.py --quick      16 tokens only, to try a change
+
+Both show the same maps: those of headlight-mini on real text, its 6 layers taken twice, so 12 x 12 heads. Real
+Chromium, one tab at a time. BertViz asks a CDN for three libraries; they are answered here with the files of their
+npm packages (`npm pack`), so its times are without a network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from urllib.parse import urlencode
+
+import numpy as np
+import torch
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import TimeoutError as TooLong
+from tables import write_table
+
+import bert_core
+from bert_core.run.capture import capture
+from viz_app.components.attention_view.packing import quantise
+from viz_app.figures.thumbnails import thumbnails
+
+ROOT = Path(__file__).parents[1]
+PATIENCE = 180  # seconds for BertViz to build, and as many to be drawn
+LARGEST_FILE = 600 << 20  # bytes; Chromium has never opened a page of strings much longer
+ROUNDS = 15  # clicks
+LIBRARIES = {"require": "requirejs@2.3.6", "d3": "d3@5.7.0", "jquery": "jquery@2.1.0"}
+FILES = {"require": "package/require.js", "d3": "package/dist/d3.min.js", "jquery": "package/dist/jquery.min.js"}
+
+OURS = """
+import sys, time
+sys.path[:0] = [{root!r}]
+import numpy as np
+import streamlit as st
+from viz_app.components.attention_view import Token, ViewChoice, attention_view
+from viz_app.components.head_grid import head_grid
+from viz_app.figures.thumbnails import thumbnails
+
+st.set_page_config(layout="wide")
+stored = np.load({file!r})
+maps, texts = stored["maps"], stored["tokens"].tolist()
+tokens = [Token(text, place) for place, text in enumerate(texts)]
+start = time.perf_counter()
+left, right = st.columns([1, 2])
+with left:
+    head_grid(layers=12, heads=12, thumbnails=thumbnails(maps), selected=(0, 0), key="grid")
+with right:
+    attention_view(maps[0], tokens, tokens, choice=ViewChoice(0, (0,)), layers=12, key="large")
+st.text(f"built in {{time.perf_counter() - start:.6f}}")
+"""
+# The app itself, and an empty page on the same server: what a rerun costs where there is nothing to do.
+APP = """
+import runpy, sys
+sys.path[:0] = [{root!r}]
+import streamlit as st
+if "empty" in st.query_params:
+    st.button("again", key="again")
+    st.session_state.runs = st.session_state.get("runs", 0) + 1
+    st.text(f"runs: {{st.session_state.runs}}")
+else:
+    runpy.run_path({entry!r}, run_name="__main__")
+"""
+
+
+def real_maps(tokens: int) -> tuple[np.ndarray, list[str], str]:
+    """Maps (12, 12, query, key) of the bundled model on the license's first words, their tokens, and the text."""
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    text = " ".join((ROOT / "LICENSE").read_text(encoding="utf-8").split())
+    while len(loaded.tokenizer.encode(text, max_length=10**6)) > tokens:
+        text = text.rsplit(" ", max(1, (len(loaded.tokenizer.encode(text, max_length=10**6)) - tokens) // 3))[0]
+    encoding = loaded.tokenizer.encode(text)
+    run = capture(loaded, encoding, positions=())
+    return np.concatenate([run.attention, run.attention]), list(encoding.tokens), text
+
+
+# ---------------------------------------------------------------------------- theirs
+
+
+def libraries(folder: Path) -> dict[str, bytes]:
+    """The scripts that BertViz asks its CDN for, from their npm packages."""
+    found = {}
+    for name, package in LIBRARIES.items():
+        done = subprocess.run(
+            ["npm", "pack", "--silent", package], cwd=folder, capture_output=True, text=True, check=True
+        )
+        with tarfile.open(folder / done.stdout.split()[-1]) as packed:
+            member = packed.extractfile(FILES[name])
+            assert member is not None
+            found[name] = member.read()
+    return found
+
+
+BUILD = """
+import sys, time
+import numpy as np, torch
+from bertviz import model_view
+stored = np.load(sys.argv[1])
+attention = [torch.from_numpy(layer)[None] for layer in stored["maps"]]
+start = time.perf_counter()
+page = model_view(attention, stored["tokens"].tolist(), html_action="return").data
+seconds = time.perf_counter() - start
+open(sys.argv[2], "w", encoding="utf-8").write("<!doctype html><meta charset=utf-8><body>" + page)
+print(seconds)
+"""
+
+
+def theirs(browser: Browser, stored: Path, folder: Path, scripts: dict[str, bytes]) -> dict[str, object]:
+    """BertViz's model view: bytes, seconds to build and to be drawn, memory of the tab."""
+    page_file = folder / "bertviz.html"
+    try:
+        built = subprocess.run(
+            [sys.executable, "-c", BUILD, str(stored), str(page_file)],
+            capture_output=True, text=True, timeout=PATIENCE, check=True,
+        )  # fmt: skip
+    except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
+        return {"failed": f"not built in {PATIENCE} s" if isinstance(error, subprocess.TimeoutExpired) else "failed"}
+    row: dict[str, object] = {"bytes": page_file.stat().st_size, "build": float(built.stdout)}
+    if page_file.stat().st_size > LARGEST_FILE:
+        return row | {"failed": f"not opened: more than {LARGEST_FILE >> 20} MiB"}
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+
+    def answer(route: Route) -> None:
+        name = next((name for name in scripts if name in route.request.url.lower()), None)
+        route.fulfill(body=scripts[name], content_type="text/javascript") if name else route.abort()
+
+    page.route("http*://**", answer)
+    try:
+        start = time.perf_counter()
+        page.goto(page_file.as_uri(), timeout=PATIENCE * 1000)
+        # Every thumbnail has its lines when the last one has.
+        page.wait_for_function(
+            "() => document.querySelectorAll('svg g.attention, svg .attention').length >= 144"
+            " || document.querySelectorAll('svg line').length >= 144 * 4",
+            timeout=PATIENCE * 1000,
+        )
+        settle(page)
+        row |= {"paint": time.perf_counter() - start} | memory(browser, page)
+    except TooLong:
+        row["failed"] = f"not drawn in {PATIENCE} s"
+    except Exception as error:  # a tab that ran out of memory says so in many ways
+        row["failed"] = f"the tab broke: {str(error).splitlines()[0][:60]}"
+    page.close()
+    return row
+
+
+# ---------------------------------------------------------------------------- ours
+
+
+@contextmanager
+def served(script: Path) -> Iterator[str]:
+    """The address of a Streamlit server that runs a script."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        port = probe.getsockname()[1]
+    flags = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
+    server = subprocess.Popen(
+        [sys.executable, "-m", "streamlit", "run", *flags, str(script)], cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=2).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield f"http://localhost:{port}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def ours(browser: Browser, stored: Path, folder: Path) -> dict[str, object]:
+    """Our grid of thumbnails with the first head large, on a page of their own."""
+    script = folder / "ours.py"
+    script.write_text(OURS.format(root=str(ROOT), file=str(stored)), encoding="utf-8")
+    maps = np.load(stored)["maps"]
+    every = thumbnails(maps).nbytes + sum(part.nbytes for layer in maps for part in quantise(layer))
+    with served(script) as address:
+        warm = browser.new_page()  # the server's first run imports everything; a visitor's does not
+        warm.goto(address)
+        warm.get_by_text("built in").wait_for(timeout=120_000)
+        warm.close()
+        page = browser.new_page(viewport={"width": 1440, "height": 900})
+        received: list[int] = []
+        page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: received.append(len(frame))))
+        start = time.perf_counter()
+        page.goto(address)
+        page.wait_for_function(
+            "() => document.querySelectorAll('.cell canvas').length === 144 && "
+            "document.querySelector('.note')?.textContent.includes('edges')",
+            timeout=PATIENCE * 1000,
+        )
+        settle(page)
+        paint = time.perf_counter() - start
+        built = float(page.get_by_text("built in").inner_text().split()[-1])
+        row = {"bytes": every, "first": sum(received), "build": built, "paint": paint} | memory(browser, page)
+        page.close()
+    return row
+
+
+def settle(page: Page) -> None:
+    """Return after two frames were drawn."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+
+
+def memory(browser: Browser, page: Page) -> dict[str, object]:
+    """Resident memory of the browser's largest renderer, and the heap of the page's scripts."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    heap = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}["JSHeapUsedSize"]
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    resident = [
+        int(line.split()[1]) << 10
+        for one in processes
+        if one["type"] == "renderer"
+        for line in Path(f"/proc/{one['id']}/status").read_text().splitlines()
+        if line.startswith("VmRSS")
+    ]
+    return {"heap": heap, "resident": max(resident)}
+
+
+# ---------------------------------------------------------------------------- the click
+
+CLICK = """
+async ([layer, head]) => {
+    const start = performance.now();
+    document.querySelector(`.cell[data-layer="${layer}"][data-head="${head}"]`).click();
+    const shown = () => document.querySelector(".view .layer .name").textContent === `L${layer}`
+        && document.querySelector(`.view .head[data-head="${head}"]`).getAttribute("aria-pressed") === "true"
+        && document.querySelector(".note").textContent.includes("edges")
+        && !document.querySelector(".note").textContent.includes("on the way");
+    while (!shown()) await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+    return performance.now() - start;
+}
+"""
+EMPTY = """
+async (wanted) => {
+    const start = performance.now();
+    [...document.querySelectorAll("button")].find(one => one.textContent.includes("again")).click();
+    while (![...document.querySelectorAll("[data-testid=stText]")].some(one => one.textContent === `runs: ${wanted}`))
+        await new Promise(requestAnimationFrame);
+    await new Promise(requestAnimationFrame);
+    return performance.now() - start;
+}
+"""
+
+
+def clicks(browser: Browser, folder: Path, text: str, rounds: int) -> tuple[list[float], list[float]]:
+    """Milliseconds from a click on a thumbnail of the running app to its head drawn large; and of an empty rerun."""
+    script = folder / "app.py"
+    script.write_text(APP.format(root=str(ROOT), entry=str(ROOT / "streamlit_app.py")), encoding="utf-8")
+    shutil.copytree(ROOT / ".streamlit", folder / ".streamlit", dirs_exist_ok=True)
+    with served(script) as address:
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        app, empty = context.new_page(), context.new_page()
+        app.goto(f"{address}/attention?{urlencode({'text': text})}")
+        app.locator(".note", has_text="edges").wait_for(timeout=120_000)
+        empty.goto(f"{address}/?empty=1")
+        empty.get_by_text("runs: 1").wait_for(timeout=120_000)
+        app.wait_for_timeout(1500)
+        opened, nothing = [], []
+        for turn in range(rounds):
+            app.bring_to_front()
+            opened.append(app.evaluate(CLICK, [1 + turn % 5, (5 * turn + 1) % 12]))
+            app.wait_for_timeout(400)
+            empty.bring_to_front()
+            nothing.append(empty.evaluate(EMPTY, turn + 2))
+            empty.wait_for_timeout(200)
+        context.close()
+    return opened, nothing
+
+
+# ---------------------------------------------------------------------------- the table
+
+
+def size(number: object) -> str:
+    return "" if number is None else f"{number / 1e6:,.2f} MB"  # type: ignore[operator]
+
+
+def seconds(number: object) -> str:
+    return "" if number is None else f"{number:,.2f} s"  # type: ignore[str-format]
+
+
+def line(tokens: int, whose: str, row: dict[str, object]) -> str:
+    cells = [
+        size(row.get("first", row.get("bytes"))), size(row.get("bytes")), seconds(row.get("build")),
+        seconds(row.get("paint")), size(row.get("heap")), size(row.get("resident")), str(row.get("failed", "")),
+    ]  # fmt: skip
+    return f"| {tokens} | {whose} | " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    asked = parser.parse_args()
+    out = io.StringIO()
+    print(
+        f"{os.cpu_count()} CPUs; Python {sys.version.split()[0]}, streamlit {version('streamlit')}, "
+        f"bertviz {version('bertviz')}, torch {torch.__version__}; {time.strftime('%Y-%m-%d')}.\n\n"
+        "| tokens | | first picture | all heads | build | run to complete paint | script heap | tab | |\n"
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        file=out,
+    )
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        folder = Path(name)
+        scripts = libraries(folder)
+        chromium = shutil.which("chromium")
+        for tokens in (16,) if asked.quick else (16, 64, 128, 512):
+            maps, pieces, text = real_maps(tokens)
+            np.savez(stored := folder / f"{tokens}.npz", maps=maps, tokens=np.array(pieces))
+            for whose in ("BertViz", "ours"):
+                # A browser of its own, so that one tab's memory is not another's.
+                browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+                row = theirs(browser, stored, folder, scripts) if whose == "BertViz" else ours(browser, stored, folder)
+                print(line(len(pieces), whose, row), file=out)
+                browser.close()
+            if tokens == (16 if asked.quick else 128):
+                browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+                opened, nothing = clicks(browser, folder, text, 3 if asked.quick else ROUNDS)
+                browser.close()
+                ms, idle = statistics.median(opened), statistics.median(nothing)
+                said = (
+                    f"\nClick on a thumbnail of the running app to its head drawn large, {len(pieces)} tokens, 6 x 12 "
+                    f"heads: median of {len(opened)} {ms:.0f} ms; an empty Streamlit rerun on the same server "
+                    f"{idle:.0f} ms; ratio {ms / idle:.2f}, target 2 {'met' if ms <= 2 * idle else '**missed**'}; "
+                    f"target 100 ms {'met' if ms <= 100 else '**missed**'}.\n"
+                )
+    print(said, end="", file=out)
+    print(out.getvalue())
+    if asked.write:
+        write_table(__file__, out.getvalue())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""Two runs side by side: which of their tokens belong together, and what changed between their maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Alignment(NamedTuple):
+    """Tokens of two texts that are compared with one another.
+
+    before, after: (pair,) positions, rising in both. left_out_before, left_out_after: the positions without a partner.
+    """
+
+    before: np.ndarray
+    after: np.ndarray
+    left_out_before: tuple[int, ...]
+    left_out_after: tuple[int, ...]
+
+
+def aligned(before: Sequence[str], after: Sequence[str]) -> Alignment:
+    """Which tokens of two texts belong together.
+
+    As many tokens on both sides: each with the one at its place. Else the equal ones, in order, by the longest runs
+    that both have (Ratcliff and Obershelp's matching, as Python's difflib does it).
+    """
+    if len(before) == len(after):
+        places = np.arange(len(before))
+        return Alignment(places, places, (), ())
+    blocks = SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
+    ours = [block.a + i for block in blocks for i in range(block.size)]
+    theirs = [block.b + i for block in blocks for i in range(block.size)]
+    rest = (tuple(sorted(set(range(len(text))) - set(kept))) for text, kept in ((before, ours), (after, theirs)))
+    return Alignment(np.array(ours, int), np.array(theirs, int), *rest)
+
+
+def change(before: np.ndarray, after: np.ndarray, pairs: Alignment) -> tuple[np.ndarray, np.ndarray]:
+    """The maps of both runs between the tokens they share, each (layer, head, query, key) of the pairs.
+
+    before, after: (layer, head, query, key). Rows are as they were: a row sums to what goes to shared tokens.
+    Raises ValueError where the two have not as many layers and heads.
+    """
+    if before.shape[:2] != after.shape[:2]:
+        (layers, heads), (other_layers, other_heads) = before.shape[:2], after.shape[:2]
+        raise ValueError(
+            f"{layers} layers of {heads} heads and {other_layers} of {other_heads} cannot be compared head by head"
+        )
+    ours = before[..., pairs.before[:, None], pairs.before]
+    theirs = after[..., pairs.after[:, None], pairs.after]
+    return ours, theirs
+
+
+class Change(NamedTuple):
+    """One place of one head whose attention changed; query and key count the pairs of aligned tokens."""
+
+    layer: int
+    head: int
+    query: int
+    key: int
+    before: float
+    after: float
+
+
+def largest_changes(before: np.ndarray, after: np.ndarray, count: int) -> list[Change]:
+    """Where two maps differ most, that with the largest difference first; ties in the order of their places.
+
+    before, after: (layer, head, query, key). Places where either is no number, or nothing changed, are left out.
+    """
+    sizes = np.abs(after - before).ravel()
+    sizes[~np.isfinite(sizes)] = 0
+    count = min(count, int(np.count_nonzero(sizes)))
+    if not count:
+        return []
+    # At least `count` places are as large as this one; of equal ones the first stay.
+    least = -np.partition(-sizes, count - 1)[count - 1]
+    places = np.nonzero(sizes >= least)[0]
+    places = places[np.argsort(-sizes[places], kind="stable")][:count]
+    return [
+        Change(int(layer), int(head), int(query), int(key), float(before.flat[place]), float(after.flat[place]))
+        for place, layer, head, query, key in zip(places, *np.unravel_index(places, before.shape), strict=True)
+    ]

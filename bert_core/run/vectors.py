@@ -1,0 +1,54 @@
+"""What one head makes its attention from: its query and key vectors, and what distances add to their products."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.loading import LoadedModel
+from bert_core.modeling import BertLayer
+from bert_core.record import HeadVectors
+from bert_core.config import check_head
+from bert_core.run.capture import gate_tensor, segments_of
+from bert_core.tokenizer import Encoding
+
+
+@torch.no_grad()
+def head_vectors(
+    loaded: LoadedModel, encoding: Encoding, layer: int, head: int, *, head_mask: np.ndarray | None = None
+) -> HeadVectors:
+    """The query and key vectors of one head on a text; see `HeadVectors` for what follows from them.
+
+    head_mask: as for `capture`; a head that is off changes the vectors of the layers above it, not its own.
+    Nothing is written to the model.
+    Raises ValueError for a head that does not exist, or not any more.
+    """
+    config, bert = loaded.config, loaded.model.bert
+    check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
+    attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
+    if head not in attention.heads:
+        there = ", ".join(map(str, attention.heads)) or "none"
+        raise ValueError(f"L{layer} H{head} was pruned: the heads left in this layer are {there}")
+    outputs = bert(
+        torch.tensor([encoding.input_ids], device=loaded.device),
+        token_type_ids=segments_of(loaded, encoding),
+        head_mask=gate_tensor(loaded, head_mask),
+        output_hidden_states=True,
+    )
+    entering = outputs.hidden_states[layer]
+    queries, keys = (attention.transpose_for_scores(weights(entering)) for weights in (attention.query, attention.key))
+    place = attention.heads.index(head)
+    distances = None
+    if attention.position_embedding_type != "absolute":
+        distances = _copied(attention.position_scores(queries, keys, len(encoding), None)[0, place])
+    return HeadVectors(
+        encoding, layer, head, _copied(queries[0, place]), _copied(keys[0, place]), distances, config.is_decoder
+    )
+
+
+def _copied(value: Tensor) -> np.ndarray:
+    """A record must not change with a tensor."""
+    return value.float().cpu().numpy().copy()

@@ -1,0 +1,53 @@
+"""Two runs side by side: which tokens belong together, and what changed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bert_core.analysis.compare import Change, aligned, change, largest_changes
+
+
+def test_as_many_tokens_are_compared_place_by_place() -> None:
+    """Also where they differ: a hidden word stands where it stood."""
+    pairs = aligned(["the", "cat", "sat"], ["the", "[MASK]", "sat"])
+    assert pairs.before.tolist() == pairs.after.tolist() == [0, 1, 2]
+    assert pairs.left_out_before == pairs.left_out_after == ()
+
+
+def test_other_texts_are_aligned_by_equal_tokens() -> None:
+    """In order, each token once; what has no partner is named on both sides."""
+    before, after = ["the", "old", "cat", "sat", "."], ["the", "cat", "sat", "down", "here", "."]
+    pairs = aligned(before, after)
+    assert pairs.before.tolist() == [0, 2, 3, 4] and pairs.after.tolist() == [0, 1, 2, 5]
+    assert pairs.left_out_before == (1,) and pairs.left_out_after == (3, 4)
+    # 512 equal words are no reason to give up on them.
+    assert len(aligned(["buffalo"] * 512, ["buffalo"] * 300).before) == 300
+    assert len(aligned(["a"], ["b", "c"]).before) == 0
+
+
+def test_the_change_of_shared_tokens() -> None:
+    """Rows and columns are those of the pairs, values are as they were."""
+    before, after = np.arange(9.0).reshape(1, 1, 3, 3), np.arange(16.0).reshape(1, 1, 4, 4)
+    ours, theirs = change(before, after, aligned(["a", "x", "b"], ["a", "y", "z", "b"]))
+    assert ours[0, 0].tolist() == [[0, 2], [6, 8]] and theirs[0, 0].tolist() == [[0, 3], [12, 15]]
+    with pytest.raises(ValueError, match="1 layers of 1 heads and 2 of 1 cannot be compared"):
+        change(before, np.zeros((2, 1, 3, 3)), aligned("abc", "abc"))
+
+
+def test_the_largest_changes_are_those_of_a_full_sort() -> None:
+    """With their heads, places and both values; ties by place; holes and what stayed the same are left out."""
+    rng = np.random.default_rng(4)
+    before, after = rng.random((2, 2, 2, 3, 3))
+    after[0, 1] = before[0, 1]
+    after[1, 1, 2, 2] = np.nan
+    found = largest_changes(before, after, 12)
+    every = [
+        Change(*map(int, place), float(before[tuple(place)]), float(after[tuple(place)]))
+        for place in np.argwhere(np.nan_to_num(after - before) != 0)
+    ]
+    assert found == sorted(every, key=lambda one: -abs(one.after - one.before))[:12]
+    assert len(largest_changes(before, after, 1000)) == 26
+    assert largest_changes(before, before, 5) == []
+    flat = largest_changes(np.zeros((1, 1, 2, 2)), np.ones((1, 1, 2, 2)), 3)
+    assert [(one.query, one.key) for one in flat] == [(0, 0), (0, 1), (1, 0)]

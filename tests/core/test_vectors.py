@@ -1,0 +1,65 @@
+"""Query and key vectors of one head: what follows from them is the map of the run."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bert_core
+from bert_core.loading import LoadedModel
+from bert_core.run.capture import capture
+from bert_core.run.vectors import head_vectors
+from bert_core.tokenizer import Encoding
+from tests.core.test_stages import another
+
+
+@pytest.fixture(scope="module")
+def encoding(tiny_loaded: LoadedModel) -> Encoding:
+    return tiny_loaded.tokenizer.encode("the cat sat on the [MASK].", "it was red.")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"type_vocab_size": 0},
+        {"is_decoder": True},
+        {"position_embedding_type": "relative_key"},
+        {"position_embedding_type": "relative_key_query"},
+    ],
+    ids=["plain", "no segments", "decoder", "relative_key", "relative_key_query"],
+)
+def test_the_softmax_of_the_scores_is_the_map(
+    tiny_loaded: LoadedModel, encoding: Encoding, changes: dict[str, object]
+) -> None:
+    """In every layer, with heads off, padding or none, near or far: the attention of the captured run to 1e-5."""
+    loaded = another(tiny_loaded, **changes)
+    gates = np.array([[1, 0, 0.5, 1], [1, 1, 0, 1]], np.float32)
+    run = capture(loaded, encoding, head_mask=gates, positions=())
+    for layer, head in ((0, 1), (1, 0), (1, 2)):
+        seen = head_vectors(loaded, encoding, layer, head, head_mask=gates)
+        assert np.abs(seen.attention - run.attention[layer, head]).max() < 1e-5
+        assert (seen.distances is None) == ("position_embedding_type" not in changes)
+
+
+def test_a_score_by_hand(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """One dot product, over the root of 8."""
+    seen = head_vectors(tiny_loaded, encoding, 1, 3)
+    assert seen.queries.shape == seen.keys.shape == (len(encoding), 8)
+    by_hand = sum(float(q) * float(k) for q, k in zip(seen.queries[2], seen.keys[5], strict=True)) / 8**0.5
+    assert seen.scores[2, 5] == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_heads_keep_their_numbers_after_pruning(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """What is left of a layer gives the same vectors under the same numbers; what is gone is named."""
+    pruned = replace(tiny_loaded, model=copy.deepcopy(tiny_loaded.model))
+    pruned.model.bert._prune_heads({0: [1]})
+    before, after = (head_vectors(loaded, encoding, 0, 2) for loaded in (tiny_loaded, pruned))
+    assert np.array_equal(before.queries, after.queries) and np.array_equal(before.keys, after.keys)
+    with pytest.raises(ValueError, match="L0 H1 was pruned: the heads left in this layer are 0, 2, 3"):
+        head_vectors(pruned, encoding, 0, 1)
+    with pytest.raises(ValueError, match="head 4 does not exist"):
+        bert_core.head_vectors(tiny_loaded, encoding, 0, 4)

@@ -205,7 +205,7 @@ def compared() -> tuple[Frame, Frame] | None:
             st.info("Type another text to compare this one with.")
             return None
         text, pair = state.other, ""
-    elif state.other_model == loaded.name:
+    elif state.other_model == state.model:
         st.info("This is the model itself: choose another one, or load one in the sidebar.")
         return None
     else:

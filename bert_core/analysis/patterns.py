@@ -130,10 +130,8 @@ def renormalised(attention: np.ndarray) -> np.ndarray:
 
 
 def rows_without_numbers(maps: np.ndarray) -> np.ndarray:
-    """Queries of whose row no number is left, in a head that is there; rising. maps: (head, query, key)."""
-    gone = np.isnan(maps).all(-1)
-    there = ~gone.all(-1)
-    rows: np.ndarray = np.nonzero(gone[there].any(0))[0]
+    """Queries whose row has no number in any one of the heads; rising. maps: (head, query, key)."""
+    rows: np.ndarray = np.nonzero(np.isnan(maps).all(-1).any(0))[0]
     return rows
 
 

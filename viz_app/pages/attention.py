@@ -165,6 +165,7 @@ def picture() -> None:
         choice = frame.view_choice()
         maps, one = seen(values[choice.layer]), together(choice.layer, choice.heads)
         opened = (choice.layer, choice.heads[0])
+        missing = [head for layer, head in gone if layer == choice.layer]
         made_from = None
         if neuron and run.there[opened]:
             of = current.vectors(*opened)
@@ -179,8 +180,11 @@ def picture() -> None:
             combined=one,
             vectors=made_from,
             off=[head for layer, head in current.off if layer == choice.layer],
+            pruned=missing,
             signed=signed,
-            notes=said_of_rows(maps if one is None else one.map[None]),
+            notes=said_of_rows(
+                maps[[head for head in choice.heads if head not in missing]] if one is None else one.map[None]
+            ),
             unit=NAMES[show].lower(),
             key="large",
             lecture=current.lecture,

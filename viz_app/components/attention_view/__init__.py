@@ -96,6 +96,7 @@ def attention_view(
     combined: Combined | None = None,
     vectors: Vectors | None = None,
     off: Collection[int] = (),
+    pruned: Collection[int] | None = None,
     signed: bool = False,
     limit: float | None = None,
     notes: Sequence[str] = (),
@@ -106,11 +107,12 @@ def attention_view(
 ) -> None:
     """The chosen heads of one layer as curves between two columns of tokens, or the first of them in more detail.
 
-    maps: (head, query, key), those of `choice.layer`. A head that is NaN throughout does not exist (pruned).
+    maps: (head, query, key), those of `choice.layer`. NaN is no number.
     mode: "curves"; "matrix", the map of the first chosen head; "neuron", how that head comes to its attention, for
         which `vectors` are needed where the head exists.
     combined: a map to draw instead of the chosen heads, as curves or as a matrix.
     layers: how many there are to go through. off: the heads that are switched off. unit: what a value is.
+    pruned: the heads that do not exist; None takes those that are NaN throughout.
     signed: values have a sign, and curves its colour. limit: the value of the strongest colour, where it is to be the
         same for several views; None takes the largest that is drawn.
     notes: sentences that the view says of its rows.
@@ -147,7 +149,8 @@ def attention_view(
 
     said = _said(key)
     held = {name for name in said.get("have", []) if isinstance(name, str)}
-    pruned = [head for head in heads if np.isnan(maps[head]).all()]
+    if pruned is None:
+        pruned = [head for head in heads if np.isnan(maps[head]).all()]
     chosen = choice.heads if mode == "curves" else choice.heads[:1]
     drawn = [COMBINED] if combined is not None else [head for head in chosen if head not in pruned]
     # What is looked at first, then the other heads where they are small, so that they are there when they are wanted.
@@ -186,7 +189,7 @@ def attention_view(
         "selected": [choice.side, choice.positions],
         "kept": min(max(choice.kept, LEAST_KEPT), MOST_KEPT),
         "stamp": st.session_state.get(f"_delivered_{key}", 0),
-        "pruned": pruned,
+        "pruned": sorted(pruned),
         "off": sorted(off),
         "holes": {head: int((~np.isfinite(map_of(head))).sum()) for head in drawn},
         "limit": limit,

@@ -1,0 +1,328 @@
+"""The pages Attention and Compare without a browser: what they hand to their views, and what unusual models give."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from streamlit.testing.v1 import AppTest
+
+from bert_core.loading import LoadedModel
+from bert_core.modeling import BertForPreTraining
+from bert_core.record import ModelRun
+from bert_core.run.capture import capture
+from bert_core.run.vectors import head_vectors
+from viz_app import frame
+from viz_app.components import attention_view, head_grid
+
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
+PAIR = {"text": "the cat sat on the mat", "pair": "it was red"}
+
+
+class Sent:
+    """What the two views of a page were given last: their headers, and the bytes behind the header of the large one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.large: dict[str, Any] = {}
+        self.grid: dict[str, Any] = {}
+        self.tail = b""
+        monkeypatch.setattr(attention_view, "_view", self._receiver(attention_view._view, "large"))
+        monkeypatch.setattr(head_grid, "_view", self._receiver(head_grid._view, "grid"))
+
+    def _receiver(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def receive(*, data: bytes, **others: Any) -> Any:
+            length = int.from_bytes(data[:4], "little")
+            setattr(self, name, json.loads(data[4 : 4 + length]))
+            if name == "large":
+                self.tail = data[4 + length :]
+            return real(data=data, **others)
+
+        return receive
+
+    def drawn(self) -> np.ndarray:
+        """The first map that was sent, (query, key), as the browser will draw it."""
+        rows, columns = len(self.large["queries"]), len(self.large["keys"])
+        maxima = np.frombuffer(self.tail, "<f4", rows)
+        codes = np.frombuffer(self.tail, np.uint8, rows * columns, 4 * rows).reshape(rows, columns)
+        quantised = attention_view.packing.Quantised(codes, maxima)
+        return attention_view.packing.restored(quantised, signed=self.large["signed"])
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    return Sent(monkeypatch)
+
+
+@pytest.fixture
+def opened(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
+    """`opened(page, loaded=None, **address)`: a page with the tiny model, or another, as a link gives it."""
+
+    def start(page: str, loaded: LoadedModel | None = None, **address: str) -> AppTest:
+        monkeypatch.setattr(frame, "loaded_model", lambda name: loaded or tiny_loaded)
+        app = AppTest.from_file(ENTRY, default_timeout=60)
+        app.query_params.update(PAIR | address)
+        app.switch_page(f"viz_app/pages/{page}.py").run()
+        assert not app.exception
+        return app
+
+    return start
+
+
+def words(app: AppTest) -> str:
+    """Everything that the page says."""
+    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header)
+    return "\n".join(str(element.value).replace("\\", "") for kind in kinds for element in kind)
+
+
+def of_size(loaded: LoadedModel, layers: int, heads: int) -> LoadedModel:
+    """An untrained model of that many layers and heads."""
+    torch.manual_seed(7)
+    config = loaded.config.replace(num_hidden_layers=layers, num_attention_heads=heads)
+    return replace(loaded, name=f"{layers}x{heads}", model=BertForPreTraining(config).eval().requires_grad_(False))
+
+
+def with_maps(monkeypatch: pytest.MonkeyPatch, make: Callable[[np.ndarray], np.ndarray]) -> None:
+    """Let the page see other maps than the model's own."""
+
+    def captured(*given: Any, **how: Any) -> ModelRun:
+        run = capture(*given, **how)
+        return replace(run, attention=make(run.attention.copy()))
+
+    monkeypatch.setattr(frame, "capture", captured)
+
+
+# ---------------------------------------------------------------------------- the neuron view
+
+
+def test_the_neuron_view_gets_the_vectors_of_the_opened_head(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """Exactly those of the library, queries first, and none of the filters applies to them."""
+    opened("attention", view="neuron", head="1.2", part="A to B", hide="1", words="1", show="gradient")
+    encoding = tiny_loaded.tokenizer.encode(*PAIR.values())
+    seen = head_vectors(tiny_loaded, encoding, 1, 2)
+    n, size = len(encoding), seen.queries.shape[1]
+    assert len(sent.large["queries"]) == len(sent.large["keys"]) == n
+    assert sent.large["vectors"]["size"] == size and sent.large["sent"] == [] and not sent.large["signed"]
+    found = np.frombuffer(sent.tail, "<f4").reshape(2, n, size)
+    assert np.array_equal(found[0], seen.queries) and np.array_equal(found[1], seen.keys)
+
+
+def test_vectors_that_do_not_fit_are_refused() -> None:
+    """The sentence says what was given and what is expected."""
+    tokens = [attention_view.Token("a", 0), attention_view.Token("b", 1)]
+    maps, choice = np.full((1, 2, 2), 0.5), attention_view.ViewChoice(0, (0,))
+    vectors = attention_view.Vectors(np.ones((3, 4)), np.ones((2, 4)))
+    with pytest.raises(ValueError, match="vectors of 3 queries and 2 keys"):
+        attention_view.attention_view(
+            maps, tokens, tokens, choice=choice, layers=1, mode="neuron", vectors=vectors, key="x"
+        )
+    with pytest.raises(ValueError, match="a combined map of shape"):
+        attention_view.attention_view(
+            maps, tokens, tokens, choice=choice, layers=1, key="x",
+            combined=attention_view.Combined("both", np.ones((2, 3))),
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="one of curves, matrix, neuron"):
+        attention_view.attention_view(maps, tokens, tokens, choice=choice, layers=1, mode="bars", key="x")  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------- heads together, rows renormalised
+
+
+@pytest.mark.parametrize("over", ["chosen", "layer", "all"])
+def test_heads_together_are_the_average_of_the_maps(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel, over: str
+) -> None:
+    """What is sent is the mean of the chosen heads, of their layer or of all, under a name that says so."""
+    opened("attention", head="1.2", also="0", combine="average", over=over)
+    attention = capture(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values())).attention
+    of = {"chosen": attention[1, [0, 2]], "layer": attention[1], "all": attention.reshape(8, *attention.shape[2:])}
+    assert sent.large["combined"].startswith("average of ") and sent.large["drawn"] == [attention_view.COMBINED]
+    assert np.abs(sent.drawn() - of[over].mean(0)).max() < 1 / 500
+
+
+def test_weights_by_importance_need_a_target(sent: Sent, opened: Callable[..., AppTest]) -> None:
+    """Without one the page says so and draws the heads apart; with one the rows still sum to 1."""
+    app = opened("attention", pair="", combine="weighted", over="layer")
+    assert "need a target" in words(app) and sent.large["combined"] is None
+    opened("attention", masked="1", combine="weighted", over="layer")
+    assert "by importance" in sent.large["combined"]
+    assert sent.drawn().sum(-1) == pytest.approx(np.ones(len(sent.large["queries"])), abs=0.03)
+
+
+def test_rows_are_renormalised_only_when_asked_and_the_page_says_which(
+    sent: Sent, opened: Callable[..., AppTest]
+) -> None:
+    """Of A to B: as they were, or each summing to 1; never of signed values."""
+    app = opened("attention", part="A to B")
+    assert "rows not renormalised" in sent.large["notes"][0] and "was not renormalised" in words(app)
+    assert sent.drawn().sum(-1).max() < 0.95
+    app = opened("attention", part="A to B", share="1")
+    assert sent.large["notes"] == ["rows renormalised to 1"] and "divided by its sum" in words(app)
+    assert sent.drawn().sum(-1) == pytest.approx(np.ones(6), abs=0.02)
+    opened("attention", part="A to B", share="1", show="gradient", masked="1")
+    assert sent.large["signed"] and sent.large["notes"] == []
+    opened("attention", share="1")
+    assert sent.large["notes"] == []
+
+
+def test_rows_with_nothing_left_are_named(
+    sent: Sent, opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A head that looks at itself gives nothing from A to B: its rows are no numbers, not zeros."""
+    with_maps(monkeypatch, lambda maps: np.broadcast_to(np.eye(maps.shape[-1], dtype=np.float32), maps.shape).copy())
+    opened("attention", text="the cat ran", part="A to B", share="1")
+    assert "nothing is left in the row of “the” (1), “cat” (2), “ran” (3)" in sent.large["notes"][1]
+    assert np.isnan(sent.drawn()).all()
+
+
+# ---------------------------------------------------------------------------- unusual models and texts
+
+
+@pytest.mark.parametrize("view", ["curves", "matrix", "neuron"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        {"text": "a", "pair": "", "hide": "1"},
+        {"text": "cat " * 600, "pair": ""},
+        {"text": "שלום עולם مرحبا", "pair": ""},
+        {"text": "漢字かな交じり文", "pair": "한국어"},
+        {"text": "the\u200b cat\u200d\ufeff sat", "pair": ""},
+    ],
+    ids=["one token", "512 equal words", "right to left", "CJK", "zero width"],
+)
+def test_unusual_texts_are_shown(
+    sent: Sent, opened: Callable[..., AppTest], view: str, address: dict[str, str]
+) -> None:
+    """Every view takes them; what it is handed has as many tokens as the model reads and is shown."""
+    app = opened("attention", view=view, **address)
+    assert not app.error
+    shown = len(sent.large["queries"])
+    if address["text"].startswith("cat"):
+        assert shown == 512
+    else:
+        assert shown == (1 if "hide" in address and view != "neuron" else len(app.session_state["_frame"].encoding))
+
+
+@pytest.mark.parametrize(("layers", "heads"), [(1, 1), (24, 16)])
+@pytest.mark.parametrize("page", ["attention", "compare"])
+def test_models_of_any_size(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel, page: str, layers: int, heads: int
+) -> None:
+    """One head alone, and 24 layers of 16: the grid has them all, and the last one opens."""
+    loaded = of_size(tiny_loaded, layers, heads)
+    app = opened(page, loaded, masked="1", head=f"{layers - 1}.{heads - 1}", sort="entropy", rows="distance")
+    assert not app.error
+    assert (sent.grid["layers"], sent.grid["heads"]) == (layers, heads)
+    assert sent.large["count"] == heads and sent.large["layer"] == layers - 1 and sent.large["heads"] == [heads - 1]
+
+
+@pytest.mark.parametrize("view", ["curves", "matrix", "neuron"])
+def test_pruned_heads_are_gaps_with_their_numbers(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel, view: str
+) -> None:
+    """What is gone is named as pruned, also when it is the opened one; the others keep their numbers and maps."""
+    pruned = replace(tiny_loaded, name="pruned", model=copy.deepcopy(tiny_loaded.model))
+    pruned.model.bert._prune_heads({0: [1], 1: [0, 1, 2, 3]})
+    opened("attention", pruned, view=view, head="0.1", sort="entropy", rows="entropy", combine="average")
+    assert sent.grid["pruned"] == [[0, 1], [1, 0], [1, 1], [1, 2], [1, 3]]
+    assert (
+        sent.grid["titles"][0][1] == "L0 H1: pruned" and sent.grid["order"][0][-1] == 1 and sent.grid["rows"] == [0, 1]
+    )
+    assert sent.large["pruned"] == [1] and sent.large["vectors"] is None
+    opened("attention", pruned, view=view, head="1.2")
+    assert sent.large["pruned"] == [0, 1, 2, 3]
+    opened("attention", pruned, view="curves", head="0.2")
+    before = capture(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values())).attention[0, 2]
+    assert np.abs(sent.drawn() - before).max() < 1 / 500
+
+
+def test_no_number_is_counted_not_drawn_as_zero(
+    sent: Sent, opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three holes in a head are three holes in what is sent, and the head is still there."""
+
+    def holes(maps: np.ndarray) -> np.ndarray:
+        maps[0, 0, 2, :3] = np.nan
+        return maps
+
+    with_maps(monkeypatch, holes)
+    opened("attention", text="the cat saw the river")
+    assert sent.large["holes"] == {"0": 3} and sent.large["pruned"] == [] and sent.grid["pruned"] == []
+    assert np.isnan(sent.drawn()[2, :3]).all() and np.isfinite(sent.drawn()[3]).all()
+
+
+# ---------------------------------------------------------------------------- Compare
+
+
+def test_hiding_a_word_is_compared_head_by_head(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """The picture is after minus before, on the scale of the largest change of all heads, and the list begins there."""
+    app = opened("compare", masked="1", head="1.0")
+    original = tiny_loaded.tokenizer.encode(*PAIR.values())
+    hidden = tiny_loaded.tokenizer.mask_words(original, [1])
+    before, after = (capture(tiny_loaded, encoding).attention for encoding in (original, hidden))
+    difference = after - before
+    assert np.abs(sent.drawn() - difference[1, 0]).max() < 1 / 250
+    assert sent.large["limit"] == pytest.approx(np.abs(difference).max()) and sent.large["signed"]
+    assert sent.large["queries"][2][0] == "cat → [MASK]"
+    table = app.dataframe[0].value
+    first = np.unravel_index(np.abs(difference).argmax(), difference.shape)
+    assert table["head"][0] == f"L{first[0]} H{first[1]}"
+    assert table["change"][0] == pytest.approx(difference[first]) and len(table) == 20
+    assert table["words hidden"][0] - table["words shown"][0] == pytest.approx(table["change"][0])
+
+
+def test_texts_of_other_lengths_are_aligned_and_the_rest_is_named(sent: Sent, opened: Callable[..., AppTest]) -> None:
+    """Equal tokens are compared; what has no partner is said of both sides."""
+    app = opened("compare", against="text", pair="", other="the old cat sat on a mat")
+    assert [text for text, *_ in sent.large["queries"]] == ["[CLS]", "the", "cat", "sat", "on", "mat", "[SEP]"]
+    assert "Left out of this text: the (5); of the other text: old (2), a (6)." in words(app)
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ({"against": "masked"}, "No word is hidden"),
+        ({"against": "heads"}, "Every head is on"),
+        ({"against": "text"}, "Type another text"),
+        ({"against": "model"}, "This is the model itself"),
+    ],
+)
+def test_where_there_is_nothing_to_compare_the_page_says_what_to_do(
+    opened: Callable[..., AppTest], address: dict[str, str], sentence: str
+) -> None:
+    """One sentence, and no error."""
+    app = opened("compare", **address)
+    assert sentence in words(app) and not app.error
+
+
+def test_heads_off_change_what_stands_above_them(sent: Sent, opened: Callable[..., AppTest]) -> None:
+    """With a head of layer 0 off, layer 0 itself does not change, and layer 1 does."""
+    app = opened("compare", against="heads", off="0.1", head="0.1")
+    assert not sent.drawn().any() and "all heads on" in words(app)
+    opened("compare", against="heads", off="0.1", head="1.1")
+    assert np.abs(sent.drawn()).max() > 0
+
+
+def test_models_of_other_shapes_are_not_compared(
+    opened: Callable[..., AppTest], tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence names both shapes."""
+    monkeypatch.setattr("viz_app.session.models_on_offer", lambda: ("one", "two"))
+    monkeypatch.setattr(frame, "models_on_offer", lambda: ("one", "two"))
+    monkeypatch.setattr(
+        frame, "loaded_model", lambda name: tiny_loaded if name == "one" else of_size(tiny_loaded, 1, 4)
+    )
+    app = AppTest.from_file(ENTRY, default_timeout=60)
+    app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two"})
+    app.switch_page("viz_app/pages/compare.py").run()
+    assert not app.exception and "2 layers of 4 heads and 1 of 4 cannot be compared" in words(app)

@@ -176,4 +176,3 @@ def layers_by(figures: np.ndarray) -> np.ndarray:
     means = np.divide(sums, there.sum(1), out=np.full(len(figures), -np.inf), where=there.any(1))
     order: np.ndarray = np.argsort(-means, kind="stable")
     return order
-

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertForPreTraining
+from bert_core.pruning import pruned
 from bert_core.record import ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
@@ -228,18 +228,17 @@ def test_models_of_any_size(
 def test_pruned_heads_are_gaps_with_their_numbers(
     sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel, view: str
 ) -> None:
-    """What is gone is named as pruned, also when it is the opened one; the others keep their numbers and maps."""
-    pruned = replace(tiny_loaded, name="pruned", model=copy.deepcopy(tiny_loaded.model))
-    pruned.model.bert._prune_heads({0: [1], 1: [0, 1, 2, 3]})
-    opened("attention", pruned, view=view, head="0.1", sort="entropy", rows="entropy", combine="average")
-    assert sent.grid["pruned"] == [[0, 1], [1, 0], [1, 1], [1, 2], [1, 3]]
+    """What is gone is named as pruned, also where a whole layer is; the others keep their numbers and maps."""
+    smaller = replace(pruned(tiny_loaded, [(0, 1), *((1, head) for head in range(4))]), name="smaller")
+    opened("attention", smaller, view=view, head="0.1", sort="entropy", rows="entropy", combine="average")
+    assert sent.grid["gone"] == [[0, 1], [1, 0], [1, 1], [1, 2], [1, 3]]
     assert (
         sent.grid["titles"][0][1] == "L0 H1: pruned" and sent.grid["order"][0][-1] == 1 and sent.grid["rows"] == [0, 1]
     )
-    assert sent.large["pruned"] == [1] and sent.large["vectors"] is None
-    opened("attention", pruned, view=view, head="1.2")
-    assert sent.large["pruned"] == [0, 1, 2, 3]
-    opened("attention", pruned, view="curves", head="0.2")
+    assert sent.large["pruned"] == [1] and (sent.large["vectors"] is None) == (view != "neuron")
+    opened("attention", smaller, view=view, head="1.2")
+    assert sent.large["pruned"] == [0, 1, 2, 3] and sent.large["vectors"] is None
+    opened("attention", smaller, view="curves", head="0.2")
     before = capture(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values())).attention[0, 2]
     assert np.abs(sent.drawn() - before).max() < 1 / 500
 
@@ -255,7 +254,7 @@ def test_no_number_is_counted_not_drawn_as_zero(
 
     with_maps(monkeypatch, holes)
     opened("attention", text="the cat saw the river")
-    assert sent.large["holes"] == {"0": 3} and sent.large["pruned"] == [] and sent.grid["pruned"] == []
+    assert sent.large["holes"] == {"0": 3} and sent.large["pruned"] == [] and sent.grid["gone"] == []
     assert np.isnan(sent.drawn()[2, :3]).all() and np.isfinite(sent.drawn()[3]).all()
 
 

@@ -13,7 +13,6 @@ from bert_core.analysis.patterns import (
     layers_by,
     map_between_words,
     mean_distance,
-    missing_heads,
     part_of,
     part_positions,
     renormalised,
@@ -170,11 +169,3 @@ def test_layers_fall_by_the_mean_of_their_heads() -> None:
     """Heads that do not exist do not count, a layer without any is last, and ties stay in order."""
     figures = np.array([[1.0, 2.0], [np.nan, 5.0], [np.nan, np.nan], [1.5, 1.5]])
     assert layers_by(figures).tolist() == [1, 0, 3, 2]
-
-
-def test_missing_heads_are_those_without_any_number() -> None:
-    """A head with one hole is there; one of nothing but holes is not."""
-    maps = np.ones((2, 2, 3, 3))
-    maps[0, 1, 0, 0] = np.nan
-    maps[1, 0] = np.nan
-    assert missing_heads(maps) == [(1, 0)]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 import bert_core
 from bert_core.loading import LoadedModel
+from bert_core.pruning import pruned
 from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
 from bert_core.tokenizer import Encoding
@@ -55,11 +53,10 @@ def test_a_score_by_hand(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
 
 def test_heads_keep_their_numbers_after_pruning(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
     """What is left of a layer gives the same vectors under the same numbers; what is gone is named."""
-    pruned = replace(tiny_loaded, model=copy.deepcopy(tiny_loaded.model))
-    pruned.model.bert._prune_heads({0: [1]})
-    before, after = (head_vectors(loaded, encoding, 0, 2) for loaded in (tiny_loaded, pruned))
+    smaller = pruned(tiny_loaded, [(0, 1)])
+    before, after = (head_vectors(loaded, encoding, 0, 2) for loaded in (tiny_loaded, smaller))
     assert np.array_equal(before.queries, after.queries) and np.array_equal(before.keys, after.keys)
     with pytest.raises(ValueError, match="L0 H1 was pruned: the heads left in this layer are 0, 2, 3"):
-        head_vectors(pruned, encoding, 0, 1)
+        head_vectors(smaller, encoding, 0, 1)
     with pytest.raises(ValueError, match="head 4 does not exist"):
         bert_core.head_vectors(tiny_loaded, encoding, 0, 4)

@@ -165,7 +165,7 @@ def picture() -> None:
         choice = frame.view_choice()
         maps, one = seen(values[choice.layer]), together(choice.layer, choice.heads)
         opened = (choice.layer, choice.heads[0])
-        missing = [head for layer, head in gone if layer == choice.layer]
+        missing = [head for head in range(heads) if not run.there[choice.layer, head]]
         made_from = None
         if neuron and run.there[opened]:
             of = current.vectors(*opened)

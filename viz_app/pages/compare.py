@@ -110,7 +110,7 @@ def picture() -> None:
             layers=layers,
             mode=state.compare_view,
             off=[head for layer, head in after.off if layer == choice.layer],
-            pruned=[head for layer, head in gone if layer == choice.layer],
+            pruned=[head for head in range(heads) if not run.there[choice.layer, head]],
             signed=True,
             limit=float(largest[largest == largest].max(initial=0)) or None,
             notes=[f"{names[1]} minus {names[0]}"],

@@ -114,7 +114,7 @@ def _parse_share(value: str) -> float:
 VIEWS = ("curves", "matrix", "neuron")
 SORTS = ("number", "entropy", "to_sep", "distance")
 COMBINED = ("apart", "average", "maximum", "weighted")
-OVER = ("chosen", "layer", "all")
+AMONG = ("chosen", "layer", "all")
 AGAINST = ("masked", "text", "model", "heads")
 SHOWN = ("attention", "gradient", "product")
 COLOURED_BY = ("slope", "removal")
@@ -151,7 +151,7 @@ def _choices() -> dict[str, Choice]:
         "hide": flag,
         "share": flag,  # whether the rows of a part are renormalised
         "combine": Choice("apart", _one_of(*COMBINED)),
-        "over": Choice("chosen", _one_of(*OVER)),
+        "among": Choice("chosen", _one_of(*AMONG)),
         "against": Choice("masked", _one_of(*AGAINST)),
         "compare_view": Choice("curves", _one_of(*VIEWS[:2])),
         "other": Choice(""),

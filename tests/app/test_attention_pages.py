@@ -141,7 +141,7 @@ def test_heads_together_are_the_average_of_the_maps(
     sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel, over: str
 ) -> None:
     """What is sent is the mean of the chosen heads, of their layer or of all, under a name that says so."""
-    opened("attention", head="1.2", also="0", combine="average", over=over)
+    opened("attention", head="1.2", also="0", combine="average", among=over)
     attention = capture(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values())).attention
     of = {"chosen": attention[1, [0, 2]], "layer": attention[1], "all": attention.reshape(8, *attention.shape[2:])}
     assert sent.large["combined"].startswith("average of ") and sent.large["drawn"] == [attention_view.COMBINED]
@@ -150,9 +150,9 @@ def test_heads_together_are_the_average_of_the_maps(
 
 def test_weights_by_importance_need_a_target(sent: Sent, opened: Callable[..., AppTest]) -> None:
     """Without one the page says so and draws the heads apart; with one the rows still sum to 1."""
-    app = opened("attention", pair="", combine="weighted", over="layer")
+    app = opened("attention", pair="", combine="weighted", among="layer")
     assert "need a target" in words(app) and sent.large["combined"] is None
-    opened("attention", masked="1", combine="weighted", over="layer")
+    opened("attention", masked="1", combine="weighted", among="layer")
     assert "by importance" in sent.large["combined"]
     assert sent.drawn().sum(-1) == pytest.approx(np.ones(len(sent.large["queries"])), abs=0.03)
 

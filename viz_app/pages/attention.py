@@ -22,7 +22,7 @@ from viz_app.figures.thumbnails import thumbnails
 
 SORTS = {"number": "by number", "entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
 NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
-OVER = {"chosen": "the chosen heads", "layer": "the whole layer", "all": "all layers"}
+AMONG = {"chosen": "the chosen heads", "layer": "the whole layer", "all": "all layers"}
 MOST_NAMED = 6  # rows without numbers
 
 current = frame.current()
@@ -95,14 +95,14 @@ def together(layer: int, chosen: tuple[int, ...]) -> Combined | None:
             return None
         gates = current.run(gradients=True).gate_gradient
         weights = None if gates is None else abs(gates)
-    of = (layer, list(chosen)) if state.over == "chosen" else layer if state.over == "layer" else ...
+    of = (layer, list(chosen)) if state.among == "chosen" else layer if state.among == "layer" else ...
 
     def make():
         maps = values[of].reshape(-1, *values.shape[-2:])
         return combined(maps, state.combine, None if weights is None else weights[of].ravel())
 
-    among = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in chosen), "layer": f"L{layer}"}
-    name = f"{state.combine} of {among.get(state.over, 'all layers')}" + (
+    of_whom = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in chosen), "layer": f"L{layer}"}
+    name = f"{state.combine} of {of_whom.get(state.among, 'all layers')}" + (
         " by importance" if weights is not None else ""
     )
     return Combined(name, seen(current.kept("together", show, state.combine, str(of), make=make)))
@@ -161,7 +161,7 @@ def picture() -> None:
                     help="Weighted: by importance, the size of the gradient of each head's gate.",
                 )  # fmt: skip
                 if state.combine != "apart":
-                    st.selectbox("of", session.OVER, key="over", format_func=OVER.__getitem__, width=190)
+                    st.selectbox("of", session.AMONG, key="among", format_func=AMONG.__getitem__, width=190)
         choice = frame.view_choice()
         maps, one = seen(values[choice.layer]), together(choice.layer, choice.heads)
         opened = (choice.layer, choice.heads[0])

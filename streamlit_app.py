@@ -4,7 +4,8 @@ import streamlit as st
 
 from viz_app import frame, session
 
-WITHOUT_TEXT = ("images",)  # pages about something else than the shared text
+WITHOUT_TEXT = ("images", "score")  # pages about something else than the shared text
+WITHOUT_MODELS = ("images",)  # pages with a model of their own
 
 st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide")
 st.logo(frame.LOGO, size="large")
@@ -14,15 +15,19 @@ page = st.navigation(
         st.Page("viz_app/pages/predict.py", title="Predict", icon=":material/edit_note:", default=True),
         st.Page("viz_app/pages/attention.py", title="Attention", icon=":material/grid_view:"),
         st.Page("viz_app/pages/compare.py", title="Compare", icon=":material/difference:"),
+        st.Page("viz_app/pages/layers.py", title="Layers", icon=":material/layers:"),
         st.Page("viz_app/pages/heads.py", title="Heads", icon=":material/toggle_on:"),
         st.Page("viz_app/pages/roles.py", title="Roles", icon=":material/badge:"),
+        st.Page("viz_app/pages/score.py", title="Score", icon=":material/balance:"),
         st.Page("viz_app/pages/images.py", title="Words on images", icon=":material/image_search:"),
         st.Page("viz_app/pages/inside.py", title="Inside BERT", icon=":material/conveyor_belt:"),
     ],
     position="top" if st.session_state.lecture else "sidebar",
 )
+session.open_example(page.url_path)
 try:
-    if frame.open_frame(notices, text=page.url_path not in WITHOUT_TEXT):
+    text, models = page.url_path not in WITHOUT_TEXT, page.url_path not in WITHOUT_MODELS
+    if frame.open_frame(notices, text=text, models=models):
         frame.show(page)
 finally:
     session.publish()

@@ -457,6 +457,61 @@ class TokenMaps:
 
 
 @dataclass(frozen=True)
+class LayerStates:
+    """The state of every position between the layers.
+
+    states: (depth, seq, hidden) float32; depth 0 is the embeddings, depth n + 1 what leaves layer n.
+    """
+
+    encoding: Encoding
+    states: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _read_only(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the array."""
+        return self.states.nbytes
+
+
+@dataclass(frozen=True)
+class LensRun:
+    """What the masked-word head reads out of every layer at every position.
+
+    Depth 0 is the embeddings, depth n + 1 what leaves layer n; the last depth is the model's own prediction.
+    lens: "logit", the states as they are; "tuned", each brought to the last depth by its layer's translator.
+    followed: (seq,) the piece that is followed at each position.
+    top: (depth, seq, some) int32, the likeliest pieces, best first. probabilities: the same shape, theirs.
+    final_rank, final_probability: (depth, seq), of the piece that the last depth puts first; rank 1 is the likeliest.
+    followed_rank, followed_probability: the same of the followed piece.
+    divergence: (depth, seq), KL of the last depth's distribution from this depth's, nats, never negative.
+    entropy: (depth, seq), nats: 0 where one piece is certain.
+    """
+
+    encoding: Encoding
+    lens: str
+    followed: tuple[int, ...]
+    top: np.ndarray = field(repr=False)
+    probabilities: np.ndarray = field(repr=False)
+    final_rank: np.ndarray = field(repr=False)
+    final_probability: np.ndarray = field(repr=False)
+    followed_rank: np.ndarray = field(repr=False)
+    followed_probability: np.ndarray = field(repr=False)
+    divergence: np.ndarray = field(repr=False)
+    entropy: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        _read_only(self)
+
+    @property
+    def final(self) -> np.ndarray:
+        """(seq,) the piece that the last depth puts first."""
+        first: np.ndarray = self.top[-1, :, 0]
+        return first
+
+
+@dataclass(frozen=True)
 class SentenceScore:
     """How likely each piece of a text is, given the rest of it.
 
@@ -480,6 +535,42 @@ class SentenceScore:
     def perplexity(self) -> float:
         """The pseudo-perplexity, exp(-mean): 1 for a text whose every piece is certain."""
         return float(np.exp(-np.nanmean(self.log_probabilities, dtype=np.float64)))
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """Two sentences that are compared, as one row of a table.
+
+    row: its number. sentences: as they were given. first, second: None where there is a problem.
+    problem: why the pair could not be scored; None if it was.
+    """
+
+    row: int
+    sentences: tuple[str, str]
+    first: SentenceScore | None = None
+    second: SentenceScore | None = None
+    problem: str | None = None
+
+    @property
+    def both(self) -> tuple[SentenceScore, SentenceScore]:
+        """The two scores. Raises ValueError, with the problem, where there are none."""
+        if self.first is None or self.second is None:
+            raise ValueError(self.problem or "the pair was not scored")
+        return self.first, self.second
+
+    @property
+    def difference(self) -> float:
+        """By how many nats the first is likelier. Raises ValueError as `both`."""
+        first, second = self.both
+        return first.total - second.total
+
+    @property
+    def believed(self) -> str | None:
+        """Which is likelier: "first", "second", or "neither" where both are alike; None where there is a problem."""
+        if self.problem is not None:
+            return None
+        difference = self.difference
+        return "neither" if difference == 0 else "first" if difference > 0 else "second"
 
 
 @dataclass(frozen=True)

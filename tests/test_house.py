@@ -17,7 +17,7 @@ import bert_core
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
 bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading pruning scenes vision
-record targets run analysis methods treebank corpus study training
+translators record targets run analysis methods treebank corpus study training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -41,6 +41,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint",
     },
     "bert_core.pruning": {"torch", "bert_core.attention", "bert_core.modeling", "bert_core.loading"},
+    "bert_core.translators": {
+        "torch", "safetensors", "bert_core.config", "bert_core.checkpoint", "bert_core.loading",
+    },
     "bert_core.scenes": {"numpy"},
     "bert_core.vision": {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
@@ -81,6 +84,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pictures": {
         "numpy", "streamlit", "PIL", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.session",
     },
+    "viz_app.layers": {"numpy", "streamlit", *EVERYTHING, "viz_app.figures", "viz_app.frame", "viz_app.session"},
+    "viz_app.comparing": {"numpy", "streamlit", *EVERYTHING, "viz_app.session"},
     "viz_app.roles": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.frame", "viz_app.session",
     },
@@ -89,9 +94,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.session",
     },
     "viz_app.pages": {
-        "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.components", "viz_app.export",
-        "viz_app.figures", "viz_app.frame", "viz_app.lab", "viz_app.pictures", "viz_app.roles", "viz_app.session",
-        "viz_app.stages",
+        "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.comparing", "viz_app.components",
+        "viz_app.export", "viz_app.figures", "viz_app.frame", "viz_app.lab", "viz_app.layers", "viz_app.pictures",
+        "viz_app.roles", "viz_app.session", "viz_app.stages",
     },
     "viz_app.cli": {"typer", *EVERYTHING},
     "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.session"},

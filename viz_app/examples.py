@@ -35,3 +35,25 @@ def all_examples() -> tuple[Example, ...]:
 def first() -> Example:
     """What a new visitor sees."""
     return all_examples()[0]
+
+
+# Found by a search through the examples and prompts of the model card, for pages where another text shows more.
+_OF_PAGES = {"layers": Example("The ship sailed from England to America.", masked=(5,))}
+
+
+def of_page(page: str) -> Example:
+    """What a visitor sees on a page who has not chosen a text."""
+    return _OF_PAGES.get(page, first())
+
+
+# One word in four sentences, and two sentences to compare, for the pages that do not read the shared text.
+LIKE = "bank"
+SEVERAL = "\n".join(
+    (
+        "They sat on the bank of the river and looked at the water.",
+        "The boat was tied up at the bank of the stream.",
+        "She put her money in the bank every month.",
+        "The bank raised its interest rates and lent less money.",
+    )
+)
+COMPARED = ("A whale is a mammal.", "A whale is a fish.")

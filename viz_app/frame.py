@@ -146,15 +146,16 @@ class Frame:
         return self.loaded.tokenizer.token_of(token_id)
 
 
-def open_frame(notices: list[str], *, text: bool = True) -> bool:
+def open_frame(notices: list[str], *, text: bool = True, models: bool = True) -> bool:
     """Draw the shared frame, with notices under the text; whether there is something for a page to show.
 
-    text: False for a page that is not about the shared text: settings and notices only.
+    text: False for a page that is not about the shared text: settings and notices only. models: whether the settings
+    offer them.
     """
     state = st.session_state
     st.html(LECTURE_STYLE if state.lecture else STYLE)
     with st.popover("Settings", icon=":material/tune:") if state.lecture else st.sidebar:
-        _settings(models=text)
+        _settings(models=models)
     state[FRAME] = _frame(notices) if text else None
     if not text:
         _say(notices)
@@ -216,7 +217,7 @@ def compared() -> tuple[Frame, Frame] | None:
 
 def _frame(notices: list[str]) -> Frame | None:
     state = st.session_state
-    loaded = _chosen_model()
+    loaded = chosen_model()
     if loaded is None:
         return None
     _text_inputs()
@@ -282,7 +283,7 @@ def _add_model() -> None:
     state["_model_before"], state.model = state.model, name
 
 
-def _chosen_model() -> LoadedModel | None:
+def chosen_model() -> LoadedModel | None:
     """The model, or None where it cannot be loaded, and why is said; one that was just added is taken back."""
     state = st.session_state
     name = state.model

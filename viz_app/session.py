@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,11 @@ LONGEST_LINK = 2_000  # characters of text that the address bar takes
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
 # A link always names its text, and what it does not say of that text is this: nothing of the first example stays.
 ALONE: dict[str, Any] = {"text": None, "pair": "", "masked": ()}
+# Free texts, each group with what means nothing without it: too long together, they stay out of the address.
+TEXTS = {("text", "pair"): ("masked", "target"), ("several",): ("like",), ("one", "two"): ()}
 FIRST_SCENE = 71
 PUBLISHED = "_published"  # the address that was written last
+UNTOUCHED = "_untouched"  # the example that is shown as long as no text was chosen; None after that
 MEMORY = "_memory"  # copy of the choices, for the pages that do not draw their control
 
 Head = tuple[int, int]
@@ -127,6 +130,11 @@ STAGES = (
     *("output", "feed_forward", "next", "pooler", "heads"),
 )
 ENGINES = ("torch", "numpy")
+THROUGH = ("words", "answer", "states", "sentences", "kinds")
+LENSES = ("logit", "tuned")
+BY = ("probability", "divergence", "entropy", "rank")
+COMPARED = ("pair", "table")
+VARIANTS = ("original", "within word")
 
 
 def _choices() -> dict[str, Choice]:
@@ -174,6 +182,17 @@ def _choices() -> dict[str, Choice]:
         "look": Choice(None, _parse_head, _write_head),
         "heat": Choice("product", _one_of(*SHOWN)),
         "boxes": flag,
+        "through": Choice(THROUGH[0], _one_of(*THROUGH)),
+        "lens": Choice(LENSES[0], _one_of(*LENSES)),
+        "by": Choice(BY[0], _one_of(*BY)),
+        "cell": Choice(None, _parse_head, _write_head),  # depth and position; None: the answer
+        "depth": Choice(None, int),
+        "several": Choice(examples.SEVERAL),
+        "like": Choice(examples.LIKE),
+        "compared": Choice(COMPARED[0], _one_of(*COMPARED)),
+        "one": Choice(examples.COMPARED[0]),
+        "two": Choice(examples.COMPARED[1]),
+        "variant": Choice(VARIANTS[0], _one_of(*VARIANTS)),
         "lecture": flag,
     }
 
@@ -185,6 +204,7 @@ def restore() -> list[str]:
     if MEMORY not in state:
         state[MEMORY] = {}
         given = st.query_params.to_dict()
+        state[UNTOUCHED] = None if "text" in given else examples.first()
         for name, choice in _choices().items():
             value = ALONE.get(name, choice.default) if "text" in given else choice.default
             if name in given:
@@ -200,22 +220,41 @@ def restore() -> list[str]:
     return notices
 
 
+def open_example(page: str) -> None:
+    """Put the example of a page before a visitor who has not yet chosen a text."""
+    state = st.session_state
+    seen = state[UNTOUCHED]
+    if seen is None or (state.text, state.pair, state.masked) != (seen.text, seen.pair, seen.masked):
+        state[UNTOUCHED] = None
+        return
+    own = state[UNTOUCHED] = examples.of_page(page)
+    if own != seen:
+        state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, ""
+
+
 def publish() -> None:
     """Remember every choice, and write the text and what is not the default into the address bar."""
     state = st.session_state
     state[MEMORY] = {name: state[name] for name in state[MEMORY]}
+    link = link_of(state[MEMORY])
+    # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
+    if link != st.query_params.to_dict() or link != state.get(PUBLISHED):
+        state[PUBLISHED] = link
+        st.query_params.from_dict(link)
+
+
+def link_of(state: Mapping[str, Any]) -> dict[str, str]:
+    """The address of some choices: the text and what is not the default, without texts that are too long for it."""
     link = {
         name: choice.write(state[name])
         for name, choice in _choices().items()
         if state[name] != ALONE.get(name, choice.default)
     }
-    if len(state["text"]) + len(state["pair"]) > LONGEST_LINK:
-        for name in ("text", "pair", "masked", "target"):
-            link.pop(name, None)
-    # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
-    if link != st.query_params.to_dict() or link != state.get(PUBLISHED):
-        state[PUBLISHED] = link
-        st.query_params.from_dict(link)
+    for texts, of_them in TEXTS.items():
+        if sum(len(state[name]) for name in texts) > LONGEST_LINK:
+            for name in (*texts, *of_them):
+                link.pop(name, None)
+    return link
 
 
 def as_written(text: str) -> str:

@@ -23,7 +23,7 @@ from viz_app import examples
 from viz_app.session import as_written
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
-PAGES = ("predict", "attention", "compare", "heads", "roles", "inside")
+PAGES = ("predict", "attention", "compare", "layers", "heads", "roles", "inside")
 
 
 def start(**address: str) -> AppTest:
@@ -50,7 +50,7 @@ def test_every_page_opens_on_an_example(page: str) -> None:
     app = start().switch_page(f"viz_app/pages/{page}.py").run()
     assert not app.exception and not app.error
     assert app.header
-    assert app.session_state.text == examples.first().text
+    assert app.session_state.text == examples.of_page(page).text
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
 
 

@@ -24,7 +24,7 @@ for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study
     app.command()(command)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)
-TRAINING = ("pretrain", "finetune", "evaluate", "train-captioner", "evaluate-captioner")
+TRAINING = ("pretrain", "finetune", "evaluate", "tune-lens", "train-captioner", "evaluate-captioner")
 for name in TRAINING:
     app.command(name)(getattr(train, name.replace("-", "_")))
 

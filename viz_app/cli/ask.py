@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -63,7 +64,11 @@ def nsp(
 
 
 def score(
-    texts: Annotated[list[str], typer.Argument(metavar="TEXT", help="Sentences to compare.")],
+    texts: Annotated[list[str] | None, typer.Argument(metavar="TEXT", help="Sentences to compare.")] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="A file of pairs instead: two sentences a line; gives CSV."),
+    ] = None,
     model: ModelName = "headlight-mini",
     within_word: Annotated[
         bool, typer.Option("--within-word", help="Hide the later pieces of a word with it, as fits rare words.")
@@ -71,18 +76,43 @@ def score(
     pieces: Annotated[bool, typer.Option("--pieces", help="The log-probability of every piece, too.")] = False,
     device: Device = "auto",
 ) -> None:
-    """How likely a masked-word model finds each sentence: pseudo-log-likelihood in nats, and perplexity per piece."""
+    """How likely a masked-word model finds each sentence: pseudo-log-likelihood in nats, and perplexity per piece.
+
+    With --pairs, which of two sentences it believes more, line by line.
+    """
     import bert_core
 
+    if bool(texts) == (pairs is not None):
+        raise ValueError("give either sentences, or --pairs and a file of them")
+    variant = "within word" if within_word else "original"
+    if pairs is not None:
+        if pieces:
+            raise ValueError("--pieces is for sentences on the command line: --pairs gives the totals of each pair")
+        _score_pairs(load(model, device), pairs, variant)
+        return
     loaded = load(model, device)
-    for text in texts:
+    for text in texts or []:
         encoding = encode(loaded, text, None)
-        found = bert_core.pseudo_log_likelihood(loaded, encoding, variant="within word" if within_word else "original")
+        found = bert_core.pseudo_log_likelihood(loaded, encoding, variant=variant)
         typer.echo(f"{found.total:9.3f} nats  perplexity {found.perplexity:8.2f}  {text}")
         if pieces:
             for token, likely, added in zip(encoding.tokens, found.log_probabilities, encoding.special, strict=True):
                 if not added:
                     typer.echo(f"  {likely:9.3f}  {token}")
+
+
+def _score_pairs(loaded: LoadedModel, path: Path, variant: str) -> None:
+    """The table to stdout, and what it comes to to stderr."""
+    from bert_core.analysis.scoring import pairs_csv, read_pairs
+    from bert_core.run.scoring import score_pairs
+
+    found = score_pairs(loaded, read_pairs(path.read_bytes()), variant=variant)
+    typer.echo(pairs_csv(found), nl=False)
+    scored = [one for one in found if one.believed is not None]
+    first = sum(one.believed == "first" for one in scored)
+    note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(scored):,} pairs")
+    if len(scored) < len(found):
+        note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: the last column says why")
 
 
 def list_models() -> None:

@@ -126,6 +126,39 @@ def evaluate(
                 typer.echo(f"{name:<22} {length:>6} {words} {follows} {found['masked']:>8,} {found['pairs']:>7,}")
 
 
+def tune_lens(
+    text: TextFile,
+    folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, translators go.")],
+    held_out: Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="Text to compare on.")] = None,
+    model: ModelName = "headlight-mini",
+    steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 800,
+    warmup: Annotated[int, typer.Option(min=0, help="Steps in which the rate rises.")] = 20,
+    decay: Annotated[int, typer.Option(min=0, help="Last steps, in which it falls to zero.")] = 400,
+    learning_rate: Annotated[float, typer.Option(min=0.0, help="The rate between them.")] = 1e-3,
+    examples: Annotated[int, typer.Option(min=1, help="Examples of one batch.")] = 12,
+    length: Annotated[int, typer.Option(min=5, help="Tokens of an example.")] = 128,
+    seed: Annotated[int, typer.Option(min=0, help="Of batches and masks.")] = 0,
+    save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 120.0,
+    cache: Annotated[Path | None, typer.Option(file_okay=False, help="Tokenized texts; default FOLDER/corpus.")] = None,
+    device: Device = "auto",
+) -> None:
+    """Train a tuned lens: one affine map a layer, so that the word head can read every layer.
+
+    The model stays as it is. Put the file into the model's folder, and the page Layers offers it.
+    """
+    from bert_core.training.lens import LensSettings
+    from bert_core.training.lens import tune_lens as tune
+
+    settings = LensSettings(
+        steps=steps, warmup=warmup, decay=decay, learning_rate=learning_rate, examples=examples, length=length,
+        seed=seed,
+    )  # fmt: skip
+    tune(
+        load(model, device), text, settings, folder,
+        held_out=held_out, cache=cache, save_every=save_every, report=typer.echo,
+    )  # fmt: skip
+
+
 def train_captioner(
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where checkpoints, log, model go.")],
     steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 20000,

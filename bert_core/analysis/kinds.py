@@ -1,0 +1,53 @@
+"""What attention and its gradient do with kinds of tokens: [CLS], [SEP], punctuation and the rest."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_core.tokenizer import CLS, SEP, Encoding
+
+KINDS = (CLS, SEP, "punctuation", "other")
+
+
+class KindFigures(NamedTuple):
+    """By layer and kind of the key, in the order of KINDS.
+
+    share: (layer, kind), of the attention, mean over heads and queries; sums to 1 over the kinds.
+    tokens: (kind,), the share of the tokens: what evenly spread attention would give.
+    gradient: (layer, kind), mean size of the target's gradient there over heads, queries and keys; None without one.
+    A kind that no token has is 0 in the shares and NaN in the gradient.
+    """
+
+    share: np.ndarray
+    tokens: np.ndarray
+    gradient: np.ndarray | None
+
+
+def kinds_of(encoding: Encoding) -> np.ndarray:
+    """The kind of each token as a number in KINDS, (seq,)."""
+    kinds = np.full(len(encoding), KINDS.index("other"))
+    for position, token in enumerate(encoding.tokens):
+        if token in KINDS[:2]:
+            kinds[position] = KINDS.index(token)
+        elif all(unicodedata.category(sign).startswith("P") for sign in token.removeprefix("##")):
+            kinds[position] = KINDS.index("punctuation")
+    return kinds
+
+
+def kind_figures(attention: np.ndarray, gradient: np.ndarray | None, encoding: Encoding) -> KindFigures:
+    """Where attention goes by kind of token, and how much it would matter there.
+
+    attention, gradient: (layer, head, query, key). Much attention to a kind with a small gradient is attention that
+    does little: the "no-op" reading of [SEP].
+    Source: Clark 2019, figures 2 and 3 (arXiv:1906.04341).
+    """
+    belongs = kinds_of(encoding)[None] == np.arange(len(KINDS))[:, None]  # (kind, key)
+    share = attention.mean((1, 2)) @ belongs.T
+    found = None
+    if gradient is not None:
+        with np.errstate(invalid="ignore"):
+            found = np.abs(gradient).mean((1, 2)) @ belongs.T / belongs.sum(1)
+    return KindFigures(share, belongs.mean(1), found)

@@ -1,0 +1,80 @@
+"""What the layers say, in arrays: when a word is settled, states in the plane, and how alike one word's states are."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+def settled_depth(ranks: np.ndarray) -> np.ndarray:
+    """From which depth on the last depth's first piece stays the first.
+
+    ranks: (depth, seq), of that piece; 1 at the last depth. Returns (seq,) integers.
+    Raises ValueError if a rank at the last depth is not 1.
+    """
+    if (ranks[-1] != 1).any():
+        raise ValueError("at the last depth its own first piece has rank 1: these are ranks of another piece")
+    not_first = ranks != 1
+    last = len(ranks) - 1 - not_first[::-1].argmax(0)
+    settled: np.ndarray = np.where(not_first.any(0), last + 1, 0)
+    return settled
+
+
+class Plane(NamedTuple):
+    """Points (depth, seq, 2), and for each depth which share of its variance the two axes show (depth,), 0 to 1."""
+
+    points: np.ndarray
+    shown: np.ndarray
+
+
+def states_in_plane(states: np.ndarray) -> Plane:
+    """The states of every depth on the two axes of their own largest variance.
+
+    states: (depth, seq, hidden). Each depth is centred, and divided by the root of its mean squared length, since
+    states grow with depth; its plane is turned, and mirrored if need be, to lie as near as it can to the one before,
+    so that a token can be followed from picture to picture.
+    Raises ValueError for fewer than two positions.
+    Source: Pearson 1901; the turning: Schoenemann 1966 (orthogonal Procrustes).
+    """
+    depths, length, hidden = states.shape
+    if length < 2:
+        raise ValueError(f"{length} position: a plane takes at least two")
+    centred = states.astype(np.float64) - states.mean(1, keepdims=True, dtype=np.float64)
+    size = np.sqrt((centred**2).sum(-1).mean(-1))
+    points = np.zeros((depths, length, 2))
+    for depth in np.nonzero(size > 0)[0]:
+        scaled = centred[depth] / size[depth]
+        axes = np.linalg.svd(scaled, full_matrices=False)[2][:2]  # (2 or, in one dimension, 1, hidden)
+        points[depth, :, : len(axes)] = scaled @ axes.T
+        if depth:
+            one, _, other = np.linalg.svd(points[depth].T @ points[depth - 1])
+            points[depth] = points[depth] @ (one @ other)
+    return Plane(points.astype(np.float32), (points**2).sum(-1).mean(-1).astype(np.float32))
+
+
+def cosine_similarities(vectors: np.ndarray) -> np.ndarray:
+    """How alike the directions of some states are, depth by depth, from -1 to 1.
+
+    vectors: (depth, occurrence, hidden). Returns (depth, occurrence, occurrence), 1 on the diagonal; a vector of
+    length 0 is like nothing, 0.
+    """
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit = vectors / np.where(lengths > 0, lengths, 1)
+    similarity: np.ndarray = np.clip(unit @ unit.swapaxes(-1, -2), -1, 1)
+    return similarity
+
+
+def mean_similarity(vectors: np.ndarray) -> np.ndarray:
+    """Mean cosine of two different vectors, depth by depth: what two states have in common whatever they stand for.
+
+    vectors: (depth, some, hidden), at least two. Returns (depth,).
+    Source: Ethayarajh 2019, section 3.3 (arXiv:1909.00512).
+    """
+    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    unit = vectors / np.where(lengths > 0, lengths, 1)
+    count = vectors.shape[1]
+    # The sum over all pairs is the squared length of the sum; the pairs of a vector with itself go.
+    together = (unit.sum(1) ** 2).sum(-1) - (unit**2).sum((-1, -2))
+    mean: np.ndarray = together / (count * (count - 1))
+    return mean

@@ -1,0 +1,211 @@
+"""Two sentences side by side: which tokens they share, where they part, and what each part of the difference weighs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_core.record import PairScore, SentenceScore
+
+MOST_PAIRS = 1_000
+LONGEST_SENTENCE = 2_000  # characters
+
+
+# ---------------------------------------------------------------------------- one pair
+
+
+class Column(NamedTuple):
+    """One column of two aligned sentences: the position in each, None where it has nothing; whether both are alike."""
+
+    first: int | None
+    second: int | None
+    same: bool
+
+
+def aligned(first: Sequence[str], second: Sequence[str]) -> list[Column]:
+    """The tokens of two sentences in columns: the longest common blocks stand under each other, the rest apart.
+
+    Every token is in exactly one column, in its order. Tokens that replace each other share columns from the left.
+    """
+    columns = []
+    for what, start, end, other_start, other_end in SequenceMatcher(None, first, second, False).get_opcodes():
+        own, other = range(start, end), range(other_start, other_end)
+        for place in range(max(len(own), len(other))):
+            columns.append(
+                Column(
+                    own[place] if place < len(own) else None,
+                    other[place] if place < len(other) else None,
+                    what == "equal",
+                )
+            )
+    return columns
+
+
+class PairColumns(NamedTuple):
+    """Two scored sentences in columns, the added [CLS] and [SEP] left out.
+
+    columns: positions in the encodings. first, second: (column,) log-probabilities, nats; NaN where there is nothing.
+    same: (column,) boolean.
+    """
+
+    columns: list[Column]
+    first: np.ndarray
+    second: np.ndarray
+    same: np.ndarray
+
+    @property
+    def owed_to_difference(self) -> float:
+        """By how much the first is likelier than the second in the columns where they part, nats."""
+        return self._owed(~self.same)
+
+    @property
+    def owed_to_rest(self) -> float:
+        """The same in the columns that they share: what the parting words do to their neighbours."""
+        return self._owed(self.same)
+
+    def _owed(self, where: np.ndarray) -> float:
+        return float(np.nansum(self.first[where]) - np.nansum(self.second[where]))
+
+
+def pair_columns(pair: PairScore) -> PairColumns:
+    """Two scored sentences, token under token; the two parts of the difference add up to that of the totals.
+
+    Raises ValueError for a pair with a problem.
+    """
+    first, second = pair.both
+    kept = [[i for i, special in enumerate(one.encoding.special) if not special] for one in (first, second)]
+    tokens = [[one.encoding.tokens[i] for i in some] for one, some in zip((first, second), kept, strict=True)]
+    columns = [
+        Column(
+            None if column.first is None else kept[0][column.first],
+            None if column.second is None else kept[1][column.second],
+            column.same,
+        )
+        for column in aligned(*tokens)
+    ]
+    return PairColumns(
+        columns,
+        _values(first, [column.first for column in columns]),
+        _values(second, [column.second for column in columns]),
+        np.array([column.same for column in columns], bool),
+    )
+
+
+def _values(score: SentenceScore, places: Sequence[int | None]) -> np.ndarray:
+    """Log-probabilities at some places, NaN for none."""
+    return np.array([np.nan if place is None else score.log_probabilities[place] for place in places], np.float64)
+
+
+# ---------------------------------------------------------------------------- a table of pairs
+
+
+class PairRow(NamedTuple):
+    """One row of a table as it was given: its number from 1, its two sentences, and what is wrong with it, if it is."""
+
+    row: int
+    first: str
+    second: str
+    problem: str | None = None
+
+
+def read_pairs(text: str | bytes) -> list[PairRow]:
+    """Two sentences a line, parted by a tab, by " | ", or as comma-separated values; empty lines are passed over.
+
+    A first line that says "sentence", "first", "good" or the like and no sentence is a header. A line that is not two
+    sentences stays in the result with what is wrong with it, so that nothing is lost.
+    text: bytes are UTF-8.
+    Raises ValueError if there are no pairs, too many to be scored at once, or the text is not UTF-8 or no table.
+    """
+    if isinstance(text, bytes):
+        try:
+            text = text.decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"the pairs are not UTF-8 (byte {error.start}): save them as CSV UTF-8") from error
+    lines = _fields(text.removeprefix("\ufeff"))
+    if lines and len(lines[0][1]) >= 2 and all(_is_heading(field) for field in lines[0][1][:2]):
+        lines = lines[1:]
+    if not lines:
+        raise ValueError("there are no pairs: give two sentences a line, parted by a tab, by | or by a comma")
+    if len(lines) > MOST_PAIRS:
+        raise ValueError(f"there are {len(lines):,} pairs: at most {MOST_PAIRS:,} are scored at once")
+    return [_checked(number, fields) for number, fields in lines]
+
+
+_HEADINGS = {
+    "a", "b", "bad", "first", "good", "one", "other", "second", "sentence", "sentence_good", "sentence_bad", "text",
+    "two", "sentence1", "sentence2", "sentence_a", "sentence_b", "first sentence", "second sentence", "pair",
+}  # fmt: skip
+
+
+def _is_heading(field: str) -> bool:
+    return field.strip().lower() in _HEADINGS
+
+
+def _fields(text: str) -> list[tuple[int, list[str]]]:
+    """The lines that hold something, with their numbers and fields."""
+    lines = text.splitlines()
+    for mark in ("\t", " | "):
+        if any(mark in line for line in lines):
+            parted = ((number, line.split(mark)) for number, line in enumerate(lines, start=1) if line.strip())
+            return [(number, [field.strip() for field in fields]) for number, fields in parted]
+    found, reader = [], csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
+    try:
+        for fields in reader:
+            if any(field.strip() for field in fields):
+                found.append((reader.line_num, [field.strip() for field in fields]))
+    except csv.Error as error:
+        raise ValueError(f"line {reader.line_num} is not a row of comma-separated values: {error}") from error
+    return found
+
+
+def _checked(number: int, fields: Sequence[str]) -> PairRow:
+    first, second = fields[0], ", ".join(fields[1:])  # a row that is none keeps all that was in it
+    problem = None
+    if len(fields) > 2 and any(fields[2:]):
+        problem = f"{len(fields)} fields: two sentences are needed, and one with a comma stands in quotes"
+    elif not first or not second:
+        problem = "one sentence: two are needed"
+    elif max(len(first), len(second)) > LONGEST_SENTENCE:
+        longest = max(len(first), len(second))
+        problem = f"a sentence of {longest:,} characters: at most {LONGEST_SENTENCE:,} are read"
+    return PairRow(number, first, second, problem)
+
+
+def pairs_csv(scores: Sequence[PairScore]) -> str:
+    """Scored pairs as CSV with a header, a row each in the order given; numbers in full, rows with a problem too.
+
+    A sentence that a spreadsheet would take for a formula gets an apostrophe in front.
+    """
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(PAIR_COLUMNS)
+    for score in scores:
+        writer.writerow([_safe(value) for value in pair_values(score)])
+    return out.getvalue()
+
+
+PAIR_COLUMNS = (
+    "row", "first", "second", "first_nats", "second_nats", "difference", "first_perplexity", "second_perplexity",
+    "believed", "problem",
+)  # fmt: skip
+
+
+def pair_values(score: PairScore) -> tuple[int | float | str | None, ...]:
+    """The cells of a scored pair, in the order of PAIR_COLUMNS; None where there is no number."""
+    if score.problem is not None:
+        return (score.row, *score.sentences, *(None,) * 5, "", score.problem)
+    one, other = score.both
+    return (
+        score.row, *score.sentences, one.total, other.total, score.difference, one.perplexity,
+        other.perplexity, score.believed or "", "",
+    )  # fmt: skip
+
+
+def _safe(value: int | float | str | None) -> int | float | str | None:
+    risky = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if risky else value

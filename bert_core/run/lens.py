@@ -1,0 +1,103 @@
+"""What every layer already says: the masked-word head applied to the states between the layers, and these states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.loading import LoadedModel
+from bert_core.record import LayerStates, LensRun
+from bert_core.run.capture import gate_tensor, segments_of
+from bert_core.run.layers import as_array
+from bert_core.tokenizer import Encoding
+from bert_core.translators import Translators
+
+BYTES_AT_ONCE = 64 * 2**20  # of one table of scores (position, vocab); a few of them are held at once
+
+
+@torch.no_grad()
+def layer_states(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> LayerStates:
+    """The state of every position before the first layer and after each.
+
+    head_mask: as for `capture`.
+    """
+    return LayerStates(encoding, as_array(_states(loaded, encoding, head_mask)))
+
+
+@torch.no_grad()
+def logit_lens(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    *,
+    translators: Translators | None = None,
+    followed: Sequence[int] | None = None,
+    top_k: int = 10,
+    head_mask: np.ndarray | None = None,
+    report: Callable[[int, int], None] = lambda done, of: None,
+) -> LensRun:
+    """What the masked-word head reads out of every layer at every position, in batches that fit.
+
+    translators: those of a tuned lens, which bring a layer's states to the head's; None reads them as they are.
+    followed: (seq,) a piece to follow at each position; None: the pieces that stand there.
+    head_mask: as for `capture`. report: told how many positions are done, of how many; may raise to stop.
+    The last layer is the model's own prediction, with either lens.
+    Raises ValueError for a model without a trained word head, or pieces to follow that are not there.
+    Source: nostalgebraist 2020; the tuned lens: Belrose 2023 (arXiv:2303.08112).
+    """
+    if not loaded.has_mlm:
+        raise ValueError(f"{loaded.name} has no trained masked-word head: there is nothing to read its layers with")
+    vocab, length = loaded.config.vocab_size, len(encoding)
+    pieces = encoding.input_ids if followed is None else tuple(followed)
+    if len(pieces) != length:
+        raise ValueError(f"{len(pieces)} pieces to follow at {length} positions: one at each")
+    if not all(0 <= piece < vocab for piece in pieces):
+        raise ValueError(f"a piece to follow does not exist: the vocabulary has 0 to {vocab - 1}")
+    head = loaded.model.cls.predictions
+    states = _states(loaded, encoding, head_mask)
+    depths, some_words = len(states), min(top_k, vocab)
+    top = np.empty((depths, length, some_words), np.int32)
+    probabilities = np.empty((depths, length, some_words), np.float32)
+    figures = {
+        name: np.empty((depths, length), np.int32 if name.endswith("rank") else np.float32)
+        for name in (
+            *("final_rank", "final_probability", "followed_rank", "followed_probability"),
+            *("divergence", "entropy"),
+        )
+    }
+    wanted = torch.tensor(pieces, device=loaded.device)[:, None]
+    for first in range(0, length, together := max(1, BYTES_AT_ONCE // (4 * vocab))):
+        some = slice(first, first + together)
+        final = head(states[-1, some]).float().log_softmax(-1)  # (position, vocab)
+        words = {"final": final.argmax(-1, keepdim=True), "followed": wanted[some]}
+        for depth in range(depths):
+            here = final
+            if depth < depths - 1:
+                read = states[depth, some] if translators is None else translators(depth, states[depth, some])
+                here = head(read).float().log_softmax(-1)
+            likeliest = here.topk(some_words, dim=-1)
+            top[depth, some] = likeliest.indices.cpu().numpy()
+            probabilities[depth, some] = as_array(likeliest.values.exp())
+            for name, word in words.items():
+                own = here.gather(1, word)
+                figures[f"{name}_rank"][depth, some] = (here > own).sum(-1).cpu().numpy() + 1
+                figures[f"{name}_probability"][depth, some] = as_array(own[:, 0].exp())
+            # Rounding may take a divergence of nothing a hair below it.
+            figures["divergence"][depth, some] = as_array((final.exp() * (final - here)).sum(-1).clamp(min=0))
+            figures["entropy"][depth, some] = as_array(-(here.exp() * here).sum(-1))
+        report(min(first + together, length), length)
+    lens = "logit" if translators is None else "tuned"
+    return LensRun(encoding, lens, pieces, top, probabilities, **figures)
+
+
+def _states(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> Tensor:
+    """(depth, seq, hidden)."""
+    outputs = loaded.model.bert(
+        torch.tensor([encoding.input_ids], device=loaded.device),
+        token_type_ids=segments_of(loaded, encoding),
+        head_mask=gate_tensor(loaded, head_mask),
+        output_hidden_states=True,
+    )
+    return torch.cat(outputs.hidden_states)

@@ -1,0 +1,259 @@
+"""The translators of a tuned lens from plain text, and how much nearer to the last layer they bring each other one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.checkpoint import write_whole
+from bert_core.loading import LoadedModel
+from bert_core.modeling import IGNORED_LABEL
+from bert_core.training.data import Batch, Corpus, ExampleMaker, MaskingRule
+from bert_core.training.runs import adamw, fast_forward, log, resume_state, save_state, trapezoid, update
+from bert_core.translators import Translators, write_translators
+
+CARD = "TUNED_LENS.md"
+LENSES = ("logit", "tuned")
+PLACES = ("at [MASK]", "elsewhere")
+_MASKING = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
+
+
+@dataclass(frozen=True)
+class LensSettings:
+    """What decides the translators that come out.
+
+    steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps.
+    examples, length: of one batch; the lens is trained where a piece is hidden, and at as many other places.
+    """
+
+    steps: int = 800
+    warmup: int = 20
+    decay: int = 400
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    examples: int = 12
+    length: int = 128
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.examples) < 1 or self.length < 5:
+            raise ValueError(
+                f"{self.steps} steps of {self.examples} examples of {self.length} tokens: "
+                "at least one step, one example and 5 tokens"
+            )
+
+
+@dataclass(frozen=True)
+class LensScore:
+    """How far what is read out of each depth is from the model's own prediction, on one text.
+
+    divergence: (depth,) mean KL of the last depth's distribution from this depth's, nats.
+    agreement: (depth,) share of the positions where both put the same piece first. positions: how many there were.
+    """
+
+    divergence: np.ndarray
+    agreement: np.ndarray
+    positions: int
+
+
+def tune_lens(
+    loaded: LoadedModel,
+    text: Path,
+    settings: LensSettings,
+    folder: Path,
+    *,
+    held_out: Path | None = None,
+    cache: Path | None = None,
+    save_every: float = 120.0,
+    report: Callable[[str], None] = print,
+) -> Translators:
+    """Train the translators of a model on plain text, resuming from `folder` if the same run was interrupted there.
+
+    The loss is the KL of the last depth's distribution from each depth's own, summed over depths; the model stays as
+    it is. held_out: text to compare both lenses on; what is found is in the card. cache: where tokenized texts are
+    kept. Progress goes to `report` and to the log; the translators and their card to `folder / "lens"`.
+    Raises ValueError if the model has no trained word head, a text cannot be used, or the folder holds another run.
+    Source: Belrose 2023, section 3 (arXiv:2303.08112).
+    """
+    if not loaded.has_mlm:
+        raise ValueError(f"{loaded.name} has no trained masked-word head: there is nothing to read its layers with")
+    if settings.length > loaded.config.max_position_embeddings:
+        raise ValueError(
+            f"a length of {settings.length} is too long: {loaded.name} reads "
+            f"{loaded.config.max_position_embeddings} tokens"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = cache or folder / "corpus"
+    examples = ExampleMaker(Corpus.prepare(text, loaded.tokenizer, texts, report), loaded.tokenizer, _MASKING)
+    translators = Translators(loaded.config).to(loaded.device).train()
+    parameters = list(translators.parameters())
+    optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
+    first = resume_state(translators, optimizer, settings, folder)
+    if first:
+        report(f"resuming at step {first} of {settings.steps}")
+
+    started = saved = time.monotonic()
+    smooth: np.ndarray | None = None
+    for step in range(first, settings.steps):
+        rate = trapezoid(step, steps=settings.steps, warmup=settings.warmup, decay=settings.decay)
+        rng = np.random.default_rng([settings.seed, step])
+        batch = examples.batch(settings.examples, settings.length, rng)
+        figures = _train_step(loaded, translators, batch, rng)
+        update(optimizer, parameters, settings.learning_rate * rate)
+        smooth = figures if smooth is None else 0.95 * smooth + 0.05 * figures
+        now, last = time.monotonic(), step + 1 == settings.steps
+        if (step + 1) % 10 == 0 or last:
+            remaining = (settings.steps - step - 1) * (now - started) / (step + 1 - first)
+            log(folder, {"step": step + 1, "divergence": [round(float(value), 5) for value in smooth]})
+            report(
+                f"step {step + 1}/{settings.steps}  KL by depth {' '.join(f'{value:.3f}' for value in smooth)}  "
+                f"{remaining / 60:.0f} min left"
+            )
+        if now - saved > save_every or last:
+            save_state(translators, optimizer, settings, step + 1, folder)
+            saved = now
+    translators.requires_grad_(False).eval()
+    write_translators(translators, loaded, folder / "lens")
+    if held_out is not None:
+        asked = ExampleMaker(Corpus.prepare(held_out, loaded.tokenizer, texts, report), loaded.tokenizer, _MASKING)
+        scores = compare_lenses(loaded, translators, asked, settings.length)
+        card = lens_card(loaded.name, text.name, held_out.name, settings, scores)
+        write_whole(folder / "lens" / CARD, lambda path: Path(path).write_text(card, encoding="utf-8"))
+        report(card[card.index("| Depth") :])
+    return translators
+
+
+def _train_step(loaded: LoadedModel, translators: Translators, batch: Batch, rng: np.random.Generator) -> np.ndarray:
+    """Add the gradient of one batch to the translators; the KL of each depth but the last, nats, (depth,).
+
+    One depth after another, so that only one table of scores (position, vocab) has a way back at a time.
+    """
+    head = loaded.model.cls.predictions
+    with torch.no_grad(), fast_forward(loaded.device):
+        states = _states(loaded, batch)[:, torch.cat(_places(batch, rng)).to(loaded.device)]
+        final = head(states[-1]).float().log_softmax(-1)
+    aim = final.exp()
+    entropy = -(aim * final).sum(-1).mean().item()
+    found = []
+    for depth in range(len(translators)):
+        with fast_forward(loaded.device):
+            scores = head(translators(depth, states[depth].float()))
+        loss = F.cross_entropy(scores.float(), aim)
+        loss.backward()  # type: ignore[no-untyped-call]
+        found.append(loss.item() - entropy)
+    return np.array(found)
+
+
+def _states(loaded: LoadedModel, batch: Batch) -> Tensor:
+    """(depth, batch * seq, hidden)."""
+    tables = (batch.input_ids, batch.token_type_ids, batch.attention_mask)
+    ids, segments, seen = (torch.from_numpy(table).to(loaded.device) for table in tables)
+    outputs = loaded.model.bert(
+        ids, token_type_ids=segments if loaded.config.type_vocab_size else None, attention_mask=seen,
+        output_hidden_states=True,
+    )  # fmt: skip
+    return torch.stack(outputs.hidden_states).flatten(1, 2)
+
+
+def _places(batch: Batch, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Where a piece is hidden, and as many other tokens: places in the batch read row after row."""
+    hidden = batch.labels.ravel() != IGNORED_LABEL
+    others = np.nonzero(~hidden & (batch.attention_mask.ravel() == 1))[0]
+    drawn = rng.choice(others, min(max(int(hidden.sum()), 1), len(others)), replace=False)
+    return torch.from_numpy(np.nonzero(hidden)[0]), torch.from_numpy(np.sort(drawn))
+
+
+@torch.no_grad()
+def compare_lenses(
+    loaded: LoadedModel,
+    translators: Translators,
+    examples: ExampleMaker,
+    length: int = 128,
+    *,
+    batches: int = 24,
+    size: int = 8,
+    seed: int = 12345,
+) -> dict[tuple[str, str], LensScore]:
+    """Both lenses on the same held-out text, by lens ("logit", "tuned") and place ("at [MASK]", "elsewhere").
+
+    The examples depend on the seed alone. float32 throughout.
+    """
+    head, depths = loaded.model.cls.predictions, len(translators) + 1
+    sums = {(lens, place): np.zeros((2, depths)) for lens in LENSES for place in PLACES}
+    counts = dict.fromkeys(PLACES, 0)
+    for number in range(batches):
+        rng = np.random.default_rng([seed, number])
+        batch = examples.batch(size, length, rng)
+        states = _states(loaded, batch)
+        for place, where in zip(PLACES, _places(batch, rng), strict=True):
+            at = states[:, where.to(loaded.device)]
+            final = head(at[-1]).log_softmax(-1)
+            aim, best = final.exp(), final.argmax(-1)
+            counts[place] += len(where)
+            for lens in LENSES:
+                for depth in range(depths):
+                    read = at[depth] if lens == "logit" else translators(depth, at[depth])
+                    here = final if depth == depths - 1 else head(read).log_softmax(-1)
+                    sums[lens, place][0, depth] += (aim * (final - here)).sum().item()
+                    sums[lens, place][1, depth] += (here.argmax(-1) == best).sum().item()
+    return {
+        (lens, place): LensScore(total[0] / counts[place], total[1] / counts[place], counts[place])
+        for (lens, place), total in sums.items()
+    }
+
+
+def lens_card(
+    name: str, text: str, held_out: str, settings: LensSettings, scores: Mapping[tuple[str, str], LensScore]
+) -> str:
+    """What the translators are, where they come from, and how they do beside the logit lens, as Markdown."""
+    layers = len(scores["logit", PLACES[0]].divergence) - 1
+    lines = [
+        f"# Tuned lens of {name}",
+        "",
+        "One affine map for the embeddings and for each layer but the last, h + W h + b, which brings a state to where",
+        "the masked-word head of the model reads it (Belrose 2023, arXiv:2303.08112). It belongs to these weights and",
+        "to no others. It shows what can be read out of a layer by a linear map; whether the model itself makes use",
+        "of that there is another question.",
+        "",
+        "| What | |",
+        "| --- | --- |",
+        f"| text | {text} |",
+        "| loss | KL of the last layer's distribution from each layer's, summed over layers |",
+        f"| updates | {settings.steps:,} of {settings.examples} examples of {settings.length} tokens, "
+        "15% of the pieces behind [MASK]; |",
+        "| | trained where a piece is hidden, and at as many other positions |",
+        f"| learning rate | {settings.learning_rate:g}: {settings.warmup} updates up, then level, "
+        f"falling to 0 over the last {settings.decay} |",
+        f"| optimizer | AdamW, betas 0.9 and 0.98, weight decay {settings.weight_decay:g} towards the identity |",
+        f"| seed | {settings.seed} |",
+        "| stored as | float16 |",
+        "",
+        f"## Beside the logit lens, on held-out text ({held_out})",
+        "",
+        "Mean KL of the model's own prediction from what is read at a depth, in nats (less is nearer), and how often",
+        "both put the same piece first. Depth 0 is the embeddings, depth n + 1 what leaves layer n.",
+        "",
+        "| Depth | "
+        + " | ".join(f"{what}, {lens}, {place}" for place in PLACES for what in ("KL", "same first") for lens in LENSES)
+        + " |",
+        "| --- |" + " ---: |" * 8,
+    ]
+    for depth in range(layers):
+        cells = [
+            f"{scores[lens, place].divergence[depth]:.3f}"
+            if what == "KL"
+            else f"{scores[lens, place].agreement[depth]:.1%}"
+            for place in PLACES
+            for what in ("KL", "same first")
+            for lens in LENSES
+        ]
+        lines.append(f"| {depth} | {' | '.join(cells)} |")
+    counted = " and ".join(f"{scores['logit', place].positions:,} positions {place}" for place in PLACES)
+    return "\n".join([*lines, "", f"{counted}.", ""])

@@ -1,0 +1,83 @@
+"""The affine maps of a tuned lens: what brings the states of each layer to where the masked-word head reads them.
+
+They are a file of their own beside a checkpoint, and belong to its weights: other weights refuse them.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from bert_core.checkpoint import CheckpointError, write_whole
+from bert_core.config import BertConfig
+from bert_core.loading import LoadedModel
+
+FILE = "tuned_lens.safetensors"
+_MODEL = "model"  # in the file's header: the fingerprint of the weights that it was trained for
+
+
+class Translators(nn.ModuleList):
+    """One affine map a depth, h + W h + b, all zero at first; the last depth needs none.
+
+    Depth 0 is the embeddings, depth n + 1 what leaves layer n.
+    Source: Belrose 2023, section 3 (arXiv:2303.08112).
+    """
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(nn.Linear(config.hidden_size, config.hidden_size) for _ in range(config.num_hidden_layers))
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, depth: int, states: Tensor) -> Tensor:
+        """(..., hidden) of a depth -> the same shape, as the last depth would have it."""
+        if depth == len(self):
+            return states
+        moved: Tensor = states + self[depth](states)
+        return moved
+
+
+def write_translators(translators: Translators, loaded: LoadedModel, folder: Path) -> None:
+    """Write the maps to a folder as float16, for the weights of this model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: value.detach().to("cpu", torch.float16) for name, value in translators.state_dict().items()}
+    header = {"format": "pt", _MODEL: _fingerprint(loaded)}
+    write_whole(folder / FILE, lambda path: save_file(tensors, path, metadata=header))
+
+
+def read_translators(loaded: LoadedModel, folder: Path | None = None) -> Translators | None:
+    """The maps that lie beside a model's weights, or in another folder; None where there are none.
+
+    Raises CheckpointError if the file is broken, or was trained for other weights.
+    """
+    path = Path(loaded.report.source if folder is None else folder) / FILE
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118, no mapping
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    translators = Translators(loaded.config)
+    wanted = {name: tuple(value.shape) for name, value in translators.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in tensors.items()}
+    if found != wanted or header.get(_MODEL) != _fingerprint(loaded):
+        raise CheckpointError(f"the tuned lens in {path} was trained for other weights than those of {loaded.name}")
+    translators.load_state_dict(tensors)
+    return translators.requires_grad_(False).eval().to(loaded.device)
+
+
+def _fingerprint(loaded: LoadedModel) -> str:
+    """A digest of the word head and the last layer, the same however often the weights were stored as float16."""
+    modules = (loaded.model.cls.predictions.transform, loaded.model.bert.encoder.layer[-1])
+    digest = sha256(json.dumps([loaded.config.num_hidden_layers, loaded.config.hidden_size]).encode())
+    for module in modules:
+        for value in module.state_dict().values():
+            digest.update(value.detach().to("cpu", torch.float16).contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,171 @@
+"""The page Layers without a browser: what it opens on, its five ways to look, and bad input; and its figures."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from viz_app import examples, session
+from viz_app.figures.lens import layer_lines, lens_grid, short_names, similarity_matrix, state_map
+
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
+
+
+def start(**address: str) -> AppTest:
+    """The page as someone sees it who follows a link."""
+    app = AppTest.from_file(ENTRY, default_timeout=120)
+    app.query_params.update(address)
+    app.switch_page("viz_app/pages/layers.py")
+    return settled(app.run())
+
+
+def settled(app: AppTest) -> AppTest:
+    """The page when its work is done: on a busy machine it shows the queue first."""
+    while any(button.key == "stop_job" for button in app.button):
+        time.sleep(0.3)
+        app.run()
+    return app
+
+
+def words(app: AppTest) -> str:
+    """Everything that the page says."""
+    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
+    return "\n".join(str(e.value).replace("\\", "").replace("\u2060", "") for kind in kinds for e in kind)
+
+
+def test_it_opens_on_a_change_of_mind_and_leaves_the_visitors_text_alone() -> None:
+    """Who has not typed sees the page's own example, and the first one elsewhere; who has typed keeps the text."""
+    app = start()
+    assert not app.exception and not app.error
+    assert app.session_state.text == examples.of_page("layers").text != examples.first().text
+    assert "“to” is first for good only **after L5**. Before that the lens reads" in words(app)
+    assert "→ “and”" in words(app)
+    app.switch_page("viz_app/pages/predict.py").run()
+    assert (app.session_state.text, app.session_state.masked) == (examples.first().text, examples.first().masked)
+    app.text_input(key="text").set_value("A word of mine.").run()
+    settled(app.switch_page("viz_app/pages/layers.py").run())
+    assert not app.exception and app.session_state.text == "A word of mine."
+
+
+@pytest.mark.parametrize("through", session.THROUGH)
+def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
+    """By link, with and without a mask, for two sentences; nothing fails, and nothing is left without its two lines."""
+    for more in ({"masked": "3"}, {"pair": "The room was dark."}, {}):
+        app = start(text="She opened the door.", through=through, **more)
+        assert not app.exception and not app.error
+        assert "How to read this" in words(app) and "How it can mislead" in words(app)
+
+
+def test_a_cell_is_chosen_by_link_and_by_its_two_controls() -> None:
+    """Depth and position of the address are those of the controls; a cell that is not there is the answer's."""
+    app = start(text="She opened the door.", masked="3", cell="2.1", by="rank")
+    assert app.selectbox(key="cell_depth").value == 2 and app.selectbox(key="cell_position").value == 1
+    app.selectbox(key="cell_position").set_value(3).run()
+    assert app.session_state.cell == (2, 3)
+    app = start(text="She opened the door.", masked="3", cell="90.1")
+    assert not app.exception and app.selectbox(key="cell_depth").value == 6
+    assert app.selectbox(key="cell_position").value == 4
+
+
+def test_one_word_in_several_sentences() -> None:
+    """Each occurrence is compared; a sentence without the word is named and left out; too few, or too much, is said."""
+    app = start(text="A word.", through="sentences")
+    assert not app.exception and not app.warning
+    settled(app.text_area(key="several").set_value("The bank was closed.\nNo such word.\nA bank by a BANK.").run())
+    assert not app.exception and "“bank” does not stand in sentence 2: it is left out." in words(app)
+    app.text_input(key="like").set_value("zebra").run()
+    assert not app.exception and "Give at least two sentences with the word in them" in words(app)
+    app.text_area(key="several").set_value("A bank.\n" * 21).run()
+    assert not app.exception
+    assert "There are 21 sentences, the longest of 7 characters: at most 20 of 2,000 are compared." in words(app)
+
+
+def test_long_texts_stay_out_of_the_address() -> None:
+    """Each group of texts longer than 2,000 characters together is left out, with what means nothing without it."""
+    choices = session._choices()
+    state = {name: choice.default for name, choice in choices.items()}
+    state |= {"several": "x" * 2_001, "like": "word", "one": "y" * 1_001, "two": "z" * 999, "masked": (1,)}
+    assert session.link_of(state) == {
+        "text": state["text"], "pair": state["pair"], "masked": "1", "one": state["one"], "two": state["two"]
+    }  # fmt: skip
+    state |= {"text": "w" * 2_001, "two": "z" * 1_000, "several": "short", "through": "kinds"}
+    assert session.link_of(state) == {"several": "short", "like": "word", "through": "kinds"}
+
+
+@pytest.mark.parametrize(
+    ("address", "notice"),
+    [({"through": "walls"}, "not possible"), ({"lens": "broken"}, "not possible"), ({"cell": "x"}, "not possible")],
+)
+def test_a_wrong_choice_is_said_and_left_out(address: dict[str, str], notice: str) -> None:
+    """A link that names what is not there opens all the same."""
+    app = start(text="A word.", **address)
+    assert not app.exception and not app.error and notice in words(app)
+
+
+def test_a_long_text_is_shown_around_the_chosen_token() -> None:
+    """All 512 tokens are read; the grid draws the part around the chosen one, and says which."""
+    app = start(text="word " * 600, cell="3.300")
+    assert not app.exception and not app.error
+    assert "Tokens 285 to 314 of 512, around the chosen one." in words(app)
+
+
+# ---------------------------------------------------------------------------- figures
+
+
+def test_the_grid_gives_positions_back_and_shows_text_as_it_is() -> None:
+    """Every cell has its word once, at its own depth and position; tags stay text; the chosen cell has a frame."""
+    cells = [["<b>a</b>", "b"], ["c", "d"], ["e", "f"]]
+    hovers = [[(word, "two") for word in line] for line in cells]
+    values = np.array([[0.1, 0.9], [0.4, 0.6], [0.0, 1.0]])
+    for dark in (False, True):
+        figure = lens_grid(
+            cells,
+            values,
+            ["x", "<i>y</i>", "z"],
+            hovers,
+            [4, 5, 6],
+            highest=1.0,
+            chosen=(5, 1),
+            unit="share",
+            dark=dark,
+        )
+        found = {
+            (x, y): text for trace in figure.data[1:] for x, y, text in zip(trace.x, trace.y, trace.text, strict=True)
+        }
+        assert found == {
+            (0, 4): "&lt;b&gt;a&lt;/b&gt;", (1, 4): "b", (0, 5): "c", (1, 5): "d", (0, 6): "e", (1, 6): "f"
+        }  # fmt: skip
+        assert figure.data[1].customdata[0] == "&lt;b&gt;a&lt;/b&gt;<br>two"
+        assert "&lt;i&gt;y&lt;/i&gt;" in figure.layout.yaxis.ticktext[1]
+        (frame,) = figure.layout.shapes
+        assert (frame.x0, frame.x1, frame.y0, frame.y1) == (0.5, 1.5, 4.5, 5.5)
+    with pytest.raises(ValueError, match="words do not fit 3 rows of 2 depths"):
+        lens_grid(cells[:2], values, ["x", "y", "z"], hovers, [4, 5, 6], unit="share", dark=False)
+    with pytest.raises(ValueError, match="2 labels and 3 positions for 3 rows"):
+        lens_grid(cells, values, ["x", "y"], hovers, [4, 5, 6], unit="share", dark=False)
+
+
+def test_lines_of_ranks_have_the_first_on_top() -> None:
+    """A logarithmic axis that runs down; a line with too few figures is refused."""
+    figure = layer_lines({"word": np.array([900, 30, 1])}, short_names(3), title="rank", ranks=True, dark=True)
+    low, high = figure.layout.yaxis.range
+    assert figure.layout.yaxis.type == "log" and low > np.log10(900) and high < 0
+    with pytest.raises(ValueError, match="'word' has 2 figures for 3 layers"):
+        layer_lines({"word": np.array([1, 2])}, short_names(3), title="rank", dark=False)
+
+
+def test_points_and_similarities_need_a_label_each() -> None:
+    """Figures whose parts do not fit are refused; those that do hold every point and cell."""
+    points = np.random.default_rng(0).normal(size=(3, 2))
+    figure = state_map(points, ["a", "b", "c"], ["one", "two", "one"], dark=False)
+    assert sorted(len(trace.x) for trace in figure.data) == [1, 2]
+    with pytest.raises(ValueError, match="2 labels and 3 groups for 3 points"):
+        state_map(points, ["a", "b"], ["one", "two", "one"], dark=False)
+    square = similarity_matrix(np.eye(2), ["the <bank>", "a bank"], dark=True)
+    assert square.layout.yaxis.ticktext[0] == "1  the &lt;bank&gt;  "
+    with pytest.raises(ValueError, match="a square of them"):
+        similarity_matrix(np.eye(3), ["a"], dark=True)

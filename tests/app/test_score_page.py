@@ -1,0 +1,144 @@
+"""The page Score without a browser: two sentences, a table of pairs, bad input; and its figure."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from viz_app import comparing, examples
+from viz_app.figures.scores import pair_bars
+
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
+
+
+def start(**address: str) -> AppTest:
+    """The page as someone sees it who follows a link."""
+    app = AppTest.from_file(ENTRY, default_timeout=120)
+    app.query_params.update(address)
+    app.switch_page("viz_app/pages/score.py")
+    return settled(app.run())
+
+
+def settled(app: AppTest) -> AppTest:
+    """The page when its work is done: on a busy machine it shows the queue first."""
+    while any(button.key == "stop_job" for button in app.button):
+        time.sleep(0.3)
+        app.run()
+    return app
+
+
+def words(app: AppTest) -> str:
+    """Everything that the page says."""
+    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
+    return "\n".join(str(e.value).replace("\\", "").replace("\u2060", "") for kind in kinds for e in kind)
+
+
+def test_it_opens_on_a_pair_where_the_model_is_wrong() -> None:
+    """The worse sentence is believed, the page says by how much and where, and the shared text is not there."""
+    app = start()
+    assert not app.exception and not app.error
+    assert "text" not in [box.key for box in app.text_input]
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    one, other = (
+        bert_core.pseudo_log_likelihood(loaded, loaded.tokenizer.encode(text)).total for text in examples.COMPARED
+    )
+    assert one < other
+    assert f"It believes the second sentence more, by {other - one:.1f} nats" in words(app)
+    table = app.dataframe[0].value
+    assert list(table["variant"]) == ["Original", "Within words"]
+    np.testing.assert_allclose(table["first, nats"][0], one, rtol=1e-4)
+    assert "How to read this" in words(app) and "How it can mislead" in words(app)
+
+
+def test_the_sentences_come_with_the_address() -> None:
+    """A link brings both sentences and the way of hiding."""
+    app = start(one="A cat sat.", two="A cat sit.", variant="within word")
+    assert not app.exception and not app.error
+    assert [area.value for area in app.text_area] == ["A cat sat.", "A cat sit."]
+    assert app.session_state.variant == "within word"
+
+
+@pytest.mark.parametrize(
+    ("one", "sentence"),
+    [
+        ("   ", "There is no first sentence: type at least one word."),
+        ("A [MASK] sat.", "A sentence holds a [MASK]: only what is there can be scored."),
+    ],
+)
+def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: str) -> None:
+    """The reason, and nothing typed is lost."""
+    app = start(one="A cat.", two="A dog.")
+    app.text_area(key="one").set_value(one).run()
+    assert not app.exception
+    assert [str(e.value).replace("\\", "") for e in app.error] == [sentence]
+    assert app.session_state.two == "A dog."
+
+
+def test_a_long_pair_waits_for_its_button() -> None:
+    """Past a bound nothing runs by itself; the button names what it costs."""
+    app = start(one="word " * 130, two="A dog.")
+    assert not app.exception and "It believes" not in words(app)
+    assert [b.label for b in app.button if b.label.startswith("Score both")] == ["Score both: 274 masked copies"]
+    settled(next(b for b in app.button if b.label.startswith("Score both")).click().run())
+    assert not app.exception and "It believes the second sentence more" in words(app)
+
+
+def test_a_table_of_pairs_keeps_every_row() -> None:
+    """Pasted pairs are scored by a button; a bad line is named, stays in the table, and stops no other."""
+    app = start(compared="table")
+    assert "Paste some pairs, or give a file." in words(app)
+    pasted = "The cat sat. | The cat sit.\nalone\nA [MASK] sat. | A dog sat.\n"
+    app.text_area(key="pairs_pasted").set_value(pasted).run()
+    assert not app.exception and "Line 2 has one sentence: two are needed." in words(app)
+    settled(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
+    assert not app.exception and "In **1 of 1** pairs (100%) the first sentence is believed more." in words(app)
+    table = app.dataframe[0].value
+    assert list(table["row"]) == [1, 2, 3] and list(table["first"]) == ["The cat sat.", "alone", "A [MASK] sat."]
+    assert list(table["problem"])[1:] == [
+        "one sentence: two are needed", "a sentence holds a [MASK]: only what is there can be scored"
+    ]  # fmt: skip
+
+
+def test_a_file_of_pairs() -> None:
+    """A CSV is read like pasted text; one that is not UTF-8, or no table, is one sentence."""
+    app = start(compared="table")
+    app.file_uploader(key="pairs_upload").set_value(("pairs.csv", b"good,bad\nA cat.,A the.\n", "text/csv")).run()
+    assert not app.exception and [b.label for b in app.button if b.label.startswith("Score 1")]
+    app.file_uploader(key="pairs_upload").set_value(("pairs.csv", b"A caf\xe9.,B\n", "text/csv")).run()
+    assert not app.exception
+    assert [str(e.value).replace("\\", "") for e in app.error] == [
+        "The pairs are not UTF-8 (byte 5): save them as CSV UTF-8."
+    ]
+
+
+def test_the_variants_can_disagree() -> None:
+    """Where they do, the page says which is which."""
+
+    def pair(first: float, second: float) -> bert_core.PairScore:
+        scores = [
+            bert_core.SentenceScore(None, "original", np.array([value]))  # type: ignore[arg-type]
+            for value in (first, second)
+        ]
+        return bert_core.PairScore(1, ("a", "b"), *scores)
+
+    assert comparing.disagreement({"original": pair(-1, -2), "within word": pair(-1, -2)}) is None
+    said = comparing.disagreement({"original": pair(-1, -2), "within word": pair(-3, -2)})
+    assert said is not None and "the first sentence wins" in said and "the second" in said
+
+
+def test_the_figure_marks_where_the_sentences_part() -> None:
+    """A ground under each column that differs, bars up and down, tokens as text."""
+    one, other = ["the", "<b>", None], ["the", "is", "was"]
+    first, second = np.array([-1.0, -2.0, np.nan]), np.array([-1.5, -0.5, -3.0])
+    figure = pair_bars(one, other, first, second, np.array([True, False, False]), dark=True, lecture=True)
+    assert [shape.x0 + 0.5 for shape in figure.layout.shapes if shape.type == "rect"] == [1, 2]
+    np.testing.assert_array_equal(figure.data[0].y, [1.0, 2.0, np.nan])
+    np.testing.assert_array_equal(figure.data[1].y, second)
+    assert "&lt;b&gt;" in [note.text for note in figure.layout.annotations]
+    with pytest.raises(ValueError, match="as many in each part"):
+        pair_bars(one, other[:2], first, second, np.array([True, False, False]), dark=False)

@@ -1,0 +1,98 @@
+"""bert_core/analysis/lens.py and kinds.py, on arrays that can be reckoned by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bert_core import LoadedModel
+from bert_core.analysis.kinds import KINDS, kind_figures, kinds_of
+from bert_core.analysis.lens import cosine_similarities, mean_similarity, settled_depth, states_in_plane
+
+
+def test_a_word_is_settled_where_it_stays_first() -> None:
+    """First once and then lost again does not count; first from the start is depth 0."""
+    ranks = np.array([[1, 9, 1, 5], [1, 1, 4, 3], [1, 7, 1, 2], [1, 1, 1, 1]])
+    assert settled_depth(ranks).tolist() == [0, 3, 2, 3]
+    with pytest.raises(ValueError, match="these are ranks of another piece"):
+        settled_depth(ranks + 1)
+
+
+def test_a_plane_in_a_larger_space_keeps_its_distances() -> None:
+    """States that lie in one plane are shown as they are, up to the common size; shift and stretch do not show."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.normal(size=(12, 2)))[0]
+    flat = rng.normal(size=(7, 2)) * [3.0, 1.0]
+    states = np.stack([flat @ basis.T, 5 * flat @ basis.T + rng.normal(size=12)]).astype(np.float32)
+    found = states_in_plane(states)
+    np.testing.assert_allclose(found.shown, 1, rtol=1e-5)
+    centred = flat - flat.mean(0)
+    size = np.sqrt((centred**2).sum(1).mean())
+    for points in found.points:
+        np.testing.assert_allclose(
+            np.linalg.norm(points[:, None] - points[None], axis=-1),
+            np.linalg.norm(flat[:, None] - flat[None], axis=-1) / size,
+            rtol=1e-4, atol=1e-5,
+        )  # fmt: skip
+
+
+def test_the_two_axes_are_those_of_the_largest_variance() -> None:
+    """At each depth no other two axes show more than the two largest eigenvalues of the covariance."""
+    states = np.random.default_rng(1).normal(size=(3, 20, 6)) * np.arange(1, 7)
+    found = states_in_plane(states)
+    for depth, one in enumerate(states):
+        values = np.linalg.eigvalsh(np.cov(one.T))
+        assert abs(found.shown[depth] - values[-2:].sum() / values.sum()) < 1e-5
+
+
+def test_a_turned_or_mirrored_state_space_gives_the_same_picture() -> None:
+    """A depth that is the one before, turned, mirrored, stretched and moved, lies where the one before lay."""
+    rng = np.random.default_rng(4)
+    first = rng.normal(size=(9, 5)) * [4, 3, 0.1, 0.1, 0.1]
+    turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    found = states_in_plane(np.stack([first, 7 * first @ turn + 2, -first]))
+    np.testing.assert_allclose(found.points[1], found.points[0], atol=1e-5)
+    np.testing.assert_allclose(found.points[2], found.points[0], atol=1e-5)
+
+
+def test_states_that_are_all_alike_lie_in_the_middle() -> None:
+    """No division by nothing; one position has no plane."""
+    found = states_in_plane(np.ones((2, 4, 5), np.float32))
+    assert (found.points == 0).all() and (found.shown == 0).all()
+    with pytest.raises(ValueError, match="1 position: a plane takes at least two"):
+        states_in_plane(np.ones((2, 1, 5)))
+
+
+def test_cosines_pair_by_pair() -> None:
+    """1 with itself, symmetric, as by hand; their mean over pairs of different vectors is the mean similarity."""
+    vectors = np.random.default_rng(2).normal(size=(2, 5, 8)) + 0.5
+    found = cosine_similarities(vectors)
+    for depth in range(2):
+        pairs = []
+        for i, j in np.ndindex(5, 5):
+            one, other = vectors[depth, i], vectors[depth, j]
+            expected = one @ other / np.sqrt((one @ one) * (other @ other))
+            assert abs(found[depth, i, j] - expected) < 1e-12
+            pairs += [expected] * (i != j)
+        assert abs(mean_similarity(vectors)[depth] - np.mean(pairs)) < 1e-12
+    assert (cosine_similarities(np.zeros((1, 2, 3))) == 0).all()
+
+
+def test_attention_and_gradient_by_kind(tiny_loaded: LoadedModel) -> None:
+    """Shares add up to 1 and are sums over keys; a gradient is a mean over them; a kind that is not there is NaN."""
+    encoding = tiny_loaded.tokenizer.encode("the cat sat .", "a dog ran")
+    names = [KINDS[kind] for kind in kinds_of(encoding)]
+    assert names == ["[CLS]", *["other"] * 3, "punctuation", "[SEP]", *["other"] * 3, "[SEP]"]
+    rng = np.random.default_rng(3)
+    attention = rng.dirichlet(np.ones(10), size=(2, 4, 10))
+    gradient = rng.normal(size=attention.shape)
+    found = kind_figures(attention, gradient, encoding)
+    np.testing.assert_allclose(found.share.sum(1), 1)
+    sep = [5, 9]
+    np.testing.assert_allclose(found.share[:, 1], attention[..., sep].sum(-1).mean((1, 2)))
+    assert found.gradient is not None
+    np.testing.assert_allclose(found.gradient[:, 1], np.abs(gradient[..., sep]).mean((1, 2, 3)))
+    np.testing.assert_allclose(found.tokens, [0.1, 0.2, 0.1, 0.6])
+    bare = kind_figures(attention[..., :3, :3], gradient[..., :3, :3], tiny_loaded.tokenizer.encode("cat"))
+    assert bare.gradient is not None and np.isnan(bare.gradient[:, 2]).all() and (bare.share[:, 2] == 0).all()
+    assert kind_figures(attention, None, encoding).gradient is None

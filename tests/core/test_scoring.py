@@ -1,0 +1,150 @@
+"""bert_core/analysis/scoring.py and run/scoring.py: two sentences side by side, and tables of them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from bert_core import LoadedModel, pseudo_log_likelihood, score_pairs
+from bert_core.analysis.scoring import MOST_PAIRS, PAIR_COLUMNS, PairRow, aligned, pair_columns, pairs_csv, read_pairs
+
+TOKENS = some.lists(some.sampled_from("abc"), max_size=12)
+
+
+@given(TOKENS, TOKENS)
+def test_every_token_is_in_one_column(first: list[str], second: list[str]) -> None:
+    """Both sentences read off the columns as they were; columns that are alike hold the same token."""
+    columns = aligned(first, second)
+    assert [c.first for c in columns if c.first is not None] == list(range(len(first)))
+    assert [c.second for c in columns if c.second is not None] == list(range(len(second)))
+    for column in columns:
+        if column.same:
+            assert column.first is not None and column.second is not None
+            assert first[column.first] == second[column.second]
+
+
+def test_a_changed_word_is_the_only_difference() -> None:
+    """One word for another is one column; one for two is two, the second with nothing above it."""
+    one = ["the", "keys", "are", "here"]
+    assert [c.same for c in aligned(one, ["the", "keys", "is", "here"])] == [True, True, False, True]
+    longer = aligned(one, ["the", "keys", "used", "to", "here"])
+    assert [(c.first, c.second) for c in longer] == [(0, 0), (1, 1), (2, 2), (None, 3), (3, 4)]
+
+
+def test_the_two_parts_of_the_difference_add_up(tiny_loaded: LoadedModel) -> None:
+    """What the parting words and what their neighbours are owed is the difference of the totals."""
+    (pair,) = score_pairs(tiny_loaded, [PairRow(1, "the cat sat on the mat .", "the old cat ran on a mat")])
+    one, other = pair.both
+    found = pair_columns(pair)
+    assert abs(found.owed_to_difference + found.owed_to_rest - (one.total - other.total)) < 1e-4
+    assert found.owed_to_difference != 0 and found.owed_to_rest != 0
+    assert all(np.isnan(found.first[n]) == (c.first is None) for n, c in enumerate(found.columns))
+    same = pair_columns(dataclasses.replace(pair, second=one))
+    assert same.same.all() and same.owed_to_difference == 0 and same.owed_to_rest == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One cat.\tTwo cats.\nA dog, old.\tA cat.\n",
+        "One cat. | Two cats.\n\n A dog, old. | A cat.",
+        '\ufeffOne cat.,Two cats.\n"A dog, old.",A cat.\n',
+        "sentence_good,sentence_bad\nOne cat.,Two cats.\n\"A dog, old.\", A cat.",
+        'first\tsecond\nOne cat.\tTwo cats.\nA dog, old.\tA cat.',
+    ],
+)  # fmt: skip
+def test_pairs_are_read_however_they_are_parted(text: str) -> None:
+    """Tabs, bars or commas, with a header or without, from text or from bytes."""
+    for given_as in (text, text.encode()):
+        found = read_pairs(given_as)
+        assert [(r.first, r.second, r.problem) for r in found] == [
+            ("One cat.", "Two cats.", None), ("A dog, old.", "A cat.", None)
+        ]  # fmt: skip
+
+
+def test_a_row_that_is_no_pair_stays_and_says_why() -> None:
+    """Nothing that was given is lost, and the line numbers are those of the text."""
+    found = read_pairs("A cat.,A dog.\nalone\nA, cat, sat\n" + "x" * 3000 + ",y\n")
+    assert [row.row for row in found] == [1, 2, 3, 4]
+    assert [row.problem for row in found] == [
+        None,
+        "one sentence: two are needed",
+        "3 fields: two sentences are needed, and one with a comma stands in quotes",
+        "a sentence of 3,000 characters: at most 2,000 are read",
+    ]
+    assert (found[2].first, found[2].second) == ("A", "cat, sat")
+
+
+@pytest.mark.parametrize(
+    ("given_text", "sentence"),
+    [
+        ("", "there are no pairs: give two sentences a line, parted by a tab, by | or by a comma"),
+        ("first,second\n", "there are no pairs: give two sentences a line, parted by a tab, by | or by a comma"),
+        (b"A caf\xe9.,B.", "the pairs are not UTF-8 (byte 5): save them as CSV UTF-8"),
+        ('"a" b,c', "line 1 is not a row of comma-separated values: ',' expected after '\"'"),
+        ("x,y\n" * (MOST_PAIRS + 1), "there are 1,001 pairs: at most 1,000 are scored at once"),
+    ],
+)
+def test_a_table_that_is_none_is_refused_in_one_sentence(given_text: str | bytes, sentence: str) -> None:
+    """What was given, and what is allowed."""
+    with pytest.raises(ValueError) as caught:
+        read_pairs(given_text)
+    assert str(caught.value) == sentence
+
+
+@pytest.mark.parametrize("variant", ["original", "within word"])
+def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: LoadedModel) -> None:
+    """Each total is that of the sentence by itself; the likelier one is believed; a bad pair stops no other."""
+    rows = [
+        PairRow(1, "the cat sat .", "the xyz sat ."),
+        PairRow(3, "the cat sat .", "the [MASK] sat ."),
+        PairRow(4, "alone", "", "one sentence: two are needed"),
+        PairRow(5, "a dog " * 300, "a dog"),
+        PairRow(6, "a dog ran", "a dog ran"),
+    ]
+    told: list[tuple[int, int]] = []
+    found = score_pairs(tiny_loaded, rows, variant=variant, report=lambda done, of: told.append((done, of)))
+    assert told == [(n, 5) for n in range(1, 6)]
+    totals = [
+        pseudo_log_likelihood(tiny_loaded, tiny_loaded.tokenizer.encode(text), variant=variant).total
+        for text in rows[0][1:3]
+    ]
+    assert found[0].first is not None and found[0].second is not None
+    np.testing.assert_allclose([found[0].first.total, found[0].second.total], totals, rtol=1e-5)
+    assert found[0].believed == ("first" if totals[0] > totals[1] else "second")
+    assert [one.problem for one in found] == [
+        None,
+        "a sentence holds a [MASK]: only what is there can be scored",
+        "one sentence: two are needed",
+        "a sentence of 602 tokens: " + tiny_loaded.name + " reads 512",
+        None,
+    ]
+    assert found[1].believed is None and found[4].believed == "neither"
+
+
+def test_the_table_comes_out_as_csv(tiny_loaded: LoadedModel) -> None:
+    """A row each, in order, numbers in full, a problem in the last column, formulas made harmless."""
+    rows = [PairRow(1, "the cat sat .", "a dog , ran"), PairRow(2, "=SUM(A1)", "", "one sentence: two are needed")]
+    scores = score_pairs(tiny_loaded, rows)
+    header, one, other = csv.reader(io.StringIO(pairs_csv(scores)))
+    assert tuple(header) == PAIR_COLUMNS
+    assert scores[0].first is not None and float(one[3]) == scores[0].first.total
+    assert one[1:3] == ["the cat sat .", "a dog , ran"] and one[-1] == ""
+    assert other[1] == "'=SUM(A1)" and other[-1] == "one sentence: two are needed" and other[3] == ""
+
+
+def test_pairs_need_a_word_head(tiny_loaded: LoadedModel) -> None:
+    """A model without one, or a variant that is none, is one sentence for the whole table."""
+    headless = dataclasses.replace(
+        tiny_loaded, report=dataclasses.replace(tiny_loaded.report, missing=("cls.predictions.bias",))
+    )
+    with pytest.raises(ValueError, match="has no trained masked-word head: it cannot score a text"):
+        score_pairs(headless, [PairRow(1, "a cat", "a dog")])
+    with pytest.raises(ValueError, match="variant 'new' is unknown"):
+        score_pairs(tiny_loaded, [PairRow(1, "a cat", "a dog")], variant="new")

@@ -1,0 +1,185 @@
+"""What the page Score compares: two sentences, or a table of pairs; and what it says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, pair_values, read_pairs
+from bert_core.loading import LoadedModel
+from bert_core.record import PairScore
+from bert_core.run.scoring import score_pairs
+from viz_app.session import VARIANTS, as_written, queue, result_of
+
+QUICK_TOKENS = 30_000  # of all masked copies together: what is read without being asked for, well under a second or two
+LARGEST_FILE = 5  # megabytes of an upload
+ASKED = "_score_asked"
+EXAMPLE_PAIRS = """\
+The keys to the cabinet are on the table. | The keys to the cabinet is on the table.
+The author laughed. | The author laugh.
+She drank a cup of tea. | She drank a cup of table.
+"""
+VARIANT_NAMES = {"original": "Original", "within word": "Within words"}
+
+
+def scored_pair(loaded: LoadedModel, first: str, second: str) -> dict[str, PairScore]:
+    """Two sentences in every variant, from the queue; long ones only when asked for. Stops the page until then.
+
+    Raises ValueError for a sentence that cannot be scored.
+    """
+    most = loaded.config.max_position_embeddings
+    tokens = []
+    for name, sentence in (("first", first), ("second", second)):
+        if not sentence.strip():
+            raise ValueError(f"there is no {name} sentence: type at least one word")
+        tokens.append(min(len(loaded.tokenizer.encode(sentence, max_length=most)), most))
+    read = len(VARIANTS) * sum(length**2 for length in tokens)
+    copies = len(VARIANTS) * sum(tokens)
+    pairs = [PairRow(1, first, second)]
+    found = {}
+    asked = _asked_for(("pair", loaded.name, first, second), read, f"Score both: {copies:,} masked copies")
+    if not asked:
+        st.stop()
+    for variant in VARIANTS:
+        (score,) = _scores(loaded, pairs, variant)
+        if score.problem is not None:
+            raise ValueError(score.problem)
+        found[variant] = score
+    return found
+
+
+def scored_table(loaded: LoadedModel, rows: Sequence[PairRow], variant: str) -> list[PairScore] | None:
+    """All pairs of a table, from the queue, when they were asked for; None before that."""
+    good = [row for row in rows if row.problem is None]
+    key = ("table", loaded.name, variant, _digest(rows))
+    return _scores(loaded, rows, variant) if _asked_for(key, None, f"Score {len(good):,} pairs") else None
+
+
+def table_of_pairs() -> list[PairRow] | None:
+    """The pairs that were pasted or uploaded; None where there are none yet. Raises ValueError as `read_pairs`."""
+    left, right = st.columns([3, 2], gap="medium")
+    pasted = left.text_area(
+        "Pairs, one a line: two sentences parted by a tab, by | or by a comma", key="pairs_pasted",
+        placeholder=EXAMPLE_PAIRS, height=150,
+    )  # fmt: skip
+    upload = right.file_uploader(
+        "or a CSV file in UTF-8", type=["csv", "tsv", "txt"], key="pairs_upload", max_upload_size=LARGEST_FILE
+    )
+    right.button("Three pairs to begin with", on_click=_take_example_pairs, icon=":material/lightbulb:")
+    given: str | bytes | None = pasted if upload is None else upload.getvalue()
+    return read_pairs(given) if given else None
+
+
+def _take_example_pairs() -> None:
+    st.session_state.pairs_pasted = EXAMPLE_PAIRS
+
+
+def _scores(loaded: LoadedModel, rows: Sequence[PairRow], variant: str) -> list[PairScore]:
+    job = queue().submit(
+        ("pairs", loaded.name, variant, _digest(rows)),
+        f"{loaded.name} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
+        lambda job: score_pairs(loaded, rows, variant=variant, report=lambda done, of: job.report(done / of)),
+    )
+    scores: list[PairScore] = result_of(job)
+    return scores
+
+
+def _asked_for(key: Hashable, read: int | None, label: str) -> bool:
+    """Whether to go on: what is quick, or was asked for by the button that this draws."""
+    if read is not None and read <= QUICK_TOKENS:
+        return True
+    if st.session_state.get(ASKED) != key and st.button(label, icon=":material/play_arrow:", type="primary"):
+        st.session_state[ASKED] = key
+        st.rerun()
+    return bool(st.session_state.get(ASKED) == key)
+
+
+def _digest(rows: Sequence[PairRow]) -> str:
+    return sha256(repr(list(rows)).encode()).hexdigest()
+
+
+# ---------------------------------------------------------------------------- words about it
+
+
+def verdict(score: PairScore, columns: PairColumns) -> str:
+    """Which sentence is believed more, by how much, and where that comes from."""
+    gap = score.difference
+    if score.believed == "neither":
+        return "#### Both are believed alike"
+    name, sign = ("first", 1) if gap > 0 else ("second", -1)
+    parts = sign * columns.owed_to_difference, sign * columns.owed_to_rest
+    part, rest = (f"**{abs(nats):.1f}** {'for' if nats >= 0 else 'against'} it" for nats in parts)
+    return (
+        f"#### It believes the {name} sentence more, by {abs(gap):.1f} nats\n\n"
+        f"{part} where the two part, {rest} at the words that they share."
+    )
+
+
+def figures(scores: dict[str, PairScore]) -> dict[str, list[Any]]:
+    """Totals and perplexities of a pair by variant, as the columns of a table."""
+    table: dict[str, list[Any]] = {
+        name: []
+        for name in ("variant", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
+    }
+    for variant, score in scores.items():
+        one, other = score.both
+        row = (
+            VARIANT_NAMES[variant], one.total, other.total, score.difference, one.perplexity, other.perplexity
+        )  # fmt: skip
+        for column, value in zip(table.values(), row, strict=True):
+            column.append(value)
+    return table
+
+
+def disagreement(scores: dict[str, PairScore]) -> str | None:
+    """A sentence, where the two ways of hiding pieces end with different verdicts."""
+    believed = [score.believed for score in scores.values()]
+    if len(set(believed)) == 1:
+        return None
+    return (
+        f"Hiding one piece at a time, the {believed[0]} sentence wins; hiding the later pieces of a word with it, the "
+        f"{believed[1]}: the end of a rare word gives its beginning away."
+    )
+
+
+def table_columns(scores: Sequence[PairScore]) -> dict[str, list[Any]]:
+    """The scored table by column, as it is shown."""
+    rows = [pair_values(score) for score in scores]
+    return {name: list(column) for name, column in zip(PAIR_COLUMNS, zip(*rows, strict=True), strict=True)}
+
+
+def summary(scores: Sequence[PairScore]) -> str:
+    """How many pairs were scored, and how often each side won."""
+    scored = [score for score in scores if score.believed is not None]
+    first = sum(score.believed == "first" for score in scored)
+    left_out = len(scores) - len(scored)
+    share = f" ({first / len(scored):.0%})" if scored else ""
+    more = f" {left_out:,} could not be scored: the last column says why." if left_out else ""
+    return f"In **{first:,} of {len(scored):,}** pairs{share} the first sentence is believed more.{more}"
+
+
+def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], list[str | None]]:
+    """The tokens of both sentences, column by column."""
+    one, other = (sentence.encoding.tokens for sentence in score.both)
+    return (
+        [None if column.first is None else one[column.first] for column in columns.columns],
+        [None if column.second is None else other[column.second] for column in columns.columns],
+    )
+
+
+def widest_gap(columns: PairColumns) -> int:
+    """The column where the two differ most."""
+    return int(np.abs(np.nan_to_num(columns.first) - np.nan_to_num(columns.second)).argmax())
+
+
+def problems(rows: Sequence[PairRow]) -> str | None:
+    """What is wrong with the rows of a table, in one sentence; None where nothing is."""
+    bad = [row for row in rows if row.problem is not None]
+    if not bad:
+        return None
+    more = f", and {len(bad) - 1} more lines" if len(bad) > 1 else ""
+    return as_written(f"Line {bad[0].row} has {bad[0].problem}{more}. They stay in the table, unscored.")

@@ -1,0 +1,245 @@
+"""What happens through the layers: a grid of words, lines from layer to layer, states in the plane, similarities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from viz_app.figures.style import (
+    HEAD_COLOURS,
+    HEAD_DASHES,
+    SEQUENTIAL,
+    TOKEN_FONT,
+    page,
+    plain,
+    styled,
+    two_digits,
+)
+
+LONGEST_LABEL, LONGEST_HOVER = 16, 160
+LETTERS_A_LINE = 74  # of all cells of a row together
+STRONG = 0.5  # share of the scale from where on a cell is further from the page than from its text
+ROWS_THAT_FIT = 30
+POINTS_WITH_NAMES = 60
+
+
+def depth_names(depths: int) -> list[str]:
+    """What the states between the layers are called: "embeddings", "after L0", ..."""
+    return ["embeddings", *(f"after L{layer}" for layer in range(depths - 1))]
+
+
+def short_names(depths: int) -> list[str]:
+    """The same where there is little room: "emb.", "L0", ..."""
+    return ["emb.", *(f"L{layer}" for layer in range(depths - 1))]
+
+
+def lens_grid(
+    words: Sequence[Sequence[str]],
+    values: np.ndarray,
+    row_labels: Sequence[str],
+    hovers: Sequence[Sequence[Sequence[str]]],
+    places: Sequence[int],
+    *,
+    highest: float | None = None,
+    chosen: tuple[int, int] | None = None,
+    unit: str,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """A word in every cell: rows are positions, columns what stands between the layers, coloured from 0 up.
+
+    words: (row, depth). values: the same, never negative. hovers: the same, some lines each.
+    places: (row,) the rows' positions, which rise by one: what a click on a cell gives back.
+    highest: where the colours end, if not at the largest value. chosen: the (position, depth) to frame.
+    unit: what the colours show.
+    Words, labels and hovers are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the parts do not fit each other.
+    """
+    rows, depths = values.shape
+    for name, part in (("words", words), ("hovers", hovers)):
+        if len(part) != rows or any(len(line) != depths for line in part):
+            raise ValueError(f"{name} do not fit {rows} rows of {depths} depths")
+    if not rows or not len(row_labels) == len(places) == rows:
+        raise ValueError(f"{len(row_labels)} labels and {len(places)} positions for {rows} rows: one for each")
+    limit = (float(np.nanmax(values)) or 1.0) if highest is None else highest
+    size = (17 if lecture else 13) if depths <= 9 else (14 if lecture else 11)
+    longest = max(5, round(LETTERS_A_LINE / depths))
+    figure = go.Figure(
+        go.Heatmap(
+            z=values, y=list(places), zmin=0, zmax=limit, colorscale=SEQUENTIAL.colorscale(dark), xgap=2, ygap=2,
+            hoverinfo="skip",
+            colorbar={
+                "title": {"text": plain(unit), "side": "top"}, "orientation": "h", "thickness": 12,
+                "lenmode": "pixels", "len": 260, "x": 1, "xanchor": "right", "y": 0, "yanchor": "top", "ypad": 10,
+                "xpad": 0, "nticks": 5, "outlinewidth": 0,
+            },
+        )
+    )  # fmt: skip
+    # The words are points of their own over the map: a map gives all its words one colour, and clicks on it get lost.
+    for strong, colour in ((False, page(dark).text), (True, page(dark).background)):
+        cells = np.argwhere((np.nan_to_num(values) / limit > STRONG) == strong).tolist()
+        figure.add_scatter(
+            x=[depth for _, depth in cells], y=[places[row] for row, _ in cells], mode="markers+text",
+            text=[plain(words[row][depth], longest) for row, depth in cells],
+            textfont={"family": TOKEN_FONT, "size": size, "color": colour}, textposition="middle center",
+            marker={"opacity": 0, "size": 2}, showlegend=False,
+            selected={"textfont": {"color": colour}}, unselected={"textfont": {"color": colour}},
+            customdata=["<br>".join(plain(text, LONGEST_HOVER) for text in hovers[row][depth]) for row, depth in cells],
+            hovertemplate="%{customdata}<extra></extra>",
+        )  # fmt: skip
+    if chosen is not None:
+        row, depth = chosen
+        figure.add_shape(
+            type="rect", x0=depth - 0.5, x1=depth + 0.5, y0=row - 0.5, y1=row + 0.5,
+            line={"color": page(dark).text, "width": 4 if lecture else 3},
+        )  # fmt: skip
+    line = 40 if lecture else 30
+    figure.update_layout(
+        hovermode="closest",
+        hoverdistance=-1,  # anywhere in a cell is nearest to its word
+        height=rows * line + (136 if lecture else 112),
+        margin={"t": 44 if lecture else 34, "r": 8, "b": 90 if lecture else 76},
+        xaxis={
+            "side": "top", "tickmode": "array", "tickvals": list(range(depths)), "ticktext": short_names(depths),
+            "range": [-0.5, depths - 0.5],
+            "showgrid": False, "zeroline": False, "fixedrange": True,
+        },
+        yaxis={
+            "tickmode": "array", "tickvals": list(places),
+            "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in row_labels],
+            "tickfont": {"family": TOKEN_FONT, "size": size}, "range": [places[-1] + 0.5, places[0] - 0.5],
+            "showgrid": False, "zeroline": False, "fixedrange": True,
+        },
+    )  # fmt: skip
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def layer_lines(
+    series: Mapping[str, np.ndarray],
+    names: Sequence[str],
+    *,
+    title: str,
+    ranks: bool = False,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Some figures from layer to layer, a line each.
+
+    series: name -> one number for each of the `names` of the layers; NaN leaves a gap. title: what is drawn upwards.
+    ranks: logarithmic, with 1 on top.
+    Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if a line has another number of figures than there are layers.
+    """
+    figure = go.Figure()
+    for number, (name, values) in enumerate(series.items()):
+        if len(values) != len(names):
+            raise ValueError(f"{name!r} has {len(values)} figures for {len(names)} layers: one for each")
+        colour = HEAD_COLOURS[number % len(HEAD_COLOURS)]
+        figure.add_scatter(
+            x=list(range(len(names))), y=values, name=plain(name, 40), mode="lines+markers",
+            line={"color": colour, "width": 4 if lecture else 2.5, "dash": HEAD_DASHES[number % len(HEAD_DASHES)]},
+            marker={"size": 11 if lecture else 8},
+            hovertemplate=f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:.9g}}<extra></extra>",
+        )  # fmt: skip
+    top = max((float(np.nanmax(v)) for v in series.values() if np.isfinite(v).any()), default=1.0)
+    figure.update_layout(
+        height=420 if lecture else 320,
+        showlegend=True,
+        margin={"t": 44 if lecture else 36, "r": 24},
+        xaxis={"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": list(names), "zeroline": False},
+        yaxis={"title": {"text": plain(title)}, "zeroline": False}
+        | (
+            # From rank 1, a little above the line, down to the lowest.
+            {"type": "log", "range": [float(np.log10(max(top, 10) * 1.4)), -0.12], "dtick": 1}
+            if ranks
+            else {"range": [0, (top or 1.0) * 1.06]}
+        ),
+    )
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def state_map(
+    points: np.ndarray,
+    labels: Sequence[str],
+    groups: Sequence[str],
+    *,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """The states of all tokens in the plane.
+
+    points: (seq, 2). labels: the tokens. groups: what each belongs to, told apart by colour and sign.
+    Labels and groups are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the labels or groups do not fit.
+    """
+    length = len(points)
+    if not len(labels) == len(groups) == length:
+        raise ValueError(f"{len(labels)} labels and {len(groups)} groups for {length} points: one for each")
+    colours = page(dark)
+    figure = go.Figure()
+    named = length <= POINTS_WITH_NAMES
+    for number, group in enumerate(dict.fromkeys(groups)):
+        places = [place for place, of in enumerate(groups) if of == group]
+        figure.add_scatter(
+            x=points[places, 0], y=points[places, 1], name=plain(group),
+            mode="markers+text" if named else "markers",
+            text=[plain(labels[place], LONGEST_LABEL) for place in places], textposition="top center",
+            textfont={"family": TOKEN_FONT, "size": 16 if lecture else 12, "color": colours.text},
+            customdata=[f"{plain(labels[place], LONGEST_HOVER)} ({place})" for place in places],
+            hovertemplate="%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
+            marker={
+                "size": 14 if lecture else 10, "color": HEAD_COLOURS[number % len(HEAD_COLOURS)],
+                "symbol": ("circle", "square", "diamond", "star")[number % 4],
+            },
+        )  # fmt: skip
+    reach = 1.15 * np.abs(points).max(0, initial=1e-3)
+    figure.update_layout(
+        height=680 if lecture else 560,
+        margin={"t": 44 if lecture else 36},
+        showlegend=True,
+        xaxis={"range": [-reach[0], reach[0]], "showticklabels": False, "title": {"text": "first axis"}},
+        yaxis={"range": [-reach[1], reach[1]], "showticklabels": False, "title": {"text": "second axis"}},
+    )
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def similarity_matrix(values: np.ndarray, labels: Sequence[str], *, dark: bool, lecture: bool = False) -> go.Figure:
+    """How alike some states are, each with each: cosines in the cells, coloured from 0 to 1.
+
+    values: (occurrence, occurrence). labels: plain text, one each.
+    Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the labels do not fit.
+    """
+    count = len(labels)
+    if values.shape != (count, count) or not count:
+        raise ValueError(f"values of shape {values.shape} with {count} labels: a square of them, at least one")
+    size = 16 if lecture else 12
+    tick = {
+        "tickmode": "array", "tickvals": list(range(count)),
+        "tickfont": {"family": TOKEN_FONT, "size": size}, "showgrid": False, "zeroline": False, "fixedrange": True,
+    }  # fmt: skip
+    figure = go.Figure(
+        go.Heatmap(
+            z=values, zmin=0, zmax=1, colorscale=SEQUENTIAL.colorscale(dark), xgap=2, ygap=2,
+            text=[[two_digits(float(value)) for value in row] for row in values], texttemplate="%{text}",
+            textfont={"size": size},
+            customdata=[
+                [f"{plain(one, LONGEST_HOVER)}<br>{plain(other, LONGEST_HOVER)}" for other in labels] for one in labels
+            ],
+            hovertemplate="%{customdata}<br>cosine %{z:.9g}<extra></extra>",
+            colorbar={"title": {"text": "cosine", "side": "right"}, "thickness": 12, "outlinewidth": 0, "nticks": 5},
+        )
+    )  # fmt: skip
+    figure.update_layout(
+        height=round(count * (64 if lecture else 52)) + 60,
+        margin={"t": 36},
+        xaxis={**tick, "side": "top", "ticktext": [f"{number + 1}" for number in range(count)]},
+        yaxis={
+            **tick,
+            "ticktext": [f"{number + 1}  {plain(label, 44)}  " for number, label in enumerate(labels)],
+            "autorange": "reversed",
+        },
+    )
+    return styled(figure, dark=dark, lecture=lecture)

@@ -1,0 +1,87 @@
+"""Two sentences token under token: how surprising each piece is to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
+
+LONGEST_LABEL, LONGEST_HOVER = 12, 160
+COLUMNS_WITH_NUMBERS = 30
+
+
+def pair_bars(
+    first: Sequence[str | None],
+    second: Sequence[str | None],
+    first_values: np.ndarray,
+    second_values: np.ndarray,
+    same: np.ndarray,
+    *,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Log-probabilities of two aligned sentences: the first above the line, the second below; longer is less likely.
+
+    first, second: (column,) tokens, None where a sentence has none. first_values, second_values: (column,) nats, NaN
+    there. same: (column,), whether both have the same token; where they part, the column has a ground.
+    Tokens are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the lengths differ, or there is no column.
+    """
+    lengths = {len(part) for part in (first, second, first_values, second_values, same)}
+    if len(lengths) != 1 or not len(first):
+        raise ValueError(f"columns of {sorted(lengths)} entries: as many in each part, and at least one")
+    colours, count = page(dark), len(first)
+    size = 16 if lecture else 12
+    figure = go.Figure()
+    for column in np.nonzero(~np.asarray(same, bool))[0].tolist():
+        figure.add_vrect(x0=column - 0.5, x1=column + 0.5, fillcolor=colours.raised, line_width=0, layer="below")
+    longest = float(np.nanmax(np.abs(np.concatenate([first_values, second_values])), initial=0.0)) or 1.0
+    sides = (
+        ("first sentence", first, first_values, 1, {"color": SEQUENTIAL.on(dark)[7]}),
+        (
+            "second sentence", second, second_values, -1,
+            {
+                "color": colours.background, "line": {"color": SEQUENTIAL.on(dark)[7], "width": 1},
+                "pattern": {"shape": "/", "fgcolor": SEQUENTIAL.on(dark)[7], "size": 7, "solidity": 0.5},
+            },
+        ),
+    )  # fmt: skip
+    for name, tokens, values, sign, fill in sides:
+        figure.add_bar(
+            x=list(range(count)), y=-sign * values, name=name, marker=fill, width=0.7,
+            text=["" if np.isnan(v) or count > COLUMNS_WITH_NUMBERS else two_digits(float(v)) for v in values],
+            textposition="outside", textfont={"size": size}, constraintext="none", cliponaxis=False,
+            customdata=[
+                ["" if token is None else plain(token, LONGEST_HOVER), float(np.exp(value))]
+                for token, value in zip(tokens, values, strict=True)
+            ],
+            hovertemplate=f"{name}<br>%{{customdata[0]}}<br>probability %{{customdata[1]:.9g}}<extra></extra>",
+        )  # fmt: skip
+        for column, token in enumerate(tokens):
+            if token is not None:
+                figure.add_annotation(
+                    x=column, y=1 if sign > 0 else 0, yref="paper", text=plain(token, LONGEST_LABEL), showarrow=False,
+                    yanchor="bottom" if sign > 0 else "top", textangle=0 if count <= 16 else -60,
+                    font={
+                        "family": TOKEN_FONT, "size": size + 1,
+                        "color": colours.text if same[column] else colours.accent,
+                    },
+                )  # fmt: skip
+    room = 24 if count <= 16 else 84
+    figure.update_layout(
+        barmode="overlay",
+        bargap=0.2,
+        showlegend=True,
+        legend={"y": 1, "yanchor": "bottom", "yref": "container", "orientation": "h"},
+        height=(460 if lecture else 380) + 2 * room,
+        margin={"t": room + 44, "b": room + 8, "r": 8},
+        xaxis={"range": [-0.6, count - 0.4], "visible": False},
+        yaxis={
+            "range": [-1.18 * longest, 1.18 * longest], "zeroline": True, "showticklabels": False,
+            "title": {"text": "−log probability, nats"},
+        },
+    )  # fmt: skip
+    return styled(figure, dark=dark, lecture=lecture)

@@ -1,0 +1,442 @@
+"""What the page Layers shows: the word head at every layer, states in the plane, one word in many sentences, kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.kinds import KINDS, kind_figures
+from bert_core.analysis.lens import cosine_similarities, mean_similarity, settled_depth, states_in_plane
+from bert_core.checkpoint import CheckpointError
+from bert_core.record import LayerStates, LensRun
+from bert_core.run.lens import layer_states, logit_lens
+from bert_core.tokenizer import Encoding
+from bert_core.translators import Translators, read_translators
+from viz_app.figures.lens import (
+    ROWS_THAT_FIT,
+    depth_names,
+    layer_lines,
+    lens_grid,
+    short_names,
+    similarity_matrix,
+    state_map,
+)
+from viz_app.figures.predictions import prediction_bars
+from viz_app.figures.stages import window
+from viz_app.frame import Frame
+from viz_app.session import BY, LENSES, as_written, kept, queue, result_of
+
+SHOWN_WORDS = 12
+FOLLOWED_POSITIONS = 6
+MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
+CONTEXT = 3  # words on either side of the word that is compared
+BY_NAMES = {
+    "probability": "Probability",
+    "divergence": "Distance to the end (KL)",
+    "entropy": "Entropy",
+    "rank": "Rank of the final word",
+}
+LENS_NAMES = {"logit": "Logit lens", "tuned": "Tuned lens"}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One way to look through the layers: its name, what draws it, and two lines on reading it."""
+
+    title: str
+    draw: Callable[[Frame], None]
+    reading: str
+    misleading: str
+
+
+# ---------------------------------------------------------------------------- what is asked
+
+
+def lens_run(current: Frame) -> LensRun:
+    """What the chosen lens reads, from the queue. Raises ValueError for a model without a word head."""
+    loaded, gates = current.loaded, current.head_mask
+    maps = _translators(current) if st.session_state.lens == "tuned" else None
+    job = queue().submit(
+        ("lens", loaded.name, current.encoding, current.original.input_ids, maps is not None, gates.tobytes()),
+        f"{loaded.name} read at every layer",
+        lambda job: logit_lens(
+            loaded, current.encoding, translators=maps, followed=current.original.input_ids, top_k=SHOWN_WORDS,
+            head_mask=gates, report=lambda done, of: job.report(done / of),
+        ),
+    )  # fmt: skip
+    run: LensRun = result_of(job)
+    st.session_state["_seconds"] = job.seconds
+    return run
+
+
+def _translators(current: Frame) -> Translators | None:
+    """Those of the chosen model, or None where it has none; a file that does not fit is said and left out."""
+    loaded = current.loaded
+    try:
+        found: Translators | None = kept(("translators", loaded.name), lambda: read_translators(loaded))
+    except CheckpointError as error:
+        st.warning(as_written(f"{error}."), icon=":material/link_off:")
+        return None
+    return found
+
+
+def _states(current: Frame, encoding: Encoding) -> LayerStates:
+    loaded, gates = current.loaded, current.head_mask
+    job = queue().submit(
+        ("states", loaded.name, encoding, gates.tobytes()),
+        f"{loaded.name} reads {len(encoding)} tokens",
+        lambda _: layer_states(loaded, encoding, head_mask=gates),
+    )
+    states: LayerStates = result_of(job)
+    return states
+
+
+# ---------------------------------------------------------------------------- the word head at every layer
+
+
+def words(current: Frame) -> None:
+    """A word in every cell, and the whole distribution of the chosen one."""
+    _lens_controls(current, colours=True)
+    run, encoding, state = lens_run(current), current.encoding, st.session_state
+    depth, position = chosen_cell(current, run)
+    names = depth_names(len(run.top))
+    shown = window(len(encoding), position, ROWS_THAT_FIT)
+    places = range(len(encoding))[shown]
+    values, unit = _coloured(run)
+    st.markdown(story(current, run, position))
+    grid, cell = st.columns([8, 3.4], gap="medium")
+    with grid:
+        if len(places) < len(encoding):
+            st.caption(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
+        st.plotly_chart(
+            lens_grid(
+                [[current.word(int(run.top[d, p, 0])) for d in range(len(names))] for p in places],
+                values[:, shown].T,
+                [encoding.tokens[p] for p in places],
+                [[_hover(current, run, names[d], d, p) for d in range(len(names))] for p in places],
+                places,
+                highest=1.0 if state.by in ("probability", "rank") else None,
+                chosen=(position, depth),
+                unit=unit,
+                dark=current.dark,
+                lecture=current.lecture,
+            ),
+            theme=None, key="lens_grid", on_select=_take_cell, selection_mode="points",
+            config={"displayModeBar": False},
+            alt=f"The likeliest word at each of {len(places)} tokens and {len(names)} depths",
+        )  # fmt: skip
+    with cell:
+        state.cell_depth, state.cell_position = depth, position
+        one, two = st.columns(2)
+        one.selectbox("Where", range(len(names)), key="cell_depth", format_func=names.__getitem__, on_change=_move_cell)
+        two.selectbox(
+            "Token", range(len(encoding)), key="cell_position", on_change=_move_cell,
+            format_func=lambda p: f"{encoding.tokens[p]} ({p})",
+        )  # fmt: skip
+        likely = run.probabilities[depth, position].tolist()
+        st.plotly_chart(
+            prediction_bars(
+                [current.word(int(token)) for token in run.top[depth, position]], likely,
+                dark=current.dark, lecture=current.lecture,
+            ),
+            theme=None, key="lens_cell", config={"displayModeBar": False},
+            alt=f"The likeliest words at {encoding.tokens[position]} {names[depth]}",
+        )  # fmt: skip
+        final, stood = current.word(int(run.final[position])), current.word(run.followed[position])
+        st.caption(
+            f"All others share {max(1 - sum(likely), 0):.2g}. The model's final word, {_quoted(final)}, has rank "
+            f"**{run.final_rank[depth, position]:,}** here"
+            + (
+                "."
+                if final == stood
+                else f"; {_quoted(stood)}, which stands there, has rank **{run.followed_rank[depth, position]:,}**."
+            )
+            + f" KL to the end {run.divergence[depth, position]:.2f} nats, entropy {run.entropy[depth, position]:.2f}."
+        )
+
+
+def story(current: Frame, run: LensRun, position: int) -> str:
+    """When the model knows its answer at a position, in a sentence."""
+    names = depth_names(len(run.top))
+    settled = int(settled_depth(run.final_rank)[position])
+    final = _quoted(current.word(int(run.final[position])))
+    before = [current.word(int(run.top[depth, position, 0])) for depth in range(settled)]
+    where = f"At position {position}, {final}"
+    if settled == 0:
+        return f"{where} is the first word from the embeddings on: nothing that the layers do changes it."
+    changes = [word for place, word in enumerate(before) if place == 0 or word != before[place - 1]]
+    path = " → ".join(map(_quoted, changes[-6:]))
+    return f"{where} is first for good only **{names[settled]}**. Before that the lens reads {path}."
+
+
+def answer(current: Frame) -> None:
+    """How the final word rises, how far each layer is from the end, and how sure it is."""
+    _lens_controls(current, colours=False)
+    run, encoding = lens_run(current), current.encoding
+    names = short_names(len(run.top))
+    position = chosen_cell(current, run)[1]
+    st.markdown(story(current, run, position))
+    places = list(dict.fromkeys([*encoding.mask_positions[:FOLLOWED_POSITIONS], position]))
+    ranks: dict[str, np.ndarray] = {}
+    for place in places:
+        final, stood = int(run.final[place]), run.followed[place]
+        ranks[f"{current.word(final)} at {place}"] = run.final_rank[:, place]
+        if stood != final and current.original.tokens[place] != encoding.tokens[place]:
+            ranks[f"{current.word(stood)} at {place}, what stood there"] = run.followed_rank[:, place]
+    _lines(current, "ranks", ranks, names, "rank of the word, 1 on top", ranks=True)
+    left, right = st.columns(2, gap="medium")
+    tokens = {place: f"{encoding.tokens[place]} ({place})" for place in places}
+    with left:
+        _lines(current, "kl", {n: run.divergence[:, p] for p, n in tokens.items()}, names, "KL to the end, nats")
+    with right:
+        _lines(current, "entropy", {n: run.entropy[:, p] for p, n in tokens.items()}, names, "entropy, nats")
+
+
+def _lens_controls(current: Frame, *, colours: bool) -> None:
+    state = st.session_state
+    has_tuned = _translators(current) is not None
+    if not has_tuned:
+        state.lens = "logit"
+    left, right = st.columns([3, 6], vertical_alignment="bottom")
+    left.segmented_control(
+        "Lens", LENSES, key="lens", format_func=LENS_NAMES.__getitem__, required=True, disabled=not has_tuned,
+        help=None if has_tuned else "A tuned lens has to be trained for a model: headlight tune-lens",
+    )  # fmt: skip
+    if colours:
+        right.segmented_control("Colour by", BY, key="by", format_func=BY_NAMES.__getitem__, required=True)
+
+
+def _coloured(run: LensRun) -> tuple[np.ndarray, str]:
+    """What the cells are coloured by (depth, seq), and what that is."""
+    return {
+        "probability": (run.probabilities[..., 0], "probability"),
+        "divergence": (run.divergence, "KL to the end, nats"),
+        "entropy": (run.entropy, "entropy, nats"),
+        "rank": (1 / run.final_rank, "1 / rank of the final word"),
+    }[st.session_state.by]
+
+
+def _hover(current: Frame, run: LensRun, name: str, depth: int, position: int) -> list[str]:
+    first = [
+        f"{current.word(int(token))} {likely:.3g}"
+        for token, likely in zip(run.top[depth, position, :3], run.probabilities[depth, position, :3], strict=True)
+    ]
+    return [
+        f"{current.encoding.tokens[position]} ({position}), {name}", ", ".join(first),
+        f"final word {current.word(int(run.final[position]))}: rank {run.final_rank[depth, position]:,}",
+        f"KL {run.divergence[depth, position]:.4g} nats, entropy {run.entropy[depth, position]:.4g} nats",
+    ]  # fmt: skip
+
+
+def chosen_cell(current: Frame, run: LensRun) -> tuple[int, int]:
+    """Depth and position of the chosen cell; the last depth at the target's place, or the first mask, to begin with."""
+    cell, (depths, length) = st.session_state.cell, run.entropy.shape
+    if cell is not None and 0 <= cell[0] < depths and 0 <= cell[1] < length:
+        return int(cell[0]), int(cell[1])
+    of_target = None if current.target is None else current.target.position
+    places = [place for place in (of_target, *current.encoding.mask_positions, 1) if place is not None]
+    return depths - 1, places[0]
+
+
+def _take_cell() -> None:
+    """Choose the cell that was clicked in the grid."""
+    points = st.session_state.lens_grid["selection"]["points"]
+    if points:
+        st.session_state.cell = (int(points[0]["x"]), int(points[0]["y"]))
+
+
+def _move_cell() -> None:
+    state = st.session_state
+    state.cell = (state.cell_depth, state.cell_position)
+
+
+# ---------------------------------------------------------------------------- states
+
+
+def plane(current: Frame) -> None:
+    """All tokens' states in the plane, one depth at a time."""
+    encoding = current.encoding
+    found = current.kept("plane", make=lambda: states_in_plane(_states(current, encoding).states))
+    depth = _depth_slider(len(found.points))
+    groups = [
+        "[MASK]"
+        if place in encoding.mask_positions
+        else {"A": "first sentence", "B": "second sentence"}.get(side or "") or "[CLS], [SEP]"
+        for place, side in enumerate(encoding.sides)
+    ]
+    st.plotly_chart(
+        state_map(found.points[depth], encoding.tokens, groups, dark=current.dark, lecture=current.lecture),
+        theme=None, key="plane", config={"displayModeBar": False},
+        alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(found.points))[depth]}",
+    )  # fmt: skip
+    st.caption(f"The two axes show {found.shown[depth]:.0%} of what varies at this depth.")
+
+
+def sentences(current: Frame) -> None:
+    """How alike the states of one word are in several sentences."""
+    state = st.session_state
+    left, right = st.columns([5, 2])
+    left.text_area("Sentences, one a line", key="several", height=130)
+    right.text_input("The word in them", key="like")
+    lines = [line.strip() for line in state.several.splitlines() if line.strip()]
+    if len(lines) > MOST_SENTENCES or any(len(line) > LONGEST_SENTENCE for line in lines):
+        st.error(
+            f"There are {len(lines)} sentences, the longest of {max(map(len, lines)):,} characters: at most "
+            f"{MOST_SENTENCES} of {LONGEST_SENTENCE:,} are compared."
+        )
+        return
+    vectors, labels, everything = [], [], []
+    for number, line in enumerate(lines, start=1):
+        encoding = current.loaded.tokenizer.encode(line, max_length=current.loaded.config.max_position_embeddings)
+        places = _occurrences(encoding, state.like)
+        if not places:
+            st.warning(f"{_quoted(state.like.strip())} does not stand in sentence {number}: it is left out.")
+            continue
+        states = _states(current, encoding).states
+        everything.append(states[:, [place for place, special in enumerate(encoding.special) if not special]])
+        for word in places:
+            vectors.append(states[:, list(encoding.pieces_of(word))].mean(1))
+            labels.append(_in_context(encoding, word))
+    if len(vectors) < 2:
+        st.info("Give at least two sentences with the word in them, or one that has it twice.", icon=":material/add:")
+        return
+    similar = cosine_similarities(np.stack(vectors, 1))
+    common = mean_similarity(np.concatenate(everything, 1))
+    depth = _depth_slider(len(similar))
+    matrix, lines_through = st.columns([6, 5], gap="medium")
+    with matrix:
+        st.plotly_chart(
+            similarity_matrix(similar[depth], labels, dark=current.dark, lecture=current.lecture),
+            theme=None, key="similar", config={"displayModeBar": False},
+            alt=f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similar))[depth]}",
+        )  # fmt: skip
+    with lines_through:
+        pairs = [(i, j) for i in range(len(labels)) for j in range(i)]
+        # The pairs that end furthest apart and nearest, and what any two words have in common.
+        order = sorted(pairs, key=lambda pair: similar[-1][pair])
+        drawn = dict.fromkeys([*order[-2:][::-1], *order[:2]])
+        series = {f"{min(pair) + 1} and {max(pair) + 1}": similar[:, *pair] for pair in drawn}
+        _lines(current, "similar_lines", {**series, "any two words": common}, short_names(len(similar)), "cosine")
+
+
+def _occurrences(encoding: Encoding, word: str) -> list[int]:
+    """The words of a text that are this word, whatever their case."""
+    wanted = word.strip().casefold()
+    return [n for n in range(encoding.word_count) if wanted and encoding.word_text(n).casefold() == wanted]
+
+
+def _in_context(encoding: Encoding, word: int) -> str:
+    """A word with some of its neighbours."""
+    around = range(max(word - CONTEXT, 0), min(word + CONTEXT + 1, encoding.word_count))
+    return " ".join(f"‹{encoding.word_text(n)}›" if n == word else encoding.word_text(n) for n in around)
+
+
+def _depth_slider(depths: int) -> int:
+    """The chosen depth, from the slider; the last to begin with."""
+    state, names = st.session_state, depth_names(depths)
+    state.depth_slider = state.depth if state.depth is not None and 0 <= state.depth < depths else depths - 1
+    depth: int = st.select_slider(
+        "Through the layers", range(depths), key="depth_slider", format_func=names.__getitem__, on_change=_take_depth
+    )
+    return depth
+
+
+def _take_depth() -> None:
+    st.session_state.depth = st.session_state.depth_slider
+
+
+# ---------------------------------------------------------------------------- kinds of tokens
+
+
+def kinds(current: Frame) -> None:
+    """Where attention goes by kind of token, and how much it would matter there."""
+    run = current.run(gradients=current.target is not None)
+    found = kind_figures(run.attention, run.gradient, current.encoding)
+    layers = [f"L{layer}" for layer in range(len(found.share))]
+    there = [(number, name) for number, name in enumerate(KINDS) if found.tokens[number] > 0]
+    left, right = st.columns(2, gap="medium")
+    with left:
+        st.subheader("Where attention goes", anchor=False)
+        share = {f"{name} ({found.tokens[n]:.0%} of tokens)": found.share[:, n] for n, name in there}
+        _lines(current, "kind_share", share, layers, "share of attention")
+    with right:
+        st.subheader("What it would matter", anchor=False)
+        if found.gradient is None:
+            st.info("A gradient needs a target: click a word above to mask it, or add a second sentence.")
+        else:
+            gradient = {name: found.gradient[:, n] for n, name in there}
+            _lines(current, "kind_gradient", gradient, layers, "mean size of the gradient")
+    # The kind, apart from the rest, that draws the most attention in any layer.
+    most, kind = np.unravel_index(int(found.share[:, :-1].argmax()), found.share[:, :-1].shape)
+    st.markdown(
+        f"{KINDS[kind]} is {found.tokens[kind]:.0%} of the tokens and takes **{found.share[most, kind]:.0%}** of the "
+        f"attention of L{most}"
+        + (
+            "."
+            if found.gradient is None
+            else f"; the gradient there is {_times(found.gradient[most, kind], found.gradient[most, -1])} that of "
+            "other words."
+        )
+    )
+
+
+def _times(one: float, other: float) -> str:
+    return "beyond comparison with" if not other > 0 else f"{one / other:.2g} times"
+
+
+def _lines(
+    current: Frame, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
+) -> None:
+    st.plotly_chart(
+        layer_lines(series, names, title=title, ranks=ranks, dark=current.dark, lecture=current.lecture),
+        theme=None, key=key, config={"displayModeBar": False}, alt=f"{title} through the layers",
+    )  # fmt: skip
+
+
+def _quoted(word: str) -> str:
+    return f"“{as_written(word)}”"
+
+
+PARTS = {
+    "words": Part(
+        "Words",
+        words,
+        "each row is a token, each column what stands between two layers; in the cell the word that the masked-word "
+        "head would give if the model ended there. Click a cell for its whole distribution.",
+        "the head was trained for the last layer only: what it cannot read in an earlier one may be there all the "
+        "same. The tuned lens brings each layer to the head first, and may read what the model itself does not use.",
+    ),
+    "answer": Part(
+        "The answer",
+        answer,
+        "the rank of the word that the model ends with, at every mask and at the chosen token; then how far the "
+        "distribution still is from the last one, and how spread out it is.",
+        "at a token that is not hidden the answer stands in the text: a good rank in the embeddings is no foresight.",
+    ),
+    "states": Part(
+        "States",
+        plane,
+        "each point is a token's state, on the two axes along which the states of this depth differ most; the picture "
+        "is turned to lie as near as it can to that of the depth before.",
+        "two axes of hundreds: near here is not always near there, and each depth has axes of its own.",
+    ),
+    "sentences": Part(
+        "One word in several sentences",
+        sentences,
+        "the cosine between the states of the same word in each two sentences: 1 is the same direction. In the "
+        "embeddings they differ by position alone; context draws them apart.",
+        "the states of any two words have a direction in common, so that even strangers look alike: compare with the "
+        "line “any two words”.",
+    ),
+    "kinds": Part(
+        "Kinds of tokens",
+        kinds,
+        "on the left the share of attention that goes to [CLS], [SEP], punctuation and all else; on the right the mean "
+        "size of the target's gradient at attention to them.",
+        "much attention with a small gradient is what heads do when they have nothing to do (Clark 2019); but one "
+        "text and one target are one text and one target.",
+    ),
+}

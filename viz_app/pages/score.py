@@ -1,0 +1,67 @@
+"""Which sentence does it believe more?"""
+
+import streamlit as st
+
+from bert_core.analysis.scoring import pair_columns, pairs_csv
+from viz_app import comparing, frame, session
+from viz_app.figures.scores import pair_bars
+
+SAID = {"pair": "Two sentences", "table": "A table of pairs"}
+
+state = st.session_state
+dark, lecture = frame.is_dark(), bool(state.lecture)
+loaded = frame.chosen_model()
+st.header("Which sentence does it believe more?", anchor=False)
+if loaded is None:
+    st.stop()
+kind, way = st.columns([3, 5], vertical_alignment="bottom")
+kind.segmented_control("Compare", session.COMPARED, key="compared", format_func=SAID.__getitem__, required=True)
+way.segmented_control(
+    "Hide", session.VARIANTS, key="variant", format_func=comparing.VARIANT_NAMES.__getitem__, required=True,
+    help="Original: one piece at a time. Within words: the later pieces of the same word with it.",
+)  # fmt: skip
+if state.compared == "pair":
+    left, right = st.columns(2, gap="medium")
+    left.text_area("First sentence", key="one", height=80)
+    right.text_area("Second sentence", key="two", height=80)
+    scores = comparing.scored_pair(loaded, state.one, state.two)
+    score = scores[state.variant]
+    columns = pair_columns(score)
+    st.markdown(comparing.verdict(score, columns))
+    if (differs := comparing.disagreement(scores)) is not None:
+        st.warning(differs, icon=":material/call_split:")
+    st.plotly_chart(
+        pair_bars(
+            *comparing.labels(columns, score), columns.first, columns.second, columns.same, dark=dark, lecture=lecture
+        ),
+        theme=None,
+        key="pair_bars",
+        config={"displayModeBar": False},
+        alt="Log-probability of every token of both sentences",
+    )
+    st.dataframe(comparing.figures(scores), hide_index=True, width="stretch")
+    st.download_button(
+        "This pair (CSV)", lambda: pairs_csv([score]), "pair.csv", "text/csv", icon=":material/table:",
+        on_click="ignore",
+    )  # fmt: skip
+else:
+    rows = comparing.table_of_pairs()
+    if rows is None:
+        st.info("Paste some pairs, or give a file.", icon=":material/add:")
+    else:
+        if (wrong := comparing.problems(rows)) is not None:
+            st.warning(wrong, icon=":material/rule:")
+        scored = comparing.scored_table(loaded, rows, state.variant)
+        if scored is not None:
+            st.markdown(comparing.summary(scored))
+            st.dataframe(comparing.table_columns(scored), hide_index=True, width="stretch")
+            st.download_button(
+                "All pairs (CSV)", pairs_csv(scored), "pairs.csv", "text/csv", icon=":material/table:",
+                on_click="ignore",
+            )  # fmt: skip
+st.caption(
+    "**How to read this:** each bar is the log-probability of a token when it is hidden and all others are seen; the "
+    "longer, the less expected. Where the two sentences part, the column is marked. The sum is the pseudo-log-"
+    "likelihood; perplexity is its mean per piece, undone. **How it can mislead:** a shorter sentence has fewer pieces "
+    "to pay for, a rare word is expensive in a true sentence too, and what is likely is not what is right."
+)

@@ -15,7 +15,8 @@ from torch import Tensor
 from bert_core.checkpoint import write_whole
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.training.data import Batch, Corpus, ExampleMaker, MaskingRule
+from bert_core.record import Batch
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
 from bert_core.training.runs import adamw, fast_forward, log, resume_state, save_state, trapezoid, update
 from bert_core.translators import Translators, write_translators
 

@@ -99,6 +99,8 @@ def _states(current: Frame, encoding: Encoding) -> LayerStates:
 
 def words(current: Frame) -> None:
     """A word in every cell, and the whole distribution of the chosen one."""
+    if _has_no_head(current):
+        return
     _lens_controls(current, colours=True)
     run, encoding, state = lens_run(current), current.encoding, st.session_state
     depth, position = chosen_cell(current, run)
@@ -174,6 +176,8 @@ def story(current: Frame, run: LensRun, position: int) -> str:
 
 def answer(current: Frame) -> None:
     """How the final word rises, how far each layer is from the end, and how sure it is."""
+    if _has_no_head(current):
+        return
     _lens_controls(current, colours=False)
     run, encoding = lens_run(current), current.encoding
     names = short_names(len(run.top))
@@ -193,6 +197,15 @@ def answer(current: Frame) -> None:
         _lines(current, "kl", {n: run.divergence[:, p] for p, n in tokens.items()}, names, "KL to the end, nats")
     with right:
         _lines(current, "entropy", {n: run.entropy[:, p] for p, n in tokens.items()}, names, "entropy, nats")
+
+
+def _has_no_head(current: Frame) -> bool:
+    """Whether there is nothing to read layers with; then the page says so."""
+    if current.loaded.has_mlm:
+        return False
+    name = as_written(current.loaded.name)
+    st.info(f"{name} has no trained masked-word head to read its layers with: the other views need none.")
+    return True
 
 
 def _lens_controls(current: Frame, *, colours: bool) -> None:

@@ -18,6 +18,7 @@ page = st.navigation(
         st.Page("viz_app/pages/layers.py", title="Layers", icon=":material/layers:"),
         st.Page("viz_app/pages/heads.py", title="Heads", icon=":material/toggle_on:"),
         st.Page("viz_app/pages/roles.py", title="Roles", icon=":material/badge:"),
+        st.Page("viz_app/pages/prune.py", title="Prune", icon=":material/content_cut:"),
         st.Page("viz_app/pages/score.py", title="Score", icon=":material/balance:"),
         st.Page("viz_app/pages/images.py", title="Words on images", icon=":material/image_search:"),
         st.Page("viz_app/pages/inside.py", title="Inside BERT", icon=":material/conveyor_belt:"),

@@ -114,6 +114,12 @@ def _parse_share(value: str) -> float:
     return float(value) / 100
 
 
+def _parse_percent(value: str) -> int:
+    if not 0 <= int(value) <= 100:
+        raise ValueError("0 to 100")
+    return int(value)
+
+
 VIEWS = ("curves", "matrix", "neuron")
 SORTS = ("number", "entropy", "to_sep", "distance")
 COMBINED = ("apart", "average", "maximum", "weighted")
@@ -130,6 +136,8 @@ STAGES = (
     *("output", "feed_forward", "next", "pooler", "heads"),
 )
 ENGINES = ("torch", "numpy")
+ORDERS = ("importance", "ablation", "iterative")
+FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
 LENSES = ("logit", "tuned")
 BY = ("probability", "divergence", "entropy", "rank")
@@ -172,6 +180,9 @@ def _choices() -> dict[str, Choice]:
         "stage": Choice(STAGES[0], _one_of(*STAGES)),
         "token": Choice(None, int),  # None: the first that is hidden
         "engine": Choice(ENGINES[0], _one_of(*ENGINES)),
+        "order": Choice(ORDERS[0], _one_of(*ORDERS)),
+        "going": Choice(30, _parse_percent),
+        "figure": Choice(FIGURES[0], _one_of(*FIGURES)),
         "pads": flag,
         "words": flag,
         "picture": Choice("random", _one_of(*PICTURES)),  # the file of an upload is in no link

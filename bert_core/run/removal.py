@@ -259,9 +259,12 @@ def propose_plan(
         order, step = [], max(1, round(RE_ESTIMATED * existing.sum()))
         looks = range(0, int(existing.sum()), step)
         left = loaded
-        for look in looks:
-            share = look / int(existing.sum())
-            worth = loss_importance(left, batches, report=lambda done, share=share: report(share + done / len(looks)))  # type: ignore[misc]
+        for number in range(len(looks)):
+
+            def tell(share: float, number: int = number) -> None:
+                report((number + share) / len(looks))
+
+            worth = loss_importance(left, batches, report=tell)
             going = _rising(worth)[:step]
             order += going
             left = pruned(left, going)
@@ -298,15 +301,26 @@ def curve_points(
         # A model of the same order is pruned on; another order starts from the whole model.
         left = pruned(left if name == before else loaded, orders[name][:count])
         before = name
-        start = time.perf_counter()
-        found = score(left, batches, report=lambda done, number=number: report((number + done) / len(wanted)))  # type: ignore[misc]
-        seconds = time.perf_counter() - start
-        tokens = sum(int(batch.attention_mask.sum()) for batch in batches)
-        yield CurvePoint(
-            order=name, removed=count, loss=found.loss, mlm=found.mlm, nsp=found.nsp,
-            parameters=sum(parameter.numel() for parameter in left.model.parameters()),
-            tokens_per_second=tokens / seconds,
-        )  # fmt: skip
+
+        def tell(share: float, number: int = number) -> None:
+            report((number + share) / len(wanted))
+
+        yield point_of(left, batches, name, count, report=tell)
+
+
+def point_of(
+    left: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Report = _silent
+) -> CurvePoint:
+    """One point of a curve: a model that has lost so many heads of an order is asked, and timed."""
+    start = time.perf_counter()
+    found = score(left, batches, report=report)
+    seconds = time.perf_counter() - start
+    tokens = sum(int(batch.attention_mask.sum()) for batch in batches)
+    return CurvePoint(
+        order=order, removed=removed, loss=found.loss, mlm=found.mlm, nsp=found.nsp,
+        parameters=sum(parameter.numel() for parameter in left.model.parameters()),
+        tokens_per_second=tokens / seconds,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- what pruning saves

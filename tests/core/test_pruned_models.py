@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -326,3 +327,17 @@ def test_in_place_and_new_agree(tiny_loaded: LoadedModel, tmp_path: Path) -> Non
     model.save_pretrained(tmp_path)
     again = BertForPreTraining.from_pretrained(tmp_path)
     assert again.pruned_heads == bert_core.pruned(tiny_loaded.model, SOME).pruned_heads == {0: (1,), 1: (0, 3)}
+
+
+def test_the_example_of_the_documents_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/pruning.md: its code runs as it stands, the shape is the one that it names, and both files load."""
+    text = (Path(__file__).parents[2] / "docs" / "pruning.md").read_text(encoding="utf-8")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    shape = bert_core.capture(names["smaller"], names["encoding"]).attention.shape
+    assert f"still {shape}: NaN" in code
+    gone = bert_core.load("smaller.zip").config.pruned_heads
+    assert gone[0] == (3,) and gone[2] == (11,) and len(gone[5]) == 12
+    assert not bert_core.load("for-transformers").config.pruned_heads

@@ -94,7 +94,7 @@ with picture:
         st.info(f"All heads of layer {layer} were pruned: nothing is computed here, and the residual goes on as it is.")
     elif not tables:
         st.info("This checkpoint came without this part, or it needs a second sentence: there is nothing to show.")
-    for order, figure in enumerate(stage.draw(view, tables)):
+    for order, figure in enumerate(stage.draw(view, tables) if tables else []):
         st.plotly_chart(figure, theme=None, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
     if tables:
         name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage

@@ -1,0 +1,107 @@
+"""What pruning saves and masking does not: a base-size BERT with some of its heads, whole, masked and pruned.
+
+    python benchmarks/pruned.py            print the table
+    python benchmarks/pruned.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/pruned.py --quick    a small model and one run a side, to try a change
+
+The heads that go are drawn with a seed; the masked and the pruned model must agree to 1e-5 before a clock starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import torch
+from encoder import KEPT, SEED, busy_and_own
+from tables import write_table
+
+from bert_core.checkpoint import LoadReport
+from bert_core.config import BertConfig
+from bert_core.loading import LoadedModel, best_device, load
+from bert_core.modeling import BertForPreTraining
+from bert_core.pruning import pruned
+from bert_core.run.removal import pruning_costs
+
+SHARES = (0.25, 0.5, 0.75)
+TOKENS = 128
+
+
+def base(quick: bool) -> LoadedModel:
+    """A model of base size with random weights, and the bundled tokenizer, whose text is as good as any."""
+    torch.manual_seed(SEED)
+    sizes = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 384} if quick else {}
+    model = BertForPreTraining(BertConfig(initializer_range=0.05, **sizes)).eval().requires_grad_(False)
+    device = best_device()
+    return LoadedModel("base", model.to(device), load(device="cpu").tokenizer, LoadReport("", (), ()), device)
+
+
+def measure(share: float, quick: bool) -> dict[str, object]:
+    """Sizes and median milliseconds of the three at each batch size."""
+    loaded = base(quick)
+    layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
+    all_heads = list(np.ndindex(layers, heads))
+    drawn = np.random.default_rng(SEED).permutation(len(all_heads))[: round(share * len(all_heads))]
+    gone = [all_heads[number] for number in drawn]
+    encoding = loaded.tokenizer.encode("word " * TOKENS, max_length=TOKENS)
+    gates = torch.ones(layers, heads, device=loaded.device)
+    for head in gone:
+        gates[head] = 0
+    ids = torch.tensor([encoding.input_ids], device=loaded.device)
+    with torch.no_grad():
+        smaller = pruned(loaded, gone).model.bert(ids).last_hidden_state
+        masked = loaded.model.bert(ids, head_mask=gates).last_hidden_state
+    if (difference := float((smaller - masked).abs().max())) > 1e-5 * float(masked.abs().max()):
+        raise SystemExit(f"the pruned model differs from the masked one by {difference}")
+    before = busy_and_own()
+    costs = pruning_costs(loaded, gone, encoding, repeats=1 if quick else 5)
+    after = busy_and_own()
+    return {
+        "costs": [{**vars(cost), "seconds": dict(cost.seconds)} for cost in costs],
+        "others": (after[0] - before[0]) - (after[1] - before[1]),
+    }
+
+
+def table(quick: bool) -> str:
+    """The whole measurement as Markdown."""
+    lines = [
+        f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}; "
+        f"malloc as `headlight` sets it; medians of {1 if quick else 5} runs a side, {TOKENS} tokens.\n",
+        "| heads gone | model | parameters, M | MiB | batch 1, ms | batch 8, ms | batch 32, ms | faster at 32 |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for share in SHARES:
+        command = [sys.executable, __file__, "--share", str(share), *(["--quick"] if quick else [])]
+        done = subprocess.run(command, env={**os.environ, **KEPT}, stdout=subprocess.PIPE, check=True)
+        costs = json.loads(done.stdout)["costs"]
+        full = costs[0]["seconds"]["32"]
+        for cost in costs if share == SHARES[0] else costs[1:]:
+            times = " | ".join(f"{1000 * cost['seconds'][size]:.1f}" for size in ("1", "8", "32"))
+            sizes = f"{cost['parameters'] / 1e6:.1f} | {cost['nbytes'] / 2**20:.0f}"
+            gone = "none" if cost["what"] == "full" else f"{share:.0%}"
+            lines.append(f"| {gone} | {cost['what']} | {sizes} | {times} | {full / cost['seconds']['32']:.2f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Full, masked and pruned.")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    parser.add_argument("--quick", action="store_true", help="a small model, one run a side")
+    parser.add_argument("--share", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.share is not None:
+        print(json.dumps(measure(arguments.share, arguments.quick)))
+        return
+    found = table(arguments.quick)
+    print(found)
+    if arguments.write:
+        write_table(__file__, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""The page Prune, and every page on a model that has lost heads."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import streamlit as st
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from bert_core import LoadedModel
+from bert_core.run import removal
+from tests.app.test_pages import PAGES, said, start, words
+from viz_app import lab
+
+TEXT = {"text": "the cat sat on the mat", "pair": "it was red", "masked": "1"}
+
+
+def lab_of(folder: Path, monkeypatch: pytest.MonkeyPatch, **address: str) -> AppTest:
+    """The page, for a model of one's own."""
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    return start(**{**TEXT, "model": str(folder), **address}).switch_page("viz_app/pages/prune.py").run()
+
+
+def press(app: AppTest, key: str) -> AppTest:
+    app.button(key=key).click().run()
+    assert not app.exception and not app.error
+    return app
+
+
+def figure(app: AppTest, label: str) -> str:
+    return str(next(metric.value for metric in app.metric if metric.label == label))
+
+
+def test_what_is_switched_can_be_taken_back(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undo and redo go through the steps, wherever they were made; a new step ends what could be redone."""
+    app = lab_of(tiny_model_folder, monkeypatch, off="0.1")
+    assert app.button(key="undo").disabled and app.button(key="redo").disabled
+    for off in (((0, 1), (1, 2)), ()):
+        app.session_state["off"] = off
+        app.run()
+    assert press(app, "undo").session_state.off == ((0, 1), (1, 2))
+    assert press(app, "undo").session_state.off == ((0, 1),) and app.button(key="undo").disabled
+    assert press(app, "redo").session_state.off == ((0, 1), (1, 2))
+    app.session_state["off"] = ((1, 1),)
+    app.run()
+    assert app.button(key="redo").disabled and press(app, "undo").session_state.off == ((0, 1), (1, 2))
+
+
+def test_the_figures_are_those_of_the_library(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loss and accuracies of the text, each piece hidden once, with the heads that are off."""
+    app = lab_of(tiny_model_folder, monkeypatch, off="0.1,1.2")
+    gates = np.ones((2, 4))
+    gates[0, 1] = gates[1, 2] = 0
+    batches = removal.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
+    found = removal.score(tiny_loaded, batches, head_mask=gates)
+    assert figure(app, "Loss, nats") == f"{found.loss:.3f}" and figure(app, "Pieces right") == f"{found.mlm:.0%}"
+    assert figure(app, "NSP right") == f"{found.nsp:.0%}" and "2 of 8 heads are off" in words(app)
+    worth = removal.loss_importance(tiny_loaded, batches)
+    middle = float(np.median(worth))
+    app.number_input(key="lab_below").set_value(middle).run()
+    assert press(app, "switch_below").session_state.off == tuple(map(tuple, np.argwhere(worth < middle).tolist()))
+
+
+def test_a_plan_is_carried_out(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first heads of the order go off, all others on; the choice of order and share is in the link."""
+    app = lab_of(tiny_model_folder, monkeypatch, off="0.1", order="ablation", going="40")
+    press(app, "carry_out")
+    batches = removal.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
+    plan = bert_core.propose_plan(tiny_loaded, batches, "ablation")
+    assert app.session_state.off == tuple(sorted(plan.order[:3]))
+    assert press(app, "undo").session_state.off == ((0, 1),)
+    wrong = start(**TEXT, going="140")
+    assert "going='140', which is not possible: 0 to 100" in words(wrong)
+
+
+def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped, it keeps its points, and the button says how many models are left; at the end there is the band."""
+    monkeypatch.setattr(lab, "MOMENT", 0.05)
+    app = lab_of(tiny_model_folder, monkeypatch, text="the dog ran", off="0.1")
+    assert re.match(r"Draw the curve: prune \d+ times, about \d+ s", app.button(key="start_curve").label)
+    whole = int(re.findall(r"\d+", app.button(key="start_curve").label)[0])
+    press(app, "start_curve")
+    while not app.get("plotly_chart") or "random orders reach" not in words(app):
+        app.run()
+    if any(button.key == "stop_curve" for button in app.button):
+        press(app, "stop_curve")
+        left = app.button(key="start_curve").label
+        assert left.startswith("Go on: prune ") and int(re.findall(r"\d+", left)[0]) < whole
+        monkeypatch.setattr(lab, "MOMENT", 1.0)
+        press(app, "start_curve")
+        while any(button.key == "stop_curve" for button in app.button):
+            app.run()
+    assert not app.exception and not app.error
+    assert "5 random orders reach" in words(app) and not [b for b in app.button if b.key == "start_curve"]
+
+
+def test_a_model_is_measured_and_taken_along(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table counts parameters; a written folder is the pruned model; a taken place gets one sentence."""
+    app = lab_of(tiny_model_folder, monkeypatch, off="0.1,1.2")
+    press(app, "measure")
+    while not app.table:
+        app.run()
+    assert app.table[0].value["parameters"].nunique() == 2 or app.table[0].value["memory"].nunique() == 2
+    assert "Masking alone never makes a model faster" in words(app)
+    place = tmp_path / "mine"
+    app.text_input(key="lab_place").set_value(str(place)).run()
+    press(app, "write_model")
+    left = bert_core.load(str(place))
+    assert dict(left.config.pruned_heads) == {0: (1,), 1: (2,)} and tiny_loaded.config.pruned_heads == {}
+    app.button(key="write_model").click().run()
+    assert not app.exception and "exists already: choose another name" in said(app.error[0])
+
+
+def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Served beyond this machine there is no control to write a folder; a download there is."""
+    monkeypatch.setattr(st, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
+    app = lab_of(tiny_model_folder, monkeypatch, off="0.1")
+    assert not app.exception and app.get("download_button")
+    assert not [b for b in app.button if b.key == "write_model"]
+    assert not [t for t in app.text_input if t.key == "lab_place"]
+
+
+def test_the_download_is_the_pruned_model(tiny_model_folder: Path, tmp_path: Path) -> None:
+    """A zip that loads, with the smaller matrices, or with zeros in the first shapes."""
+    questions = object.__new__(lab.Questions)
+    questions.loaded, questions.off = bert_core.load(str(tiny_model_folder)), ((0, 1), (1, 2))
+    for full_shape, gone in ((False, {0: (1,), 1: (2,)}), (True, {})):
+        content = questions.file(full_shape=full_shape)
+        assert zipfile.is_zipfile(io.BytesIO(content))
+        (tmp_path / f"{full_shape}.zip").write_bytes(content)
+        assert dict(bert_core.load(str(tmp_path / f"{full_shape}.zip")).config.pruned_heads) == gone
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_works_on_a_pruned_model(
+    tiny_loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    """One head of layer 0 and all of layer 1 are gone: no error, no NaN, and a head that is gone cannot be off."""
+    gone = [(0, 1), *((1, head) for head in range(4))]
+    folder = bert_core.save(bert_core.pruned(tiny_loaded, gone), tmp_path / "few")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    for address in ({"head": "0.1", "off": "0.1,0.2"}, {"head": "1.2", "show": "product", "colour": "removal"}):
+        app = start(**TEXT, model=str(folder), **address).switch_page(f"viz_app/pages/{page}.py").run()
+        assert not app.exception and not app.error
+        assert "less 5 pruned heads" in words(app)
+        assert not re.search(r"\bnan\b", words(app)) and (0, 1) not in app.session_state.off
+    for stage in ("qkv", "scores", "softmax", "context", "output", "feed_forward") if page == "inside" else ():
+        for head in ("0.0", "1.0"):
+            app = start(**TEXT, model=str(folder), head=head, stage=stage)
+            app.switch_page("viz_app/pages/inside.py").run()
+            assert not app.exception and not app.error
+            assert ("were pruned" in words(app)) == (head == "1.0" and stage not in ("output", "feed_forward"))

@@ -1,0 +1,62 @@
+"""What is left of a model as its heads go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from viz_app.figures.style import HEAD_COLOURS, page, styled
+
+
+def pruning_curve(
+    curves: Sequence[tuple[str, np.ndarray, np.ndarray]],
+    band: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    *,
+    own: tuple[float, float] | None,
+    heads: int,
+    unit: str,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """One figure of a model against the share of its heads that is gone.
+
+    curves: name, heads removed (point,) and figure (point,). band: of random orders, heads removed, lowest, mean and
+    highest, (point,) each. own: heads removed and figure of the reader's own choice. heads: how many there were.
+    unit: what the figure is.
+    """
+    colours = page(dark)
+    width = 4 if lecture else 2.5
+    removed, low, mean, high = band
+    shared = {"hovertemplate": "%{x:.0%} gone<br>%{y:.4~g}<extra>%{fullData.name}</extra>"}
+    figure = go.Figure()
+    if len(removed):
+        around = {"mode": "lines", "line": {"width": 0, "color": colours.faint}, "hoverinfo": "skip"}
+        figure.add_trace(go.Scatter(x=removed / heads, y=high, showlegend=False, **around))
+        fill = "rgba(140, 148, 160, 0.28)"
+        figure.add_trace(
+            go.Scatter(x=removed / heads, y=low, fill="tonexty", fillcolor=fill, showlegend=False, **around)
+        )
+        line = {"width": width, "color": colours.faint, "dash": "dot"}
+        name = "random: mean and reach"
+        figure.add_trace(go.Scatter(x=removed / heads, y=mean, mode="lines", name=name, line=line, **shared))
+    for number, (name, x, y) in enumerate(curves):
+        figure.add_trace(
+            go.Scatter(
+                x=x / heads, y=y, name=name, mode="lines+markers", **shared,
+                line={"width": width, "color": HEAD_COLOURS[number]}, marker={"size": 9 if lecture else 6},
+            )
+        )  # fmt: skip
+    if own is not None:
+        figure.add_trace(
+            go.Scatter(
+                x=[own[0] / heads], y=[own[1]], name="the heads that are off now", mode="markers", **shared,
+                marker={"size": 18 if lecture else 14, "symbol": "diamond", "color": colours.accent,
+                        "line": {"width": 2, "color": colours.background}},
+            )
+        )  # fmt: skip
+    figure.update_layout(height=480 if lecture else 360, margin={"l": 8, "r": 8, "t": 8, "b": 8}, hovermode="closest")
+    figure.update_xaxes(title_text="share of the heads that is gone", tickformat=".0%", range=[-0.02, 1.02])
+    figure.update_yaxes(title_text=unit)
+    return styled(figure, dark=dark, lecture=lecture)

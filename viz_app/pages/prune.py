@@ -1,0 +1,200 @@
+"""What can go?"""
+
+import streamlit as st
+
+from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
+from viz_app import frame, lab, session
+from viz_app.components.head_grid import head_grid
+from viz_app.figures.predictions import nsp_bar, prediction_bars
+from viz_app.figures.pruning import pruning_curve
+
+ORDER_NAMES = {
+    "importance": "By the slope of the loss", "ablation": "By the loss without each head",
+    "iterative": "By slope, again every tenth",
+}  # fmt: skip
+FIGURE_NAMES = {
+    "loss": "Loss", "mlm": "Hidden pieces", "nsp": "Next sentences", "parameters": "Parameters",
+    "tokens_per_second": "Speed",
+}  # fmt: skip
+UNITS = {
+    "loss": "loss, nats", "mlm": "share of hidden pieces guessed", "nsp": "share of next sentences told",
+    "parameters": "parameters", "tokens_per_second": "tokens a second, while asked",
+}  # fmt: skip
+
+current, state = frame.current(), st.session_state
+config = current.loaded.config
+layers, heads = config.num_hidden_layers, config.num_attention_heads
+there = sum(len(config.heads_of(layer)) for layer in range(layers))
+st.header("What can go?", anchor=False)
+questions = lab.Questions(current, state.get("lab_file"))
+if not questions.can_ask:
+    st.info("There is nothing to ask here: a loss needs words, and a trained masked-word or next-sentence head.")
+    st.stop()
+worth = questions.importance()
+everything, now = questions.with_all(), questions.score(current.head_mask)
+can_undo, can_redo = lab.remember()
+
+left, right = st.columns([1, 1], gap="large")
+with left:
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.button("Undo", on_click=lab.step, args=(-1,), disabled=not can_undo, key="undo")
+        st.button("Redo", on_click=lab.step, args=(1,), disabled=not can_redo, key="redo")
+        st.number_input("Slope below", min_value=0.0, value=0.01, step=0.01, format="%.3g", key="lab_below", width=120)
+        st.button("Switch off", on_click=lab.switch_off_below, args=(worth, "lab_below"), key="switch_below")
+    head_grid(
+        layers=layers, heads=heads, values=worth, mode="switch", off=current.off, key="lab_switches",
+        titles=[[frame.head_title(current, layer, head, "slope", worth) for head in range(heads)]
+                for layer in range(layers)],
+        lecture=current.lecture, on_click=frame.switch_heads,
+    )  # fmt: skip
+    st.caption(
+        "Click a head to switch it off or on; a row or column label switches all of it. Colour: how fast the loss "
+        "moves with the head's gate, in size, mean over the examples. **How to read this:** what is pale can go first, "
+        "says the slope; the figures on the right say what happens. **How it can mislead:** a slope holds for one head "
+        "and a small change; heads that stand in for each other look idle until both are gone."
+    )
+with right:
+    what = "the text above, each piece hidden once" if state.get("lab_file") is None else "examples of the file"
+    st.markdown(f"**{len(current.off)} of {there} heads are off.** Asked: {what}.")
+    figures = [("Loss, nats", now.loss, everything.loss, "{:.3f}")]
+    if now.mlm == now.mlm:  # NaN where nothing was asked
+        figures.append(("Pieces right", now.mlm, everything.mlm, "{:.0%}"))
+    if now.nsp == now.nsp:
+        figures.append(("NSP right", now.nsp, everything.nsp, "{:.0%}"))
+    for column, (name, value, before_value, form) in zip(st.columns(len(figures)), figures, strict=True):
+        change = form.replace("{:", "{:+").format(value - before_value) if value != before_value else None
+        column.metric(
+            name, form.format(value), change, delta_color="inverse" if name == "Loss, nats" else "normal", border=True
+        )
+    before, after = current.run(all_heads_on=True), current.run()
+    for prediction in after.predictions[:2]:
+        original = before.prediction_at(prediction.position)
+        assert original is not None  # both runs were asked for the same positions
+        tokens = list(dict.fromkeys([t for t, _ in original.top[:4]] + [t for t, _ in prediction.top[:4]]))
+        st.caption(f"At position {prediction.position}, with all heads and now:")
+        st.plotly_chart(
+            prediction_bars(
+                [current.word(token) for token in tokens],
+                prediction.probabilities[tokens].tolist(),
+                before=original.probabilities[tokens].tolist(),
+                dark=current.dark,
+                lecture=current.lecture,
+            ),
+            theme=None,
+            key=f"lab_before_after_{prediction.position}",
+            alt=f"Probabilities at position {prediction.position} with all heads on, and now",
+        )
+    if after.nsp is not None and before.nsp is not None:
+        st.caption(f"B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now")
+        st.plotly_chart(
+            nsp_bar(after.nsp, before=before.nsp, dark=current.dark, lecture=current.lecture),
+            theme=None,
+            key="lab_nsp",
+            alt=f"Probability that B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now",
+        )
+
+st.subheader("In which order, and how far?", anchor=False)
+with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    st.selectbox("Order", session.ORDERS, key="order", format_func=ORDER_NAMES.__getitem__, width=290)
+    st.slider("Share to go", 0, 100, key="going", format="%d%%", width=220)
+    count = round(state.going / 100 * there)
+    st.button(
+        f"Switch off the first {count}", on_click=lab.ask, args=("plan", questions.key, state.order), key="carry_out"
+    )
+    with st.popover("Ask about a file"):
+        st.file_uploader(
+            "A text file: one paragraph a line, a blank line between documents", type=["txt"], key="lab_file"
+        )
+curve_key = ("curve", questions.key, state.order)
+running = lab.is_asked(*curve_key)
+
+
+@st.fragment(run_every=1.0 if running else None)
+def curve() -> None:
+    """The curve; grows by itself while it is made."""
+    if running:
+        share = questions.grow(state.order)
+        if share >= 1:
+            lab.forget(*curve_key)
+            st.rerun()
+        st.progress(share, text=f"{share:.0%} of the models are pruned and asked")
+        if st.button("Stop", key="stop_curve"):
+            lab.forget(*curve_key)
+            st.rerun()
+    points, whole = questions.points(state.order), questions.points_in_all(there)
+    if not running and len(points) < whole:
+        seconds = (whole - len(points)) * questions.seconds_a_point()
+        label = "Draw the curve" if not points else "Go on"
+        if st.button(
+            f"{label}: prune {whole - len(points)} times, about {seconds:.0f} s", key="start_curve", type="primary"
+        ):
+            lab.ask(*curve_key)
+            st.rerun()  # the whole page, so that this part begins to come back by itself
+    if not points:
+        return
+    st.segmented_control("Figure", session.FIGURES, key="figure", format_func=FIGURE_NAMES.__getitem__, required=True,
+                         label_visibility="collapsed")  # fmt: skip
+    band = random_band(points, state.figure)
+    own = getattr(now, state.figure, None)
+    st.plotly_chart(
+        pruning_curve(
+            [(ORDER_NAMES[state.order], *curve_of(points, state.order, state.figure))],
+            band[:4],
+            own=None if own is None else (len(current.off), own),
+            heads=there, unit=UNITS[state.figure], dark=current.dark, lecture=current.lecture,
+        ),
+        theme=None,
+        key="curve",
+        alt=f"{FIGURE_NAMES[state.figure]} against the share of heads that is gone, beside {band.orders} random orders",
+    )  # fmt: skip
+    fine = hardly_missed(points, state.order)
+    st.caption(
+        f"In this order, seen in {lab.STEPS} steps, {fine} of {there} heads go before the loss is more than 1% above "
+        "that with all heads. "
+        f"**How to read this:** every point is a model that was really pruned; the grey band is how far {band.orders} "
+        "random orders reach. **How it can mislead:** orders and figures come from the same few examples; inside the "
+        "band an order is no better than chance, and what a text does not need another may."
+    )
+    session.publish()
+
+
+curve()
+
+st.subheader("Prune for real", anchor=False)
+if not current.off:
+    st.caption("Switch heads off above: a new model without them can then be measured and taken along.")
+else:
+    cost_key = ("costs", questions.key, current.off)
+    full_shape = st.toggle("Full shape, with zeros", key="full_shape",
+                           help="For plain transformers: the same outputs, nothing smaller or faster")  # fmt: skip
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        seconds = questions.seconds_to_measure()
+        st.button(f"Measure size and speed, about {seconds:.0f} s", on_click=lab.ask, args=cost_key, key="measure")
+        st.download_button(
+            f"Model without {len(current.off)} heads as .zip", lambda: questions.file(full_shape=full_shape),
+            "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
+        )  # fmt: skip
+        if session.serves_localhost():
+            folder = st.text_input("Or write it to a folder", key="lab_place", placeholder="models/pruned", width=260)
+            if st.button("Write", key="write_model"):
+                written = questions.save(folder, full_shape=full_shape)
+                st.success(f"Written to {session.as_written(str(written))}: headlight app --models opens it.")
+    if lab.is_asked(*cost_key):
+        full, *others = costs = questions.costs()
+        st.table(
+            {
+                "": [cost.what for cost in costs],
+                "parameters": [f"{cost.parameters / 1e6:.2f} M" for cost in costs],
+                "memory": [f"{cost.nbytes / 2**20:.1f} MiB" for cost in costs],
+                **{
+                    f"batch of {size}": [f"{1000 * cost.seconds[size]:.1f} ms" for cost in costs]
+                    for size in full.seconds
+                },
+            }
+        )
+        st.caption("Median of three passes of the encoder over this text. Masking alone never makes a model faster.")
+if lab.is_asked("plan", questions.key, state.order):
+    plan = questions.plan(state.order)
+    lab.forget("plan", questions.key, state.order)
+    questions.carry_out(plan, count)
+    st.rerun()

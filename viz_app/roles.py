@@ -154,9 +154,9 @@ def by_relation(tally: RelationTally) -> list[dict[str, Any]]:
             "asked": row.asked,
             "best head": "–" if row.layer is None else f"L{row.layer} H{row.head}",
             "found": row.accuracy,
-            "direction": row.direction,
             "best offset": f"{row.offset:+d}",
-            "found by offset": row.offset_accuracy,
+            "by offset": row.offset_accuracy,
+            "direction": row.direction,
         }
         for row in tally.rows()
     ]

@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 from viz_app.components.clicks import latest
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.attention import attention_heatmap
-from viz_app.figures.heads import sweep_scatter
+from viz_app.figures.heads import role_bars, role_map, sweep_scatter
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import (
     DARK_PAGE,
@@ -334,3 +334,27 @@ def test_a_sweep_shows_every_head_once() -> None:
     assert list(line.x) == list(line.y) == [-3.0, 2.0]
     with pytest.raises(ValueError, match=r"\(2, 2\) estimates and \(1, 2\) findings"):
         sweep_scatter(estimated, found[:1], dark=False)
+
+
+def test_every_head_has_one_place_on_the_map() -> None:
+    """A point for each head, under the mark of its role; the chosen one is ringed; a head that is gone is nowhere."""
+    points = np.random.default_rng(0).normal(size=(2, 2, 2))
+    points[1, 1] = np.nan
+    roles = {"next": [(0, 1)], "sep": [], "none": [(0, 0), (1, 0)]}
+    names = {"next": "looks at the next token", "sep": "looks at [SEP]", "none": "none of these"}
+    *marks, ring = role_map(points, roles, (1, 0), names=names, dark=False).data
+    assert [mark.name for mark in marks] == ["looks at the next token", "none of these"]
+    seen = {tuple(head): (x, y) for mark in marks for head, x, y in zip(mark.customdata, mark.x, mark.y, strict=True)}
+    assert seen == {head: tuple(points[head]) for head in [(0, 1), (0, 0), (1, 0)]}
+    assert (ring.x[0], ring.y[0]) == tuple(points[1, 0]) and len({mark.marker.symbol for mark in marks}) == 2
+    assert len(role_map(points, roles, (1, 1), names=names, dark=True).data) == 2
+
+
+def test_bars_of_roles_show_where_each_begins() -> None:
+    """One bar and one mark a role, the first on top; only those over their threshold are filled."""
+    bars, marks = (figure := role_bars([0.2, 0.9], ["next", "[SEP]"], [0.5, 0.6], dark=False)).data
+    assert list(bars.x) == [0.2, 0.9] and list(marks.x) == [0.5, 0.6]
+    assert bars.marker.color[0] != bars.marker.color[1]
+    assert list(figure.layout.yaxis.ticktext) == ["next", "[SEP]"] and figure.layout.yaxis.autorange == "reversed"
+    with pytest.raises(ValueError, match="2 scores, 1 labels and 2 thresholds: one of each"):
+        role_bars([0.2, 0.9], ["next"], [0.5, 0.6], dark=False)

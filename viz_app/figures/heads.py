@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, page, styled, two_digits
+from viz_app.figures.style import HEAD_COLOURS, page, styled
 
 ROLE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "circle-open")
 
@@ -122,7 +122,7 @@ def role_bars(
         [
             go.Bar(
                 x=list(scores), y=rows, orientation="h", showlegend=False, marker={"color": filled},
-                text=[two_digits(score) for score in scores], textposition="outside", cliponaxis=False,
+                text=[f"{score:.2f}" for score in scores], textposition="outside", cliponaxis=False,
                 customdata=list(labels), hovertemplate="%{customdata}: %{x:.9g}<extra></extra>",
             ),
             go.Scatter(

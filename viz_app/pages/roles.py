@@ -180,12 +180,12 @@ def treebank() -> None:
         return
     tally = roles.relations_of(current.loaded, upload.getvalue(), upload.name)
     table = roles.by_relation(tally)
-    left, right = st.columns([1.5, 1], gap="large")
+    left, right = st.columns([1.9, 1], gap="medium")
     percent = st.column_config.NumberColumn(format="percent")
     with left:
         st.dataframe(
             table, hide_index=True, key="relations", height=520,
-            column_config={"found": percent, "found by offset": percent},
+            column_config={"found": percent, "by offset": percent},
         )  # fmt: skip
         st.download_button(
             "Table (CSV)",
@@ -205,8 +205,8 @@ def treebank() -> None:
     st.caption(
         f"**How to read this:** {tally.sentences:,} sentences: of how many words a head finds the one they depend on, "
         "if its strongest look to (or from) another word is the answer; beside it the best guess that always points "
-        f"the same number of words away. {tally.left_out:,} relations of words without a piece of their own are left "
-        "out. **How it can mislead:** the best of many heads is chosen on the very sentences that it is scored on, "
+        f"the same number of words away. Words without a piece of their own are left out ({tally.left_out:,}). "
+        "**How it can mislead:** the best of many heads is chosen on the very sentences that it is scored on, "
         "and a relation that lies at a fixed distance is found by a head that knows only distance."
     )
 

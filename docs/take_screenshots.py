@@ -19,6 +19,7 @@ SHOTS = {
     "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1180),
     "inside": ("inside", {**PAIR, "head": "1.8", "stage": "scores"}, "light", 1250),
     "images": ("images", {"text": PAIR["text"], "boxes": "1"}, "light", 1030),
+    "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1250),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
 }
 

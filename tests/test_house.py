@@ -73,7 +73,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.figures": {"numpy", "plotly"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures"},
     "viz_app.stages": {"numpy", "plotly", "bert_core.record", "bert_core.analysis", "viz_app.figures"},
-    "viz_app.export": {"numpy"},
+    "viz_app.export": {
+        "numpy", "matplotlib", "bert_core.record", "bert_core.analysis", "viz_app.components", "viz_app.figures",
+    },
+    "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "viz_app.export"},
+    "viz_app.notebook": {"bert_core.record", "viz_app.export"},
+    "viz_app.downloads": {"streamlit", "bert_core.record", "viz_app.export", "viz_app.export.bertviz"},
     "viz_app.jobs": set(),
     "viz_app.examples": {"bert_core.loading"},
     "viz_app.session": {"streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs"},
@@ -95,10 +100,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages": {
         "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.comparing", "viz_app.components",
-        "viz_app.export", "viz_app.figures", "viz_app.frame", "viz_app.lab", "viz_app.layers", "viz_app.pictures",
+        "viz_app.downloads", "viz_app.export", "viz_app.figures", "viz_app.frame", "viz_app.lab", "viz_app.layers", "viz_app.pictures",
         "viz_app.roles", "viz_app.session", "viz_app.stages",
     },
-    "viz_app.cli": {"typer", *EVERYTHING},
+    "viz_app.cli": {"numpy", "typer", *EVERYTHING, "viz_app.export", "viz_app.export.bertviz"},
     "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.session"},
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.hostile import HOSTILE
 from viz_app.figures.style import DIVERGING, SEQUENTIAL
 
 SCRIPT = """
@@ -94,20 +95,6 @@ if show == "switch":
     head_grid(layers=2, heads=3, values=values, mode="switch", off=off, key="grid", on_click=flip)
 st.text(json.dumps(seen))
 """
-
-HOSTILE = [
-    "<script>window.ran=1</script>",
-    "<img src=x onerror=window.ran=1>",
-    "]]></style></div>",
-    "a\u2028b\u2029c",
-    "\u202eright\u2066left",
-    "\u05e9\u05dc\u05d5\u05dd",
-    "<b>bold</b>",
-    '<a href="javascript:window.ran=1">link</a>',
-    "&lt;i&gt;",
-    "${window.ran=1}`'\"\\",
-    "x" * 10_000,
-]
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +221,7 @@ def test_hostile_tokens_are_only_text(page: Page, address: str) -> None:
     assert kinds == ["button", "span"]
     widths = page.locator(".strip .piece").evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
     assert max(widths) < 400
-    for i in (0, 4, 10):
+    for i in (0, 4, -1):
         words(page).nth(i).hover()
         expect(page.get_by_role("tooltip").first).to_contain_text(HOSTILE[i][:20])
     page.get_by_role("button", name="L0 H1,").hover()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.test_components import HOSTILE
+from tests.hostile import HOSTILE
 
 SCRIPT = """
 import json

@@ -11,7 +11,7 @@ from typing import NoReturn
 import typer
 from typer.exceptions import TyperException
 
-from viz_app.cli import ask, heads, prune, serve, study, train
+from viz_app.cli import ask, draw, heads, prune, serve, study, train
 from viz_app.cli.serve import MALLOC
 from viz_app.cli.shared import note
 
@@ -20,7 +20,7 @@ app = typer.Typer(
 )
 app.command("app")(serve.open_app)
 app.command("models")(ask.list_models)
-for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study.faithfulness):
+for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study.faithfulness, draw.attention):
     app.command()(command)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)

@@ -136,3 +136,18 @@ def role_bars(
     figure.update_xaxes(range=[0, 1.08], tickvals=[0, 0.5, 1])
     figure.update_yaxes(tickvals=rows, ticktext=list(labels), autorange="reversed")
     return styled(figure, dark=dark, lecture=lecture)
+
+
+def head_titles(entropy: np.ndarray, to_sep: np.ndarray, distance: np.ndarray, *, there: np.ndarray) -> list[list[str]]:
+    """What a head is like, in a line for each, from its role figures (layer, head). there: which heads exist."""
+    layers, heads = entropy.shape
+    return [
+        [
+            f"L{layer} H{head}: pruned"
+            if not there[layer, head]
+            else f"L{layer} H{head}: entropy {entropy[layer, head]:.2f} nats, {to_sep[layer, head]:.0%} to [SEP], "
+            f"mean distance {distance[layer, head]:.1f} tokens"
+            for head in range(heads)
+        ]
+        for layer in range(layers)
+    ]

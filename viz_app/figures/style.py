@@ -87,6 +87,8 @@ BODY_FONT = '"Source Sans", "Source Sans Pro", "Helvetica Neue", Arial, sans-ser
 TOKEN_FONT = '"Source Code", "Source Code Pro", "DejaVu Sans Mono", Menlo, Consolas, monospace'
 
 _DIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+# Breaks and control signs become a space; half of a surrogate pair, which no file can hold, the sign for a lost one.
+_ONE_LINE = {"Cc": " ", "Zl": " ", "Zp": " ", "Cs": "\ufffd"}
 
 
 def page(dark: bool) -> Page:
@@ -102,15 +104,19 @@ def two_digits(value: float) -> str:
 
 def plain(text: str, longest: int | None = None) -> str:
     """A reader's text as plotly shows it literally: no tag, no line break, at most `longest` characters."""
-    # Marks that turn the writing direction would turn the rest of the line too; letters of right-to-left scripts
-    # keep their own direction inside an isolate.
-    text = _DIRECTIONAL.sub("", text)
-    text = "".join(" " if unicodedata.category(sign) in ("Cc", "Zl", "Zp") else sign for sign in text)
-    if longest is not None and len(text) > longest:
-        text = text[: longest - 1] + "…"
+    text = one_line(text, longest)
     if any(unicodedata.bidirectional(sign) in ("R", "AL", "AN") for sign in text):
         text = f"\u2068{text}\u2069"
     return html.escape(text, quote=False)
+
+
+def one_line(text: str, longest: int | None = None) -> str:
+    """A reader's text as one line that any picture can hold, at most `longest` characters."""
+    # Marks that turn the writing direction would turn the rest of the line too; letters of right-to-left scripts
+    # keep their own direction inside an isolate.
+    text = _DIRECTIONAL.sub("", text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})  # these two are no signs in XML
+    text = "".join(_ONE_LINE.get(unicodedata.category(sign), sign) for sign in text)
+    return text[: longest - 1] + "…" if longest is not None and len(text) > longest else text
 
 
 def styled(figure: go.Figure, *, dark: bool, lecture: bool = False) -> go.Figure:

@@ -15,9 +15,11 @@ from bert_core.analysis.patterns import (
     rows_without_numbers,
     word_as_read,
 )
-from viz_app import frame, session
+from viz_app import downloads, frame, session
 from viz_app.components.attention_view import Combined, Token, Vectors, attention_view
 from viz_app.components.head_grid import head_grid
+from viz_app.export.maps import MapView
+from viz_app.figures.heads import head_titles
 from viz_app.figures.thumbnails import thumbnails
 
 SORTS = {"number": "by number", "entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
@@ -61,15 +63,7 @@ rows, columns = part_positions(encoding, part, hide_special=hide)
 tokens = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
 
 figures = current.kept("roles", make=lambda: role_figures(run.attention, encoding))
-titles = [
-    [
-        f"L{layer} H{head}: pruned" if not run.there[layer, head] else
-        f"L{layer} H{head}: entropy {figures.entropy[layer, head]:.2f} nats, "
-        f"{figures.to_sep[layer, head]:.0%} to [SEP], mean distance {figures.distance[layer, head]:.1f} tokens"
-        for head in range(heads)
-    ]
-    for layer in range(layers)
-]  # fmt: skip
+titles = head_titles(*figures, there=run.there)
 
 
 def seen(maps):
@@ -190,6 +184,10 @@ def picture() -> None:
             lecture=current.lecture,
             on_change=frame.choose_view,
         )
+        present = tuple(head for head in choice.heads if head not in missing)
+        mode = "matrix" if state.view == "matrix" else "curves"
+        view = MapView(show, part, hide, words, again, choice.layer, present, mode, choice.kept)
+        downloads.attention(run, view, current.loaded.name)
     session.publish()
 
 

@@ -24,16 +24,15 @@ class HeadClick:
 
 
 _FOLDER = Path(__file__).parent
-_view = component(
-    "headlight.head_grid",
-    html=(
-        '<div class="frame"><div class="grid" role="grid"></div>'
-        '<div class="legend"><span></span><span class="bar"></span><span></span></div></div>'
-        '<div class="tip" role="tooltip" popover="manual"></div>'
-    ),
-    css=(_FOLDER / "head_grid.css").read_text("utf-8"),
-    js=(_FOLDER / "head_grid.js").read_text("utf-8"),
+# What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
+MARKUP = (
+    '<div class="frame"><div class="grid" role="grid"></div>'
+    '<div class="legend"><span></span><span class="bar"></span><span></span></div></div>'
+    '<div class="tip" role="tooltip" popover="manual"></div>'
 )
+STYLE = (_FOLDER / "head_grid.css").read_text("utf-8")
+SCRIPT = (_FOLDER / "head_grid.js").read_text("utf-8")
+_view = component("headlight.head_grid", html=MARKUP, css=STYLE, js=SCRIPT)
 
 
 def head_grid(
@@ -104,6 +103,35 @@ def head_grid(
         if on_click is not None and (click := read(what)) is not None:
             on_click(click)
 
+    message = grid_message(
+        layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, mode=mode, selected=selected,
+        off=off, titles=titles, order=order, rows=rows, there=there, lecture=lecture,
+    )  # fmt: skip
+    result = _view(
+        key=key,
+        data=message,
+        on_click_change=lambda: deliver(key, receive),
+    )
+    return read(latest(result.click))
+
+
+def grid_message(
+    *,
+    layers: int,
+    heads: int,
+    thumbnails: np.ndarray | None = None,
+    values: np.ndarray | None = None,
+    signed: bool = False,
+    mode: Literal["select", "switch"] = "select",
+    selected: tuple[int, int] | None = None,
+    off: Collection[tuple[int, int]] = (),
+    titles: Sequence[Sequence[str]] = (),
+    order: np.ndarray | None = None,
+    rows: Sequence[int] | None = None,
+    there: np.ndarray | None = None,
+    lecture: bool = False,
+) -> bytes:
+    """What the browser is told; the arguments are those of `head_grid`, checked there."""
     header = {
         "layers": layers,
         "heads": heads,
@@ -119,12 +147,7 @@ def head_grid(
         "lecture": lecture,
         "colours": DIVERGING if signed else SEQUENTIAL,
     } | _coded(values, signed)
-    result = _view(
-        key=key,
-        data=_packed(header, b"" if thumbnails is None else thumbnails.tobytes()),
-        on_click_change=lambda: deliver(key, receive),
-    )
-    return read(latest(result.click))
+    return _packed(header, b"" if thumbnails is None else thumbnails.tobytes())
 
 
 def _coded(values: np.ndarray | None, signed: bool) -> dict:

@@ -1,0 +1,435 @@
+"""What a page shows as a file: numbers, pictures, the Python of a picture; and the command that writes them."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import os
+import subprocess
+import sys
+import warnings
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import bert_core
+from bert_core import LoadedModel, ModelRun, Target
+from bert_core.analysis.attribution import word_units
+from tests.hostile import HOSTILE, run_of
+from viz_app import cli
+from viz_app.components.attention_view import Token
+from viz_app.export import pictures, tables
+from viz_app.export.maps import MapView, shown_maps
+from viz_app.export.pictures import picture_bytes, picture_of
+from viz_app.export.snippet import snippet
+
+SVG = "{http://www.w3.org/2000/svg}"
+TEXT, PAIR = "The cats sat on the [MASK].", "It was old."
+
+
+@pytest.fixture(scope="module")
+def run(tiny_loaded: LoadedModel) -> ModelRun:
+    """A pair with a gradient, and a head that is off."""
+    encoding = tiny_loaded.tokenizer.encode(TEXT, PAIR)
+    gates = np.ones((2, 4), np.float32)
+    gates[1, 2] = 0
+    return bert_core.capture(tiny_loaded, encoding, target=Target("nsp"), head_mask=gates)
+
+
+@pytest.fixture(autouse=True)
+def no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here may lean on a browser: there is no program on the path at all."""
+    monkeypatch.setenv("PATH", "")
+
+
+# ---------------------------------------------------------------------------- what is shown
+
+
+def test_the_whole_map_is_the_captured_one(run: ModelRun) -> None:
+    """Nothing is chosen away: the very numbers, every token in its place, and the heads that are off."""
+    shown = shown_maps(run)
+    assert np.shares_memory(shown.values, run.attention) and not shown.values.flags.writeable
+    assert [token.text for token in shown.queries] == list(run.encoding.tokens)
+    assert [token.position for token in shown.keys] == list(range(len(run.encoding)))
+    assert (shown.off, shown.signed) == (((1, 2),), False)
+
+
+def test_a_part_between_words_is_worked_by_hand(run: ModelRun) -> None:
+    """From A to B between words, each sum and mean taken one by one."""
+    shown = shown_maps(run, part="A to B", words=True)
+    units = word_units(run.encoding)
+    rows = [unit for unit in units if run.encoding.sides[unit[0]] == "A"]
+    columns = [unit for unit in units if run.encoding.sides[unit[0]] == "B"]
+    for q, unit in enumerate(rows):
+        for k, other in enumerate(columns):
+            by_hand = sum(run.attention[1, 3, i, j] for i in unit for j in other) / len(unit)
+            assert shown.values[1, 3, q, k] == pytest.approx(by_hand, abs=1e-6)
+    assert "cats" in [token.text for token in shown.queries]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"what": "gradient"}, "needs a target"),
+        ({"part": "A to B"}, "there is no second text"),
+        ({"part": "C"}, "unknown"),
+        ({"layer": 2}, "layer 2 does not exist: this model has layers 0 to 1"),
+        ({"heads": (3,)}, "head 3 does not exist in layer 0: this model has heads 0 to 2"),
+        ({"layer": 1, "heads": (1,)}, r"head 1 does not exist in layer 1: .* \(1 pruned\)"),
+    ],
+)
+def test_what_is_not_there_is_named(options: dict, sentence: str) -> None:
+    """One sentence that says what was asked and what there is; a pruned head does not exist."""
+    run = run_of(["a", "b"])
+    attention = run.attention.copy()
+    attention[1, 1] = np.nan
+    with pytest.raises(ValueError, match=sentence):
+        MapView(**options).of(dataclasses.replace(run, attention=attention))
+
+
+def test_a_view_that_cannot_be_is_refused() -> None:
+    """A mode that is none, and a share of nothing."""
+    with pytest.raises(ValueError, match="'curves' or 'matrix'"):
+        MapView(mode="cube")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="above 0, to 1"):
+        MapView(kept=0)
+
+
+# ---------------------------------------------------------------------------- numbers
+
+
+def test_a_csv_reads_back_as_the_same_floats(run: ModelRun) -> None:
+    """Every number of the chosen heads, with its layer, head, tokens and their positions, to the last bit."""
+    shown = shown_maps(run, "product", hide_special=True)
+    rows = list(csv.DictReader(io.StringIO(tables.maps_csv(shown, [(1, 3), (0, 0)]).decode())))
+    assert len(rows) == 2 * len(shown.queries) * len(shown.keys)
+    again = np.array([row["product"] for row in rows], np.float32).reshape(2, len(shown.queries), len(shown.keys))
+    assert np.array_equal(again, shown.values[[1, 0], [3, 0]])
+    assert rows[0] | {"product": ""} == {
+        "layer": "1", "head": "3", "query_position": "1", "query": "the", "key_position": "1", "key": "the",
+        "product": "",
+    }  # fmt: skip
+
+
+def test_an_npz_holds_all_maps_and_their_tokens(run: ModelRun) -> None:
+    """Read without pickle: the same arrays, tokens, positions, and the heads that are off."""
+    with np.load(io.BytesIO(tables.maps_npz(shown_maps(run, "gradient"))), allow_pickle=False) as file:
+        assert np.array_equal(file["gradient"], run.gradient)
+        assert file["queries"].tolist() == list(run.encoding.tokens)
+        assert file["key_positions"].tolist() == list(range(len(run.encoding)))
+        assert file["off"].tolist() == [[1, 2]]
+
+
+def test_no_cell_of_a_csv_is_a_formula() -> None:
+    """Hostile tokens come back as they were, but those that a spreadsheet would run, with an apostrophe in front."""
+    texts = [*HOSTILE, "+1", "-1", "@SUM(A1)", "\t=1", "＝1+1", "\ud800"]
+    rows = list(csv.reader(io.StringIO(tables.maps_csv(shown_maps(run_of(texts)), [(0, 0)]).decode(), newline="")))
+    keys = [row[5] for row in rows[2 : len(texts) + 2]]
+    formulas = {"=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "＝1+1"}
+    expected = [f"'{text}" if text in formulas else text for text in texts[:-1]]
+    assert keys == [*expected, "?"]
+    columns = tables.labelled_csv({"token": ["=1", "a"], "value": [np.float64(0.1), np.float32(0.1)]})
+    assert columns == b"token,value\r\n'=1,0.1\r\na,0.1\r\n"
+
+
+def test_a_csv_that_nothing_opens_is_refused() -> None:
+    """More lines than can be used: the sentence names how many, and the way out."""
+    shown = dataclasses.replace(shown_maps(run_of(["a"] * 30)), values=np.zeros((200, 30, 32, 32), np.float32))
+    with pytest.raises(ValueError, match=r"6,144,000 lines.*choose fewer heads, or NPZ"):
+        tables.maps_csv(shown)
+
+
+# ---------------------------------------------------------------------------- pictures
+
+VIEWS = {
+    "curves": MapView(layer=1, heads=(0, 2)),
+    "one head": MapView(heads=(3,), words=True),
+    "signed": MapView("gradient", layer=1, heads=(1,)),
+    "matrix": MapView(mode="matrix", part="A to B", hide_special=True),
+    "signed matrix": MapView("product", mode="matrix", heads=(2,)),
+    "all heads": MapView(heads=()),
+    "all gradients": MapView("gradient", heads=()),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
+def test_a_picture_in_every_kind(run: ModelRun, view: MapView) -> None:
+    """PNG, SVG and PDF open as what they are, on a light and on a dark page, and twice give the same bytes."""
+    png = Image.open(io.BytesIO(picture_of(run, view, "png", dark=True))).convert("RGB")
+    assert png.getpixel((0, 0)) == (20, 22, 26) and len(png.getcolors(1 << 24)) > 20
+    svg = picture_of(run, view, "svg")
+    assert ET.fromstring(svg).tag == f"{SVG}svg" and svg == picture_of(run, view, "svg")
+    assert picture_of(run, view, "pdf").startswith(b"%PDF-")
+
+
+def texts_of(svg: bytes) -> list[str]:
+    return ["".join(node.itertext()) for node in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_texts_of_an_svg_stay_text(run: ModelRun) -> None:
+    """Every token, the name of the head and the axes can be searched and edited."""
+    for view in (MapView(layer=1, heads=(2,)), MapView(layer=1, heads=(2,), mode="matrix")):
+        texts = texts_of(picture_of(run, view, "svg"))
+        for token in set(run.encoding.tokens):
+            assert texts.count(token) == 2 * run.encoding.tokens.count(token)
+        assert "query: who looks" in texts and "key: who is looked at" in texts
+        assert any("L1 H2" in text and "off" in text for text in texts)
+
+
+def test_the_curves_are_the_strongest_that_hold_the_share() -> None:
+    """Against taking edges one by one until their sum is reached."""
+    values = np.random.default_rng(3).dirichlet(np.full(9, 0.4), 9).astype(np.float32)
+    for kept in (0.05, 0.3, 0.7, 0.95):
+        found = pictures._strongest(values, kept)
+        order = sorted(((float(values[q, k]), q, k) for q in range(9) for k in range(9)), reverse=True)
+        taken, total = [], 0.0
+        for value, q, k in order:
+            if total >= kept * 9 - 1e-4:
+                break
+            taken.append((q, k))
+            total += value
+        assert {(q, k) for q, k, _ in found} >= set(taken) and len(found) <= len(taken) + 2
+    assert pictures._strongest(np.zeros((3, 3)), 0.7) == []
+
+
+def test_a_matrix_has_the_colours_of_its_values() -> None:
+    """The pixel in the middle of each cell is the colour of the app's scale for that share of the largest value."""
+    run = run_of(["a", "b", "c"])
+    picture = Image.open(io.BytesIO(picture_of(run, MapView(mode="matrix"), "png"))).convert("RGB")
+    values = run.attention[0, 0]
+    pixels = np.asarray(picture).astype(int)
+    scale = pictures._colours(pictures.SEQUENTIAL, False)
+    expected = {tuple(round(255 * part) for part in scale(value / values.max())[:3]) for value in values.ravel()}
+    seen = {tuple(colour) for colour in np.unique(pixels.reshape(-1, 3), axis=0)}
+    assert expected <= seen
+
+
+def test_what_is_no_number_is_crossed_out_and_pruned_heads_are_gaps() -> None:
+    """A hole is no zero: it gets a cross; a head that does not exist leaves its frame empty."""
+    run = run_of(["a", "b"])
+    attention = run.attention.copy()
+    attention[0, 0, 1, 2] = np.nan
+    attention[1, 1] = np.nan
+    holed = dataclasses.replace(run, attention=attention)
+    picture = Image.open(io.BytesIO(picture_of(holed, MapView(mode="matrix"), "png"))).convert("RGB")
+    assert (192, 57, 43) in {colour for _, colour in picture.getcolors(1 << 24)}
+    whole, gap = (picture_of(r, MapView(heads=()), "svg").count(b"<image") for r in (run, holed))
+    assert (whole, gap) == (6, 5)
+    assert "1 values are no numbers" in " ".join(texts_of(picture_of(holed, MapView(), "svg")))
+
+
+@pytest.mark.parametrize("kind", pictures.KINDS)
+def test_hostile_and_foreign_texts_are_drawn_as_they_are(kind: str) -> None:
+    """No formula, no tag, no crash; signs that no font has are named in one warning, and not in an SVG."""
+    texts = [*HOSTILE, "漢字", "שלום", "🏳️‍🌈", "\u200b", "", "\x00\x0b", "\ud800", "\uffff", "ひら"]
+    run = run_of(texts, second=4)
+    for view in (MapView(heads=(0, 1)), MapView(mode="matrix")):
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            made = picture_of(run, view, kind)
+        assert len(heard) <= (0 if kind == "svg" else 1)
+        assert all("are in no font of this machine" in str(warning.message) for warning in heard)
+        if kind == "svg":
+            names = {node.tag.removeprefix(SVG) for node in ET.fromstring(made).iter()}
+            assert not names & {"script", "foreignObject", "a", "b", "img", "i"}
+            found = texts_of(made)
+            for text in HOSTILE[:-1]:
+                assert any(piece.startswith(text[:3]) for piece in found) or not text.isascii()
+            assert max(map(len, found)) < 120
+
+
+def test_bars_and_scored_tokens(run: ModelRun) -> None:
+    """Predictions and scores are drawn too, with their labels as text; lengths that do not fit are refused."""
+    bars = texts_of(picture_bytes(pictures.bars_picture(["door", "$a$"], [0.7, 0.1], unit="probability"), "svg"))
+    assert {"door", "$a$", " 0.70", "probability"} <= set(bars)
+    tokens = [
+        Token(token, i, side)
+        for i, (token, side) in enumerate(zip(run.encoding.tokens, run.encoding.sides, strict=True))
+    ]
+    scores = np.linspace(-1, 1, len(tokens))
+    drawn = texts_of(picture_bytes(pictures.scores_picture(tokens, scores, unit="saliency"), "svg"))
+    assert set(run.encoding.tokens) <= set(drawn) and "saliency" in drawn
+    with pytest.raises(ValueError, match="2 labels and 1 shares"):
+        pictures.bars_picture(["a", "b"], [1], unit="x")
+    with pytest.raises(ValueError, match="tokens and 1 scores"):
+        pictures.scores_picture(tokens, [1], unit="x")
+    with pytest.raises(ValueError, match="png, svg, pdf"):
+        picture_bytes(pictures.bars_picture(["a"], [1], unit="x"), "gif")
+
+
+def test_pictures_of_512_tokens() -> None:
+    """The longest text, one repeated word: curves within their limit, a matrix of one image, all heads."""
+    run = run_of(["buffalo"] * 510, layers=1, heads=2)
+    curves = picture_of(run, MapView(heads=(0, 1), kept=1.0), "svg")
+    assert curves.count(b"<use") + curves.count(b"<path") < 2 * pictures.MOST_CURVES + 100
+    assert b"not drawn" in curves
+    assert picture_of(run, MapView(mode="matrix"), "svg").count(b"<image") == 2, "the map, and the scale of its colours"
+    width, height = Image.open(io.BytesIO(picture_of(run, MapView(mode="matrix"), "png"))).size
+    assert min(width, height) > 1024
+
+
+# ---------------------------------------------------------------------------- the Python of a picture
+
+
+@pytest.mark.parametrize(
+    "view", [MapView("gradient", "A to B", layer=1, heads=(3,)), MapView(words=True, mode="matrix")]
+)
+def test_the_snippet_makes_the_same_picture(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: MapView
+) -> None:
+    """Run from its text alone, with a hidden word, a head off and a target: equal arrays, and the same bytes."""
+    encoding = tiny_loaded.tokenizer.encode("The cat's \"mat\"\n{x} \\ \u2028 ''' sat.", "It was # old.")
+    encoding = tiny_loaded.tokenizer.mask_words(encoding, (1,))
+    gates = np.ones((2, 4), np.float32)
+    gates[0, 3] = 0
+    run = bert_core.capture(tiny_loaded, encoding, target=Target("nsp"), head_mask=gates)
+    code = snippet(run, view, str(tiny_model_folder))
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(compile(code, "snippet", "exec"), scope)
+    assert np.array_equal(scope["maps"], view.of(run).values)
+    assert scope["run"].encoding == encoding
+    assert (tmp_path / "attention.svg").read_bytes() == picture_of(run, view, "svg")
+
+
+def test_nothing_that_was_typed_runs_in_a_snippet() -> None:
+    """Hostile texts, quotes of every kind among them, stand in it as one quoted string each."""
+    import ast
+
+    run = run_of(HOSTILE, second=9)
+    tree = ast.parse(snippet(run, MapView(), "headlight-mini"))
+    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    assert run.encoding.text in constants and run.encoding.pair in constants
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert calls == {
+        "bert_core.load", "loaded.tokenizer.encode", "loaded.tokenizer.mask_words", "np.ones", "bert_core.capture",
+        "MapView", "view.of", "Path", "Path('attention.svg').write_bytes", "picture_of",
+    }  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- headlight attention
+
+
+def headlight(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["attention", *map(str, arguments)])
+    printed = capsys.readouterr()
+    return int(ended.value.code or 0), printed.out, printed.err
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf", "html", "npz", "csv", "py"])
+def test_the_command_writes_what_the_ending_says(
+    capsys: pytest.CaptureFixture[str], tiny_model_folder: Path, tmp_path: Path, ending: str
+) -> None:
+    """One file that begins as its kind does, nothing printed, nothing left beside it."""
+    out = tmp_path / f"a.{ending}"
+    asked = (TEXT, "--pair", PAIR, "--model", tiny_model_folder, "--layer", 1, "--head", 3, "--device", "cpu")
+    assert headlight(capsys, *asked, "--out", out) == (0, "", "")
+    start = {
+        "svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>", "npz": b"PK", "csv": b"layer,",
+        "py": b"from pathlib",
+    }  # fmt: skip
+    assert out.read_bytes().startswith(start[ending])
+    assert os.listdir(tmp_path) == [out.name]
+
+
+def test_the_command_draws_the_librarys_numbers(
+    capsys: pytest.CaptureFixture[str], tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """Gradients for the best guess of the first [MASK], or for a target by name, equal to `capture`."""
+    out, common = tmp_path / "a.npz", (TEXT, "--pair", PAIR, "--model", tiny_model_folder, "--device", "cpu")
+    encoding = tiny_loaded.tokenizer.encode(TEXT, PAIR)
+    mask = encoding.mask_positions[0]
+    best = bert_core.capture(tiny_loaded, encoding, top_k=1).predictions[0].top[0][0]
+    cat = tiny_loaded.tokenizer.id_of("cat")
+    targets = {
+        (): Target("mlm", mask, best),
+        ("--target", f"{mask}:cat"): Target("mlm", mask, cat),
+        ("--target", "nsp"): Target("nsp"),
+    }
+    for options, target in targets.items():
+        assert headlight(capsys, *common, "--show", "gradient", *options, "--out", out) == (0, "", "")
+        expected = bert_core.capture(tiny_loaded, encoding, target=target).gradient
+        with np.load(out, allow_pickle=False) as file:
+            assert np.array_equal(file["gradient"], expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--out", "a.gif"], "its ending must be one of svg, png, pdf, html, npz, csv, py"),
+        (["--out", "a"], "its ending must be one of"),
+        (["--out", "nowhere/a.svg"], "there is no folder"),
+        (["--out", "a.svg", "--layer", "2", "--head", "0"], "layer 2 does not exist: this model has layers 0 to 1"),
+        (["--out", "a.svg", "--layer", "0", "--head", "4"], "head 4 does not exist in layer 0"),
+        (["--out", "a.svg", "--head", "1"], "--head needs --layer"),
+        (["--out", "a.svg", "--layer", "1", "--mode", "matrix"], "a matrix shows one head"),
+        (["--out", "a.svg", "--part", "A to B"], "there is no second text"),
+        (["--out", "a.svg", "--show", "gradient"], "a gradient needs something to explain"),
+        (["--out", "a.svg", "--show", "gradient", "--target", "x"], "write POSITION:PIECE"),
+        (["--out", "a.svg", "--show", "gradient", "--target", "1:zebra"], "has no piece 'zebra'"),
+        (["--out", "a.svg", "--show", "gradient", "--target", "99:cat"], "position 99 does not exist"),
+        (["--out", "a.svg", "--bertviz", "head"], "BertViz writes .html"),
+    ],
+)
+def test_a_file_that_cannot_be_is_one_sentence_and_no_file(
+    capsys: pytest.CaptureFixture[str],
+    tiny_model_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    reason: str,
+) -> None:
+    """Code 2, one line that names the cause, and nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    code, out, err = headlight(capsys, "The cat sat.", "--model", tiny_model_folder, "--device", "cpu", *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert reason in err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_that_was_there_stays_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new file takes the place of the old one whole, or not at all, and leaves nothing behind."""
+    from viz_app.cli import draw
+
+    out = tmp_path / "a.svg"
+    out.write_bytes(b"before")
+    monkeypatch.setattr(draw.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left", str(out))))
+    with pytest.raises(OSError):
+        draw._save(out, b"after")
+    assert out.read_bytes() == b"before" and os.listdir(tmp_path) == ["a.svg"]
+
+
+def test_pictures_are_drawn_where_there_is_neither_browser_nor_display(tmp_path: Path) -> None:
+    """In a process of its own with an empty PATH and no display, a PNG, an SVG and a PDF come out."""
+    code = """
+import sys
+from tests.hostile import run_of
+from viz_app.export.maps import MapView
+from viz_app.export.pictures import picture_of
+print([len(picture_of(run_of(["a", "b"]), MapView(), kind)) > 1000 for kind in ("png", "svg", "pdf")])
+print("kaleido" in sys.modules, "matplotlib.pyplot" in sys.modules)
+"""
+    root = str(Path(cli.__file__).parents[2])
+    clean = {"PATH": "", "PYTHONPATH": root, "HOME": os.environ.get("HOME", str(tmp_path))}
+    done = subprocess.run([sys.executable, "-c", code], env=clean, capture_output=True, text=True, check=False)
+    assert done.stdout.split("\n")[:2] == ["[True, True, True]", "False False"], done.stderr[-2000:]
+
+
+def test_the_command_says_which_signs_no_font_has(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model_folder: Path
+) -> None:
+    """The sentence of the picture stands on stderr, once, and the file is written."""
+
+    def warned(*_: object, **__: object) -> bytes:
+        warnings.warn("2 signs are in no font", stacklevel=1)
+        return b"x"
+
+    monkeypatch.setattr(pictures, "picture_of", warned)
+    out = tmp_path / "a.png"
+    code, _, err = headlight(capsys, "The cat.", "--model", tiny_model_folder, "--out", out, "--device", "cpu")
+    assert (code, err, out.read_bytes()) == (0, "2 signs are in no font\n", b"x")

@@ -1,0 +1,183 @@
+"""The page that an export writes, opened from disk in a real browser without a network; and the same in a notebook."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from bert_core import ModelRun
+from tests.hostile import HOSTILE, run_of
+from viz_app.export.maps import MapView
+from viz_app.export.page import attention_page
+from viz_app.notebook import view
+
+WORDS = ["The", "cat", "sat", "##s", "on", "it"]
+
+
+def opened(page: Page, folder: Path, run: ModelRun, asked: MapView | None = None, **options) -> Page:
+    """The page of a run, from a file, with the network off."""
+    file = folder / "attention.html"
+    file.write_text(attention_page(run, asked, **options), encoding="utf-8")
+    page.context.set_offline(True)
+    page.goto(file.as_uri())
+    expect(page.locator("body[data-ready]")).to_be_attached()
+    return page
+
+
+def head(page: Page, number: int) -> Locator:
+    return page.locator(f'.head[data-head="{number}"]')
+
+
+def background(page: Page) -> str:
+    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+def test_a_page_needs_nothing_but_itself(page: Page, tmp_path: Path) -> None:
+    """Every head of every layer can be opened, in curves and as a matrix, and nothing else is asked for."""
+    opened(page, tmp_path, run_of(WORDS, layers=3, heads=4, second=3), MapView(layer=1, heads=(0, 2)))
+    expect(head(page, 2)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".note")).to_contain_text("of 128 edges")
+    expect(page.locator(".a")).to_contain_text("sat")
+    page.get_by_role("button", name="L2 H3").click()
+    expect(page.locator(".layer .name")).to_have_text("L2")
+    expect(head(page, 3)).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".cell.selected")).to_have_attribute("data-layer", "2")
+    page.get_by_role("button", name="the layer before").click()
+    expect(page.locator(".layer .name")).to_have_text("L1")
+    expect(page.locator(".cell.selected")).to_have_attribute("data-layer", "1")
+    head(page, 1).click()
+    expect(page.locator(".note")).to_contain_text("of 128 edges")
+    page.get_by_role("button", name="Matrix").click()
+    expect(page.locator(".note")).to_contain_text("8 × 8")
+    page.locator("canvas.matrix").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("tooltip").last).to_contain_text("attention ≈ 0.")
+    assert page.requested == [page.url] and page.problems == []
+
+
+def test_the_numbers_are_those_of_the_run_within_the_stated_precision(page: Page, tmp_path: Path) -> None:
+    """A row as the page lists it: each number within 1/508 of the row's largest, and the strongest edge exact."""
+    run = run_of(WORDS)
+    opened(page, tmp_path, run, MapView(layer=1, heads=(2,)))
+    expect(page.locator("body")).to_contain_text("off by at most 1/508 of the largest in their row")
+    strongest = page.locator(".numbers td.number").first
+    assert float(strongest.get_attribute("title")) == pytest.approx(float(run.attention[1, 2].max()), rel=1e-8)
+    page.locator(".column.query .token").nth(3).hover()
+    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
+    row = np.sort(run.attention[1, 2, 3])[::-1]
+    shown = page.locator(".numbers td.number").all_inner_texts()[: len(row)]
+    for text, exact in zip(shown, row, strict=True):
+        assert float(text.lstrip("≈< ")) == pytest.approx(exact, abs=row[0] / 508 + 0.005)
+
+
+def test_long_texts_say_that_they_are_coarser(page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit values keep half as many codes, the page says 1/254, and draws the same."""
+    monkeypatch.setattr("viz_app.export.page.COARSE_FROM", 10)
+    opened(page, tmp_path, run_of(WORDS))
+    expect(page.locator("body")).to_contain_text("off by at most 1/254 of the largest in their row")
+    expect(page.locator(".note")).to_contain_text("of 64 edges")
+
+
+@pytest.mark.parametrize(("scheme", "theme", "colour"), [
+    ("light", None, "rgb(255, 255, 255)"), ("dark", None, "rgb(20, 22, 26)"), ("light", "dark", "rgb(20, 22, 26)"),
+])  # fmt: skip
+def test_light_and_dark(page: Page, tmp_path: Path, scheme: str, theme, colour: str) -> None:
+    """The page follows the system, also when that changes, unless one of the two was asked for."""
+    page.emulate_media(color_scheme=scheme)
+    opened(page, tmp_path, run_of(WORDS), theme=theme)
+    assert background(page) == colour
+    tint = page.locator(".view").evaluate("e => e.style.getPropertyValue('--tint-a')")
+    page.emulate_media(color_scheme="light" if scheme == "dark" else "dark")
+    if theme is None:
+        page.wait_for_function(
+            f"document.getElementById('head-view').shadowRoot.querySelector('.view')"
+            f".style.getPropertyValue('--tint-a') !== '{tint}'"
+        )
+        assert background(page) != colour
+    else:
+        assert background(page) == colour
+
+
+@pytest.mark.parametrize("mode", ["curves", "matrix"])
+def test_hostile_texts_are_only_text(page: Page, tmp_path: Path, mode) -> None:
+    """Nothing runs, nothing is asked for, no element comes from a text, and every token reads as it was written."""
+    opened(page, tmp_path, run_of(HOSTILE, second=9), MapView(mode=mode))
+    for place, text in enumerate(HOSTILE[:-1]):
+        assert page.locator(".column.query .token").nth(place + 1).text_content() == text[:60]
+    assert page.locator("#text .a").text_content() == "\n".join(HOSTILE[:9])
+    assert page.locator("#text *").count() == 2
+    assert page.locator("img, a, b:not(.faint b, .title b), svg, i").count() == 0
+    assert page.locator("script").count() == 2 + 2 + 1, "what the page shows, its grid, two layers, and its script"
+    assert page.evaluate("window.ran") is None
+    assert page.requested == [page.url] and page.problems == []
+
+
+def test_what_a_text_would_run_is_forbidden_too(page: Page, tmp_path: Path) -> None:
+    """Should a text ever become markup, the page's own policy still lets no script but its own run."""
+    opened(page, tmp_path, run_of(WORDS))
+    page.evaluate("document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=window.ran=1>')")
+    page.evaluate(
+        "{ const s = document.createElement('script'); s.textContent = 'window.ran=1'; document.body.append(s); }"
+    )
+    expect(page.locator("img")).to_be_attached()
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.ran") is None and any("Content Security Policy" in said for said in page.problems)
+
+
+def test_holes_pruned_heads_and_heads_that_are_off(page: Page, tmp_path: Path) -> None:
+    """What is no number is named, what does not exist cannot be chosen, what is off is said to be."""
+    run = run_of(WORDS)
+    attention = run.attention.copy()
+    attention[0, 0, 1, :2] = np.nan
+    attention[0, 2] = np.nan
+    gates = run.head_mask.copy()
+    gates[0, 1] = 0
+    opened(page, tmp_path, dataclasses.replace(run, attention=attention, head_mask=gates), MapView(heads=(0, 1)))
+    expect(page.locator(".note")).to_contain_text("2 values of H0 are no numbers")
+    expect(page.locator(".note")).to_contain_text("H1 is switched off")
+    expect(page.get_by_role("button", name="H2, pruned")).to_be_disabled()
+    assert page.problems == []
+
+
+def test_512_tokens_open(page: Page, tmp_path: Path) -> None:
+    """The longest text: all tokens are there, another layer's head opens, and the page stays within a tenth of float32."""
+    run = run_of(["buffalo"] * 510, layers=2, heads=2)
+    opened(page, tmp_path, run)
+    expect(page.locator(".token")).to_have_count(1024)
+    page.get_by_role("button", name="L1 H1").click()
+    expect(page.locator(".layer .name")).to_have_text("L1")
+    expect(page.locator(".note")).to_contain_text("of 262,144 edges")
+    assert (tmp_path / "attention.html").stat().st_size < run.attention.nbytes
+
+
+def test_the_same_in_a_notebook(browser: Browser, tmp_path: Path) -> None:
+    """What Jupyter would put into its page: a frame with no rights but scripts, in which the view works offline."""
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    shown = view(run_of(HOSTILE), layer=1, heads=[1], height=700)
+    assert html.escape(shown.page) in shown._repr_html_() and repr(shown).startswith("AttentionDisplay of ")
+    (tmp_path / "cell.html").write_text(f"<!doctype html><body>{shown._repr_html_()}</body>", encoding="utf-8")
+    page.goto((tmp_path / "cell.html").as_uri())
+    frame = page.frame_locator("iframe")
+    expect(frame.locator(".layer .name")).to_have_text("L1")
+    frame.get_by_role("button", name="L0 H2").click()
+    expect(frame.locator(".layer .name")).to_have_text("L0")
+    assert page.locator("iframe").get_attribute("sandbox") == "allow-scripts"
+    assert page.evaluate("window.ran") is None
+    context.close()
+
+
+def test_what_no_page_can_be_is_refused() -> None:
+    """An unknown theme, a head that does not exist, a gradient that was not captured."""
+    run = run_of(WORDS)
+    with pytest.raises(ValueError, match="'light', 'dark' or None"):
+        attention_page(run, theme="blue")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="head 9 does not exist"):
+        view(run, heads=(9,))
+    with pytest.raises(ValueError, match="needs a target"):
+        view(run, "gradient")

@@ -1,0 +1,161 @@
+"""The command that draws attention into a file."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from viz_app.cli.shared import Device, ModelName, encode, load, note
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.loading import LoadedModel
+    from bert_core.record import ModelRun, Target
+    from bert_core.tokenizer import Encoding
+    from viz_app.export.maps import MapView
+
+ENDINGS = ("svg", "png", "pdf", "html", "npz", "csv", "py")
+
+
+def attention(
+    text: Annotated[str, typer.Argument(help="A text.")],
+    out: Annotated[Path, typer.Option(help=f"The file; its ending says which kind: {', '.join(ENDINGS)}.")],
+    pair: Annotated[str | None, typer.Option(help="A second text.")] = None,
+    model: ModelName = "headlight-mini",
+    layer: Annotated[int | None, typer.Option(min=0, help="Which layer; layers count from zero.")] = None,
+    head: Annotated[list[int] | None, typer.Option(min=0, help="A head of it, may be given again.")] = None,
+    mode: Annotated[Literal["curves", "matrix"], typer.Option(help="How heads are drawn.")] = "curves",
+    show: Annotated[
+        Literal["attention", "gradient", "product"], typer.Option(help="What a value is; the last is their product.")
+    ] = "attention",
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="POSITION:PIECE",
+            help="What a gradient explains; also nsp, or class:NUMBER. Default: the best guess.",
+        ),
+    ] = None,
+    part: Annotated[str, typer.Option(help="all, or from which text to which, as in 'A to B'.")] = "all",
+    hide_special: Annotated[bool, typer.Option("--hide-special", help="Without [CLS] and [SEP].")] = False,
+    words: Annotated[bool, typer.Option("--words", help="Between words, not pieces.")] = False,
+    renormalise: Annotated[bool, typer.Option("--renormalise", help="Rows sum to 1 again where tokens are left out.")] = False,
+    kept: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of a head that the curves hold.")] = 0.7,
+    dark: Annotated[bool, typer.Option("--dark", help="On a dark page.")] = False,
+    bertviz: Annotated[
+        Literal["head", "model"] | None, typer.Option(help="As .html: BertViz's own view instead of ours.")
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Draw where heads look: as a picture, a page, or numbers.
+
+    Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
+    """
+    kind = out.suffix.removeprefix(".").lower()
+    if kind not in ENDINGS:
+        raise ValueError(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out is {str(out)!r}: there is no folder {str(out.parent)!r}")
+    if head and layer is None:
+        raise ValueError("--head needs --layer: which layer is the head in?")
+    if mode == "matrix" and not head and kind in ("svg", "png", "pdf"):
+        raise ValueError("a matrix shows one head: give --layer and --head")
+    if bertviz is not None and kind != "html":
+        raise ValueError(f"BertViz writes .html and no .{kind}")
+    import numpy as np
+
+    import bert_core
+    from viz_app.export.maps import MapView
+
+    loaded = load(model, device)
+    encoding = encode(loaded, text, pair)
+    found = _target(loaded, encoding, target) if show != "attention" or target is not None else None
+    run = bert_core.capture(loaded, encoding, target=found)
+    heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
+    if layer is not None and not heads and layer < len(run.attention):
+        heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])
+    view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept)
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        written = _written(run, view, kind, model, dark=dark, bertviz=bertviz)
+    for warning in heard:
+        note(str(warning.message))
+    _save(out, written)
+
+
+def _written(
+    run: ModelRun, view: MapView, kind: str, model: str, *, dark: bool, bertviz: Literal["head", "model"] | None
+) -> bytes:
+    """The content of the file."""
+    from viz_app.export import tables
+
+    if kind in ("svg", "png", "pdf"):
+        from viz_app.export.pictures import picture_of
+
+        return picture_of(run, view, kind, dark=dark)
+    if kind == "npz":
+        return tables.maps_npz(view.of(run))
+    if kind == "csv":
+        return tables.maps_csv(view.of(run), [(view.layer, head) for head in view.heads] or None)
+    if kind == "py":
+        from viz_app.export.snippet import snippet
+
+        return snippet(run, view, model).encode()
+    if bertviz is not None:
+        from viz_app.export.bertviz import bertviz_page
+
+        try:
+            return bertviz_page(view.of(run), bertviz, [view.layer] if view.heads else None).encode()
+        except ModuleNotFoundError as error:
+            raise ValueError(str(error)) from error
+    from viz_app.export.page import attention_page
+
+    return attention_page(run, view, theme="dark" if dark else None).encode()
+
+
+def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Target:
+    """What a gradient is to explain. Raises ValueError for what cannot be one, or for no target where one is needed."""
+    import bert_core
+    from bert_core import Target
+
+    if written is None:
+        if encoding.mask_positions and loaded.has_mlm:
+            position = encoding.mask_positions[0]
+            prediction = bert_core.capture(loaded, encoding, top_k=1).prediction_at(position)
+            assert prediction is not None  # every [MASK] is asked for
+            return Target("mlm", position, prediction.top[0][0])
+        if encoding.pair is not None and loaded.has_nsp:
+            return Target("nsp")
+        raise ValueError(
+            "a gradient needs something to explain: put a [MASK] into the text, add --pair, or give --target"
+        )
+    if written == "nsp":
+        return Target("nsp")
+    where, _, piece = written.partition(":")
+    if where == "class" and piece.isdecimal():
+        return Target("class", label=int(piece))
+    if not where.isdecimal() or not piece:
+        raise ValueError(f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, or class:NUMBER")
+    number = loaded.tokenizer.id_of(piece)
+    if loaded.tokenizer.token_of(number) != piece:
+        raise ValueError(f"--target is {written!r}: the vocabulary of {loaded.name} has no piece {piece!r}")
+    return Target("mlm", int(where), number)
+
+
+def _save(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        # What mkstemp makes is its owner's alone; a file that is written is everyone's to read, as far as umask lets.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise

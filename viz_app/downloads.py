@@ -1,0 +1,118 @@
+"""The Export control: what a page shows, as a file that is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import Literal
+
+import streamlit as st
+
+from bert_core.record import ModelRun
+from viz_app.export import tables
+from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit
+from viz_app.export.maps import MapView
+from viz_app.export.page import attention_page
+from viz_app.export.snippet import snippet
+
+MIME = {
+    "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
+    "npz": "application/octet-stream", "html": "text/html",
+}  # fmt: skip
+
+
+def attention(run: ModelRun, view: MapView, model: str) -> None:
+    """What the page Attention shows, in every kind of file; each is made after the click on it."""
+    with st.popover("Export", icon=":material/download:"):
+        chosen = ", ".join(f"H{head}" for head in view.heads)
+        which = st.segmented_control(
+            "Export", ["view", "all"], key="export_which", default="view", required=True, label_visibility="collapsed",
+            format_func={"view": f"L{view.layer} {chosen}", "all": "All heads"}.__getitem__,
+        )  # fmt: skip
+        asked = view if which == "view" else replace(view, heads=())
+        name = f"attention-L{view.layer}" if asked.heads else "attention-all"
+        st.caption("A picture, for a paper or a slide")
+        for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
+            with place:
+                _button(kind.upper(), partial(_picture, run, asked, kind), f"{name}.{kind}")
+        st.caption("The numbers in float32, and the Python that makes the picture")
+        numbers, arrays, script = st.columns(3)
+        with numbers:
+            _button("CSV", partial(_csv, run, asked), f"{name}.csv", off=_too_long(run, asked))
+        with arrays:
+            _button("NPZ", lambda: tables.maps_npz(view.of(run)), "attention.npz")
+        with script:
+            _button("Python", partial(snippet, run, asked, model), f"{name}.py")
+        st.caption("All heads as a page of its own, which needs no network; a byte a value")
+        _button("HTML", partial(attention_page, run, view), "attention.html")
+        _bertviz(run, view)
+
+
+def table(label: str, columns: Mapping[str, Sequence[object]], name: str) -> None:
+    """Numbers of a page as CSV."""
+    _button(label, partial(tables.labelled_csv, columns), name, icon=":material/table:", width="content")
+
+
+def _button(
+    label: str,
+    make: Callable[[], bytes | str],
+    name: str,
+    *,
+    off: str | None = None,
+    icon: str | None = None,
+    width: Literal["stretch", "content"] = "stretch",
+) -> None:
+    """off: why there is no such file; None where there is one."""
+    st.download_button(
+        label, make, name, MIME[name.rpartition(".")[2]], on_click="ignore", key=f"export_{label}_{name}", width=width,
+        disabled=off is not None, help=off, icon=icon,
+    )  # fmt: skip
+
+
+def _picture(run: ModelRun, view: MapView, kind: str) -> bytes:
+    from viz_app.export.pictures import picture_of  # matplotlib takes half a second, which no page should wait for
+
+    return picture_of(run, view, kind)
+
+
+def _csv(run: ModelRun, view: MapView) -> bytes:
+    return tables.maps_csv(view.of(run), [(view.layer, head) for head in view.heads] or None)
+
+
+def _too_long(run: ModelRun, view: MapView) -> str | None:
+    """Why there is no CSV; None where there is one."""
+    heads = len(view.heads) or run.head_mask.size
+    if heads * run.attention[0, 0].size <= tables.MOST_LINES:
+        return None
+    return "More lines than a CSV can usefully have: choose fewer heads, or NPZ."
+
+
+def _bertviz(run: ModelRun, view: MapView) -> None:
+    """BertViz's two views, under a line that says what they are."""
+    st.caption(WHAT_IT_IS)
+    if find_spec("bertviz") is None:
+        st.caption("It is not installed: `pip install 'headlight[bertviz]'`.")
+        return
+    if view.what != "attention":
+        st.caption("It draws attention only, and no values with a sign.")
+        return
+    layers, heads, tokens = run.attention.shape[:3]
+    whole = replace(view, part="all")
+    kinds: dict[Kind, str] = {"head": "BertViz head view", "model": "BertViz model view"}
+    for kind, label in kinds.items():
+        fit = chosen = layers_that_fit(tokens, heads, layers, kind, view.layer)
+        if 0 < len(fit) < layers:
+            chosen = st.pills(
+                f"{label}: a browser can open {len(fit)} layers of it", range(layers), default=fit,
+                selection_mode="multi", format_func="L{}".format, key=f"bertviz_{kind}",
+            )  # fmt: skip
+        off = None if 0 < len(chosen) <= len(fit) else "More than a browser can draw: take fewer layers, or less text."
+        if fit and not chosen:
+            off = "Choose at least one layer."
+        _button(label, partial(_bertviz_page, run, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
+
+
+def _bertviz_page(run: ModelRun, view: MapView, kind: Kind, layers: Sequence[int]) -> str:
+    return bertviz_page(view.of(run), kind, layers)

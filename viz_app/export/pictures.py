@@ -1,0 +1,378 @@
+"""Pictures for a paper, drawn without a browser: a head as curves or as a matrix, all heads, bars, scored tokens.
+
+Each function gives a matplotlib Figure in the colours of the app; `picture_bytes` writes it as PNG, SVG or PDF. Texts
+are drawn as they are: no dollar sign starts a formula, and in an SVG they stay text.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.colors import LinearSegmentedColormap, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.font_manager import fontManager
+from matplotlib.lines import Line2D
+from matplotlib.path import Path
+
+from bert_core.record import ModelRun
+from viz_app.components.attention_view import Token
+from viz_app.export.maps import MapView, ShownMaps
+from viz_app.figures.style import (
+    DIVERGING,
+    HEAD_COLOURS,
+    SENTENCE_TINTS,
+    SEQUENTIAL,
+    Page,
+    Scale,
+    one_line,
+    page,
+    two_digits,
+)
+from viz_app.figures.thumbnails import thumbnails
+
+KINDS = ("png", "svg", "pdf")
+DOTS = 200  # per inch, of a PNG
+LONGEST_LABEL = 18
+MOST_CURVES = 6000  # in one picture; more paint a wall, and a file that no program opens
+VECTOR_CELLS = 96 * 96  # a matrix of no more is drawn as shapes
+DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)))
+# The first for a sign that is there is taken: letters, then the signs of other scripts, as far as they are installed.
+BODY = ("Source Sans 3", "Source Sans Pro", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")
+MONOSPACED = ("Source Code Pro", "DejaVu Sans Mono", "Menlo", "Consolas", "Liberation Mono")
+OTHER_SCRIPTS = (
+    *("DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Hebrew", "Noto Sans Arabic"),
+    *("Noto Sans Devanagari", "Noto Emoji", "Arial Unicode MS", "PingFang SC", "Hiragino Sans", "Microsoft YaHei"),
+    *("Yu Gothic", "Malgun Gothic", "Segoe UI", "Segoe UI Symbol", "Segoe UI Emoji", "Apple Symbols"),
+)
+# Settings of matplotlib are global, and so are Python's warnings: one picture at a time is written.
+_WRITING = threading.Lock()
+
+
+def picture_of(run: ModelRun, view: MapView, kind: str, *, dark: bool = False) -> bytes:
+    """What a view shows of a run as a picture: its heads as curves, the first of them as a matrix, or all heads.
+
+    Raises ValueError as `MapView.of` and `picture_bytes` do.
+    """
+    shown = view.of(run)
+    if not view.heads:
+        return picture_bytes(grid_picture(shown, dark=dark), kind)
+    if view.mode == "matrix":
+        return picture_bytes(matrix_picture(shown, view.layer, view.heads[0], dark=dark), kind)
+    return picture_bytes(curves_picture(shown, view.layer, view.heads, kept=view.kept, dark=dark), kind)
+
+
+def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = False) -> Figure:
+    """One head as a matrix: rows are queries, columns keys; what is no number is crossed out.
+
+    Raises ValueError for a head that does not exist.
+    """
+    shown.check(layer, [head])
+    values, colours = shown.values[layer, head], page(dark)
+    rows, columns = values.shape
+    cell = min(0.34, max(5.2 / max(rows, columns), 0.011))
+    margin, bar = 1.3, 0.5
+    figure, axes = _figure(columns * cell + margin, rows * cell + margin + bar, dark)
+    axes.set_position((margin / figure.get_figwidth(), margin / figure.get_figheight(),
+                       columns * cell / figure.get_figwidth(), rows * cell / figure.get_figheight()))  # fmt: skip
+    limit = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
+    edges: dict[str, Any] = {"edgecolors": colours.background, "linewidth": 0.5} if cell > 0.12 else {}
+    drawn = axes.pcolormesh(
+        np.arange(columns + 1), np.arange(rows + 1), np.ma.masked_invalid(values),
+        cmap=_colours(DIVERGING if shown.signed else SEQUENTIAL, dark), vmin=-limit if shown.signed else 0, vmax=limit,
+        rasterized=values.size > VECTOR_CELLS, **edges,
+    )  # fmt: skip
+    holes = np.argwhere(~np.isfinite(values))
+    if len(holes):
+        axes.plot(holes[:, 1] + 0.5, holes[:, 0] + 0.5, "x", color="#c0392b", markersize=max(cell * 36, 1), mew=0.8)
+    axes.set(xlim=(0, columns), ylim=(rows, 0))
+    size = min(9.0, max(cell * 72 * 0.62, 5.0))
+    for axis, tokens, turn in ((axes.xaxis, shown.keys, 90), (axes.yaxis, shown.queries, 0)):
+        every = max(1, int(np.ceil(size * 1.15 / (cell * 72))))
+        places = np.arange(0, len(tokens), every)
+        axis.set_ticks(places + 0.5, labels=[_label(tokens[i]) for i in places], parse_math=False)
+        for text in axis.get_ticklabels():
+            text.set(rotation=turn, fontsize=size, fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))
+            text.set_color(colours.text)
+    axes.tick_params(length=0, pad=3)
+    axes.set_xlabel("key: who is looked at", color=colours.faint, fontsize=9)
+    axes.set_ylabel("query: who looks", color=colours.faint, fontsize=9)
+    for spine in axes.spines.values():
+        spine.set_color(colours.line)
+    width = min(1.6, columns * cell) / figure.get_figwidth()
+    scale = figure.add_axes((axes.get_position().x0, axes.get_position().y1 + 0.08 / figure.get_figheight(), width,
+                             0.1 / figure.get_figheight()))  # fmt: skip
+    legend = figure.colorbar(drawn, cax=scale, orientation="horizontal", ticks=[-limit, 0, limit][not shown.signed :])
+    legend.ax.set_xticklabels(([f"−{two_digits(limit)}"] if shown.signed else []) + ["0", two_digits(limit)])
+    legend.ax.tick_params(length=0, labelsize=8, colors=colours.faint, bottom=False, labelbottom=False, labeltop=True)
+    legend.outline.set_visible(False)
+    state = ", switched off" if (layer, head) in shown.off else ""
+    axes.set_title(f"L{layer} H{head}: {shown.unit}{state}", loc="left", fontsize=11, color=colours.text, pad=30)
+    return figure
+
+
+def curves_picture(
+    shown: ShownMaps, layer: int, heads: Sequence[int], *, kept: float = 0.7, dark: bool = False
+) -> Figure:
+    """Some heads of a layer as curves from who looks, on the left, to who is looked at, on the right.
+
+    kept: the strongest curves that hold this share of each head are drawn, 0 to 1.
+    Raises ValueError for no head, or one that does not exist.
+    """
+    shown.check(layer, heads)
+    if not heads:
+        raise ValueError("there is no head to draw: choose at least one")
+    colours, longest = page(dark), max(len(shown.queries), len(shown.keys))
+    row = min(0.23, max(11 / longest, 0.075))
+    height = longest * row
+    figure, axes = _figure(2.4, height, dark)
+    axes.set_position((0, 0, 1, 1))
+    axes.set(xlim=(0, 1), ylim=(longest, 0))
+    axes.axis("off")
+    size = min(10.0, row * 72 * 0.66)
+    for side, tokens, x in (("right", shown.queries, -0.03), ("left", shown.keys, 1.03)):
+        for place, token in enumerate(tokens):
+            tint = SENTENCE_TINTS[token.side].on(dark)[0] if token.side else "none"
+            axes.text(
+                x, place + 0.5, _label(token), ha=side, va="center_baseline", fontsize=size, parse_math=False,
+                color=colours.text if token.side else colours.faint,
+                fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS),
+                bbox={"boxstyle": "round,pad=0.16", "facecolor": tint, "edgecolor": "none"},
+            )  # fmt: skip
+    chosen = [_strongest(shown.values[layer, head], kept) for head in heads]
+    largest = max((float(np.abs(edges[0][2])) for edges in chosen if edges), default=1.0) or 1.0
+    total = sum(len(edges) for edges in chosen)
+    for head, edges in zip(heads, chosen, strict=True):
+        off = (layer, head) in shown.off
+        room = max(MOST_CURVES // len(heads), 1)
+        style = DASHES[(head + head // 12) % 4] if len(heads) > 1 and len(edges) < 1500 else "-"
+        _curves(axes, edges[:room], largest, shown.signed, head, off=off, style=style, dark=dark)
+    said = f"strongest {kept:.0%}: {total:,} of {len(heads) * shown.values[layer, 0].size:,} edges"
+    left_out = sum(max(len(edges) - max(MOST_CURVES // len(heads), 1), 0) for edges in chosen)
+    if left_out:
+        said += f", the weakest {left_out:,} of them not drawn"
+    holes = int((~np.isfinite(shown.values[layer, list(heads)])).sum())
+    if holes:
+        said += f"; {holes:,} values are no numbers"
+    above = row * 72
+    names = [f"L{layer} H{head}" + (" (off)" if (layer, head) in shown.off else "") for head in heads]
+    _headings(figure, axes, names, heads, shown, said, above, colours, dark)
+    return figure
+
+
+def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
+    """Every head of every layer as a small map, each scaled to its own maximum; layer 0 on top."""
+    colours = page(dark)
+    layers, heads = shown.values.shape[:2]
+    small = thumbnails(shown.values, size=56, signed=shown.signed)
+    figure, axes = _figure(0.52 * heads, 0.52 * layers, dark)
+    axes.set_position((0, 0, 1, 1))
+    table = _colours(DIVERGING if shown.signed else SEQUENTIAL, dark)
+    for layer in range(layers):
+        gone = shown.pruned(layer)
+        for head in range(heads):
+            box = (head + 0.05, head + 0.95, layer + 0.95, layer + 0.05)
+            if head not in gone:
+                faint = 0.35 if (layer, head) in shown.off else 1
+                axes.imshow(small[layer, head], cmap=table, vmin=0, vmax=255, extent=box, interpolation="nearest",
+                            aspect="auto", alpha=faint)  # fmt: skip
+            frame = Path([(box[0], box[2]), (box[1], box[2]), (box[1], box[3]), (box[0], box[3]), (box[0], box[2])])
+            axes.add_collection(PathCollection(
+                [frame], facecolors="none", edgecolors=colours.line, linewidths=0.6,
+                linestyles=":" if head in gone else "-",
+            ))  # fmt: skip
+    axes.set(xlim=(0, heads), ylim=(layers, 0))
+    axes.set_xticks(np.arange(heads) + 0.5, labels=[f"H{head}" for head in range(heads)])
+    axes.set_yticks(np.arange(layers) + 0.5, labels=[f"L{layer}" for layer in range(layers)])
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, labelsize=8, colors=colours.faint)
+    said = f"{shown.unit}, each map scaled to its own maximum; rows are queries"
+    axes.annotate(said, (0, 0), (0, -5), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=7.5,
+                  color=colours.faint)  # fmt: skip
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return figure
+
+
+def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str, dark: bool = False) -> Figure:
+    """Labels with their shares, 0 to 1, as horizontal bars in the order given, the first on top.
+
+    Raises ValueError if there is not one share for each label.
+    """
+    if len(labels) != len(shares) or not labels:
+        raise ValueError(f"{len(labels)} labels and {len(shares)} shares: one for each, at least one")
+    colours = page(dark)
+    figure, axes = _figure(3.4, 0.26 * len(labels), dark)
+    axes.set_position((0, 0, 1, 1))
+    axes.barh(range(len(shares)), shares, height=0.68, color=SEQUENTIAL.on(dark)[7])
+    axes.set(ylim=(len(labels) - 0.5, -0.5), xlim=(0, (max(shares) or 1.0) * 1.12))
+    for place, share in enumerate(shares):
+        axes.text(share, place, f" {two_digits(share)}", va="center_baseline", fontsize=9, color=colours.text)
+    axes.set_yticks(range(len(labels)), labels=[one_line(label, LONGEST_LABEL) for label in labels], parse_math=False)
+    for text in axes.get_yticklabels():
+        text.set(fontsize=10, fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))
+    _plain_axes(axes, colours, unit)
+    return figure
+
+
+def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: str, dark: bool = False) -> Figure:
+    """Tokens in the order of the text, each with its signed score as a bar from zero.
+
+    Raises ValueError if there is not one score for each token.
+    """
+    if len(tokens) != len(scores) or not tokens:
+        raise ValueError(f"{len(tokens)} tokens and {len(scores)} scores: one for each, at least one")
+    colours, numbers = page(dark), np.asarray(scores, float)
+    row = min(0.23, max(11 / len(tokens), 0.075))
+    figure, axes = _figure(3.0, row * len(tokens), dark)
+    axes.set_position((0, 0, 1, 1))
+    ends = (DIVERGING.on(dark)[2], DIVERGING.on(dark)[9])
+    axes.barh(range(len(numbers)), numbers, height=0.72, color=[ends[int(number >= 0)] for number in numbers])
+    axes.axvline(0, color=colours.faint, linewidth=0.8)
+    axes.set_ylim(len(tokens) - 0.5, -0.5)
+    axes.set_yticks(range(len(tokens)), labels=[_label(token) for token in tokens], parse_math=False)
+    for text, token in zip(axes.get_yticklabels(), tokens, strict=True):
+        text.set(fontsize=min(10.0, row * 72 * 0.66), fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))
+        if token.side:
+            tint = SENTENCE_TINTS[token.side].on(dark)[0]
+            text.set_bbox({"boxstyle": "round,pad=0.14", "facecolor": tint, "edgecolor": "none"})
+    _plain_axes(axes, colours, unit)
+    return figure
+
+
+def picture_bytes(figure: Figure, kind: str) -> bytes:
+    """A figure as a file of this kind: "png" (200 dots an inch), "svg" (texts stay texts) or "pdf" (fonts inside).
+
+    Warns once, in one sentence, where no font of this machine has a sign and it is drawn as a box.
+    Raises ValueError for another kind.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"a picture as {kind!r} is unknown: one of {', '.join(KINDS)}")
+    out = io.BytesIO()
+    # The same figure gives the same bytes: no date, and no random names inside an SVG.
+    settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "headlight",
+                "image.composite_image": False}  # fmt: skip
+    undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    with _WRITING, warnings.catch_warnings(record=True) as heard, mpl.rc_context(settings):
+        warnings.simplefilter("always")
+        figure.savefig(out, format=kind, dpi=DOTS, bbox_inches="tight", pad_inches=0.06, metadata=undated)
+    missing = {str(warning.message) for warning in heard if "missing from font" in str(warning.message)}
+    for warning in heard:
+        if str(warning.message) not in missing:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    if missing and kind != "svg":
+        warnings.warn(
+            f"{len(missing)} signs are in no font of this machine and are drawn as boxes: "
+            "install a font that has them, or take SVG, where they stay text",
+            stacklevel=2,
+        )
+    return out.getvalue()
+
+
+def _figure(width: float, height: float, dark: bool) -> tuple[Figure, Axes]:
+    """An empty figure in inches, in the colours of a page; no window, no state of pyplot."""
+    background = page(dark).background
+    figure = Figure(figsize=(max(width, 0.5), max(height, 0.3)), facecolor=background)
+    axes = figure.add_subplot(facecolor=background)
+    return figure, axes
+
+
+def _plain_axes(axes: Axes, colours: Page, unit: str) -> None:
+    axes.tick_params(axis="y", length=0, colors=colours.text)
+    axes.tick_params(axis="x", labelsize=8, colors=colours.faint, length=2)
+    axes.set_xlabel(unit, fontsize=9, color=colours.faint, fontfamily=_installed(*BODY))
+    for name, spine in axes.spines.items():
+        spine.set_visible(name == "bottom")
+        spine.set_color(colours.line)
+
+
+def _headings(
+    figure: Figure, axes: Axes, names: list[str], heads: Sequence[int], shown: ShownMaps, said: str, above: float,
+    colours: Page, dark: bool,
+) -> None:  # fmt: skip
+    """Over the columns who looks and who is looked at, over these the heads in their colours."""
+    points: dict[str, Any] = {
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+        "fontsize": 8,
+        "color": colours.faint,
+    }
+    for x, side, text in ((0.0, "right", "query: who looks"), (1.0, "left", "key: who is looked at")):
+        axes.annotate(text, (x, 1), (2 if side == "left" else -2, 5), ha=side, va="bottom", **points)
+    if shown.signed:
+        handles = [Line2D([], [], color=_sign_colour(sign, dark), label=text)
+                   for sign, text in ((1, "above zero"), (-1, "below zero"))]  # fmt: skip
+        title = f"{', '.join(names)}: {shown.unit}"
+    else:
+        handles = [
+            Line2D([], [], color=HEAD_COLOURS[head % 12], label=name, linewidth=2,
+                   linestyle=DASHES[(head + head // 12) % 4] if len(heads) > 1 else "-")
+            for head, name in zip(heads, names, strict=True)
+        ]  # fmt: skip
+        title = shown.unit
+    figure.legend(
+        handles=handles, title=title, title_fontsize=10, loc="lower center", frameon=False, fontsize=9,
+        handlelength=1.8, ncols=min(len(handles), 4), columnspacing=1.2, labelcolor=colours.text, borderaxespad=0,
+        bbox_to_anchor=(0.5, 1 + 20 / 72 / figure.get_figheight()),
+    ).get_title().set_color(colours.text)  # fmt: skip
+    below: dict[str, Any] = {"fontsize": 7.5, "color": colours.faint, "ha": "center", "va": "top"}
+    axes.annotate(said, (0.5, 0), (0, -6), xycoords="axes fraction", textcoords="offset points", **below)
+
+
+def _strongest(values: np.ndarray, kept: float) -> list[tuple[int, int, float]]:
+    """The values of largest magnitude that hold this share of all: (query, key, value), strongest first."""
+    sizes = np.abs(np.nan_to_num(values, nan=0, posinf=0, neginf=0)).astype(np.float64).ravel()
+    order = np.argsort(-sizes, kind="stable")
+    sums = np.cumsum(sizes[order])
+    if not len(sums) or sums[-1] == 0:
+        return []
+    count = int(np.searchsorted(sums, kept * sums[-1] - 1e-9)) + 1
+    chosen = order[:count]
+    queries, keys = np.unravel_index(chosen[sizes[chosen] > 0], values.shape)
+    return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries, keys, strict=True)]
+
+
+def _curves(
+    axes: Axes, edges: Sequence[tuple[int, int, float]], largest: float, signed: bool, head: int, *, off: bool,
+    style: object, dark: bool,
+) -> None:  # fmt: skip
+    """One curve an edge, the strongest last, so that it lies on top."""
+    if not edges:
+        return
+    light = (0.35 if off else 1) * min(1.0, max(0.3, (500 / len(edges)) ** 0.5))
+    paths, colours, widths = [], [], []
+    for query, key, value in reversed(edges):
+        share = min(abs(value) / largest, 1)
+        start, end = (0, query + 0.5), (1, key + 0.5)
+        paths.append(Path([start, (0.45, start[1]), (0.55, end[1]), end], [1, 4, 4, 4]))
+        colour = _sign_colour(value, dark) if signed else HEAD_COLOURS[head % 12]
+        colours.append(to_rgba(colour, (0.07 + 0.85 * share) * light))
+        widths.append(0.4 + 1.9 * share)
+    axes.add_collection(
+        PathCollection(paths, facecolors="none", edgecolors=colours, linewidths=widths, linestyles=[style])
+    )
+
+
+def _sign_colour(value: float, dark: bool) -> str:
+    return DIVERGING.on(dark)[1 if value < 0 else 11]
+
+
+def _colours(scale: Scale, dark: bool) -> LinearSegmentedColormap:
+    return LinearSegmentedColormap.from_list("headlight", scale.on(dark), N=256)
+
+
+def _label(token: Token) -> str:
+    return one_line(token.text, LONGEST_LABEL)
+
+
+def _installed(*families: str) -> list[str]:
+    """Those of these fonts that are there; matplotlib would complain of each of the others."""
+    there = {font.name for font in fontManager.ttflist}
+    return [family for family in dict.fromkeys(families) if family in there] or ["sans-serif"]

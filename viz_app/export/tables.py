@@ -1,0 +1,112 @@
+"""Numbers as a file: CSV for a spreadsheet, NPZ for NumPy."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from viz_app.export.maps import ShownMaps
+
+# What a spreadsheet would take for the start of a formula, its wide forms too.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+MOST_LINES = 4_000_000  # twelve heads of 512 tokens; more than any spreadsheet opens
+
+
+def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> bytes:
+    """Tables (row, column) as one CSV in UTF-8, one number a line: name, row, label, column, value.
+
+    Values are in full precision. A label that a spreadsheet would take for a formula gets an apostrophe in front.
+    Raises ValueError if a table has another number of rows than there are labels.
+    """
+    safe = [inert(label) for label in row_labels]
+    for name, table in tables.items():
+        if len(table) != len(safe):
+            raise ValueError(f"{name} has {len(table)} rows for {len(safe)} labels: one for each")
+    return _written(
+        ["name", "row", "label", "column", "value"],
+        (
+            [name, row, label, column, value]
+            for name, table in tables.items()
+            for row, (label, values) in enumerate(zip(safe, table, strict=True))
+            for column, value in enumerate(values)
+        ),
+    )
+
+
+def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -> bytes:
+    """The maps of some heads (layer, head), or of all, as one CSV in UTF-8, one number a line, in full precision.
+
+    Columns: layer, head, query_position, query, key_position, key, and what the value is.
+    Raises ValueError for a head that does not exist, or more than four million lines.
+    """
+    layers, count = shown.values.shape[:2]
+    chosen = [(layer, head) for layer in range(layers) for head in range(count)] if heads is None else list(heads)
+    lines = len(chosen) * len(shown.queries) * len(shown.keys)
+    if lines > MOST_LINES:
+        raise ValueError(
+            f"a CSV of {len(chosen)} heads would have {lines:,} lines, and at most {MOST_LINES:,} are written: "
+            "choose fewer heads, or NPZ"
+        )
+    if heads is not None:
+        for layer, head in chosen:
+            shown.check(layer, [head])
+    queries = [(token.position, inert(token.text)) for token in shown.queries]
+    keys = [(token.position, inert(token.text)) for token in shown.keys]
+    return _written(
+        ["layer", "head", "query_position", "query", "key_position", "key", shown.what],
+        (
+            [layer, head, *query, *key, value]
+            for layer, head in chosen
+            for query, row in zip(queries, shown.values[layer, head], strict=True)
+            for key, value in zip(keys, row, strict=True)
+        ),
+    )
+
+
+def maps_npz(shown: ShownMaps) -> bytes:
+    """All maps and what stands at their rows and columns, as an NPZ that `numpy.load` reads without pickle.
+
+    Arrays: attention, gradient or product (layer, head, query, key) float32; queries, keys; query_positions,
+    key_positions; off (head that is off, 2).
+    """
+    arrays = {
+        shown.what: shown.values,
+        "query_positions": np.array([token.position for token in shown.queries]),
+        "key_positions": np.array([token.position for token in shown.keys]),
+        "off": np.array(shown.off, int).reshape(-1, 2),
+    }
+    return npz(arrays, queries=[t.text for t in shown.queries], keys=[t.text for t in shown.keys])
+
+
+def labelled_csv(columns: Mapping[str, Sequence[object]]) -> bytes:
+    """Columns of one length, by name, as a CSV in UTF-8; texts that a spreadsheet would run get an apostrophe.
+
+    Raises ValueError for columns of different lengths.
+    """
+    rows = zip(*columns.values(), strict=True)
+    return _written(list(columns), ([inert(cell) if isinstance(cell, str) else cell for cell in row] for row in rows))
+
+
+def npz(arrays: Mapping[str, np.ndarray], **texts: Sequence[str]) -> bytes:
+    """Arrays by name, and texts beside them, as a compressed NPZ that `numpy.load` reads without pickle."""
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays, **{name: np.array(list(words)) for name, words in texts.items()})  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def inert(label: str) -> str:
+    """A text that no spreadsheet takes for a formula: with an apostrophe in front where it would."""
+    return f"'{label}" if label.startswith(FORMULA) else label
+
+
+def _written(names: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
+    out = io.StringIO(newline="")
+    writer = csv.writer(out)
+    writer.writerow(names)
+    # str() of a NumPy number is the shortest text that reads back as the same float32.
+    writer.writerows(rows)
+    # A lone half of a surrogate pair has no bytes in UTF-8.
+    return out.getvalue().encode("utf-8", "replace")

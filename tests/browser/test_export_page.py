@@ -138,7 +138,7 @@ def test_holes_pruned_heads_and_heads_that_are_off(page: Page, tmp_path: Path) -
     opened(page, tmp_path, dataclasses.replace(run, attention=attention, head_mask=gates), MapView(heads=(0, 1)))
     expect(page.locator(".note")).to_contain_text("2 values of H0 are no numbers")
     expect(page.locator(".note")).to_contain_text("H1 is switched off")
-    expect(page.get_by_role("button", name="H2, pruned")).to_be_disabled()
+    expect(page.get_by_role("button", name="H2, pruned", exact=True)).to_be_disabled()
     assert page.problems == []
 
 

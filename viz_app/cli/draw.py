@@ -42,7 +42,9 @@ def attention(
     part: Annotated[str, typer.Option(help="all, or from which text to which, as in 'A to B'.")] = "all",
     hide_special: Annotated[bool, typer.Option("--hide-special", help="Without [CLS] and [SEP].")] = False,
     words: Annotated[bool, typer.Option("--words", help="Between words, not pieces.")] = False,
-    renormalise: Annotated[bool, typer.Option("--renormalise", help="Rows sum to 1 again where tokens are left out.")] = False,
+    renormalise: Annotated[
+        bool, typer.Option("--renormalise", help="Rows sum to 1 again where tokens are left out.")
+    ] = False,
     kept: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of a head that the curves hold.")] = 0.7,
     dark: Annotated[bool, typer.Option("--dark", help="On a dark page.")] = False,
     bertviz: Annotated[

@@ -65,7 +65,7 @@ def layers_that_fit(tokens: int, heads: int, layers: int, kind: Kind, first: int
     """As many layers, from `first` on and then from the start, as a browser can open in this view; maybe none."""
     order = [*range(first, layers), *range(first)]
     fit = [count for count in range(layers + 1) if _fits(*estimate(tokens, heads, count, kind))]
-    return sorted(order[: max(fit)])
+    return sorted(order[: max(fit, default=0)])
 
 
 def bertviz_page(shown: ShownMaps, kind: Kind = "model", layers: Sequence[int] | None = None) -> str:

@@ -65,9 +65,9 @@ class ShownMaps:
 class MapView:
     """What of the maps is looked at, and how.
 
-    what, part, hide_special, words, renormalise: as `shown_maps` takes them. layer: which one. heads: those drawn; none is all heads
-    of all layers, small. mode: "curves", or the first of the heads as a "matrix". kept: the share of a head that the
-    drawn curves hold, above 0 to 1.
+    what, part, hide_special, words, renormalise: as `shown_maps` takes them. layer: which one.
+    heads: those drawn; none is all heads of all layers, small. mode: "curves", or the first of the heads as a "matrix".
+    kept: the share of a head that the drawn curves hold, above 0 to 1.
     Raises ValueError for another mode or share.
     """
 
@@ -107,8 +107,9 @@ def shown_maps(
     """The maps of a run as the page Attention shows them.
 
     what: "attention", "gradient" or "product"; the last two need a run with a target.
-    part: "all", or from which text to which, as in "A to B". hide_special: without the added [CLS] and [SEP]. renormalise:
-    rows of attention sum to 1 again where tokens were left out. words: between words; to a word is the sum over its pieces, from a word their mean.
+    part: "all", or from which text to which, as in "A to B". hide_special: without the added [CLS] and [SEP].
+    words: between words; to a word is the sum over its pieces, from a word their mean. renormalise: rows of attention
+    sum to 1 again where tokens were left out.
     Raises ValueError for a gradient that was not captured, an unknown part, or one that the text does not have.
     """
     values, encoding = run.shown(what), run.encoding

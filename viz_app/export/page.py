@@ -104,7 +104,8 @@ def _about_layer(shown: ShownMaps, layer: int) -> dict[str, Any]:
         "off": [head for where, head in shown.off if where == layer],
         "holes": [int((~np.isfinite(values)).sum()) for values in maps],
         "strongest": [
-            [edge[1:] for edge in strongest_edges({head: maps[head]}, [head], attention_view.STRONGEST)] for head in range(len(maps))
+            [edge[1:] for edge in strongest_edges({head: maps[head]}, [head], attention_view.STRONGEST)]
+            for head in range(len(maps))
         ],
     }
 

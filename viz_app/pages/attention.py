@@ -185,8 +185,8 @@ def picture() -> None:
             on_change=frame.choose_view,
         )
         present = tuple(head for head in choice.heads if head not in missing)
-        mode = "matrix" if state.view == "matrix" else "curves"
-        view = MapView(show, part, hide, words, again, choice.layer, present, mode, choice.kept)
+        view = MapView(show, part, hide, words, again, choice.layer, present,
+                       "matrix" if state.view == "matrix" else "curves", choice.kept)  # fmt: skip
         downloads.attention(run, view, current.loaded.name)
     session.publish()
 

@@ -1,0 +1,108 @@
+"""BertViz's own views of our maps, in a real browser whose CDN is blocked or answered by a stand-in."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.hostile import HOSTILE, run_of
+from viz_app.export.bertviz import CDN, WHAT_IT_IS, Kind, bertviz_page, escaped, estimate, layers_that_fit
+from viz_app.export.maps import shown_maps
+
+# BertViz reads its own script and leaves the file to be closed by chance.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
+KINDS: tuple[Kind, ...] = ("head", "model")
+# What stands in for require.js: it keeps the function that BertViz hands to it, and does not run it.
+STAND_IN = "window.require = { config() {} }; window.requirejs = (names, draw) => { window.handed = draw.toString(); };"
+
+
+def opened(page: Page, folder: Path, html: str, answer: Callable[[Route], None]) -> None:
+    page.route(re.compile(rf"^{re.escape(CDN)}/"), answer)
+    (folder / "bertviz.html").write_text(html, encoding="utf-8")
+    page.goto((folder / "bertviz.html").as_uri())
+
+
+def handed_over(page: Page) -> list[dict]:
+    """The data that BertViz's script would draw, as the browser read it."""
+    found = re.search(r"const params = (\{.*\});$", page.evaluate("window.handed"), re.MULTILINE)
+    assert found is not None
+    return json.loads(found[1])["attention"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_text_runs_and_every_text_arrives(page: Page, tmp_path: Path, kind: Kind) -> None:
+    """Hostile tokens leave BertViz's script whole: it is handed over with every token as it was written."""
+    run = run_of(HOSTILE)
+    opened(page, tmp_path, bertviz_page(shown_maps(run), kind), lambda r: r.fulfill(body=STAND_IN))
+    (data,) = handed_over(page)
+    assert data["left_text"] == data["right_text"] == ["[CLS]", *HOSTILE, "[SEP]"]
+    assert np.allclose(data["attn"], run.attention, atol=5.1e-5)
+    assert page.evaluate("window.ran") is None and page.locator("img, svg, a").count() == 0
+    assert page.locator("body").inner_text().count("x" * 50) == 0
+    assert [url for url in page.requested if not url.startswith((CDN, "file:"))] == []
+    assert page.problems == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_its_cdn_a_sentence_says_why_nothing_is_drawn(page: Page, tmp_path: Path, kind: Kind) -> None:
+    """Blocked, the page asks the CDN alone, nothing runs, and it names what is missing and the way out."""
+    opened(page, tmp_path, bertviz_page(shown_maps(run_of(HOSTILE)), kind), lambda r: r.abort())
+    expect(page.get_by_role("alert")).to_contain_text("cdnjs.cloudflare.com cannot be reached")
+    expect(page.locator("body")).to_contain_text(WHAT_IT_IS)
+    assert page.evaluate("window.ran") is None
+    assert {url.split("/")[2] for url in page.requested if not url.startswith("file:")} == {"cdnjs.cloudflare.com"}
+
+
+def test_its_layers_keep_their_numbers(page: Page, tmp_path: Path) -> None:
+    """Of three layers the last two: BertViz is told their own numbers, and their own maps."""
+    run = run_of(["a", "b"], layers=3)
+    opened(page, tmp_path, bertviz_page(shown_maps(run), "head", [2, 1]), lambda r: r.fulfill(body=STAND_IN))
+    (data,) = handed_over(page)
+    assert np.allclose(data["attn"], run.attention[1:], atol=5.1e-5)
+    assert '"include_layers": [1, 2]' in page.evaluate("window.handed")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_estimate_is_near_the_file(kind: Kind) -> None:
+    """What is said of the size before the page is built is within a third of what it then has."""
+    run = run_of(["word"] * 62, layers=4)
+    assert len(bertviz_page(shown_maps(run), kind, [0, 2, 3])) == pytest.approx(estimate(64, 3, 3, kind)[0], rel=0.33)
+
+
+def test_what_no_browser_can_draw_is_refused_before_it_is_built() -> None:
+    """The sentence gives the size, and the layers that would fit; where none fits, another way."""
+    shown = shown_maps(run_of(["word"] * 254, layers=12, heads=4))
+    assert layers_that_fit(256, 4, 12, "model", 5) == [5, 6]
+    with pytest.raises(ValueError, match=r"25 MB with 3,145,728 lines .* choose at most 2, as L0, L1"):
+        bertviz_page(shown, "model")
+    assert layers_that_fit(256, 4, 12, "head") == list(range(12))
+    assert layers_that_fit(512, 12, 12, "head") == layers_that_fit(512, 12, 12, "model") == []
+
+
+def test_what_bertviz_cannot_draw_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of a map, no layer, a layer that is not there; and BertViz itself, if it is not there."""
+    run = run_of(["a", "b"], second=1)
+    for problem, call in {
+        "not one part of it": lambda: bertviz_page(shown_maps(run, part="A to B")),
+        "at least one": lambda: bertviz_page(shown_maps(run), layers=[]),
+        "layer 7 does not exist": lambda: bertviz_page(shown_maps(run), layers=[7]),
+        "'head' and 'model'": lambda: bertviz_page(shown_maps(run), "neuron"),  # type: ignore[arg-type]
+    }.items():
+        with pytest.raises(ValueError, match=problem):
+            call()
+    monkeypatch.setitem(__import__("sys").modules, "bertviz", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'headlight\[bertviz\]'"):
+        bertviz_page(shown_maps(run))
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "é", "\ud800", "\x00"])
+def test_an_escaped_text_is_ascii_and_reads_back(text: str) -> None:
+    """JSON that no parser of HTML or of scripts sees anything in, and that is the same text again."""
+    written = escaped(text)
+    assert written.isascii() and not set(written) & set("<>&'\n") and json.loads(written) == text

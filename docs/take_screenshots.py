@@ -21,6 +21,7 @@ SHOTS = {
     "images": ("images", {"text": PAIR["text"], "boxes": "1"}, "light", 1030),
     "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1250),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
+    "prune": ("prune", {**PAIR, "off": "1.0,2.5,3.6,3.7,5.2"}, "light", 1150),
 }
 
 

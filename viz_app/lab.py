@@ -85,6 +85,7 @@ class Questions:
 
     def __init__(self, frame: Frame, upload: Any) -> None:
         self.frame, self.loaded, self.off = frame, frame.loaded, frame.off
+        self.of_file = upload is not None
         text = frame.original
         content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.getvalue()
         if len(content) > LARGEST_FILE:
@@ -140,9 +141,21 @@ class Questions:
             lambda report: removal.propose_plan(self.loaded, self.batches, method, report=report),
         )  # fmt: skip
 
-    def carry_out(self, plan: PruningPlan, count: int) -> None:
-        """Switch the first heads of a plan off, and all others on."""
-        st.session_state.off = tuple(sorted(plan.order[:count]))
+    def made_plan(self, method: str) -> PruningPlan | None:
+        """The same, if it is there already; nothing is started."""
+        job = self._plan(method) if self.points(method) or is_asked("made", self.key, method) else None
+        return job.result if job is not None and job.done else None
+
+    def read_plan(self, upload: Any) -> PruningPlan:
+        """The plan in a file. Raises ValueError if it is none, or one for another model."""
+        plan = PruningPlan.from_json(upload.getvalue().decode("utf-8", errors="replace"))
+        plan.check(self.loaded.name, self.loaded.config.num_hidden_layers, self.loaded.config.num_attention_heads)
+        return plan
+
+    def carry_out(self, plan: PruningPlan, share: float) -> None:
+        """Switch a share of a plan's heads off, and all others on."""
+        st.session_state.off = tuple(sorted(plan.first(share)))
+        ask("made", self.key, plan.method)
 
     def points(self, method: str) -> list[CurvePoint]:
         """The points of an order and of random ones that there are so far; `grow` adds more."""

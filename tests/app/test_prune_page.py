@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import re
@@ -16,9 +17,11 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core import LoadedModel
 from bert_core.run import removal
+from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, said, start, words
 from viz_app import lab
 
+__all__ = ["text_file"]  # a fixture
 TEXT = {"text": "the cat sat on the mat", "pair": "it was red", "masked": "1"}
 
 
@@ -163,3 +166,44 @@ def test_every_page_works_on_a_pruned_model(
             app.switch_page("viz_app/pages/inside.py").run()
             assert not app.exception and not app.error
             assert ("were pruned" in words(app)) == (head == "1.0" and stage not in ("output", "feed_forward"))
+
+
+class Upload:
+    """A file that was uploaded."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def getvalue(self) -> bytes:
+        return self.text.encode()
+
+
+def test_a_file_that_cannot_be_asked_leaves_the_text(
+    tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch, text_file: Path
+) -> None:
+    """A file of one document gets a sentence and the page goes on with the text; a whole one is asked."""
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
+    for text, asked in (
+        ("one line", "the text above"),
+        (text_file.read_text(encoding="utf-8"), "examples of the file"),
+    ):
+        app = start(**TEXT, model=str(tiny_model_folder)).switch_page("viz_app/pages/prune.py")
+        app.session_state["lab_file"] = Upload(text)
+        monkeypatch.setattr(st, "file_uploader", lambda *_, **__: None)
+        app.run()
+        assert not app.exception and f"Asked: {asked}" in words(app)
+        errors = [said(error) for error in app.error]
+        assert (
+            errors == [] or "The file cannot be asked about: the file.txt holds fewer than two documents" in errors[0]
+        )
+        assert bool(errors) == (text == "one line")
+
+
+def test_a_plan_file_is_for_one_model(tiny_model_folder: Path) -> None:
+    """A plan of this model is read back; another model's is refused."""
+    questions = object.__new__(lab.Questions)
+    questions.loaded = bert_core.load(str(tiny_model_folder))
+    plan = bert_core.PruningPlan(tiny_model_folder.name, 2, 4, "mine", ((0, 1),))
+    assert questions.read_plan(Upload(plan.to_json())) == plan
+    with pytest.raises(ValueError, match="the plan is for other"):
+        questions.read_plan(Upload(dataclasses.replace(plan, model="other").to_json()))

@@ -36,21 +36,12 @@ def prune(
 ) -> None:
     """A new, smaller model without some heads; the old one stays as it is."""
     import bert_core
-    from bert_core.record import PruningPlan
 
     if bool(heads) == (plan is not None):
         raise ValueError("say which heads: either --heads, as in 0.3,2.11, or --plan and --share")
     loaded = load(model, device)
     layers, count = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
-    if plan is None:
-        gone = _parse_heads(heads, layers, count)
-    else:
-        try:
-            found = PruningPlan.from_json(plan.read_text(encoding="utf-8", errors="replace"))
-            found.check(loaded.name, layers, count)
-        except ValueError as error:
-            raise ValueError(f"{plan}: {error}") from error
-        gone = list(found.first(share))
+    gone = _parse_heads(heads, layers, count) if plan is None else list(_read_plan(plan, loaded).first(share))
     smaller = bert_core.pruned(loaded, gone)
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
     left = sum(len(smaller.config.heads_of(layer)) for layer in range(layers))
@@ -133,18 +124,27 @@ def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tup
 
 def _kept_plan(loaded: LoadedModel, batches: list[Batch], method: str, seed: int, out: Path) -> PruningPlan:
     """The plan of this name beside the CSV file, made and kept there the first time."""
-    from bert_core.record import PruningPlan
     from bert_core.run.removal import propose_plan
 
     name = f"{method}-{seed}" if method == "random" else method
     path = out.with_name(f"{out.stem}.{name}.json")
     if path.is_file():
-        plan = PruningPlan.from_json(path.read_text(encoding="utf-8"))
-        plan.check(loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
-        return plan
+        return _read_plan(path, loaded)
     note(f"finding the order by {name}")
     plan = propose_plan(loaded, batches, method, seed=seed)
     path.write_text(plan.to_json(), encoding="utf-8")
+    return plan
+
+
+def _read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:
+    """The plan in a file. Raises ValueError if it is none, or one for another model."""
+    from bert_core.record import PruningPlan
+
+    try:
+        plan = PruningPlan.from_json(path.read_text(encoding="utf-8", errors="replace"))
+        plan.check(loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     return plan
 
 

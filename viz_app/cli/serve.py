@@ -71,5 +71,7 @@ def _check_offered(name: str) -> None:
 
     if Path(name).is_dir():
         read_config(name)
+    elif name.endswith(".zip") and Path(name).is_file():
+        return  # what is in it, the page says
     elif name not in bundled_models() and not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
         raise ValueError(f"there is no model {name!r}: it is neither a folder, nor bundled, nor a hub id")

@@ -26,7 +26,11 @@ config = current.loaded.config
 layers, heads = config.num_hidden_layers, config.num_attention_heads
 there = sum(len(config.heads_of(layer)) for layer in range(layers))
 st.header("What can go?", anchor=False)
-questions = lab.Questions(current, state.get("lab_file"))
+try:
+    questions = lab.Questions(current, state.get("lab_file"))
+except ValueError as error:  # of the file: the text is asked instead, and the control stays
+    st.error(session.as_written(f"The file cannot be asked about: {error}."), icon=":material/error:")
+    questions = lab.Questions(current, None)
 if not questions.can_ask:
     st.info("There is nothing to ask here: a loss needs words, and a trained masked-word or next-sentence head.")
     st.stop()
@@ -54,7 +58,7 @@ with left:
         "and a small change; heads that stand in for each other look idle until both are gone."
     )
 with right:
-    what = "the text above, each piece hidden once" if state.get("lab_file") is None else "examples of the file"
+    what = "examples of the file" if questions.of_file else "the text above, each piece hidden once"
     st.markdown(f"**{len(current.off)} of {there} heads are off.** Asked: {what}.")
     figures = [("Loss, nats", now.loss, everything.loss, "{:.3f}")]
     if now.mlm == now.mlm:  # NaN where nothing was asked
@@ -94,13 +98,24 @@ with right:
         )
 
 st.subheader("In which order, and how far?", anchor=False)
-with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-    st.selectbox("Order", session.ORDERS, key="order", format_func=ORDER_NAMES.__getitem__, width=290)
-    st.slider("Share to go", 0, 100, key="going", format="%d%%", width=220)
-    count = round(state.going / 100 * there)
+with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    st.selectbox("Order", session.ORDERS, key="order", format_func=ORDER_NAMES.__getitem__, width=255)
+    st.slider("Share to go", 0, 100, key="going", format="%d%%", width=170)
+    share = state.going / 100
     st.button(
-        f"Switch off the first {count}", on_click=lab.ask, args=("plan", questions.key, state.order), key="carry_out"
-    )
+        f"Switch off the first {round(share * there)}", on_click=lab.ask, args=("plan", questions.key, state.order),
+        key="carry_out",
+    )  # fmt: skip
+    with st.popover("Plan file"):
+        if (made := questions.made_plan(state.order)) is not None:
+            st.download_button(
+                "This order as a plan", made.to_json(), f"{state.order}.json", "application/json", on_click="ignore",
+                key="plan_file",
+            )  # fmt: skip
+        given = st.file_uploader("A plan for this model", type=["json"], key="lab_plan")
+        if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
+            questions.carry_out(questions.read_plan(given), share)
+            st.rerun()
     with st.popover("Ask about a file"):
         st.file_uploader(
             "A text file: one paragraph a line, a blank line between documents", type=["txt"], key="lab_file"
@@ -196,5 +211,5 @@ else:
 if lab.is_asked("plan", questions.key, state.order):
     plan = questions.plan(state.order)
     lab.forget("plan", questions.key, state.order)
-    questions.carry_out(plan, count)
+    questions.carry_out(plan, share)
     st.rerun()

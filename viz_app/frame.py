@@ -564,7 +564,7 @@ def _status(current: Frame) -> str:
 def _pruned(current: Frame) -> str:
     """How many heads the model has lost, for the status line; nothing for a whole one."""
     gone = sum(map(len, current.loaded.config.pruned_heads.values()))
-    return f" less {gone} pruned head{'s' if gone > 1 else ''}" if gone else ""
+    return f", {gone} pruned" if gone else ""
 
 
 def is_unsure(prediction: MaskPrediction) -> bool:

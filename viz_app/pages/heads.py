@@ -24,7 +24,7 @@ with left:
             COLOURED_BY,
             key="colour",
             required=True,
-            format_func={"slope": "Slope", "removal": f"Removal of each of the {layers * heads}"}.__getitem__,
+            format_func={"slope": "Slope", "removal": f"Removal of each of the {before.there.sum()}"}.__getitem__,
             label_visibility="collapsed",
         )
     removed = current.sweep().effect if current.target is not None and st.session_state.colour == "removal" else None

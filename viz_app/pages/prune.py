@@ -68,7 +68,12 @@ with right:
     for column, (name, value, before_value, form) in zip(st.columns(len(figures)), figures, strict=True):
         change = form.replace("{:", "{:+").format(value - before_value) if value != before_value else None
         column.metric(
-            name, form.format(value), change, delta_color="inverse" if name == "Loss, nats" else "normal", border=True
+            name,
+            form.format(value),
+            change,
+            delta_color="inverse" if name == "Loss, nats" else "normal",
+            border=True,
+            height="stretch",
         )
     before, after = current.run(all_heads_on=True), current.run()
     for prediction in after.predictions[:2]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -86,11 +87,9 @@ def real_maps(tokens: int) -> tuple[np.ndarray, list[str], str]:
     """Maps (12, 12, query, key) of the bundled model on the license's first words, their tokens, and the text."""
     loaded = bert_core.load("headlight-mini", device="cpu")
     text = " ".join((ROOT / "LICENSE").read_text(encoding="utf-8").split())
-    while len(loaded.tokenizer.encode(text, max_length=10**6)) > tokens:
-        text = text.rsplit(" ", max(1, (len(loaded.tokenizer.encode(text, max_length=10**6)) - tokens) // 3))[0]
-    encoding = loaded.tokenizer.encode(text)
+    encoding = loaded.tokenizer.encode(text, max_length=tokens)
     run = capture(loaded, encoding, positions=())
-    return np.concatenate([run.attention, run.attention]), list(encoding.tokens), text
+    return np.concatenate([run.attention, run.attention]), list(encoding.tokens), text[: encoding.offsets[-2][1]]
 
 
 # ---------------------------------------------------------------------------- theirs
@@ -143,14 +142,13 @@ def theirs(browser: Browser, stored: Path, folder: Path, scripts: dict[str, byte
         name = next((name for name in scripts if name in route.request.url.lower()), None)
         route.fulfill(body=scripts[name], content_type="text/javascript") if name else route.abort()
 
-    page.route("http*://**", answer)
+    page.route(re.compile("^https?:"), answer)
     try:
         start = time.perf_counter()
         page.goto(page_file.as_uri(), timeout=PATIENCE * 1000)
-        # Every thumbnail has its lines when the last one has.
+        # They are drawn one after the other, in one go.
         page.wait_for_function(
-            "() => document.querySelectorAll('svg g.attention, svg .attention').length >= 144"
-            " || document.querySelectorAll('svg line').length >= 144 * 4",
+            "() => document.querySelectorAll('.attn_background').length >= 144",
             timeout=PATIENCE * 1000,
         )
         settle(page)
@@ -207,8 +205,8 @@ def ours(browser: Browser, stored: Path, folder: Path) -> dict[str, object]:
         start = time.perf_counter()
         page.goto(address)
         page.wait_for_function(
-            "() => document.querySelectorAll('.cell canvas').length === 144 && "
-            "document.querySelector('.note')?.textContent.includes('edges')",
+            f"() => {{ {INSIDE} return all('.cell canvas').length === 144 && "
+            "all('.note')[0]?.textContent.includes('edges'); }",
             timeout=PATIENCE * 1000,
         )
         settle(page)
@@ -240,20 +238,25 @@ def memory(browser: Browser, page: Page) -> dict[str, object]:
     return {"heap": heap, "resident": max(resident)}
 
 
-# ---------------------------------------------------------------------------- the click
-
-CLICK = """
-async ([layer, head]) => {
+# A component stands in a shadow root of its own.
+INSIDE = """
+    const roots = [...document.querySelectorAll("*")].flatMap(node => node.shadowRoot ?? []);
+    const all = (selector) => roots.flatMap(root => [...root.querySelectorAll(selector)]);
+"""
+CLICK = f"""
+async ([layer, head]) => {{
+    {INSIDE}
+    const cell = all(`.cell[data-layer="${{layer}}"][data-head="${{head}}"]`)[0];
+    const wanted = [".view .layer .name", `.view .head[data-head="${{head}}"]`, ".note"];
+    const [name, button, note] = wanted.map(one => all(one)[0]);
     const start = performance.now();
-    document.querySelector(`.cell[data-layer="${layer}"][data-head="${head}"]`).click();
-    const shown = () => document.querySelector(".view .layer .name").textContent === `L${layer}`
-        && document.querySelector(`.view .head[data-head="${head}"]`).getAttribute("aria-pressed") === "true"
-        && document.querySelector(".note").textContent.includes("edges")
-        && !document.querySelector(".note").textContent.includes("on the way");
+    cell.click();
+    const shown = () => name.textContent === `L${{layer}}` && button.getAttribute("aria-pressed") === "true"
+        && note.textContent.includes("edges") && !note.textContent.includes("on the way");
     while (!shown()) await new Promise(requestAnimationFrame);
     await new Promise(requestAnimationFrame);
     return performance.now() - start;
-}
+}}
 """
 EMPTY = """
 async (wanted) => {
@@ -271,7 +274,7 @@ def clicks(browser: Browser, folder: Path, text: str, rounds: int) -> tuple[list
     """Milliseconds from a click on a thumbnail of the running app to its head drawn large; and of an empty rerun."""
     script = folder / "app.py"
     script.write_text(APP.format(root=str(ROOT), entry=str(ROOT / "streamlit_app.py")), encoding="utf-8")
-    shutil.copytree(ROOT / ".streamlit", folder / ".streamlit", dirs_exist_ok=True)
+    (folder / "viz_app").symlink_to(ROOT / "viz_app")  # pages are looked for beside the script
     with served(script) as address:
         context = browser.new_context(viewport={"width": 1440, "height": 900})
         app, empty = context.new_page(), context.new_page()

@@ -14,10 +14,15 @@ PAIR = {
     "pair": "The room was dark and nobody was there.",
     "masked": "3",
 }
+LONG = " ".join((Path(__file__).parents[1] / "LICENSE").read_text(encoding="utf-8").split())[:2800]
 SHOTS = {
     "predict": ("", PAIR, "light", 900),
     "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1180),
     "inside": ("inside", {**PAIR, "head": "1.8", "stage": "scores"}, "light", 1250),
+    "matrix512": ("attention", {"text": LONG, "head": "2.0", "view": "matrix"}, "dark", 1200),
+    "neuron": ("attention", {**PAIR, "head": "1.8", "view": "neuron", "tokens": "q2"}, "light", 1180),
+    "compare": ("compare", {**PAIR, "head": "2.0"}, "light", 1300),
+    "words_to_patches": ("images", {"text": PAIR["text"], "edges": "1", "look": "1.1"}, "dark", 1500),
     "images": ("images", {"text": PAIR["text"], "boxes": "1"}, "light", 1030),
     "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1250),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
@@ -25,16 +30,18 @@ SHOTS = {
 }
 
 
-def main(address: str) -> None:
-    """One picture a page, as a visitor sees it who follows a link."""
+def main(address: str, names: list[str]) -> None:
+    """One picture a page, as a visitor sees it who follows a link; names: of which, none for all."""
     folder = Path(__file__).parent / "screenshots"
     folder.mkdir(exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for name, (path, choices, scheme, height) in SHOTS.items():
+            if names and name not in names:
+                continue
             page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
             page.goto(f"{address}/{path}?{urlencode(choices)}")
-            picture = page.get_by_test_id("stPlotlyChart").or_(page.locator(".view .token"))
+            picture = page.get_by_test_id("stPlotlyChart").or_(page.locator(".view .note:not(:empty)"))
             expect(picture.first).to_be_visible(timeout=60_000)
             page.wait_for_timeout(3000)
             page.screenshot(path=folder / f"{name}.png")
@@ -43,4 +50,4 @@ def main(address: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2:])

@@ -24,7 +24,7 @@ from viz_app.figures.thumbnails import thumbnails
 
 SORTS = {"number": "by number", "entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
 NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
-AMONG = {"chosen": "the chosen heads", "layer": "the whole layer", "all": "all layers"}
+AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 MOST_NAMED = 6  # rows without numbers
 
 current = frame.current()
@@ -35,15 +35,24 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     st.segmented_control("View", session.VIEWS, key="view", format_func=str.capitalize, required=True)
     if not neuron:
         st.segmented_control("Show", session.SHOWN, key="show", format_func=NAMES.__getitem__, required=True)
-        st.selectbox("From and to", session.PARTS, key="part", disabled=encoding.pair is None, width=130)
+        st.selectbox("From and to", session.PARTS, key="part", disabled=encoding.pair is None, width=110)
+        st.selectbox(
+            "Heads", session.COMBINED, key="combine", format_func=str.capitalize, width=130,
+            help="Weighted: by importance, the size of the gradient of each head's gate.",
+        )  # fmt: skip
 if not neuron:
-    with st.container(horizontal=True, gap="medium"):
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.toggle("Hide [CLS] and [SEP]", key="hide")
         st.toggle("Words, not pieces", key="words", help="To a word: the sum over its pieces. From a word: their mean.")
         st.toggle(
             "Rows sum to 1 again", key="share", disabled=state.show != "attention",
             help="Where tokens are left out, what a query gives to the others is divided by its sum.",
         )  # fmt: skip
+        if state.combine != "apart":
+            st.selectbox(
+                "Together", session.AMONG, key="among", format_func=AMONG.__getitem__, width=190,
+                label_visibility="collapsed",
+            )  # fmt: skip
 
 signed = state.show != "attention" and not neuron
 if signed and current.target is None:
@@ -148,14 +157,6 @@ def picture() -> None:
             + ("" if state.rows == "number" else " Layers stand in falling order of the mean over their heads.")
         )
     with right:
-        if not neuron:
-            with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-                st.segmented_control(
-                    "Heads", session.COMBINED, key="combine", format_func=str.capitalize, required=True,
-                    help="Weighted: by importance, the size of the gradient of each head's gate.",
-                )  # fmt: skip
-                if state.combine != "apart":
-                    st.selectbox("of", session.AMONG, key="among", format_func=AMONG.__getitem__, width=190)
         choice = frame.view_choice()
         maps, one = seen(values[choice.layer]), together(choice.layer, choice.heads)
         opened = (choice.layer, choice.heads[0])

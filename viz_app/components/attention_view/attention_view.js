@@ -439,7 +439,7 @@ function build(view, sameText) {
     view.focus = null;
     view.tip.hidePopover();
     const names = [...header.queries, ...header.keys].map(([text]) => text.length);
-    root.classList.toggle("long", Math.max(...names) > 10);
+    root.classList.toggle("long", Math.max(...names) > 12);
     for (const side of ["query", "key"]) view[side].replaceChildren(...tokens(view, side).map(token));
     for (const side of ["query", "key"]) view[side].children[0].tabIndex = 0;
     view.stage.scrollTop = 0;
@@ -887,7 +887,7 @@ function layoutOf(view) {
   const [rows, columns] = [header.queries.length, header.keys.length];
   const lecture = header.lecture;
   const font = lecture ? 17 : 13;
-  const longest = (list) => Math.min(Math.max(...list.map(([text]) => [...text.slice(0, 40)].length)), 12);
+  const longest = (list) => Math.min(Math.max(...list.map(([text]) => [...text.slice(0, 40)].length)), 16);
   const margin = { left: 24 + longest(header.queries) * font * 0.62, bottom: 26 + longest(header.keys) * font * 0.62 };
   const width = matrix.clientWidth;
   const room = { width: Math.max(width - margin.left - 6, 40), height: lecture ? 820 : 600 };
@@ -1087,7 +1087,7 @@ function labels(context, view, { margin, top, area, cell, font, rows, columns },
       if (middle < 0 || middle > length * cell) continue;
       context.fillStyle = i === chosen ? ink : list[i][2] ? ink : faint;
       context.font = `${i === chosen ? "bold " : ""}${size}px ${family}`;
-      put(shortened(list[i][0], 12), middle);
+      put(shortened(list[i][0], 16), middle);
     }
   };
   context.textBaseline = "middle";

@@ -133,6 +133,11 @@ function element(tag, name, text = "") {
 }
 
 function paint(grid, header, pixels, colours) {
+  // Most runs change only what is chosen: the pictures are painted when they, or the page, have changed.
+  const before = grid.painted;
+  const same = before?.colours === String(colours[255]) && before.pixels.length === pixels.length && before.form === grid.dataset.form
+    && before.pixels.every((code, i) => code === pixels[i]);
+  if (!same) grid.painted = { colours: String(colours[255]), form: grid.dataset.form, pixels: pixels.slice() };
   const off = new Set(header.off.map(String));
   const chosen = String(header.selected);
   const gone = new Set(header.gone.map(String));
@@ -154,6 +159,7 @@ function paint(grid, header, pixels, colours) {
     button.setAttribute("aria-label", said.join(", "));
     if (header.size) button.querySelector("canvas").hidden = button.disabled;
     if (header.size) {
+      if (same) continue;
       const [rows, columns] = header.size;
       const start = (layer * header.heads + head) * rows * columns;
       draw(button.querySelector("canvas"), pixels.subarray(start, start + rows * columns), rows, columns, colours);

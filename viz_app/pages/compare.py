@@ -51,7 +51,7 @@ def left_out(positions, encoding) -> str:
 def token(ours: int, theirs: int) -> Token:
     """A token that both sides have, or what it became."""
     was, became = before.encoding.tokens[ours], after.encoding.tokens[theirs]
-    return Token(was if was == became else f"{was} → {became}", ours, before.encoding.sides[ours])
+    return Token(was if was == became else f"{was}→{became}", ours, before.encoding.sides[ours])
 
 
 def summary():

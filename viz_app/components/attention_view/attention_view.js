@@ -438,8 +438,7 @@ function build(view, sameText) {
   if (!sameText) {
     view.focus = null;
     view.tip.hidePopover();
-    const names = [...header.queries, ...header.keys].map(([text]) => text.length);
-    root.classList.toggle("long", Math.max(...names) > 12);
+    root.classList.toggle("long", header.keys.filter(([text]) => text.length > 12).length * 2 > header.keys.length);
     for (const side of ["query", "key"]) view[side].replaceChildren(...tokens(view, side).map(token));
     for (const side of ["query", "key"]) view[side].children[0].tabIndex = 0;
     view.stage.scrollTop = 0;

@@ -11,6 +11,7 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
+import bert_core
 from bert_core import LoadedModel, checkpoint
 from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_figures, nearest_heads, roles_of_heads
 from bert_core.corpus.relations import track_relations
@@ -415,3 +416,18 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel) -> No
     assert [said(error) for error in app.error] == [
         "Line 1 of trees.conllu has 1 columns: CoNLL-U has 10, split by tabs."
     ]
+
+
+def test_roles_of_a_model_that_has_lost_heads(
+    tiny_loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer without heads and a gap in another: the rest is on the map, and a head that is there is chosen."""
+    folder = tmp_path / "fewer"
+    bert_core.save(bert_core.pruned(tiny_loaded, [(0, 0), (0, 2), *((1, head) for head in range(4))]), folder)
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    app = settled(roles_page(model=str(folder), text="the cat sat", masked="1", removal="1"), "Spearman's rank with")
+    assert "of 8 heads do none of these" in words(app)
+    assert app.session_state.head == (0, 1) and "L0 H1 " in words(app)
+    assert [button.key for button in app.button if str(button.key).startswith("near_")] == ["near_0_3"]
+    gone = settled(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 is not there any more")
+    assert "Attend most like it" not in words(gone)

@@ -16,6 +16,7 @@ page = st.navigation(
         st.Page("viz_app/pages/attention.py", title="Attention", icon=":material/grid_view:"),
         st.Page("viz_app/pages/compare.py", title="Compare", icon=":material/difference:"),
         st.Page("viz_app/pages/layers.py", title="Layers", icon=":material/layers:"),
+        st.Page("viz_app/pages/why.py", title="Why", icon=":material/psychology_alt:"),
         st.Page("viz_app/pages/heads.py", title="Heads", icon=":material/toggle_on:"),
         st.Page("viz_app/pages/roles.py", title="Roles", icon=":material/badge:"),
         st.Page("viz_app/pages/prune.py", title="Prune", icon=":material/content_cut:"),

@@ -13,16 +13,37 @@ FILE = ASSETS / "headlight-mini" / "examples.json"
 
 @dataclass(frozen=True)
 class Example:
-    """A text, perhaps a second one, and the words that are masked in it."""
+    """A text, perhaps a second one, and the words that are masked in it.
+
+    target: as in the address bar; empty for the first there is. remark: what there is to see, in Markdown.
+    """
 
     text: str
     pair: str = ""
     masked: tuple[int, ...] = ()
+    target: str = ""
+    remark: str = ""
 
     @property
     def title(self) -> str:
         """What the button says."""
         return f"{self.text} | {self.pair}" if self.pair else self.text
+
+
+# What the bundled model does here was looked up by masking each word in turn; a test does it again.
+SURPRISE = Example(
+    "He drank a cup of tea with milk.",
+    masked=(5,),
+    target="6:tea",
+    remark="**Look at “milk”:** of all words, attention rests on it most, and yet it speaks *against* “tea”: hide it, "
+    "and “tea” becomes likelier, because it is “milk” that the model would rather put in the gap. Where a model looks "
+    "is not why it answers, and the methods below do not agree on it.",
+)
+
+
+def is_shown(example: Example, text: str, pair: str, masked: tuple[int, ...]) -> bool:
+    """Whether this is what is chosen."""
+    return (example.text, example.pair, example.masked) == (text, pair, masked)
 
 
 @cache
@@ -38,7 +59,7 @@ def first() -> Example:
 
 
 # Found by a search through the examples and prompts of the model card, for pages where another text shows more.
-_OF_PAGES = {"layers": Example("The ship sailed from England to America.", masked=(5,))}
+_OF_PAGES = {"layers": Example("The ship sailed from England to America.", masked=(5,)), "why": SURPRISE}
 
 
 def of_page(page: str) -> Example:

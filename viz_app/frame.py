@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
 from bert_core.checkpoint import CheckpointError
@@ -21,6 +22,7 @@ from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
 from bert_core.run.stages import walk
 from bert_core.run.vectors import head_vectors
+from bert_core.targets import hidden_pieces, word_target
 from bert_core.tokenizer import MASK, Encoding
 from viz_app import examples
 from viz_app.components.attention_view import ViewChoice
@@ -234,7 +236,7 @@ def _frame(notices: list[str]) -> Frame | None:
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
     drawn = Frame(loaded, encoding, original, None, _existing_heads(loaded), is_dark(), bool(state.lecture))
-    token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, on_click=_mask_word)
+    token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, on_click=mask_word)
     _notices(drawn)
     return _with_target(drawn)
 
@@ -307,16 +309,19 @@ def _text_inputs() -> None:
     )
     with side.popover("Examples", width="stretch"):
         for number, example in enumerate(examples.all_examples()):
-            st.button(example.title, key=f"example_{number}", on_click=_take_example, args=(example,), width="stretch")
+            st.button(example.title, key=f"example_{number}", on_click=take_example, args=(example,), width="stretch")
 
 
 def _text_changed() -> None:
-    st.session_state.masked, st.session_state.tokens = (), NO_TOKENS
+    st.session_state.masked, st.session_state.tokens, st.session_state.against = (), NO_TOKENS, ""
 
 
-def _take_example(example: examples.Example) -> None:
+def take_example(example: examples.Example) -> None:
+    """Put an example in the place of what was chosen; a click on a button."""
     state = st.session_state
-    state.text, state.pair, state.masked, state.target = example.text, example.pair, example.masked, ""
+    state.text, state.pair, state.masked = example.text, example.pair, example.masked
+    state.target = example.target
+    state.against = ""
     state.tokens = NO_TOKENS
 
 
@@ -413,7 +418,7 @@ def switch_heads(click: HeadClick) -> None:
     st.session_state.off = tuple(sorted(off - touched if touched <= off else off | touched))
 
 
-def _mask_word(click: TokenClick) -> None:
+def mask_word(click: TokenClick) -> None:
     """Hide the clicked word from the model, or show it again."""
     st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {click.word}))
 
@@ -507,7 +512,39 @@ def _target_position(current: Frame) -> int | None:
 
 
 def _with_target(current: Frame) -> Frame:
-    """Draw the status line with the target's control, and put the target into the frame."""
+    """Draw the status line with the target's controls, and put the target into the frame."""
+    options, labels = _targets(current)
+    state = st.session_state
+    left, right, other = st.columns([3, 1.5, 1.2], vertical_alignment="center")
+    state[STATUS] = left.empty()
+    state[STATUS].caption(_status(current))
+    if not options:
+        state.target = state.against = ""
+        right.caption("No target: click a word to mask it")
+        return current
+    if state.target not in options:
+        typed, problem = _typed_target(current, state.target)
+        if typed is not None:
+            state.target = _key_of(current, typed)
+            options[state.target], labels[state.target] = typed, _label_of(current, typed)
+        else:
+            if state.pop("_typed", False) and problem:
+                right.warning(as_written(problem[:1].upper() + problem[1:] + "."))
+            state.target = next(iter(options))
+    state.pop("_typed", None)
+    right.selectbox(
+        "Target", list(options), key="target", format_func=lambda key: labels.get(key, key), accept_new_options=True,
+        on_change=_target_typed, label_visibility="collapsed",
+        help="What is explained. Choose, or type any word; at one of several masks as in: shore at 6",
+    )  # fmt: skip
+    target = options[state.target]
+    if target.kind == "mlm":
+        target = _against(current, target, other)
+    return replace(current, target=target)
+
+
+def _targets(current: Frame) -> tuple[dict[str, Target], dict[str, str]]:
+    """What can be explained without typing, by its key in the address bar, and how each is written."""
     loaded, encoding = current.loaded, current.encoding
     options: dict[str, Target] = {}
     labels: dict[str, str] = {}
@@ -518,9 +555,15 @@ def _with_target(current: Frame) -> Frame:
         words = [] if prediction is None else [token for token, _ in prediction.top[:3]]
         truth = current.truth_at(position)
         for token in dict.fromkeys([*words[:1], *([] if truth is None else [truth]), *words[1:]]):
-            key = f"{position}:{current.word(token)}"
-            options[key] = Target("mlm", position, token)
-            labels[key] = f"“{current.word(token)}” at {position}"
+            _offer(current, Target("mlm", position, token), options, labels)
+    if loaded.has_mlm:
+        hidden = hidden_pieces(encoding, current.original)
+        for word in dict.fromkeys(encoding.words[position] for position, _ in hidden):
+            pieces = tuple((position, piece) for position, piece in hidden if encoding.words[position] == word)
+            if len(pieces) > 1:
+                _offer(current, Target("joint", pieces=pieces), options, labels)
+        if len(hidden) > 1:
+            options["loss"], labels["loss"] = Target("loss", pieces=hidden), "all that is hidden (minus the loss)"
     state = st.session_state
     if run is not None and run.classes is not None:
         likely = run.classes.order[:OFFERED_CLASSES]
@@ -531,20 +574,74 @@ def _with_target(current: Frame) -> Frame:
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
         labels["nsp"] = "B follows A"
-    left, right = st.columns([3, 1.4], vertical_alignment="center")
-    state[STATUS] = left.empty()
-    state[STATUS].caption(_status(current))
-    if not options:
-        state.target = ""
-        right.caption("No target: click a word to mask it")
-        return current
-    if state.target not in options:
-        state.target = next(iter(options))
-    right.selectbox(
-        "Target", list(options), key="target", format_func=labels.__getitem__, label_visibility="collapsed",
-        help="What gradients explain",
+    return options, labels
+
+
+def _offer(current: Frame, target: Target, options: dict[str, Target], labels: dict[str, str]) -> None:
+    key = _key_of(current, target)
+    options[key], labels[key] = target, _label_of(current, target)
+
+
+def target_word(current: Frame, target: Target) -> str:
+    """The word that a target asks for, its pieces put together."""
+    first, *others = (current.word(token) for _, token in target.asked)
+    return first + "".join(piece.removeprefix("##") for piece in others)
+
+
+def _key_of(current: Frame, target: Target) -> str:
+    """A word's place and the word: what the address bar holds, and `_typed_target` reads."""
+    return f"{target.rows[0]}:{target_word(current, target)}"
+
+
+def _label_of(current: Frame, target: Target) -> str:
+    places = "" if len(target.rows) == 1 else f" to {target.rows[-1]}, whole"
+    return f"“{target_word(current, target)}” at {target.rows[0]}{places}"
+
+
+def _typed_target(current: Frame, typed: str) -> tuple[Target | None, str]:
+    """The target that was typed, as "shore", "shore at 6" or "6:shore"; or None, and why it cannot be asked."""
+    place, _, word = typed.partition(":")
+    if not (place.isdigit() and word):
+        word, at, place = typed.rpartition(" at ")
+        if not (at and place.isdigit()):
+            word, place = typed, ""
+    if not word.strip() or not current.loaded.has_mlm:
+        return None, ""
+    try:
+        tokenizer, position = current.loaded.tokenizer, int(place) if place else None
+        return word_target(tokenizer, current.encoding, word, position=position), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _target_typed() -> None:
+    st.session_state["_typed"] = True
+
+
+def _against(current: Frame, target: Target, place: DeltaGenerator) -> Target:
+    """Draw the control of the other word; the target against it, if there is one."""
+    state, position = st.session_state, target.rows[0]
+    prediction = current.run().prediction_at(position)
+    likely = [] if prediction is None else [current.word(token) for token, _ in prediction.top[:4]]
+    offered = ["", *(word for word in likely if word != target_word(current, target))]
+    found = target
+    if state.against:
+        try:
+            found = word_target(
+                current.loaded.tokenizer, current.encoding, target_word(current, target), position=position,
+                against=state.against,
+            )  # fmt: skip
+        except ValueError as error:
+            place.warning(_sentence(error))
+            state.against = ""
+    if found.against == target.token_id:
+        state.against, found = "", target
+    place.selectbox(
+        "And not", [*offered, *([state.against] if state.against not in offered else [])], key="against",
+        format_func=lambda word: f"and not “{word}”" if word else "and not …", accept_new_options=True,
+        label_visibility="collapsed", help="Why this word and not that one? Choose, or type any word of one piece",
     )  # fmt: skip
-    return Frame(loaded, encoding, current.original, options[state.target], current.off, current.dark, current.lecture)
+    return found
 
 
 def _status(current: Frame) -> str:

@@ -17,6 +17,7 @@ import streamlit as st
 
 from bert_core import scenes
 from bert_core.loading import LoadedModel, bundled_models, load
+from bert_core.methods import METHODS
 from bert_core.vision import BUNDLED, LoadedCaptioner, load_captioner
 from viz_app import examples
 from viz_app.jobs import Job, JobQueue
@@ -26,7 +27,7 @@ PATIENCE = 2.0  # seconds a page waits before it shows the queue
 # A link always names its text, and what it does not say of that text is this: nothing of the first example stays.
 ALONE: dict[str, Any] = {"text": None, "pair": "", "masked": ()}
 # Free texts, each group with what means nothing without it: too long together, they stay out of the address.
-TEXTS = {("text", "pair"): ("masked", "target"), ("several",): ("like",), ("one", "two"): ()}
+TEXTS = {("text", "pair"): ("masked", "target", "against"), ("several",): ("like",), ("one", "two"): ()}
 FIRST_SCENE = 71
 PUBLISHED = "_published"  # the address that was written last
 UNTOUCHED = "_untouched"  # the example that is shown as long as no text was chosen; None after that
@@ -143,6 +144,7 @@ LENSES = ("logit", "tuned")
 BY = ("probability", "divergence", "entropy", "rank")
 COMPARED = ("pair", "table")
 VARIANTS = ("original", "within word")
+MEASURES = ("aopc", "comprehensiveness", "sufficiency")
 
 
 def _choices() -> dict[str, Choice]:
@@ -154,6 +156,9 @@ def _choices() -> dict[str, Choice]:
         "masked": Choice(first.masked, _parse_words, lambda words: ",".join(map(str, words))),
         "model": Choice(models_on_offer()[0], _one_of(*models_on_offer())),
         "target": Choice(""),
+        "against": Choice(""),
+        "method": Choice("DecompX", _one_of(*(method.name for method in METHODS))),
+        "measure": Choice(MEASURES[0], _one_of(*MEASURES)),
         "off": Choice((), _parse_heads, lambda heads: ",".join(map(_write_head, heads))),
         "head": Choice((0, 0), _parse_head, _write_head),
         "also": Choice((), _parse_numbers, _write_numbers),
@@ -240,7 +245,7 @@ def open_example(page: str) -> None:
         return
     own = state[UNTOUCHED] = examples.of_page(page)
     if own != seen:
-        state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, ""
+        state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, own.target
 
 
 def publish() -> None:
@@ -324,6 +329,20 @@ def result_of(job: Job) -> Any:
     return job.result
 
 
+def still_running(job: Job, on_stop: Callable[[], None]) -> bool:
+    """Whether a job is not done yet; then its place in the queue is shown here, and the page goes on.
+
+    The page comes back by itself when it is done. on_stop: called if the visitor stops it. Raises what the job raised.
+    """
+    if not job.wait(PATIENCE):
+        _waiting_room(job, on_stop)
+        return True
+    if job.error is not None:
+        queue().forget(job.key)
+        raise job.error
+    return False
+
+
 def loaded_model(name: str) -> LoadedModel:
     """A model, loaded by the queue and kept for everyone.
 
@@ -346,13 +365,16 @@ def loaded_captioner() -> LoadedCaptioner:
 
 
 @st.fragment(run_every=0.5)
-def _waiting_room(job: Job) -> None:
+def _waiting_room(job: Job, on_stop: Callable[[], None] | None = None) -> None:
     if job.done:
         st.rerun()
     place = queue().place(job)
     where = "running" if place == 0 else f"waiting, {place} before it"
     st.progress(job.progress or 0.0, text=as_written(f"{job.label}: {where}"))
-    if st.button("Stop", key="stop_job"):
+    if st.button("Stop", key="stop_job" if on_stop is None else "stop_here"):
         queue().forget(job.key)
-        st.session_state["_stopped"] = job.label
+        if on_stop is None:
+            st.session_state["_stopped"] = job.label
+        else:
+            on_stop()
         st.rerun()

@@ -24,7 +24,7 @@ from viz_app import examples
 from viz_app.session import as_written
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
-PAGES = ("predict", "attention", "compare", "layers", "heads", "roles", "prune", "inside")
+PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "inside")
 
 
 def start(**address: str) -> AppTest:

@@ -102,6 +102,25 @@ def two_digits(value: float) -> str:
     return "e".join([digits, *(str(int(power)) for power in exponent)]).replace("-", "−")
 
 
+def shade(share: float, *, signed: bool, dark: bool) -> tuple[str, str]:
+    """The colour of a value, and that of writing on it.
+
+    share: of the largest value, 0 to 1, or -1 to 1 on the diverging scale; what lies outside counts as the end.
+    """
+    colours = (DIVERGING if signed else SEQUENTIAL).on(dark)
+    place = (min(max(share, -1.0), 1.0) + 1) / 2 if signed else min(max(share, 0.0), 1.0)
+    below = min(int(place * (len(colours) - 1)), len(colours) - 2)
+    rest = place * (len(colours) - 1) - below
+    mixed = [round(a + (b - a) * rest) for a, b in zip(_rgb(colours[below]), _rgb(colours[below + 1]), strict=True)]
+    on_light = (0.299 * mixed[0] + 0.587 * mixed[1] + 0.114 * mixed[2]) > 140
+    return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", (LIGHT_PAGE if on_light else DARK_PAGE).text
+
+
+def _rgb(colour: str) -> tuple[int, int, int]:
+    """#rrggbb as numbers."""
+    return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
 def plain(text: str, longest: int | None = None) -> str:
     """A reader's text as plotly shows it literally: no tag, no line break, at most `longest` characters."""
     text = one_line(text, longest)

@@ -20,6 +20,7 @@ class Chip:
     text: what stands on the chip, plain text. title: shown on hover.
     word: number of the word it is a piece of, the value a click returns; None for a special token.
     side: the sentence it belongs to. masked: hidden from the model. target: what is being explained.
+    number: written under the text. shades: ground and ink on a light and on a dark page, as `style.shade` gives them.
     """
 
     text: str
@@ -29,6 +30,8 @@ class Chip:
     special: bool = False
     masked: bool = False
     target: bool = False
+    number: str = ""
+    shades: tuple[tuple[str, str], tuple[str, str]] | None = None
 
 
 @dataclass(frozen=True)
@@ -76,14 +79,25 @@ def token_strip(
         key=key,
         data={
             "chips": [
-                [chip.text, chip.title, chip.word, chip.side, chip.special, chip.masked, chip.target] for chip in tokens
+                [
+                    chip.text,
+                    chip.title,
+                    chip.word,
+                    chip.side,
+                    chip.special,
+                    chip.masked,
+                    chip.target,
+                    chip.number,
+                    chip.shades,
+                ]
+                for chip in tokens
             ],
             "tints": SENTENCE_TINTS,
             "lecture": lecture,
             "disabled": disabled,
             "label": label,
             "appear": appear,
-        },
+        },  # fmt: skip
         on_click_change=lambda: deliver(key, receive),
     )
     return read(latest(result.click))

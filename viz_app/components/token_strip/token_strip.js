@@ -21,7 +21,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const focused = parentElement.activeElement?.dataset?.word;
   const hadFocus = focused !== undefined;
   const scrolled = strip.scrollTop;
-  strip.replaceChildren(...build(data));
+  strip.replaceChildren(...build(data, dark));
   strip.scrollTop = scrolled;
   hide(tip);
   if ((strip.dataset.appear ?? "") !== data.appear) {
@@ -66,12 +66,12 @@ function appear(part, number) {
   part.style.animationDelay = `${number * 110}ms`;
 }
 
-function build({ chips, disabled }) {
+function build({ chips, disabled }, dark) {
   const pair = chips.some((chip) => chip[3] === "B");
   const parts = [];
   let word = null;
   let side = null;
-  for (const [text, title, number, chipSide, special, masked, target] of chips) {
+  for (const [text, title, number, chipSide, special, masked, target, note, shades] of chips) {
     if (pair && !special && chipSide !== side) {
       side = chipSide;
       if (side) parts.push(element("span", "side", side));
@@ -81,6 +81,12 @@ function build({ chips, disabled }) {
     piece.dataset.title = title;
     if (chipSide && !special) piece.classList.add(chipSide.toLowerCase());
     for (const [name, is] of Object.entries({ special, masked, target })) piece.classList.toggle(name, is);
+    if (note) piece.append(element("span", "number", note));
+    if (shades) {
+      const [ground, ink] = shades[Number(dark)];
+      piece.style.background = ground;
+      piece.style.color = ink;
+    }
     if (special || number === null) {
       word = null;
       parts.push(piece);

@@ -1,0 +1,246 @@
+"""The page Why and the target above it, without a browser: what is asked, what is answered, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from bert_core import LoadedModel, Target, faithfulness, token_scores
+from bert_core.methods import METHODS
+from viz_app import answers, examples
+from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
+from viz_app.figures.why import score_table, trust_chart
+
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
+PAGE = "viz_app/pages/why.py"
+TEXT = "the cat sat on the mat"
+
+
+@pytest.fixture
+def opened(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
+    """Opens the page with the tiny model, by a link."""
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
+
+    def page(**address: str) -> AppTest:
+        app = AppTest.from_file(ENTRY, default_timeout=60)
+        app.query_params.update({"text": TEXT, "masked": "5", "model": str(tiny_model_folder), **address})
+        return until(app.run().switch_page(PAGE).run(), lambda app: "Agreement is Spearman's" in words(app))
+
+    return page
+
+
+def until(app: AppTest, there: Callable[[AppTest], bool]) -> AppTest:
+    """The page once something is there: in a browser it comes back by itself while a job runs."""
+    ends = time.monotonic() + 60
+    while not there(app) and time.monotonic() < ends:
+        app.run()
+    assert not app.exception and not app.error
+    return app
+
+
+def words(app: AppTest) -> str:
+    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
+    return "\n".join(str(e.value).replace("\\", "").replace("\u2060", "") for kind in kinds for e in kind)
+
+
+def button(app: AppTest, start: str):  # noqa: ANN201
+    return next(b for b in app.button if b.label.startswith(start))
+
+
+def type_target(app: AppTest, typed: str) -> None:
+    """What somebody types into the control of the target."""
+    control = app.selectbox(key="target")
+    control.options.append(typed)
+    control.set_value(typed).run()
+
+
+def table_of(app: AppTest, number: int = 0) -> dict:
+    """The drawn figure's first trace."""
+    figures = [json.loads(element.proto.spec) for element in app.get("plotly_chart")]
+    return figures[number]["data"][0]
+
+
+def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
+    """Every method in its row, with its own numbers; the chosen one's two lines stand below the strip."""
+    app = opened(target="6:mat", method="rollout")
+    encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
+    target = Target("mlm", 6, tiny_loaded.tokenizer.id_of("mat"))
+    expected = token_scores(tiny_loaded, encoding, target)
+    drawn = np.array([[float(cell[2]) for cell in row] for row in table_of(app)["customdata"]])
+    np.testing.assert_allclose(drawn, expected, atol=1e-5)
+    assert [row[0][0] for row in table_of(app)["customdata"]] == [method.name for method in METHODS]
+    said = words(app)
+    assert "Why “mat” at 6?" in said and "**rollout claims:** Attention multiplied" in said
+    assert "It knows no target and no sign" in said
+
+
+def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
+    opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """Nothing is taken away before the click, which names its cost; then every method has its verdict."""
+    app = opened(target="6:mat", words="1")
+    assert "than chance here:" not in words(app)
+    ask = button(app, "Take the words away")
+    assert "passes of the model" in ask.label
+    ask.click().run()
+    until(app, lambda app: "than chance here:" in words(app))
+    encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
+    target = Target("mlm", 6, tiny_loaded.tokenizer.id_of("mat"))
+    found = faithfulness(tiny_loaded, encoding, target, token_scores(tiny_loaded, encoding, target), words=True)
+    for verdict, meaning in (("better", "Better than chance here"), ("chance", "No better than chance here")):
+        names = [m.name for m, said in zip(METHODS, found["aopc"].verdicts, strict=True) if said == verdict]
+        assert not names or f"**{meaning}:** {', '.join(names)}." in words(app)
+    rows = [row[0][0] for row in table_of(app)["customdata"]]
+    assert all(name[-1] in "●○✕" for name in rows)
+    app.text_input(key="text").set_value("the dog sat on the mat").run()
+    assert "This was the answer to: Why “mat” at 6?" in words(app), "the last answer stays in sight"
+    assert "then there is something to explain" in words(app) and table_of(app)["customdata"][0][2][1] == "cat"
+    app.text_input(key="text").set_value("the dog sat on the [MASK]").run()
+    until(app, lambda app: table_of(app)["customdata"][0][2][1] == "dog")
+    assert "This was the answer to: Why “mat” at 6?" in words(app) and button(app, "Take the words away")
+
+
+def test_a_word_can_be_typed_as_the_target(opened: Callable[..., AppTest]) -> None:
+    """Any word at its mask; one of several pieces, and one that the vocabulary lacks, get a sentence."""
+    app = opened()
+    type_target(app, "dog")
+    assert app.session_state.target == "6:dog" and "Why “dog” at 6?" in words(app)
+    type_target(app, "dogs")
+    assert "'dogs' is 2 pieces of this vocabulary, dog and ##s, and at 6 there is one [MASK]" in words(app)
+    type_target(app, "猫")
+    assert "the vocabulary does not have its signs, not even in pieces" in words(app)
+    type_target(app, "dog at 2")
+    assert "There is no [MASK] at 2: there is one at 6" in words(app)
+    assert not app.exception and not app.error
+
+
+def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> None:
+    """A hidden word of two pieces can be asked for whole; all that is hidden is one target; a word needs a place."""
+    app = opened(text="the cats sat on the mat", masked="1,5", target="2:cats")
+    assert "Why “cats” at 2 to 3, as a whole?" in words(app)
+    app.selectbox(key="target").set_value("loss").run()
+    until(app, lambda app: "What do the 3 hidden pieces rest on together?" in words(app))
+    type_target(app, "dog at 7")
+    until(app, lambda app: "Why “dog” at 7?" in words(app))
+    type_target(app, "walks")
+    assert "There are several [MASK], at 2, 3 and 7: say at which" in words(app)
+
+
+def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
+    """The other word is in the address, is explained as a difference, and must be one piece."""
+    app = opened(target="6:mat", against="city")
+    assert "Why “mat” at 6 and not “city”? " in words(app) and "difference of logits" in words(app)
+    encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
+    mat, city = map(tiny_loaded.tokenizer.id_of, ("mat", "city"))
+    expected = token_scores(tiny_loaded, encoding, Target("contrast", 6, mat, against=city), ["DecompX"])
+    row = [method.name for method in METHODS].index("DecompX")
+    np.testing.assert_allclose([float(cell[2]) for cell in table_of(app)["customdata"][row]], expected[0], atol=1e-5)
+    app = AppTest.from_file(ENTRY, default_timeout=60)
+    app.query_params.update({"text": TEXT, "masked": "5", "target": "6:mat", "against": "playgrounds"})
+    app.run()
+    assert "a contrast is between two words of one piece each" in words(app)
+    assert app.session_state.against == "" and not app.exception and not app.error
+
+
+def test_next_sentences_say_what_each_text_holds(opened: Callable[..., AppTest]) -> None:
+    """A, B and the added tokens; their sums are all there is."""
+    app = opened(pair="it was old", target="nsp", method="DecompX")
+    said = words(app)
+    assert "Why should B follow A?" in said
+    assert "the words of A hold **" in said and "the words of B hold **" in said and "[CLS] and [SEP] hold **" in said
+
+
+def test_without_a_target_there_is_a_way_to_one(opened: Callable[..., AppTest]) -> None:
+    """No mask and no pair: one sentence, and no answer."""
+    app = AppTest.from_file(ENTRY, default_timeout=60)
+    app.query_params.update({"text": TEXT})
+    app.run().switch_page(PAGE).run()
+    assert "then there is something to explain" in words(app)
+    assert not app.exception and not app.error and not app.get("plotly_chart")
+
+
+def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
+    opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DecompX names the figure and a cheaper method; the others stand in the table, and one of them stands in."""
+    monkeypatch.setattr("bert_core.run.layers.free_bytes", lambda device: 1000)
+    app = opened(text="the cat sat on the red mat")
+    said = words(app)
+    assert (
+        "DecompX of 9 tokens needs 0.0 MiB, and 0.0 MiB are free: shorten the text, or use integrated gradients" in said
+    )
+    assert f"**{answers.STAND_IN} claims:**" in said
+    assert "DecompX" not in [row[0][0] for row in table_of(app)["customdata"]]
+
+
+def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the text is long for the model, what takes many passes is behind a button that names it and its cost."""
+    monkeypatch.setattr(answers, "QUICK_WORK", 0)
+    app = opened(text="the cat sat on the blue mat", method="integrated gradients")
+    assert "integrated gradients takes longer on this text" in words(app)
+    ask = button(app, "Ask also the 5 slow methods")
+    assert "DecompX" in ask.help and "passes of the model" in ask.help
+    ask.click().run()
+    until(app, lambda app: len(table_of(app)["customdata"]) == len(METHODS))
+    assert "**integrated gradients claims:**" in words(app)
+
+
+def test_the_example_surprises_as_it_says() -> None:
+    """The bundled model: of all words attention rests most on "milk", and hiding it makes "tea" likelier."""
+    loaded, example = bert_core.load("headlight-mini"), examples.SURPRISE
+    original = loaded.tokenizer.encode(example.text)
+    encoding = loaded.tokenizer.mask_words(original, example.masked)
+    target = Target("mlm", encoding.mask_positions[0], loaded.tokenizer.id_of("tea"))
+    assert example.target == f"{target.position}:tea" and original.tokens[target.rows[0]] == "tea"
+    attention, decompx, occlusion = token_scores(loaded, encoding, target, ["attention", "DecompX", "occlusion"])
+    milk, free = original.tokens.index("milk"), list(target.removable(encoding))
+    assert attention[free].max() == attention[milk]
+    assert occlusion[milk] < -0.1 and decompx[milk] > 0.1
+    top = bert_core.capture(loaded, encoding).predictions[0].top[0][0]
+    assert loaded.tokenizer.token_of(top) == "milk"
+
+
+def test_the_page_opens_on_it() -> None:
+    """Who has not chosen a text sees the example with its remark; who has keeps it, and a button brings the example."""
+    app = AppTest.from_file(ENTRY, default_timeout=60).run().switch_page(PAGE).run()
+    until(app, lambda app: "Look at “milk”" in words(app))
+    assert app.session_state.text == examples.SURPRISE.text and app.session_state.target == "6:tea"
+    app.text_input(key="text").set_value("The [MASK] sat.").run()
+    assert "Look at “milk”" not in words(app)
+    button(app, "An example that surprises").click().run()
+    assert app.session_state.text == examples.SURPRISE.text and app.session_state.masked == examples.SURPRISE.masked
+
+
+def test_shades_are_those_of_the_scale() -> None:
+    """The ends and the middle are the scale's own colours; what is written on them stands out."""
+    assert shade(1, signed=True, dark=False) == (DIVERGING.light[-1], DARK_PAGE.text)
+    assert shade(-2, signed=True, dark=True) == (DIVERGING.dark[0], LIGHT_PAGE.text)
+    assert shade(0, signed=True, dark=False) == (DIVERGING.light[6], LIGHT_PAGE.text)
+    assert shade(0, signed=False, dark=True) == (SEQUENTIAL.dark[0], DARK_PAGE.text)
+    assert shade(0.5 / 12, signed=False, dark=False)[0] not in SEQUENTIAL.light
+
+
+def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
+    """Labels are plain text; numbers stand on hover in full; other sizes are refused."""
+    values = np.array([[0.123456789, -2.0], [0.0, 1.0]])
+    figure = score_table(values / 2, values, ["<b>a</b>", "b"], ["x", "<i>"], chosen=1, dark=False)
+    assert (
+        figure.layout.yaxis.ticktext[0] == "&lt;b&gt;a&lt;/b&gt;  "
+        and figure.data[0].customdata[0][0][2] == "0.123456789"
+    )
+    assert len(figure.layout.shapes) == 1
+    with pytest.raises(ValueError, match="expected \\(row, column\\) of one size"):
+        score_table(values, values, ["a"], ["x", "y"], dark=True)
+    chart = trust_chart(["a", "b"], np.array([0.1, 0.4]), ["chance", "better"], (0.0, 0.2), measure="AOPC", dark=True)
+    symbols = {trace.name: (trace.marker.symbol, list(trace.x)) for trace in chart.data}
+    assert symbols["better than chance here"] == ("circle", [0.4])
+    assert symbols["no better than chance here"] == ("circle-open", [0.1])
+    with pytest.raises(ValueError, match="2 methods, 1 scores, 2 verdicts: one of each"):
+        trust_chart(["a", "b"], np.array([0.1]), ["chance", "better"], (0.0, 0.2), measure="AOPC", dark=True)

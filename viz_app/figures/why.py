@@ -1,0 +1,130 @@
+"""Answers to "why this word?": every method beside the others, how alike they are, and how far to trust them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, styled, two_digits
+
+LONGEST_LABEL, LONGEST_HOVER = 12, 160
+NUMBERS_THAT_FIT = 18  # columns with a number in every cell
+LABELS_THAT_FIT = 60
+SIGNS = {"better": "circle", "chance": "circle-open", "worse": "x"}
+MEANINGS = {"better": "better than chance here", "chance": "no better than chance here", "worse": "worse than chance"}
+
+
+def score_table(
+    shares: np.ndarray,
+    values: np.ndarray,
+    row_labels: Sequence[str],
+    column_labels: Sequence[str],
+    *,
+    chosen: int | None = None,
+    row_names: bool = True,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Scores as a table of coloured cells: orange speaks for, blue against.
+
+    shares: (row, column), what is drawn, -1 to 1. values: the same cells as they are, on hover, and written in them
+    where there is room. chosen: a row with a frame around it. row_names: write them; else they are on hover only.
+    Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the labels do not fit the values.
+    """
+    if shares.shape != values.shape or shares.shape != (len(row_labels), len(column_labels)) or 0 in shares.shape:
+        raise ValueError(
+            f"shares of shape {shares.shape}, values of {values.shape}, {len(row_labels)} row and {len(column_labels)} "
+            "column labels: expected (row, column) of one size, at least one of each"
+        )
+    rows, columns = shares.shape
+    colours = page(dark)
+    written = columns <= NUMBERS_THAT_FIT and not lecture
+    figure = go.Figure(
+        go.Heatmap(
+            z=shares, x=list(range(columns)), y=list(range(rows)), zmin=-1, zmax=1,
+            colorscale=DIVERGING.colorscale(dark), showscale=False, xgap=1, ygap=1,
+            text=[[two_digits(value) for value in row] for row in values.tolist()],
+            texttemplate="%{text}" if written else None, textfont={"size": 11},
+            customdata=[
+                [[plain(row, LONGEST_HOVER), plain(column, LONGEST_HOVER), f"{value:.9g}"] for column, value in
+                 zip(column_labels, numbers, strict=True)]
+                for row, numbers in zip(row_labels, values.tolist(), strict=True)
+            ],
+            hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
+        )
+    )  # fmt: skip
+    if chosen is not None:
+        figure.add_shape(
+            type="rect", x0=-0.5, x1=columns - 0.5, y0=chosen - 0.5, y1=chosen + 0.5,
+            line={"color": colours.accent, "width": 3},
+        )  # fmt: skip
+    step = max(1, -(-columns // LABELS_THAT_FIT))
+    shown = list(range(0, columns, step))
+    size = 18 if lecture else 13
+    figure.update_layout(
+        # Room for the longest label, always: tables with the same rows stand side by side.
+        height=round(rows * (38 if lecture else 28) + (140 if lecture else 110)),
+        margin={"l": 8, "r": 48, "t": 130 if lecture else 100, "b": 10},
+        xaxis={
+            "side": "top", "tickmode": "array", "tickvals": shown, "tickangle": -50, "showgrid": False,
+            "ticktext": [plain(column_labels[column], LONGEST_LABEL) for column in shown], "zeroline": False,
+            "tickfont": {"family": TOKEN_FONT, "size": size},
+            "range": [-0.5, columns - 0.5], "automargin": False,
+        },
+        yaxis={
+            "tickmode": "array", "tickvals": list(range(rows)), "range": [rows - 0.5, -0.5], "showgrid": False,
+            "ticktext": [plain(label, 40) + "  " for label in row_labels], "zeroline": False,
+            "tickfont": {"size": 18 if lecture else 14}, "showticklabels": row_names,
+        },
+    )  # fmt: skip
+    return styled(figure, dark=dark, lecture=lecture)
+
+
+def trust_chart(
+    methods: Sequence[str],
+    scores: np.ndarray,
+    verdicts: Sequence[str],
+    band: tuple[float, float],
+    *,
+    measure: str,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """A measure of every method as a point, over the band in which 95% of random rankings lie.
+
+    scores: (method,). verdicts: of each "better", "chance" or "worse"; a full, an empty and a crossed point.
+    Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
+    """
+    if not len(methods) == len(scores) == len(verdicts):
+        raise ValueError(f"{len(methods)} methods, {len(scores)} scores, {len(verdicts)} verdicts: one of each")
+    colours = page(dark)
+    figure = go.Figure()
+    figure.add_vrect(
+        x0=band[0], x1=band[1], fillcolor=colours.line, opacity=0.55, line_width=0, layer="below",
+    )  # fmt: skip
+    for verdict, meaning in MEANINGS.items():
+        places = [place for place, one in enumerate(verdicts) if one == verdict]
+        figure.add_scatter(
+            x=[scores[place] for place in places], y=places, mode="markers+text", name=meaning,
+            text=[f"  {two_digits(float(scores[place]))}" for place in places], textposition="middle right",
+            textfont={"color": colours.faint if verdict == "chance" else colours.text},
+            customdata=[plain(methods[place]) for place in places], cliponaxis=False,
+            marker={
+                "symbol": SIGNS[verdict], "size": 15 if lecture else 11, "line": {"width": 2},
+                "color": colours.faint if verdict == "chance" else colours.accent,
+            },
+            hovertemplate=f"%{{customdata}}<br>{plain(measure)} %{{x:.9g}}<br>{meaning}<extra></extra>",
+        )  # fmt: skip
+    figure.update_layout(
+        height=round(len(methods) * (36 if lecture else 26) + 110),
+        margin={"l": 8, "r": 60, "t": 36, "b": 8},
+        xaxis={"title": {"text": f"{plain(measure)}; grey: 95% of random rankings"}, "zeroline": True},
+        yaxis={
+            "tickmode": "array", "tickvals": list(range(len(methods))), "zeroline": False,
+            "ticktext": [plain(name, 40) + "  " for name in methods], "range": [len(methods) - 0.4, -0.6],
+        },
+    )  # fmt: skip
+    return styled(figure, dark=dark, lecture=lecture)

@@ -1,0 +1,155 @@
+"""What is this word owed to?"""
+
+import streamlit as st
+
+from viz_app import answers, examples, export, frame, session
+from viz_app.components.token_strip import token_strip
+from viz_app.figures.why import score_table, trust_chart
+
+READING = (
+    "**How to read this:** orange speaks for the answer, blue against it; each row is scaled to its own largest score, "
+    "and the numbers are the method's own. Agreement is Spearman's with the chosen method, over the words "
+    "that can be taken away: 1 is the same order, 0 none. Behind a name: ● better than chance on this "
+    "text, ○ no better, ✕ worse. "
+    "**How it can mislead:** methods that agree can be wrong together; what counts is what happens when the words are "
+    "gone, below."
+)
+TRUST_READING = (
+    "A point in the grey band of 100 random rankings is no better than chance here. **How it can mislead:** a text "
+    "with holes is one that the model has seldom read, and a method that works by masking has the judge on its side."
+)
+
+current, state = frame.current(), st.session_state
+look = {"dark": current.dark, "lecture": current.lecture}
+st.header("What is this word owed to?", anchor=False)
+if current.target is None:
+    st.info("Click a word above to hide it, or add a second sentence: then there is something to explain.")
+    st.caption(
+        "**How to read this:** nothing is asked yet. **How it can mislead:** an answer is to one question alone."
+    )
+
+quick, slow = answers.quick_and_slow(current)
+asked_slow = answers.was_asked(answers.SLOW, current)
+waiting = [] if asked_slow else [method.name for method in slow]
+with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    st.selectbox("Method", answers.method_names(), key="method", width=260)
+    st.toggle("Words, not pieces", key="words", help="A word's score is the sum over its pieces.")
+    if slow:
+        st.button(
+            f"Ask {'the' if asked_slow else 'also the'} {len(slow)} slow methods",
+            on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow, icon=":material/hourglass:",
+            help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
+        )  # fmt: skip
+    st.button("An example that surprises", on_click=frame.take_example, args=(examples.SURPRISE,), key="surprise")
+found = answers.answers(current)
+if found is None:
+    if current.target is not None:
+        st.caption(READING)
+    st.stop()
+if found.stale:
+    answers.fade()
+given, words = found, bool(state.words)
+
+answers_place = st.container(key="stale_answers" if found.stale else "answers")
+trust_place = st.container()
+# What is known of trust stands in the table above it.
+with trust_place:
+    st.subheader("How far to trust them here", anchor=False)
+    trust = answers.trust(current, found)
+    if current.target is not None and not answers.was_asked(answers.TRUST, current):
+        st.button(
+            f"Take the words away that each method names ({answers.trust_cost(current, found)})",
+            on_click=answers.ask_for, args=(answers.TRUST, current), icon=":material/verified:", key="ask_trust",
+        )  # fmt: skip
+    if trust is not None:
+        if trust.stale:
+            answers.fade()
+        with st.container(key="stale_trust" if trust.stale else "trust"):
+            if trust.stale:
+                st.caption(f"This was the answer to: {trust.question}")
+            st.segmented_control(
+                "Measure", session.MEASURES, key="measure", format_func=answers.MEASURE_NAMES.__getitem__,
+                required=True, label_visibility="collapsed",
+            )  # fmt: skip
+            measured = trust.found[state.measure]
+            st.plotly_chart(
+                trust_chart(
+                    list(trust.names), measured.scores, measured.verdicts, measured.band,
+                    measure=answers.MEASURE_NAMES[state.measure], **look,
+                ),
+                theme=None, key="trust_chart", alt=answers.in_words(trust, state.measure),
+            )  # fmt: skip
+            st.markdown(answers.in_words(trust, state.measure))
+    st.caption(f"**How to read this:** {answers.MEASURE_READS[state.measure]}. {TRUST_READING}")
+with answers_place:
+    st.subheader(f"{found.question} {answers.value(current, found)}", anchor=False)
+    if examples.is_shown(examples.SURPRISE, state.text, state.pair, state.masked):
+        st.info(examples.SURPRISE.remark, icon=":material/lightbulb:")
+    method = answers.chosen(found, waiting)
+    token_strip(
+        found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
+        label="Tokens with their scores; choose a word to mask it and ask again", on_click=frame.mask_word,
+    )  # fmt: skip
+    if found.encoding.pair is not None:
+        st.markdown(f"Of the scores {found.sides(method.name)}; all of them together {found.total(method.name)}.")
+    st.caption(f"**{method.name} claims:** {method.claims} **How it misleads:** {method.misleads}")
+
+    labels, names = found.labels(words), list(found.names)
+    marks = [answers.marked(trust, name) for name in names]
+    table, alike = st.columns([3.4, 1], gap="small")
+    with table:
+        st.subheader("Every method beside the others", anchor=False)
+        st.plotly_chart(
+            score_table(
+                found.shares(words), found.of_units(words), marks, labels, chosen=names.index(method.name), **look
+            ),
+            theme=None, key="methods", alt=f"Scores of {len(names)} methods for {len(labels)} tokens",
+        )  # fmt: skip
+    with alike:
+        st.subheader("Agreement", anchor=False)
+        agreement = found.agreement(words)
+        st.plotly_chart(
+            score_table(
+                agreement[:, [names.index(method.name)]], agreement[:, [names.index(method.name)]], names, ["Spearman"],
+                chosen=names.index(method.name), row_names=False, **look,
+            ),
+            theme=None, key="agreement", alt=f"Rank correlation of every method with {method.name}",
+        )  # fmt: skip
+        with st.expander("Every method with every other"):
+            st.plotly_chart(
+                score_table(agreement, agreement, names, names, **look), theme=None, key="all_agreement",
+                alt="Rank correlations of all methods",
+            )  # fmt: skip
+    st.caption(READING)
+    layers = found.layers(current, method.name, words)
+    if layers is not None:
+        with st.expander(f"{method.name}, layer by layer"):
+            st.plotly_chart(
+                score_table(
+                    layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))], labels,
+                    **look,
+                ),
+                theme=None, key="layers", alt=f"{method.name} in every layer",
+            )  # fmt: skip
+            st.caption(
+                "**How to read this:** what each layer does between the position where the answer is read and "
+                "every token; layers count from zero. **How it can mislead:** high up, a position holds more "
+                "than its own token."
+            )
+
+for sentence in answers.warnings(found.run):
+    st.caption(f":material/warning: {sentence}")
+with st.container(horizontal=True, gap="small"):
+    st.download_button(
+        "Scores (CSV)", lambda: export.tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",
+        on_click="ignore", icon=":material/table:", key="why_csv",
+    )  # fmt: skip
+    st.download_button(
+        "Scores and trust (NPZ)",
+        lambda: export.npz(answers.arrays(given, trust), tokens=given.encoding.tokens, methods=given.names),
+        "why.npz", "application/octet-stream", on_click="ignore", icon=":material/dataset:", key="why_npz",
+    )  # fmt: skip
+    st.page_link(
+        "viz_app/pages/attention.py", label="Attention, its gradient and their product, head by head",
+        icon=":material/grid_view:",
+    )  # fmt: skip

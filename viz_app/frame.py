@@ -192,18 +192,18 @@ def compared() -> tuple[Frame, Frame] | None:
     Raises CheckpointError or ValueError for a model that cannot be loaded or a text that cannot be read.
     """
     state, drawn = st.session_state, current()
-    if state.against == "heads":
+    if state.contrast == "heads":
         if not drawn.off:
             st.info("Every head is on: switch some off on the page Heads, then see here what that changes.")
             return None
         return replace(drawn, off=()), drawn
-    if state.against == "masked":
+    if state.contrast == "masked":
         if drawn.encoding == drawn.original:
             st.info("No word is hidden: click one above, then see here who looks elsewhere without it.")
             return None
         return replace(drawn, encoding=drawn.original, target=None), drawn
     loaded, text, pair = drawn.loaded, state.text, state.pair
-    if state.against == "text":
+    if state.contrast == "text":
         if not state.other.strip():
             st.info("Type another text to compare this one with.")
             return None
@@ -313,7 +313,7 @@ def _text_inputs() -> None:
 
 
 def _text_changed() -> None:
-    st.session_state.masked, st.session_state.tokens, st.session_state.against = (), NO_TOKENS, ""
+    st.session_state.masked, st.session_state.tokens, st.session_state.contrast = (), NO_TOKENS, ""
 
 
 def take_example(example: examples.Example) -> None:
@@ -321,7 +321,7 @@ def take_example(example: examples.Example) -> None:
     state = st.session_state
     state.text, state.pair, state.masked = example.text, example.pair, example.masked
     state.target = example.target
-    state.against = ""
+    state.contrast = ""
     state.tokens = NO_TOKENS
 
 
@@ -519,7 +519,7 @@ def _with_target(current: Frame) -> Frame:
     state[STATUS] = left.empty()
     state[STATUS].caption(_status(current))
     if not options:
-        state.target = state.against = ""
+        state.target = state.contrast = ""
         right.caption("No target: click a word to mask it")
         return current
     if state.target not in options:
@@ -625,19 +625,19 @@ def _against(current: Frame, target: Target, place: DeltaGenerator) -> Target:
     likely = [] if prediction is None else [current.word(token) for token, _ in prediction.top[:4]]
     offered = ["", *(word for word in likely if word != target_word(current, target))]
     found = target
-    if state.against:
+    if state.contrast:
         try:
             found = word_target(
                 current.loaded.tokenizer, current.encoding, target_word(current, target), position=position,
-                against=state.against,
+                against=state.contrast,
             )  # fmt: skip
         except ValueError as error:
             place.warning(_sentence(error))
-            state.against = ""
+            state.contrast = ""
     if found.against == target.token_id:
-        state.against, found = "", target
+        state.contrast, found = "", target
     place.selectbox(
-        "And not", [*offered, *([state.against] if state.against not in offered else [])], key="against",
+        "And not", [*offered, *([state.contrast] if state.contrast not in offered else [])], key="contrast",
         format_func=lambda word: f"and not “{word}”" if word else "and not …", accept_new_options=True,
         label_visibility="collapsed", help="Why this word and not that one? Choose, or type any word of one piece",
     )  # fmt: skip

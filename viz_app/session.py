@@ -27,7 +27,7 @@ PATIENCE = 2.0  # seconds a page waits before it shows the queue
 # A link always names its text, and what it does not say of that text is this: nothing of the first example stays.
 ALONE: dict[str, Any] = {"text": None, "pair": "", "masked": ()}
 # Free texts, each group with what means nothing without it: too long together, they stay out of the address.
-TEXTS = {("text", "pair"): ("masked", "target", "against"), ("several",): ("like",), ("one", "two"): ()}
+TEXTS = {("text", "pair"): ("masked", "target", "contrast"), ("several",): ("like",), ("one", "two"): ()}
 FIRST_SCENE = 71
 PUBLISHED = "_published"  # the address that was written last
 UNTOUCHED = "_untouched"  # the example that is shown as long as no text was chosen; None after that
@@ -156,7 +156,7 @@ def _choices() -> dict[str, Choice]:
         "masked": Choice(first.masked, _parse_words, lambda words: ",".join(map(str, words))),
         "model": Choice(models_on_offer()[0], _one_of(*models_on_offer())),
         "target": Choice(""),
-        "against": Choice(""),
+        "contrast": Choice(""),
         "method": Choice("DecompX", _one_of(*(method.name for method in METHODS))),
         "measure": Choice(MEASURES[0], _one_of(*MEASURES)),
         "off": Choice((), _parse_heads, lambda heads: ",".join(map(_write_head, heads))),

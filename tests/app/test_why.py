@@ -31,7 +31,7 @@ def opened(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     def page(**address: str) -> AppTest:
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update({"text": TEXT, "masked": "5", "model": str(tiny_model_folder), **address})
-        return until(app.run().switch_page(PAGE).run(), lambda app: "Agreement is Spearman's" in words(app))
+        return until(app.run().switch_page(PAGE).run(), lambda app: "claims:" in words(app))
 
     return page
 
@@ -135,7 +135,7 @@ def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> Non
 
 def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
     """The other word is in the address, is explained as a difference, and must be one piece."""
-    app = opened(target="6:mat", against="city")
+    app = opened(target="6:mat", contrast="city")
     assert "Why “mat” at 6 and not “city”? " in words(app) and "difference of logits" in words(app)
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
     mat, city = map(tiny_loaded.tokenizer.id_of, ("mat", "city"))
@@ -143,10 +143,10 @@ def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: L
     row = [method.name for method in METHODS].index("DecompX")
     np.testing.assert_allclose([float(cell[2]) for cell in table_of(app)["customdata"][row]], expected[0], atol=1e-5)
     app = AppTest.from_file(ENTRY, default_timeout=60)
-    app.query_params.update({"text": TEXT, "masked": "5", "target": "6:mat", "against": "playgrounds"})
+    app.query_params.update({"text": TEXT, "masked": "5", "target": "6:mat", "contrast": "playgrounds"})
     app.run()
     assert "a contrast is between two words of one piece each" in words(app)
-    assert app.session_state.against == "" and not app.exception and not app.error
+    assert app.session_state.contrast == "" and not app.exception and not app.error
 
 
 def test_next_sentences_say_what_each_text_holds(opened: Callable[..., AppTest]) -> None:

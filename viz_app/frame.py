@@ -192,18 +192,18 @@ def compared() -> tuple[Frame, Frame] | None:
     Raises CheckpointError or ValueError for a model that cannot be loaded or a text that cannot be read.
     """
     state, drawn = st.session_state, current()
-    if state.contrast == "heads":
+    if state.against == "heads":
         if not drawn.off:
             st.info("Every head is on: switch some off on the page Heads, then see here what that changes.")
             return None
         return replace(drawn, off=()), drawn
-    if state.contrast == "masked":
+    if state.against == "masked":
         if drawn.encoding == drawn.original:
             st.info("No word is hidden: click one above, then see here who looks elsewhere without it.")
             return None
         return replace(drawn, encoding=drawn.original, target=None), drawn
     loaded, text, pair = drawn.loaded, state.text, state.pair
-    if state.contrast == "text":
+    if state.against == "text":
         if not state.other.strip():
             st.info("Type another text to compare this one with.")
             return None

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Literal
 
+import numpy as np
 import streamlit as st
 
 from bert_core.record import ModelRun
@@ -50,9 +51,37 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
         _bertviz(run, view)
 
 
-def table(label: str, columns: Mapping[str, Sequence[object]], name: str) -> None:
-    """Numbers of a page as CSV."""
-    _button(label, partial(tables.labelled_csv, columns), name, icon=":material/table:", width="content")
+def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
+    """The likeliest pieces at every gap as CSV. word: a piece's number to its text."""
+    rows = [
+        (prediction.position, rank, word(piece), probability)
+        for prediction in run.predictions
+        for rank, (piece, probability) in enumerate(prediction.top, 1)
+    ]
+    _table(dict(zip(("position", "rank", "piece", "probability"), zip(*rows, strict=True), strict=True)), "gaps.csv")
+
+
+def heads(
+    run: ModelRun, off: Collection[tuple[int, int]], slopes: np.ndarray | None, removed: np.ndarray | None
+) -> None:
+    """What is known of every head as CSV: whether it is there and on, its slope, and the target's change without it.
+
+    slopes, removed: (layer, head), or None where they were not asked for.
+    """
+    places = [(int(layer), int(head)) for layer, head in np.argwhere(run.there)]
+    columns: dict[str, Sequence[object]] = {
+        "layer": [layer for layer, _ in places],
+        "head": [head for _, head in places],
+        "on": [int(place not in off) for place in places],
+    }
+    for name, values in (("slope", slopes), ("change_without_it", removed)):
+        if values is not None:
+            columns[name] = [values[place] for place in places]
+    _table(columns, "heads.csv")
+
+
+def _table(columns: Mapping[str, Sequence[object]], name: str) -> None:
+    _button("CSV", partial(tables.labelled_csv, columns), name, icon=":material/table:", width="content")
 
 
 def _button(
@@ -101,17 +130,22 @@ def _bertviz(run: ModelRun, view: MapView) -> None:
     layers, heads, tokens = run.attention.shape[:3]
     whole = replace(view, part="all")
     kinds: dict[Kind, str] = {"head": "BertViz head view", "model": "BertViz model view"}
-    for kind, label in kinds.items():
-        fit = chosen = layers_that_fit(tokens, heads, layers, kind, view.layer)
-        if 0 < len(fit) < layers:
-            chosen = st.pills(
-                f"{label}: a browser can open {len(fit)} layers of it", range(layers), default=fit,
-                selection_mode="multi", format_func="L{}".format, key=f"bertviz_{kind}",
-            )  # fmt: skip
-        off = None if 0 < len(chosen) <= len(fit) else "More than a browser can draw: take fewer layers, or less text."
-        if fit and not chosen:
-            off = "Choose at least one layer."
-        _button(label, partial(_bertviz_page, run, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
+    for place, (kind, label) in zip(st.columns(2, vertical_alignment="bottom"), kinds.items(), strict=True):
+        with place:
+            fit = chosen = layers_that_fit(tokens, heads, layers, kind, view.layer)
+            if 0 < len(fit) < layers:
+                chosen = st.pills(
+                    f"{label}: a browser can open {len(fit)} layers of it", range(layers), default=fit,
+                    selection_mode="multi", format_func="L{}".format, key=f"bertviz_{kind}",
+                )  # fmt: skip
+            off = (
+                None
+                if 0 < len(chosen) <= len(fit)
+                else "More than a browser can draw: take fewer layers, or less text."
+            )
+            if fit and not chosen:
+                off = "Choose at least one layer."
+            _button(label, partial(_bertviz_page, run, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
 
 
 def _bertviz_page(run: ModelRun, view: MapView, kind: Kind, layers: Sequence[int]) -> str:

@@ -431,3 +431,18 @@ def test_roles_of_a_model_that_has_lost_heads(
     assert [button.key for button in app.button if str(button.key).startswith("near_")] == ["near_0_3"]
     gone = settled(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 is not there any more")
     assert "Attend most like it" not in words(gone)
+
+
+@pytest.mark.parametrize(("page", "address", "labels"), [
+    ("attention", {"head": "2.5", "also": "1"}, ["PNG", "SVG", "PDF", "CSV", "NPZ", "Python", "HTML"]),
+    ("predict", {"masked": "3"}, ["CSV"]),
+    ("heads", {}, ["CSV"]),
+])  # fmt: skip
+def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, str], labels: list[str]) -> None:
+    """Each page with numbers offers them as files; on Attention for the chosen heads, and as BertViz's views too."""
+    app = start(text="She opened the door and walked in.", **address).switch_page(f"viz_app/pages/{page}.py").run()
+    assert not app.exception and not app.error
+    offered = [button.label for button in app.get("download_button")]
+    assert [label for label in offered if not label.startswith("BertViz")] == labels
+    if page == "attention":
+        assert "BertViz draws these pages, not Headlight" in words(app)

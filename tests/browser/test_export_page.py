@@ -170,6 +170,47 @@ def test_the_same_in_a_notebook(browser: Browser, tmp_path: Path) -> None:
     context.close()
 
 
+CONTROL = """
+import numpy as np
+import streamlit as st
+
+from tests.hostile import HOSTILE, run_of
+from viz_app import downloads
+from viz_app.export.maps import MapView
+
+run = run_of(HOSTILE, second=9)
+downloads.attention(run, MapView(layer=1, heads=(0, 2)), "headlight-mini")
+downloads.heads(run, [(0, 1)], np.ones((2, 3)), None)
+"""
+
+
+def test_every_file_of_the_control_comes_down(serve, page: Page, tmp_path: Path) -> None:
+    """A click on each kind gives that file, of hostile texts, made after the click; nothing runs on the page."""
+    (tmp_path / "control.py").write_text(CONTROL, encoding="utf-8")
+    page.goto(serve(tmp_path / "control.py"))
+    starts = {
+        "PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF", "CSV": b"layer,head,query_position", "NPZ": b"PK",
+        "Python": b"from pathlib", "HTML": b"<!doctype html>", "BertViz head view": b"<!doctype html>",
+        "BertViz model view": b"<!doctype html>",
+    }  # fmt: skip
+    page.get_by_role("button", name="Export").click()
+    popover = page.get_by_test_id("stPopoverBody")
+    for label, start in starts.items():
+        with page.expect_download() as download:
+            popover.get_by_role("button", name=label, exact=True).click()
+        assert Path(download.value.path()).read_bytes().startswith(start), label
+    popover.get_by_text("All heads", exact=True).click()
+    with page.expect_download() as download:
+        popover.get_by_role("button", name="SVG", exact=True).click()
+    assert download.value.suggested_filename == "attention-all.svg"
+    page.keyboard.press("Escape")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="CSV").last.click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[:3] == ["layer,head,on,slope", "0,0,1,1.0", "0,1,0,1.0"] and len(lines) == 7
+    assert page.evaluate("window.ran") is None
+
+
 def test_what_no_page_can_be_is_refused() -> None:
     """An unknown theme, a head that does not exist, a gradient that was not captured."""
     run = run_of(WORDS)

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
-from viz_app import frame
+from viz_app import downloads, frame
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import nsp_bar, prediction_bars
@@ -50,6 +50,7 @@ with left:
     if removed is not None:
         meaning = "Colour: how the target changes when this head alone is taken out."
     st.caption(f"Click a head to switch it off or on; a row or column label switches all of it. {meaning}")
+    downloads.heads(before, current.off, slopes, removed)
     if removed is not None and slopes is not None:
         estimated = removal_estimate(slopes)
         rank = heads_agreement(estimated, removed)

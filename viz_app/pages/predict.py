@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app import frame, session
+from viz_app import downloads, frame, session
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 
 SHOWN_MASKS = 8
@@ -86,6 +86,7 @@ with gaps:
             f"{loaded.config.vocab_size:,} pieces share 1. Click a word under the bars to put it in. "
             "**How it can mislead:** a likely word is what the training text would say, not what is true."
         )
+        downloads.predictions(run, current.word)
 
 with follows:
     if loaded.has_nsp or run.classes is None:

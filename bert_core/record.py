@@ -164,7 +164,10 @@ class ModelRun:
     @property
     def there(self) -> np.ndarray:
         """Whether the model has each head (layer, head); False for one that was pruned."""
+        # A head with a hole in its first place is there; only few need the longer look.
         found: np.ndarray = ~np.isnan(self.attention[:, :, 0, 0])
+        for layer, head in np.argwhere(~found):
+            found[layer, head] = not np.isnan(self.attention[layer, head]).all()
         return found
 
     def shown(self, what: str) -> np.ndarray:

@@ -109,6 +109,22 @@ def _parse_tokens(value: str) -> Tokens:
     return side, _parse_numbers(value[1:])
 
 
+def parse_weights(value: str) -> tuple[float, ...]:
+    """Numbers between commas. Raises ValueError for what is none, or is negative."""
+    try:
+        weights = tuple(float(part) for part in value.replace(";", ",").split(",") if part.strip())
+    except ValueError as error:
+        raise ValueError(f"weights {value[:60]!r}: numbers between commas, such as 2, 1, 0.5") from error
+    if not all(0 <= weight < float("inf") for weight in weights):
+        raise ValueError(f"weights {value[:60]!r}: none of them negative or without end")
+    return weights
+
+
+def write_weights(weights: tuple[float, ...]) -> str:
+    """The same numbers as they are read."""
+    return ",".join(f"{weight:g}" for weight in weights)
+
+
 def _parse_share(value: str) -> float:
     if not 5 <= float(value) <= 100:
         raise ValueError("5 to 100")
@@ -173,6 +189,7 @@ def _choices() -> dict[str, Choice]:
         "share": flag,  # whether the rows of a part are renormalised
         "combine": Choice("apart", _one_of(*COMBINED)),
         "among": Choice("chosen", _one_of(*AMONG)),
+        "weights": Choice((), parse_weights, write_weights),  # none: by importance
         "against": Choice("masked", _one_of(*AGAINST)),
         "compare_view": Choice("curves", _one_of(*VIEWS[:2])),
         "other": Choice(""),

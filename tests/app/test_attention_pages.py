@@ -157,6 +157,19 @@ def test_weights_by_importance_need_a_target(sent: Sent, opened: Callable[..., A
     assert sent.drawn().sum(-1) == pytest.approx(np.ones(len(sent.large["queries"])), abs=0.03)
 
 
+def test_weights_of_ones_own(sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
+    """Three to one of two heads, without a target; too few, or none that are numbers, get one sentence."""
+    how = {"pair": "", "head": "1.2", "also": "0", "combine": "weighted"}
+    opened("attention", **how, weights="3,1")
+    attention = capture(tiny_loaded, tiny_loaded.tokenizer.encode(PAIR["text"])).attention
+    assert sent.large["combined"] == "weighted of L1 H2, H0 by 3, 1"
+    assert np.abs(sent.drawn() - (0.75 * attention[1, 2] + 0.25 * attention[1, 0])).max() < 1 / 500
+    app = opened("attention", **how, weights="3")
+    assert "1 weights for 2 heads" in words(app) and sent.large["combined"] is None
+    next(field for field in app.text_input if field.label == "Weights").set_value("much, more").run()
+    assert not app.exception and "numbers between commas" in words(app)
+
+
 def test_rows_are_renormalised_only_when_asked_and_the_page_says_which(
     sent: Sent, opened: Callable[..., AppTest]
 ) -> None:
@@ -310,6 +323,23 @@ def test_heads_off_change_what_stands_above_them(sent: Sent, opened: Callable[..
     assert not sent.drawn().any() and "all heads on" in words(app)
     opened("compare", against="heads", off="0.1", head="1.1")
     assert np.abs(sent.drawn()).max() > 0
+
+
+def test_two_models_are_compared_head_by_head(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The picture is the other model's map minus this one's, and the page says what that is not worth."""
+    other = of_size(tiny_loaded, 2, 4)
+    monkeypatch.setattr("viz_app.session.models_on_offer", lambda: ("one", "two"))
+    monkeypatch.setattr(frame, "models_on_offer", lambda: ("one", "two"))
+    monkeypatch.setattr(frame, "loaded_model", lambda name: tiny_loaded if name == "one" else other)
+    app = AppTest.from_file(ENTRY, default_timeout=60)
+    app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two", "head": "1.3"})
+    app.switch_page("viz_app/pages/compare.py").run()
+    assert not app.exception and "share a number and nothing else" in words(app)
+    encoding = tiny_loaded.tokenizer.encode(*PAIR.values())
+    before, after = (capture(loaded, encoding).attention[1, 3] for loaded in (tiny_loaded, other))
+    assert np.abs(sent.drawn() - (after - before)).max() < 1 / 250
 
 
 def test_models_of_other_shapes_are_not_compared(

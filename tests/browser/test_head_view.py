@@ -371,7 +371,9 @@ def row_of_the_third_query(page: Page) -> list[float]:
     return [float(number) for number in page.locator("#row").text_content().split()]
 
 
-@pytest.mark.parametrize("query_string", ["", "&far=1", "&patches=1", "&texts=same"])
+@pytest.mark.parametrize(
+    "query_string", ["", "&far=1", "&patches=1", "&texts=same", "&texts=hostile", "&texts=strange"]
+)
 def test_the_vectors_of_a_head_give_its_attention(page: Page, address: str, query_string: str) -> None:
     """The softmax that the view reckons from q and k is the map's own number, for every key that is read."""
     opened(page, address, f"mode=neuron{query_string}")
@@ -386,6 +388,7 @@ def test_the_vectors_of_a_head_give_its_attention(page: Page, address: str, quer
     foot = page.locator(".numbers .foot").all_inner_texts()
     assert any("divided by √32" in line for line in foot)
     assert any("distance" in line for line in foot) == ("far" in query_string)
+    assert page.evaluate("window.ran") is None
     assert page.problems == []
 
 

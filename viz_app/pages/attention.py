@@ -53,6 +53,12 @@ if not neuron:
                 "Together", session.AMONG, key="among", format_func=AMONG.__getitem__, width=190,
                 label_visibility="collapsed",
             )  # fmt: skip
+        if state.combine == "weighted" and state.among == "chosen":
+            given = st.text_input(
+                "Weights", session.write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5", width=210,
+                label_visibility="collapsed", help="As many numbers as chosen heads, none of them negative.",
+            )  # fmt: skip
+            state.weights = session.parse_weights(given)
 
 signed = state.show != "attention" and not neuron
 if signed and current.target is None:
@@ -62,6 +68,7 @@ show = state.show if signed else "attention"
 run = current.run(gradients=signed)
 values = run.shown(show)
 layers, heads = run.head_mask.shape
+there = run.there
 part = state.part if encoding.pair is not None and not neuron else "all"
 hide, words = state.hide and not neuron, state.words and not neuron
 partial = part != "all" or hide
@@ -72,7 +79,7 @@ rows, columns = part_positions(encoding, part, hide_special=hide)
 tokens = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
 
 figures = current.kept("roles", make=lambda: role_figures(run.attention, encoding))
-titles = head_titles(*figures, there=run.there)
+titles = head_titles(*figures, there=there)
 
 
 def seen(maps):
@@ -91,24 +98,28 @@ def together(layer: int, chosen: tuple[int, ...]) -> Combined | None:
     """The one map that is drawn in the stead of the chosen heads, of their layer or of all; None to draw them apart."""
     if neuron or state.combine == "apart":
         return None
-    weights = None
-    if state.combine == "weighted":
+    of = (layer, list(chosen)) if state.among == "chosen" else layer if state.among == "layer" else ...
+    weights, by = None, ""
+    if state.combine == "weighted" and state.among == "chosen" and state.weights:
+        if len(state.weights) != len(chosen) or not any(state.weights):
+            st.info(f"{len(state.weights)} weights for {len(chosen)} heads: one for each is needed, and not all zero.")
+            return None
+        weights, by = state.weights, " by " + ", ".join(f"{weight:g}" for weight in state.weights)
+    elif state.combine == "weighted":
         if current.target is None:
             st.info("Weights by importance need a target: click a word above to mask it, or add a second sentence.")
             return None
-        gates = current.run(gradients=True).gate_gradient
-        weights = None if gates is None else abs(gates)
-    of = (layer, list(chosen)) if state.among == "chosen" else layer if state.among == "layer" else ...
+        slopes = current.run(gradients=True).gate_gradient
+        assert slopes is not None  # there is a target
+        weights, by = abs(slopes[of]).ravel(), " by importance"
 
     def make():
         maps = values[of].reshape(-1, *values.shape[-2:])
-        return combined(maps, state.combine, None if weights is None else weights[of].ravel())
+        return combined(maps, state.combine, weights)
 
     of_whom = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in chosen), "layer": f"L{layer}"}
-    name = f"{state.combine} of {of_whom.get(state.among, 'all layers')}" + (
-        " by importance" if weights is not None else ""
-    )
-    return Combined(name, seen(current.kept("together", show, state.combine, str(of), make=make)))
+    name = f"{state.combine} of {of_whom.get(state.among, 'all layers')}{by}"
+    return Combined(name, seen(current.kept("together", show, name, make=make)))
 
 
 def said_of_rows(maps) -> list[str]:
@@ -142,7 +153,7 @@ def picture() -> None:
             titles=titles,
             order=None if state.sort == "number" else heads_by(getattr(figures, state.sort)),
             rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
-            there=run.there,
+            there=there,
             key="grid",
             lecture=current.lecture,
             on_click=frame.choose_head,
@@ -160,9 +171,9 @@ def picture() -> None:
         choice = frame.view_choice()
         maps, one = seen(values[choice.layer]), together(choice.layer, choice.heads)
         opened = (choice.layer, choice.heads[0])
-        missing = [head for head in range(heads) if not run.there[choice.layer, head]]
+        missing = [head for head in range(heads) if not there[choice.layer, head]]
         made_from = None
-        if neuron and run.there[opened]:
+        if neuron and there[opened]:
             of = current.vectors(*opened)
             made_from = Vectors(of.queries, of.keys, of.distances, of.causal)
         attention_view(

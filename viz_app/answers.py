@@ -14,7 +14,6 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.attribution import rank_agreement, scaled_rows, scores_of_units, side_totals, word_units
-from bert_core.analysis.cautions import cautions
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP_SHARES, Faithfulness, removable_units
 from bert_core.analysis.patterns import word_as_read
 from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, token_scores
@@ -382,23 +381,6 @@ def arrays(found: Answers, judged: Trust | None) -> dict[str, np.ndarray]:
         for name, measured in judged.found.items():
             known |= {name: measured.scores, f"{name}_random": measured.random, f"{name}_band": np.array(measured.band)}
     return known
-
-
-def warnings(run: ModelRun) -> list[str]:
-    """What to be careful with in a run, one sentence each."""
-    found = cautions(run.attention, run.encoding)
-    said = []
-    if found.mostly_flat:
-        said.append(
-            f"{int(found.flat.sum())} of {found.flat.size} heads attend to all tokens nearly alike, as heads without "
-            "training do: are these the right weights?"
-        )
-    if found.mostly_sunk:
-        said.append(
-            f"{found.to_cls + found.to_sep:.0%} of all attention rests on [CLS] ({found.to_cls:.0%}) and [SEP] "
-            f"({found.to_sep:.0%}), where it does little: methods that read attention alone point there."
-        )
-    return said
 
 
 def fade() -> None:

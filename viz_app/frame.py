@@ -15,6 +15,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
+from bert_core.analysis.cautions import cautions
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
 from bert_core.record import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk
@@ -494,6 +495,24 @@ def _notices(current: Frame) -> None:
         heads = "head is" if len(current.off) == 1 else "heads are"
         left.warning(f"{len(current.off)} {heads} off: {names}{more}", icon=":material/visibility_off:")
         right.button("Restore", on_click=_restore_heads, key="restore_heads", width="stretch")
+
+
+def say_cautions(run: ModelRun) -> None:
+    """Say what should make a reader careful with the attention of this run; nothing where nothing should."""
+    found = cautions(run.attention, run.encoding)
+    said = []
+    if found.mostly_flat:
+        said.append(
+            f"{int(found.flat.sum())} of {found.flat.size} heads attend to all tokens nearly alike, as heads without "
+            "training do: are these the right weights?"
+        )
+    if found.mostly_sunk:
+        said.append(
+            f"{found.to_cls + found.to_sep:.0%} of all attention rests on [CLS] ({found.to_cls:.0%}) and [SEP] "
+            f"({found.to_sep:.0%}), where it does little: what reads attention alone points there."
+        )
+    for sentence in said:
+        st.caption(f":material/warning: {sentence}")
 
 
 def _restore_heads() -> None:

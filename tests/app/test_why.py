@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -9,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import LoadedModel, Target, faithfulness, token_scores
 from bert_core.methods import METHODS
-from viz_app import answers, examples
+from viz_app import answers, examples, frame
 from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
 
@@ -216,6 +218,24 @@ def test_the_page_opens_on_it() -> None:
     assert "Look at “milk”" not in words(app)
     button(app, "An example that surprises").click().run()
     assert app.session_state.text == examples.SURPRISE.text and app.session_state.masked == examples.SURPRISE.masked
+
+
+def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch, tiny_loaded: LoadedModel) -> None:
+    """A sentence with the numbers for each, and none where neither is so."""
+    said: list[str] = []
+    monkeypatch.setattr(st, "caption", said.append)
+    encoding = tiny_loaded.tokenizer.encode(TEXT)
+    run, keys = bert_core.capture(tiny_loaded, encoding), len(encoding)
+    even, sunk, mixed = np.full((keys, keys), 1 / keys), np.zeros((keys, keys)), np.eye(keys)
+    sunk[:, -1] = 1
+    for maps, sentence in (
+        (even, "8 of 8 heads attend to all tokens nearly alike"),
+        (sunk, "[SEP] (100%)"),
+        (mixed, ""),
+    ):
+        said.clear()
+        frame.say_cautions(dataclasses.replace(run, attention=np.broadcast_to(maps, run.attention.shape).copy()))
+        assert len(said) == (1 if sentence else 0) and all(sentence in one for one in said)
 
 
 def test_shades_are_those_of_the_scale() -> None:

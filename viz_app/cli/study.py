@@ -30,6 +30,7 @@ def faithfulness(
     least: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Probability that the model gives the answer, at least.")
     ] = 0.1,
+    plot: Annotated[Path | None, typer.Option(dir_okay=False, help="A picture: .png, .svg or .pdf.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the words and the rankings.")] = 0,
     model: ModelName = "headlight-mini",
     device: Device = "auto",
@@ -40,6 +41,10 @@ def faithfulness(
     """
     from bert_core.methods import METHODS
     from bert_core.study import StudySettings, judge_file, markdown, standings
+    from viz_app.export.pictures import KINDS as PICTURES
+
+    if plot is not None and plot.suffix.removeprefix(".") not in PICTURES:
+        raise ValueError(f"--plot is {plot.name}: a picture ends in .{', .'.join(PICTURES)}")
 
     settings = StudySettings(
         questions=questions,
@@ -67,6 +72,11 @@ def faithfulness(
 
     found = judge_file(load(model, device), text, out, settings, report=report)
     typer.echo(markdown(standings(found)), nl=False)
+    if plot is not None:
+        from viz_app.export.pictures import picture_bytes
+        from viz_app.export.standings import standings_picture
+
+        plot.write_bytes(picture_bytes(standings_picture(standings(found)), plot.suffix.removeprefix(".")))
 
 
 def _as_time(seconds: float) -> str:

@@ -229,3 +229,8 @@ else:
         + "**How it can mislead:** attention says where a head looks, not what the prediction is owed to; "
         "much of it rests on [SEP], where it does nothing."
     )
+frame.say_cautions(run)
+st.page_link(
+    "viz_app/pages/why.py", label="Attention is not explanation: how far it can be trusted on this text",
+    icon=":material/verified:",
+)  # fmt: skip

@@ -137,8 +137,7 @@ with answers_place:
                 "than its own token."
             )
 
-for sentence in answers.warnings(found.run):
-    st.caption(f":material/warning: {sentence}")
+frame.say_cautions(found.run)
 with st.container(horizontal=True, gap="small"):
     st.download_button(
         "Scores (CSV)", lambda: export.tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",

@@ -1,0 +1,54 @@
+"""How the methods of "why this word?" fare over a whole file, as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+
+from bert_core.analysis.faithfulness import MEASURES
+from bert_core.study import KINDS, Standing
+from viz_app.figures.style import HEAD_COLOURS, page
+
+TITLES = {"content": "Masked content word", "function": "Masked function word", "nsp": "B follows A"}
+VERDICTS = ("better than chance", "no better", "worse")
+
+
+def standings_picture(found: Sequence[Standing], *, dark: bool = False) -> Figure:
+    """Of each kind of question, how often each method is better than random rankings, no better, or worse, by AOPC.
+
+    The order of the methods is that of the first panel. Raises ValueError if there are no standings.
+    """
+    kinds = [kind for kind in KINDS if any(one.kind == kind for one in found)]
+    if not kinds:
+        raise ValueError("there is nothing to draw: no question was asked")
+    names = [one.method for one in found if one.kind == kinds[0]]
+    colours, measure = page(dark), MEASURES.index("aopc")
+    figure = Figure(figsize=(3.1 * len(kinds) + 1.4, 0.27 * len(names) + 1), facecolor=colours.background)
+    panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+    fills = ((HEAD_COLOURS[0], None), (colours.line, None), (colours.background, "////"))
+    for panel, kind in zip(panels, kinds, strict=True):
+        rows = {one.method: one for one in found if one.kind == kind}
+        left = [0.0] * len(names)
+        for place, (verdict, (fill, hatch)) in enumerate(zip(VERDICTS, fills, strict=True)):
+            shares = [rows[name].verdicts[measure][place] if name in rows else 0.0 for name in names]
+            panel.barh(
+                range(len(names)), shares, left=left, color=fill, hatch=hatch, edgecolor=colours.faint, linewidth=0.4,
+                height=0.72, label=verdict,
+            )  # fmt: skip
+            left = [before + share for before, share in zip(left, shares, strict=True)]
+        questions = next(iter(rows.values())).questions
+        panel.set_title(f"{TITLES[kind]} ({questions})", fontsize=10, color=colours.text)
+        panel.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), facecolor=colours.background)
+        panel.set_yticks(range(len(names)), labels=names)
+        panel.set_xticks([0, 0.5, 1], labels=["0", "half", "all"])
+        panel.tick_params(colors=colours.text, labelsize=9, length=0)
+        for side in panel.spines.values():
+            side.set_visible(False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    legend = figure.legend(
+        handles, labels, loc="lower center", ncols=3, frameon=False, fontsize=9, bbox_to_anchor=(0.5, -0.02)
+    )
+    for text in legend.get_texts():
+        text.set_color(colours.text)
+    return figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from math import nan
 
@@ -17,6 +18,7 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.pruning import pruned
 from bert_core.record import Batch, CurvePoint, PruningPlan
+from bert_core.recording import record
 from bert_core.run.ablation import clean_pass, without_each
 from bert_core.run.capture import gate_tensor
 from bert_core.tokenizer import MASK, Encoding
@@ -161,7 +163,9 @@ def loss_importance(loaded: LoadedModel, batches: Sequence[Batch], *, report: Re
     for number, batch in enumerate(batches):
         tensors = _tensors(loaded, batch)
         rows = len(batch.input_ids)
-        with torch.enable_grad():
+        # On a CPU the way back through fused attention costs more than that through the maps, so they are watched.
+        watched = record() if loaded.device.type == "cpu" else nullcontext()
+        with torch.enable_grad(), watched:
             gates = torch.ones(layers, rows, heads, device=loaded.device, requires_grad=True)
             (pieces, labels), (sentences, follows) = _answers(loaded, tensors, gates)
             owners = (tensors["labels"] != IGNORED_LABEL).nonzero()[:, 0]

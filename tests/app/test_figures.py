@@ -290,6 +290,8 @@ def test_the_grid_refuses_arrays_that_do_not_fit() -> None:
         head_grid(layers=2, heads=3, thumbnails=np.zeros((2, 3, 4, 4)), key="grid")
     with pytest.raises(ValueError, match=r"shape \(3, 2\): expected \(2, 3\)"):
         head_grid(layers=2, heads=3, values=np.zeros((3, 2)), key="grid")
+    with pytest.raises(ValueError, match=r"there of shape \(3, 2\): expected \(2, 3\)"):
+        head_grid(layers=2, heads=3, there=np.ones((3, 2), bool), key="grid")
     with pytest.raises(ValueError, match="expected 2 layers of 3 heads"):
         head_grid(layers=2, heads=3, values=np.zeros((2, 3)), titles=[["a"]], key="grid")
     with pytest.raises(ValueError, match="expected heads 0 to 2"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -93,6 +94,9 @@ if show == "switch":
 
     values = np.array([[0.5, 0.25, 0.0], [0.1, np.nan, 1.0]])
     head_grid(layers=2, heads=3, values=values, mode="switch", off=off, key="grid", on_click=flip)
+if show == "pruned":
+    there = np.array([[False, True, True], [True, False, True]])
+    head_grid(layers=2, heads=3, thumbnails=np.full((2, 3, 4, 4), 200, np.uint8), there=there, key="grid")
 st.text(json.dumps(seen))
 """
 
@@ -121,6 +125,22 @@ def rerun(page: Page) -> None:
 
 def words(page: Page) -> Locator:
     return page.locator(".strip button")
+
+
+def test_a_pruned_head_has_no_picture_and_cannot_be_chosen(page: Page, address: str) -> None:
+    """Its cell is empty, disabled and called pruned; the keyboard starts beside it and steps over it."""
+    page.goto(f"{address}/?show=pruned")
+    cells = page.locator(".grid button.cell")
+    expect(cells).to_have_count(6)
+    for number in range(6):
+        gone = number in (0, 4)
+        expect(cells.nth(number)).to_be_disabled() if gone else expect(cells.nth(number)).to_be_enabled()
+        expect(cells.nth(number).locator("canvas")).to_be_visible(visible=not gone)
+        expect(cells.nth(number)).to_have_attribute("aria-label", re.compile(r"pruned$" if gone else r"H\d$"))
+    expect(cells.nth(1)).to_have_attribute("tabindex", "0")
+    cells.nth(3).focus()
+    page.keyboard.press("ArrowRight")
+    expect(cells.nth(5)).to_be_focused()
 
 
 def test_a_click_reaches_python_once(page: Page, address: str) -> None:

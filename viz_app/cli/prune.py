@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -131,9 +133,24 @@ def _kept_plan(loaded: LoadedModel, batches: list[Batch], method: str, seed: int
     if path.is_file():
         return _read_plan(path, loaded)
     note(f"finding the order by {name}")
-    plan = propose_plan(loaded, batches, method, seed=seed)
+    plan = propose_plan(loaded, batches, method, seed=seed, report=_tenths())
     path.write_text(plan.to_json(), encoding="utf-8")
     return plan
+
+
+def _tenths() -> Callable[[float], None]:
+    """A report that says every tenth how far it is, and about how long it still takes."""
+    began, said = time.monotonic(), 0
+
+    def report(share: float) -> None:
+        nonlocal said
+        if int(10 * share) > said:
+            said = int(10 * share)
+            left = (time.monotonic() - began) * (1 - share) / share
+            if left > 1:
+                note(f"  {share:.0%}, about {left:.0f} s left")
+
+    return report
 
 
 def _read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:

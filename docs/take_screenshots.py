@@ -24,7 +24,7 @@ SHOTS = {
     "compare": ("compare", {**PAIR, "head": "2.0"}, "light", 1300),
     "words_to_patches": ("images", {"text": PAIR["text"], "edges": "1", "look": "1.1"}, "dark", 1500),
     "images": ("images", {"text": PAIR["text"], "boxes": "1"}, "light", 1030),
-    "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1250),
+    "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1400),
     "why": ("why", {"text": "He drank a cup of tea with milk.", "masked": "5", "target": "6:tea"}, "light", 1300),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
     "prune": ("prune", {**PAIR, "off": "1.0,2.5,3.6,3.7,5.2"}, "light", 1150),

@@ -109,9 +109,10 @@ def gate_gradients(loaded: LoadedModel, texts: Sequence[HiddenText]) -> tuple[np
                 output_attentions=loaded.device.type == "cpu",
             ).last_hidden_state
             found = asked.losses(states)
-            (slopes,) = torch.autograd.grad(found.sum(), gates)
+            if found.requires_grad:  # a model without any head has no slope
+                (slopes,) = torch.autograd.grad(found.sum(), gates)
+                gradients[some] = as_array(slopes.transpose(0, 1))
         losses[some] = as_array(found)
-        gradients[some] = as_array(slopes.transpose(0, 1))
     _leave_out_pruned(loaded, gradients)
     return losses, gradients
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 import transformers
 
+import bert_core
 from bert_core import LoadedModel, Target, capture
 from bert_core.run.texts import (
     HiddenText,
@@ -146,3 +147,14 @@ def test_a_model_without_a_word_head_has_no_loss(tiny_loaded: LoadedModel) -> No
 
 def _without_words(loaded: LoadedModel):  # type: ignore[no-untyped-def]
     return dataclasses.replace(loaded.report, missing=("cls.predictions.bias",))
+
+
+def test_a_model_without_any_head_still_has_a_loss(tiny_loaded: LoadedModel) -> None:
+    """Its slopes and removals are all NaN, and both ways find the same loss."""
+    bare = bert_core.pruned(tiny_loaded, [(layer, head) for layer in range(2) for head in range(4)])
+    texts = hidden(bare)
+    losses, slopes = gate_gradients(bare, texts)
+    whole, without = losses_without_each(bare, texts)
+    assert np.allclose(losses, whole, rtol=1e-5) and np.isfinite(losses).all()
+    assert np.isnan(slopes).all() and np.isnan(without).all()
+    assert all(np.isnan(maps).all() for _, maps in attention_maps(bare, [text.encoding for text in texts]))

@@ -34,7 +34,7 @@ def sweep_scatter(
     names = [f"L{layer} H{head}" for layer, head in np.argwhere(there)]
     # Those that stand out have their names beside them; the others have them on hover.
     named = set(np.argsort(-np.abs(y))[:6].tolist()) | set(np.argsort(-np.abs(x))[:3].tolist())
-    low, high = (float(min(x.min(), y.min())), float(max(x.max(), y.max()))) if len(x) else (0.0, 1.0)
+    low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
     colours = page(dark)
     figure = go.Figure(
         [

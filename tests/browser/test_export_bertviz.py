@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.hostile import HOSTILE, run_of
+from viz_app import cli
 from viz_app.export.bertviz import CDN, WHAT_IT_IS, Kind, bertviz_page, escaped, estimate, layers_that_fit
 from viz_app.export.maps import shown_maps
 
@@ -96,9 +98,39 @@ def test_what_bertviz_cannot_draw_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     }.items():
         with pytest.raises(ValueError, match=problem):
             call()
-    monkeypatch.setitem(__import__("sys").modules, "bertviz", None)
+    monkeypatch.setitem(sys.modules, "bertviz", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'headlight\[bertviz\]'"):
         bertviz_page(shown_maps(run))
+
+
+def test_the_command_writes_bertvizs_pages(
+    tiny_model_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--bertviz` as .html, of all layers or of one; without BertViz one sentence, and no file."""
+
+    def headlight(*options: object) -> tuple[int, str]:
+        asked = [
+            "The cat sat.",
+            "--model",
+            tiny_model_folder,
+            "--device",
+            "cpu",
+            "--out",
+            tmp_path / "a.html",
+            *options,
+        ]
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["attention", *map(str, asked)])
+        return int(ended.value.code or 0), capsys.readouterr().err
+
+    for kind, layers in (("model", "[0, 1]"), ("head", "[1]")):
+        assert headlight("--bertviz", kind, *(["--layer", 1] if kind == "head" else [])) == (0, "")
+        assert f'"include_layers": {layers}' in (tmp_path / "a.html").read_text()
+        (tmp_path / "a.html").unlink()
+    monkeypatch.setitem(sys.modules, "bertviz", None)
+    code, err = headlight("--bertviz", "head")
+    assert code == 2 and err == "BertViz is not installed: pip install 'headlight[bertviz]'\n"
+    assert not (tmp_path / "a.html").exists()
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, "é", "\ud800", "\x00"])

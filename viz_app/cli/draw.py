@@ -81,10 +81,11 @@ def attention(
         heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])
     view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept)
     with warnings.catch_warnings(record=True) as heard:
-        warnings.simplefilter("always")
+        warnings.filterwarnings("always", category=UserWarning)
         written = _written(run, view, kind, model, dark=dark, bertviz=bertviz)
     for warning in heard:
-        note(str(warning.message))
+        if warning.category is UserWarning:
+            note(str(warning.message))
     _save(out, written)
 
 

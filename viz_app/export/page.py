@@ -59,7 +59,7 @@ def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme |
         "choice": {"layer": view.layer, "heads": heads, "side": "query", "positions": [], "kept": view.kept},
         "mode": view.mode,
         "notes": shown.notes,
-        "name": hashlib.blake2b(np.ascontiguousarray(shown.values).tobytes(), digest_size=6).hexdigest(),
+        "name": hashlib.blake2b(np.ascontiguousarray(shown.values).data, digest_size=6).hexdigest(),
         "strongest": attention_view.STRONGEST,
         "fixed": attention_view.fixed_header(
             shown.queries, shown.keys,

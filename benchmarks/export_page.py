@@ -1,0 +1,86 @@
+"""The page that Export writes: its size, how long it takes to make, and how long a browser takes to draw it from disk.
+
+    python benchmarks/export_page.py            print the table
+    python benchmarks/export_page.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/export_page.py --quick    16 tokens only, to try a change
+
+The maps are those of views.py: headlight-mini on real text, its 6 layers taken twice, so 12 x 12 heads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import sync_playwright
+from tables import write_table
+
+import bert_core
+from viz_app.export.page import attention_page
+
+ROOT = Path(__file__).parents[1]
+MOST_MB = 15  # at 512 tokens
+ROUNDS = 3
+
+
+def tiled_run(tokens: int) -> bert_core.ModelRun:
+    """A run of 12 x 12 heads on the license's first words."""
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    text = " ".join((ROOT / "LICENSE").read_text(encoding="utf-8").split())
+    run = bert_core.capture(loaded, loaded.tokenizer.encode(text, max_length=tokens), positions=())
+    return dataclasses.replace(
+        run, attention=np.concatenate([run.attention] * 2), head_mask=np.concatenate([run.head_mask] * 2)
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    asked = parser.parse_args()
+    out = io.StringIO()
+    print(
+        f"{os.cpu_count()} CPUs; medians of {ROUNDS}; {time.strftime('%Y-%m-%d')}.\n\n"
+        "| tokens | page | bytes a value | made in | opened and drawn in | |\n"
+        "| ---: | ---: | ---: | ---: | ---: | --- |",
+        file=out,
+    )
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        for tokens in (16,) if asked.quick else (16, 64, 128, 512):
+            run, file = tiled_run(tokens), Path(name) / f"{tokens}.html"
+            made, drawn = [], []
+            for _ in range(ROUNDS):
+                start = time.perf_counter()
+                file.write_text(attention_page(run), encoding="utf-8")
+                made.append(time.perf_counter() - start)
+                page = browser.new_context(offline=True).new_page()
+                start = time.perf_counter()
+                page.goto(file.as_uri())
+                page.wait_for_selector("body[data-ready]")
+                page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+                drawn.append(time.perf_counter() - start)
+                page.context.close()
+            size = file.stat().st_size
+            target = f"target {MOST_MB} MB {'met' if size <= MOST_MB * 1e6 else '**missed**'}" if tokens == 512 else ""
+            print(
+                f"| {tokens} | {size / 1e6:.2f} MB | {size / run.attention.size:.2f} | {statistics.median(made):.2f} s "
+                f"| {statistics.median(drawn):.2f} s | {target} |",
+                file=out,
+            )
+        browser.close()
+    print(out.getvalue())
+    if asked.write:
+        write_table(__file__, out.getvalue())
+
+
+if __name__ == "__main__":
+    main()

@@ -159,7 +159,11 @@ class Questions:
 
     def points(self, method: str) -> list[CurvePoint]:
         """The points of an order and of random ones that there are so far; `grow` adds more."""
-        found: list[CurvePoint] = kept(("lab points", method, *self.key), list)
+        return list(self._points(method).values())
+
+    def _points(self, method: str) -> dict[tuple[str, int], CurvePoint]:
+        # By name and place: two visitors may let one curve grow.
+        found: dict[tuple[str, int], CurvePoint] = kept(("lab points", method, *self.key), dict)
         return found
 
     def points_in_all(self, there: int) -> int:
@@ -187,14 +191,14 @@ class Questions:
             return 0.0
         plans = [_result(job)]
         plans += [removal.propose_plan(self.loaded, (), "random", seed=seed) for seed in range(RANDOM_ORDERS)]
-        removed, points = _removed(len(plans[0].order)), self.points(method)
-        there = {(point.order, point.removed) for point in points}
-        wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in there]
+        removed, points = _removed(len(plans[0].order)), self._points(method)
+        wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in points]
         for plan, count in wanted:
             job = self._point(plan, count)
             if not job.wait(max(until - time.monotonic(), 0)):
                 break
-            points.append(_result(job))
+            points[plan.method, count] = _result(job)
+            queue().forget(job.key)  # it is kept here, and what others asked for keeps its place there
         return len(points) / (len(plans) * len(removed))
 
     def _point(self, plan: PruningPlan, count: int) -> Job:

@@ -24,8 +24,11 @@ MIME = {
 }  # fmt: skip
 
 
-def attention(run: ModelRun, view: MapView, model: str) -> None:
-    """What the page Attention shows, in every kind of file; each is made after the click on it."""
+def attention(run: ModelRun, view: MapView, model: str, *, apart: bool = False) -> None:
+    """What the page Attention shows, in every kind of file; each is made after the click on it.
+
+    apart: the page shows something made of the heads; say that the files hold the heads themselves.
+    """
     with st.popover("Export", icon=":material/download:"):
         chosen = ", ".join(f"H{head}" for head in view.heads)
         which = st.segmented_control(
@@ -34,6 +37,8 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
         )  # fmt: skip
         asked = view if which == "view" else replace(view, heads=())
         name = f"attention-L{view.layer}" if asked.heads else "attention-all"
+        if apart:
+            st.caption("What the page makes of the heads is in no file: these hold the heads themselves.")
         st.caption("A picture, for a paper or a slide")
         for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
             with place:

@@ -199,7 +199,7 @@ def picture() -> None:
         present = tuple(head for head in choice.heads if head not in missing)
         view = MapView(show, part, hide, words, again, choice.layer, present,
                        "matrix" if state.view == "matrix" else "curves", choice.kept)  # fmt: skip
-        downloads.attention(run, view, current.loaded.name)
+        downloads.attention(run, view, current.loaded.name, apart=neuron or one is not None)
     session.publish()
 
 

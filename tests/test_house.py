@@ -99,11 +99,15 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.frame", "viz_app.jobs",
         "viz_app.session",
     },
+    "viz_app.shown": {
+        "numpy", "streamlit", "bert_core.analysis", "bert_core.record", "viz_app.components", "viz_app.figures",
+        "viz_app.frame",
+    },
     "viz_app.pages": {
         "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.comparing", "viz_app.components",
         "viz_app.downloads", "viz_app.examples", "viz_app.export", "viz_app.figures", "viz_app.frame", "viz_app.lab",
         "viz_app.layers",
-        "viz_app.pictures", "viz_app.roles", "viz_app.session", "viz_app.stages",
+        "viz_app.pictures", "viz_app.roles", "viz_app.session", "viz_app.shown", "viz_app.stages",
     },
     "viz_app.cli": {"numpy", "typer", *EVERYTHING, "viz_app.export", "viz_app.export.bertviz"},
     "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.session"},

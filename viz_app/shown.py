@@ -1,0 +1,203 @@
+"""What of a text's maps the page Attention shows: which quantity, part and units, and several heads as one map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.attribution import word_units
+from bert_core.analysis.patterns import (
+    combined,
+    map_between_words,
+    part_of,
+    part_positions,
+    renormalised,
+    rows_without_numbers,
+    word_as_read,
+)
+from bert_core.record import ModelRun
+from viz_app.components.attention_view import Combined, Token, Vectors
+from viz_app.figures.thumbnails import thumbnails
+from viz_app.frame import Frame
+
+MOST_NAMED = 6  # rows without numbers
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What was chosen, as far as it applies: the neuron view is of attention, between all pieces.
+
+    what: "attention", "gradient" or "product". part: "all", or from which text to which. hide: without [CLS] and [SEP].
+    words: between words. share: whether rows of a part are to sum to 1 again.
+    """
+
+    current: Frame
+    run: ModelRun
+    neuron: bool
+    what: str
+    part: str
+    hide: bool
+    words: bool
+    share: bool
+
+    @property
+    def signed(self) -> bool:
+        """Whether values have a sign: all but attention itself."""
+        return self.what != "attention"
+
+    @property
+    def partial(self) -> bool:
+        """Whether tokens are left out."""
+        return self.part != "all" or self.hide
+
+    @property
+    def again(self) -> bool:
+        """Whether rows were renormalised; those of signed values never are."""
+        return self.partial and self.share and not self.signed
+
+    @property
+    def values(self) -> np.ndarray:
+        """(layer, head, query, key), whole and between pieces."""
+        return self.run.shown(self.what)
+
+    @property
+    def units(self) -> list[tuple[int, ...]]:
+        """The words, or the pieces one by one."""
+        encoding = self.current.encoding
+        return word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
+
+    def tokens(self) -> tuple[list[Token], list[Token]]:
+        """What stands at the rows and at the columns."""
+        encoding, units = self.current.encoding, self.units
+        every = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
+        queries, keys = part_positions(encoding, self.part, hide_special=self.hide, units=units)
+        return [every[place] for place in queries], [every[place] for place in keys]
+
+    def seen(self, maps: np.ndarray) -> np.ndarray:
+        """Maps (..., query, key) of the pieces as they are looked at: between words, of the part, renormalised."""
+        units = self.units
+        queries, keys = part_positions(self.current.encoding, self.part, hide_special=self.hide, units=units)
+        maps = part_of(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
+        return renormalised(maps) if self.again else maps
+
+    def small(self) -> np.ndarray:
+        """The thumbnails of all heads, between pieces, made once."""
+
+        def make() -> np.ndarray:
+            queries, keys = part_positions(self.current.encoding, self.part, hide_special=self.hide)
+            maps = part_of(self.values, queries, keys)
+            return thumbnails(renormalised(maps) if self.again else maps, signed=self.signed)
+
+        made: np.ndarray = self.current.kept("thumbnails", self.what, self.part, self.hide, self.again, make=make)
+        return made
+
+    def together(self, layer: int, heads: Sequence[int]) -> Combined | None:
+        """The one map that stands for the chosen heads, for their layer or for all; None to draw them apart.
+
+        Weights that cannot be had are said.
+        """
+        how, among = st.session_state.combine, st.session_state.among
+        if self.neuron or how == "apart":
+            return None
+        whose = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in heads), "layer": f"L{layer}"}
+        maps = self._among(self.values, layer, heads)
+        weights, by = None, ""
+        if how == "weighted":
+            weights, by = self._weights(layer, heads)
+            if weights is None:
+                return None
+        name = f"{how} of {whose.get(among, 'all layers')}{by}"
+        one = self.current.kept("together", self.what, name, make=lambda: combined(maps, how, weights))
+        return Combined(name, self.seen(one))
+
+    def _among(self, values: np.ndarray, layer: int, heads: Sequence[int]) -> np.ndarray:
+        """values: (layer, head, ...). Returns those of the chosen heads, of the layer or of all, (head, ...)."""
+        if st.session_state.among == "all":
+            return values.reshape(-1, *values.shape[2:])
+        return values[layer] if st.session_state.among == "layer" else values[layer, list(heads)]
+
+    def _weights(self, layer: int, heads: Sequence[int]) -> tuple[np.ndarray | None, str]:
+        """One's own weights or the heads' importance, and by what; None where they do not fit or there is no target."""
+        own = st.session_state.weights
+        if own and st.session_state.among == "chosen":
+            if len(own) != len(heads) or not any(own):
+                st.info(f"{len(own)} weights for {len(heads)} heads: one for each is needed, and not all zero.")
+                return None, ""
+            return np.array(own), " by " + ", ".join(f"{weight:g}" for weight in own)
+        slopes = self.current.run(gradients=True).gate_gradient if self.current.target is not None else None
+        if slopes is None:
+            st.info("Weights by importance need a target: click a word above to mask it, or add a second sentence.")
+            return None, ""
+        return np.abs(self._among(slopes, layer, heads)), " by importance"
+
+    def vectors(self, layer: int, head: int) -> Vectors | None:
+        """What the head makes its attention from, for the neuron view; None for a head that does not exist."""
+        if not self.neuron or not self.run.there[layer, head]:
+            return None
+        found = self.current.vectors(layer, head)
+        return Vectors(found.queries, found.keys, found.distances, found.causal)
+
+    def notes(self, maps: np.ndarray) -> list[str]:
+        """Whether rows were renormalised, and which of them have nothing left. maps: (head, query, key), as seen."""
+        if not self.partial or self.signed:
+            return []
+        if not self.again:
+            return ["rows not renormalised: what goes to hidden tokens is missing"]
+        empty = [self.tokens()[0][row] for row in rows_without_numbers(maps)]
+        if not empty:
+            return ["rows renormalised to 1"]
+        named = ", ".join(f"“{token.text}” ({token.position})" for token in empty[:MOST_NAMED])
+        more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
+        return ["rows renormalised to 1", f"nothing is left in the row of {named}{more}"]
+
+
+def shown_now(current: Frame) -> Shown:
+    """What the controls of the page say; a gradient that has no target is said, and attention shown instead."""
+    state = st.session_state
+    neuron = state.view == "neuron"
+    what = "attention" if neuron else state.show
+    if what != "attention" and current.target is None:
+        st.info("A gradient needs a target: click a word above to mask it, or add a second sentence.")
+        what = "attention"
+    return Shown(
+        current,
+        current.run(gradients=what != "attention"),
+        neuron,
+        what,
+        part=state.part if current.encoding.pair is not None and not neuron else "all",
+        hide=state.hide and not neuron,
+        words=state.words and not neuron,
+        share=state.share,
+    )
+
+
+def reading(shown: Shown) -> str:
+    """How to read the picture, and how it can mislead."""
+    if shown.neuron:
+        return (
+            "**How to read this:** one query on the left, every key on the right: their vectors, multiplied number by "
+            "number; the sum over the root of their length is the score, and the softmax of all scores is the "
+            "attention. It is always between pieces and over all tokens. **How it can mislead:** a single number of a "
+            "vector has no meaning of its own: turn queries and keys together, and every score stays what it is."
+        )
+    if shown.signed:
+        return (
+            "**How to read this:** from queries, who look, to keys, who are looked at; a value says how the target "
+            "would change with that probability. **How it can mislead:** a gradient is a slope at this one point: "
+            "switching a head off can do something else, which the page Heads shows."
+        )
+    sums = "what a query gives sums to 1 over all tokens"
+    if shown.again:
+        sums = "what a query gives to the tokens that are shown was divided by its sum, so that it is 1 again"
+    elif shown.partial:
+        sums += ", and was not renormalised for those that are shown"
+    if st.session_state.combine == "maximum":
+        sums += "; the maximum over heads sums to 1 or more"
+    return (
+        f"**How to read this:** from queries, who look, to keys, who are looked at; {sums}. **How it can mislead:** "
+        "attention says where a head looks, not what the prediction is owed to; much of it rests on [SEP], where it "
+        "does nothing."
+    )

@@ -64,7 +64,7 @@ class Shown:
         return self.run.shown(self.what)
 
     @property
-    def units(self) -> list[tuple[int, ...]]:
+    def units(self) -> Sequence[tuple[int, ...]]:
         """The words, or the pieces one by one."""
         encoding = self.current.encoding
         return word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]

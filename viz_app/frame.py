@@ -524,10 +524,11 @@ def _restore_heads() -> None:
 
 def _target_position(current: Frame) -> int | None:
     """Where the target's word is; before one was chosen, at the first mask."""
-    position = st.session_state.target.partition(":")[0]
-    if not position and current.loaded.has_mlm:
-        return next(iter(current.encoding.mask_positions), None)
-    return int(position) if position.isdigit() else None
+    place, masks = st.session_state.target.partition(":")[0], current.encoding.mask_positions
+    if place.isdigit() and int(place) in masks:
+        return int(place)
+    # Of another text, or none: the first mask is what will be chosen.
+    return next(iter(masks), None) if current.loaded.has_mlm and (not place or place.isdigit()) else None
 
 
 def _with_target(current: Frame) -> Frame:
@@ -634,7 +635,8 @@ def _typed_target(current: Frame, typed: str) -> tuple[Target | None, str]:
 
 
 def _target_typed() -> None:
-    st.session_state["_typed"] = True
+    """Another target was chosen or typed: the word that the last one stood against is not meant any more."""
+    st.session_state["_typed"], st.session_state.contrast = True, ""
 
 
 def _against(current: Frame, target: Target, place: DeltaGenerator) -> Target:

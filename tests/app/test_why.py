@@ -144,6 +144,9 @@ def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: L
     expected = token_scores(tiny_loaded, encoding, Target("contrast", 6, mat, against=city), ["DecompX"])
     row = [method.name for method in METHODS].index("DecompX")
     np.testing.assert_allclose([float(cell[2]) for cell in table_of(app)["customdata"][row]], expected[0], atol=1e-5)
+    type_target(app, "dog")
+    until(app, lambda app: "Why “dog” at 6?" in words(app))
+    assert app.session_state.contrast == "", "another target has nothing to do with the last one's other word"
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT, "masked": "5", "target": "6:mat", "contrast": "playgrounds"})
     app.run()

@@ -12,6 +12,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const dark = isDark(strip);
   strip.classList.toggle("lecture", data.lecture);
   strip.classList.toggle("on-dark", dark);
+  strip.classList.toggle("numbered", data.chips.some((chip) => chip[7]));
   tip.classList.toggle("lecture", data.lecture);
   strip.setAttribute("aria-label", data.label);
   for (const [side, [light, night]] of Object.entries(data.tints)) {

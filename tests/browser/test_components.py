@@ -71,6 +71,10 @@ if show == "hostile":
     figure = attention_heatmap(np.eye(n), HOSTILE, HOSTILE, signed=False, title=HOSTILE[0], dark=dark)
     st.plotly_chart(figure, theme=None, key="map")
     st.plotly_chart(prediction_bars(HOSTILE, [0.1] * n, dark=dark), theme=None, key="bars")
+if show == "numbers":
+    shades = (("#112233", "#ffffff"), ("#ddeeff", "#000000"))
+    door = Chip("door", word=0, number="−0.42", shades=shades)
+    token_strip([door, Chip("[SEP]", special=True, number="0.1")], key="n")
 if show == "long":
     token_strip([Chip(f"w{{i}}", word=i, side="A") for i in range(512)], key="strip", on_click=called)
 if show == "select":
@@ -253,6 +257,16 @@ def test_hostile_tokens_are_only_text(page: Page, address: str) -> None:
     assert page.locator(".js-plotly-plot svg a").count() == 0
     assert page.evaluate("window.ran") is None
     assert page.problems == []
+
+
+@pytest.mark.parametrize(("scheme", "colour"), [("light", "rgb(17, 34, 51)"), ("dark", "rgb(221, 238, 255)")])
+def test_numbers_stand_under_the_tokens(page: Page, address: str, scheme: str, colour: str) -> None:
+    """A chip shows its number, is heard with it, and has the ground of the page's own theme."""
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{address}/?show=numbers")
+    expect(page.locator(".number")).to_have_text(["−0.42", "0.1"])
+    expect(page.locator(".piece").first).to_have_css("background-color", colour)
+    expect(words(page).first).to_have_attribute("aria-label", "door −0.42")
 
 
 def test_512_chips(page: Page, address: str) -> None:

@@ -82,7 +82,7 @@ function build({ chips, disabled }, dark) {
     piece.dataset.title = title;
     if (chipSide && !special) piece.classList.add(chipSide.toLowerCase());
     for (const [name, is] of Object.entries({ special, masked, target })) piece.classList.toggle(name, is);
-    if (note) piece.append(element("span", "number", note));
+    if (note) piece.append(" ", element("span", "number", note));
     if (shades) {
       const [ground, ink] = shades[Number(dark)];
       piece.style.background = ground;

@@ -149,7 +149,7 @@ def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: L
     assert app.session_state.contrast == "", "another target has nothing to do with the last one's other word"
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT, "masked": "5", "target": "6:mat", "contrast": "playgrounds"})
-    app.run()
+    until(app.run(), lambda app: "a contrast is between two words of one piece each" in words(app))
     assert "a contrast is between two words of one piece each" in words(app)
     assert app.session_state.contrast == "" and not app.exception and not app.error
 

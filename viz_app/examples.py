@@ -59,7 +59,15 @@ def first() -> Example:
 
 
 # Found by a search through the examples and prompts of the model card, for pages where another text shows more.
-_OF_PAGES = {"layers": Example("The ship sailed from England to America.", masked=(5,)), "why": SURPRISE}
+_OF_PAGES = {
+    "layers": Example(
+        "The ship sailed from England to America.",
+        masked=(5,),
+        remark="With the logit lens L2 to L4 say “England and America”, as if only the last layer knew; with the tuned "
+        "lens “to” is first after L1 already: what the head cannot read yet is not therefore unknown.",
+    ),
+    "why": SURPRISE,
+}
 
 
 def of_page(page: str) -> Example:
@@ -77,4 +85,9 @@ SEVERAL = "\n".join(
         "The bank raised its interest rates and lent less money.",
     )
 )
-COMPARED = ("A whale is a mammal.", "A whale is a fish.")
+COMPARED = Example(
+    "The picture of the children is on the wall.",
+    "The picture of the children are on the wall.",
+    remark="The second is wrong, and it is believed: the verb follows the nearest noun, the children, and not the "
+    "picture; and next to “are” the word “children” is far likelier, too. People make the same mistake.",
+)

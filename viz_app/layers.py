@@ -27,7 +27,7 @@ from viz_app.figures.lens import (
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
 from viz_app.frame import Frame
-from viz_app.session import BY, LENSES, as_written, kept, queue, result_of
+from viz_app.session import BY, LENSES, as_written, kept, queue, result_of, surprise
 
 SHOWN_WORDS = 12
 FOLLOWED_POSITIONS = 6
@@ -161,7 +161,12 @@ def words(current: Frame) -> None:
 
 
 def story(current: Frame, run: LensRun, position: int) -> str:
-    """When the model knows its answer at a position, in a sentence."""
+    """When the model knows its answer at a position, in a sentence; and what is surprising about the example."""
+    why = surprise("layers") if position in current.encoding.mask_positions else ""
+    return f"{_settling(current, run, position)} {why}"
+
+
+def _settling(current: Frame, run: LensRun, position: int) -> str:
     names = depth_names(len(run.top))
     settled = int(settled_depth(run.final_rank)[position])
     final = _quoted(current.word(int(run.final[position])))

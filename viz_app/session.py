@@ -223,8 +223,8 @@ def _choices() -> dict[str, Choice]:
         "several": Choice(examples.SEVERAL),
         "like": Choice(examples.LIKE),
         "compared": Choice(COMPARED[0], _one_of(*COMPARED)),
-        "one": Choice(examples.COMPARED[0]),
-        "two": Choice(examples.COMPARED[1]),
+        "one": Choice(examples.COMPARED.text),
+        "two": Choice(examples.COMPARED.pair),
         "variant": Choice(VARIANTS[0], _one_of(*VARIANTS)),
         "lecture": flag,
     }
@@ -263,6 +263,16 @@ def open_example(page: str) -> None:
     own = state[UNTOUCHED] = examples.of_page(page)
     if own != seen:
         state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, own.target
+
+
+def surprise(page: str) -> str:
+    """What there is to see in the example of a page, while it is the one that is shown; else nothing."""
+    state = st.session_state
+    if page == "score":
+        own = examples.COMPARED
+        return own.remark if (state.one, state.two) == (own.text, own.pair) else ""
+    own = examples.of_page(page)
+    return own.remark if examples.is_shown(own, state.text, state.pair, state.masked) else ""
 
 
 def publish() -> None:

@@ -11,6 +11,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import tomllib
 import urllib.request
@@ -613,3 +614,56 @@ def test_bad_files_are_one_sentence(
     code, printed, err = headlight(*words, "--model", tiny_model_folder, "--device", "cpu")
     assert (code, printed) == (2, "") and err.count("\n") == 1 and sentence in err
     assert [left.name for left in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_score_reads_a_file_of_pairs(headlight: Run, tiny_model_folder: Path, tiny_loaded: LoadedModel) -> None:
+    """The table on stdout is the library's, a bad line with its reason included; what it comes to is on stderr."""
+    from bert_core.analysis.scoring import pairs_csv, read_pairs
+
+    text = "good,bad\nThe cat sat.,The cat sit.\nalone\n"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pairs.csv"
+        path.write_text(text, encoding="utf-8")
+        for options, variant in (([], "original"), (["--within-word"], "within word")):
+            code, out, err = headlight("score", "--pairs", path, "--model", tiny_model_folder, *options)
+            scores = bert_core.score_pairs(tiny_loaded, read_pairs(text), variant=variant)
+            assert (code, out) == (0, pairs_csv(scores))
+            assert "in " in err and "of 1 pairs" in err and "1 of 2 lines could not be scored" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["score"], "give either sentences, or --pairs and a file of them"),
+        (["score", "a cat", "--pairs", "PAIRS"], "give either sentences, or --pairs and a file of them"),
+        (["score", "--pairs", "nowhere.csv"], "nowhere.csv"),
+        (["score", "--pairs", "PAIRS", "--pieces"], "--pieces is for sentences on the command line"),
+        (["score", "--pairs", "EMPTY", "--model", "TINY"], "there are no pairs"),
+        (["tune-lens", "TEXT"], "--folder"),
+        (["tune-lens", "TEXT", "--folder", "RUN", "--model", "TINY", "--length", "600"], "600 is too long"),
+    ],
+)
+def test_bad_pairs_and_lenses_are_one_sentence(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, arguments: list[str], reason: str
+) -> None:
+    """Nothing on stdout, the cause on stderr, exit code 2."""
+    (tmp_path / "pairs.csv").write_text("a cat,a dog\n")
+    (tmp_path / "empty.csv").write_text("")
+    places = {
+        "TINY": tiny_model_folder, "TEXT": text_file, "PAIRS": tmp_path / "pairs.csv", "RUN": tmp_path / "run",
+        "EMPTY": tmp_path / "empty.csv",
+    }  # fmt: skip
+    code, out, err = headlight(*(places.get(argument, argument) for argument in arguments))
+    assert (code, out) == (2, "") and reason in err and "Traceback" not in err
+
+
+def test_tune_lens_writes_what_the_page_reads(headlight: Run, tiny_model_folder: Path, text_file: Path) -> None:
+    """Translators and their card; beside the model's weights they are found."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = ("--steps", 2, "--decay", 1, "--examples", 2, "--length", 16, "--held-out", text_file)
+        run = ("tune-lens", text_file, "--folder", folder, "--model", tiny_model_folder, "--device", "cpu")
+        code, out, _ = headlight(*run, *settings)
+        assert code == 0 and "step 2/2" in out and "| Depth |" in out
+        loaded = bert_core.load(str(tiny_model_folder), device="cpu")
+        assert bert_core.read_translators(loaded, Path(folder) / "lens") is not None
+        assert (Path(folder) / "lens" / "TUNED_LENS.md").is_file()

@@ -43,12 +43,13 @@ def test_it_opens_on_a_change_of_mind_and_leaves_the_visitors_text_alone() -> No
     assert not app.exception and not app.error
     assert app.session_state.text == examples.of_page("layers").text != examples.first().text
     assert "“to” is first for good only **after L5**. Before that the lens reads" in words(app)
-    assert "→ “and”" in words(app)
+    assert "→ “and”" in words(app) and examples.of_page("layers").remark in words(app)
     app.switch_page("viz_app/pages/predict.py").run()
     assert (app.session_state.text, app.session_state.masked) == (examples.first().text, examples.first().masked)
     app.text_input(key="text").set_value("A word of mine.").run()
     settled(app.switch_page("viz_app/pages/layers.py").run())
     assert not app.exception and app.session_state.text == "A word of mine."
+    assert examples.of_page("layers").remark not in words(app)
 
 
 @pytest.mark.parametrize("through", session.THROUGH)

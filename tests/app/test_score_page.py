@@ -45,10 +45,12 @@ def test_it_opens_on_a_pair_where_the_model_is_wrong() -> None:
     assert "text" not in [box.key for box in app.text_input]
     loaded = bert_core.load("headlight-mini", device="cpu")
     one, other = (
-        bert_core.pseudo_log_likelihood(loaded, loaded.tokenizer.encode(text)).total for text in examples.COMPARED
+        bert_core.pseudo_log_likelihood(loaded, loaded.tokenizer.encode(text)).total
+        for text in (examples.COMPARED.text, examples.COMPARED.pair)
     )
     assert one < other
     assert f"It believes the second sentence more, by {other - one:.1f} nats" in words(app)
+    assert examples.COMPARED.remark in words(app)
     table = app.dataframe[0].value
     assert list(table["variant"]) == ["Original", "Within words"]
     np.testing.assert_allclose(table["first, nats"][0], one, rtol=1e-4)

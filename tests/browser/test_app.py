@@ -269,3 +269,19 @@ def test_every_page_draws_in_both_themes(app: tuple[str, Path], page: Page, path
     brightness = sum(int(part) for part in re.findall(r"\d+", background)[:3])
     assert (brightness > 380) == (scheme == "light")
     assert not errors
+
+
+def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: tuple[str, Path], page: Page) -> None:
+    """The cell under the pointer is drawn and named in the address, whatever the colour of its word."""
+    base, _ = app
+    opened(page, base, "layers", text="The ship sailed from England to America.", masked="5")
+    grid = page.locator(".js-plotly-plot").first
+    expect(grid.get_by_text("friendship")).to_be_visible(timeout=60_000)
+    for depth, position, token in ((3, 2, "ship"), (6, 4, "from")):  # a pale cell and a strong one
+        box = grid.locator(".nsewdrag").first.bounding_box()
+        assert box is not None
+        page.mouse.click(box["x"] + box["width"] * (depth + 0.5) / 7, box["y"] + box["height"] * (position + 0.5) / 10)
+        assert reaches_address(page, lambda address, cell=f"{depth}.{position}": address.get("cell") == cell)
+        settled(page)
+        name = f"The likeliest words at {token} after L{depth - 1}"
+        expect(page.get_by_role("figure", name=name)).to_be_visible()

@@ -27,7 +27,7 @@ if state.compared == "pair":
     scores = comparing.scored_pair(loaded, state.one, state.two)
     score = scores[state.variant]
     columns = pair_columns(score)
-    st.markdown(comparing.verdict(score, columns))
+    st.markdown(f"{comparing.verdict(score, columns)} {session.surprise('score')}")
     if (differs := comparing.disagreement(scores)) is not None:
         st.warning(differs, icon=":material/call_split:")
     st.plotly_chart(

@@ -23,6 +23,7 @@ from bert_core.tokenizer import Tokenizer
 ASSETS = Path(__file__).parent / "assets"
 HUB_FILES = (
     "config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
+    "tuned_lens.safetensors",
 )  # fmt: skip
 
 

@@ -26,6 +26,8 @@ SHOTS = {
     "images": ("images", {"text": PAIR["text"], "boxes": "1"}, "light", 1030),
     "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1400),
     "why": ("why", {"text": "He drank a cup of tea with milk.", "masked": "5", "target": "6:tea"}, "light", 1300),
+    "layers": ("layers", {"text": "The ship sailed from England to America.", "masked": "5"}, "light", 1000),
+    "score": ("score", {"text": PAIR["text"]}, "dark", 1000),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
     "prune": ("prune", {**PAIR, "off": "1.0,2.5,3.6,3.7,5.2"}, "light", 1150),
 }

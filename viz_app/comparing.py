@@ -115,7 +115,7 @@ def verdict(score: PairScore, columns: PairColumns) -> str:
     part, rest = (f"**{abs(nats):.1f}** {'for' if nats >= 0 else 'against'} it" for nats in parts)
     return (
         f"#### It believes the {name} sentence more, by {abs(gap):.1f} nats\n\n"
-        f"{part} where the two part, {rest} at the words that they share."
+        f"In nats: {part} where the two part, {rest} at the words that they share."
     )
 
 
@@ -147,9 +147,11 @@ def disagreement(scores: dict[str, PairScore]) -> str | None:
 
 
 def table_columns(scores: Sequence[PairScore]) -> dict[str, list[Any]]:
-    """The scored table by column, as it is shown."""
+    """The scored table by column, as it is shown: what it comes to stands first."""
     rows = [pair_values(score) for score in scores]
-    return {name: list(column) for name, column in zip(PAIR_COLUMNS, zip(*rows, strict=True), strict=True)}
+    columns = {name: list(column) for name, column in zip(PAIR_COLUMNS, zip(*rows, strict=True), strict=True)}
+    first = ("row", "first", "second", "difference", "believed", "problem")
+    return {name: columns[name] for name in dict.fromkeys((*first, *columns))}
 
 
 def summary(scores: Sequence[PairScore]) -> str:
@@ -158,7 +160,7 @@ def summary(scores: Sequence[PairScore]) -> str:
     first = sum(score.believed == "first" for score in scored)
     left_out = len(scores) - len(scored)
     share = f" ({first / len(scored):.0%})" if scored else ""
-    more = f" {left_out:,} could not be scored: the last column says why." if left_out else ""
+    more = f" {left_out:,} could not be scored: the column “problem” says why." if left_out else ""
     return f"In **{first:,} of {len(scored):,}** pairs{share} the first sentence is believed more.{more}"
 
 

@@ -156,6 +156,28 @@ def test_a_lens_of_other_weights_is_refused(
         read_translators(tiny, tmp_path)
 
 
+def test_the_bundled_lens_is_nearer_to_the_end_than_the_logit_lens() -> None:
+    """In every layer, over the hidden words of some sentences, and over the words that are seen."""
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    translators = read_translators(loaded)
+    assert translators is not None
+    sentences = (
+        "The harbour was closed for [MASK] weeks because of the storm.",
+        "The bridge over the [MASK] was built by a company from London.",
+        "Most of these birds lay their eggs in the [MASK].",
+        "The minister said that the new [MASK] would cost too much.",
+        "He looked at the [MASK] for a long time and then went home.",
+    )
+    found: dict[str, list[np.ndarray]] = {"logit": [], "tuned": []}
+    for sentence in sentences:
+        encoding = loaded.tokenizer.encode(sentence)
+        for name, maps in (("logit", None), ("tuned", translators)):
+            divergence = logit_lens(loaded, encoding, translators=maps).divergence
+            hidden = encoding.mask_positions[0]
+            found[name].append(np.stack([divergence[:-1, hidden], np.delete(divergence[:-1], hidden, 1).mean(1)]))
+    assert (np.mean(found["tuned"], 0) < np.mean(found["logit"], 0)).all()
+
+
 def test_records_of_the_layers_cannot_be_changed(tiny: LoadedModel) -> None:
     """Every array refuses to be written."""
     found = logit_lens(tiny, example(tiny))

@@ -112,7 +112,7 @@ def _score_pairs(loaded: LoadedModel, path: Path, variant: str) -> None:
     first = sum(one.believed == "first" for one in scored)
     note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(scored):,} pairs")
     if len(scored) < len(found):
-        note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: the last column says why")
+        note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: the column problem says why")
 
 
 def list_models() -> None:

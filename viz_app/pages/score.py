@@ -7,6 +7,13 @@ from viz_app import comparing, frame, session
 from viz_app.figures.scores import pair_bars
 
 SAID = {"pair": "Two sentences", "table": "A table of pairs"}
+READ = {
+    "pair": "each bar is the log-probability of a token that is hidden while all others are seen; the longer, the less "
+    "expected. Where the two sentences part, the column is marked. The sum is the pseudo-log-likelihood; perplexity is "
+    "exp of minus its mean over the pieces.",
+    "table": "a positive difference is in favour of the first sentence, in nats of the pseudo-log-likelihood: the sum "
+    "over the pieces, each hidden in turn.",
+}
 
 state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)
@@ -60,8 +67,6 @@ else:
                 on_click="ignore",
             )  # fmt: skip
 st.caption(
-    "**How to read this:** each bar is the log-probability of a token when it is hidden and all others are seen; the "
-    "longer, the less expected. Where the two sentences part, the column is marked. The sum is the pseudo-log-"
-    "likelihood; perplexity is its mean per piece, undone. **How it can mislead:** a shorter sentence has fewer pieces "
+    f"**How to read this:** {READ[state.compared]} **How it can mislead:** a shorter sentence has fewer pieces "
     "to pay for, a rare word is expensive in a true sentence too, and what is likely is not what is right."
 )

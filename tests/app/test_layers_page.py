@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
+import bert_core
 from viz_app import examples, session
 from viz_app.figures.lens import layer_lines, lens_grid, short_names, similarity_matrix, state_map
 
@@ -50,6 +51,22 @@ def test_it_opens_on_a_change_of_mind_and_leaves_the_visitors_text_alone() -> No
     settled(app.switch_page("viz_app/pages/layers.py").run())
     assert not app.exception and app.session_state.text == "A word of mine."
     assert examples.of_page("layers").remark not in words(app)
+
+
+def test_what_is_said_of_the_example_is_so() -> None:
+    """The logit lens reads "and" after L2 to L4 and "to" at the end; the tuned lens reads "to" after L1."""
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    example = examples.of_page("layers")
+    encoding = loaded.tokenizer.mask_words(loaded.tokenizer.encode(example.text), example.masked)
+    (position,) = encoding.mask_positions
+
+    def read(translators: bert_core.Translators | None) -> list[str]:
+        found = bert_core.logit_lens(loaded, encoding, translators=translators).top[:, position, 0]
+        return [loaded.tokenizer.token_of(int(piece)) for piece in found]
+
+    assert read(None)[3:] == ["and", "and", "and", "to"]
+    tuned = read(bert_core.read_translators(loaded))
+    assert tuned[2] == "to" and "to" not in tuned[:2]
 
 
 @pytest.mark.parametrize("through", session.THROUGH)

@@ -51,7 +51,7 @@ OFFERED_CLASSES = 20  # as targets, the likeliest first
 UNSURE = 0.2  # a best guess below this probability is called unsure
 LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
 # Less empty space above the text; in lectures, larger type that the last row can read.
-STYLE = "<style>[data-testid=stMainBlockContainer] { padding-top: 4.4rem; }</style>"
+STYLE = "<style>[data-testid=stMainBlockContainer] { padding: 4.4rem 2.5rem 4rem; }</style>"
 LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }")
 
 
@@ -535,7 +535,7 @@ def _with_target(current: Frame) -> Frame:
     """Draw the status line with the target's controls, and put the target into the frame."""
     options, labels = _targets(current)
     state = st.session_state
-    left, right, other = st.columns([3, 1.5, 1.2], vertical_alignment="center")
+    left, right, other = st.columns([4.3, 1.4, 1.1], vertical_alignment="center")
     state[STATUS] = left.empty()
     state[STATUS].caption(_status(current))
     if not options:

@@ -17,7 +17,7 @@ AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": 
 current, state = frame.current(), st.session_state
 neuron = state.view == "neuron"
 st.header("Who looks at whom?", anchor=False)
-with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
     st.segmented_control("View", session.VIEWS, key="view", format_func=str.capitalize, required=True)
     if not neuron:
         st.segmented_control("Show", session.SHOWN, key="show", format_func=NAMES.__getitem__, required=True)
@@ -56,7 +56,7 @@ def picture() -> None:
     """All heads small, and the chosen ones large; runs alone while the hand is on them."""
     left, right = st.columns([1, 3 if neuron else 2], gap="medium")
     with left:
-        first, second = st.columns(2)
+        first, second = (left, left) if neuron else st.columns(2)
         first.selectbox("Heads of a layer", session.SORTS, key="sort", format_func=SORTS.__getitem__)
         second.selectbox("Layers", session.SORTS, key="rows", format_func=SORTS.__getitem__)
         head_grid(

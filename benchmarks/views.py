@@ -38,7 +38,7 @@ from tables import write_table
 
 import bert_core
 from bert_core.run.capture import capture
-from viz_app.components.attention_view.packing import quantise
+from viz_app.components.attention_view.packing import deflated, quantise
 from viz_app.figures.thumbnails import thumbnails
 
 ROOT = Path(__file__).parents[1]
@@ -193,7 +193,8 @@ def ours(browser: Browser, stored: Path, folder: Path) -> dict[str, object]:
     script = folder / "ours.py"
     script.write_text(OURS.format(root=str(ROOT), file=str(stored)), encoding="utf-8")
     maps = np.load(stored)["maps"]
-    every = thumbnails(maps).nbytes + sum(part.nbytes for layer in maps for part in quantise(layer))
+    layers = (deflated(b"".join(part.tobytes() for head in layer for part in quantise(head)[::-1])) for layer in maps)
+    every = thumbnails(maps).nbytes + sum(map(len, layers))
     with served(script) as address:
         warm = browser.new_page()  # the server's first run imports everything; a visitor's does not
         warm.goto(address)

@@ -30,14 +30,11 @@ MISLEADING = {
     True: "a gradient is a slope at this one point: switching a head off can do something else.",
 }
 
-# Above this many values the page keeps half as many codes: 12 x 12 heads of 512 tokens stay below 15 MB.
-COARSE_FROM = 10_000_000
 PRECISION = {
-    name: f"Values are kept in one byte each, off by at most {error} in their row (≈); the strongest edges are exact."
-    for name, error in {
-        "fine": "1/508 of the largest",
-        "coarse": "1/254 of the largest",
-        "signed": "1/254 of the largest magnitude",
+    signed: f"Values are kept in one byte each, off by at most {error} in their row (≈); the strongest edges are exact."
+    for signed, error in {
+        False: "1/256 of the largest",
+        True: "1/254 of the largest magnitude",
     }.items()
 }
 
@@ -78,11 +75,10 @@ def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme |
     )
     data = {"shown": json.dumps(about).encode(), "grid": grid}
     data = {name: _zipped(part) for name, part in data.items()}
-    coarse = not shown.signed and shown.values.size > COARSE_FROM
     with ThreadPoolExecutor() as pool:  # zlib works without Python's lock
-        packed = pool.map(lambda number: _zipped(_packed_layer(shown, number, coarse)), range(len(shown.values)))
+        packed = pool.map(lambda number: _zipped(_packed_layer(shown, number)), range(len(shown.values)))
         data |= {f"layer-{number}": part for number, part in enumerate(packed)}
-    return _filled(data, PRECISION["signed" if shown.signed else "coarse" if coarse else "fine"], shown.signed, theme)
+    return _filled(data, PRECISION[shown.signed], shown.signed, theme)
 
 
 def _says(shown: ShownMaps, view: MapView) -> str:
@@ -110,11 +106,11 @@ def _about_layer(shown: ShownMaps, layer: int) -> dict[str, Any]:
     }
 
 
-def _packed_layer(shown: ShownMaps, layer: int, coarse: bool) -> bytes:
+def _packed_layer(shown: ShownMaps, layer: int) -> bytes:
     """For each head the maxima of its rows, then its codes; each at a multiple of four."""
     parts = []
     for values in shown.values[layer]:
-        codes, maxima = quantise(values, signed=shown.signed, coarse=coarse)
+        codes, maxima = quantise(values, signed=shown.signed)
         parts += [maxima.astype("<f4").tobytes(), codes.tobytes(), b"\0" * (-codes.size % 4)]
     return b"".join(parts)
 

@@ -12,10 +12,11 @@ import numpy as np
 import streamlit as st
 from streamlit.components.v2 import component
 
-from viz_app.components.attention_view.packing import name_of, name_of_bytes, quantise, strongest_edges
+from viz_app.components.attention_view.packing import deflated, name_of, name_of_bytes, quantise, strongest_edges
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
 
 Side = Literal["query", "key"]
+PACKED_FROM = 1 << 14  # bytes; less is drawn at once
 SENT_EARLY = 1 << 20  # bytes: a layer of no more is sent whole, so that its other heads are there when they are wanted
 LONGEST_ASK = 64  # rows and columns sent exactly at a time
 STRONGEST = 12  # edges in the table
@@ -176,7 +177,10 @@ def attention_view(
         for side, index in lines:
             line = map_of(head)[index] if side == "query" else map_of(head)[:, index]
             parts.append(line.astype("<f4").tobytes())
+    arrays_sent = b"".join(parts)
+    packed = len(arrays_sent) > PACKED_FROM
     header = fixed_header(queries, keys, layers=layers, heads=len(maps), signed=signed, unit=unit, lecture=lecture) | {
+        "packed": packed,
         "layer": choice.layer,
         "mode": mode,
         "names": names,
@@ -196,7 +200,7 @@ def attention_view(
         "notes": list(notes),
         "strongest": strongest_edges({head: map_of(head) for head in drawn}, drawn, STRONGEST),
     }
-    _view(key=key, data=_packed(header, parts), on_said_change=receive)
+    _view(key=key, data=_packed(header, deflated(arrays_sent) if packed else arrays_sent), on_said_change=receive)
 
 
 def fixed_header(
@@ -280,10 +284,10 @@ def _is_line(line: object, shape: tuple[int, ...]) -> bool:
     return type(line[1]) is int and line[1] in range(shape[1 if line[0] == "query" else 2])
 
 
-def _packed(header: dict[str, Any], parts: list[bytes]) -> bytes:
-    """The length of the header, the header, then the arrays; each starts at a multiple of four."""
+def _packed(header: dict[str, Any], arrays: bytes) -> bytes:
+    """The length of the header, the header, then the arrays, which start at a multiple of four."""
     text = _padded(json.dumps(header).encode(), b" ")
-    return b"".join([len(text).to_bytes(4, "little"), text, *parts])
+    return len(text).to_bytes(4, "little") + text + arrays
 
 
 def _padded(part: bytes, sign: bytes = b"\0") -> bytes:

@@ -1,6 +1,6 @@
 // Heads of one layer, as curves, one of them as a matrix or down to its vectors. Every text reaches the page through textContent; nothing here builds HTML from data.
 
-const HIGHEST = 254;
+const HIGHEST = 128;
 const ZERO = 127;
 const NO_NUMBER = 255;
 const LONGEST_LABEL = 60;
@@ -23,13 +23,27 @@ export default function ({ data, parentElement, setStateValue }) {
   const root = parentElement.querySelector(".view");
   root.view ??= mount(root, parentElement.querySelector(".tip"));
   root.view.say = (said) => setStateValue("said", said);
-  receive(root.view, data);
+  arrive(root.view, data);
 }
 
 // ------------------------------------------------------------------------------------------------ what arrives
 
-function receive(view, data) {
+// Messages are taken in the order they come, also where one is still being unpacked.
+function arrive(view, data) {
   const { header, tail } = unpack(data);
+  const ready = () => receive(view, header, tail.slice().buffer);
+  if (!header.packed && !view.arriving) ready();
+  else {
+    const before = (view.arriving ?? Promise.resolve()).catch(() => {}); // its error is told already
+    view.arriving = before.then(header.packed ? async () => receive(view, header, await inflated(tail)) : ready);
+  }
+}
+
+function inflated(bytes) {
+  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).arrayBuffer();
+}
+
+function receive(view, header, tail) {
   let at = 0;
   const floats = (count) => {
     at += 4 * count;
@@ -86,7 +100,7 @@ function receive(view, data) {
 function unpack(data) {
   const length = new DataView(data.buffer, data.byteOffset).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(data.subarray(4, 4 + length)));
-  return { header, tail: data.slice(4 + length).buffer };
+  return { header, tail: data.subarray(4 + length) };
 }
 
 // The oldest maps go first, but none that is needed now.

@@ -6,7 +6,7 @@ the last one stays in sight.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -123,10 +123,12 @@ class Answers:
         """(token, 1) of every method, for a file."""
         return {name: row[:, None] for name, row in zip(self.names, self.scores, strict=True)}
 
-    def layers(self, current: Frame, method: str, words: bool) -> np.ndarray | None:
-        """(layer, unit) of a method that has something to say of each layer, else None."""
-        if self.stale or method_of(method).layers is None:
-            return None
+    def has_layers(self, method: str) -> bool:
+        """Whether a method has something to say of each layer, and this is the answer to the question that stands."""
+        return not self.stale and method_of(method).layers is not None
+
+    def layers(self, current: Frame, method: str, words: bool) -> np.ndarray:
+        """(layer, unit) of a method that has something to say of each layer."""
         found: np.ndarray = current.kept(
             "layers", method,
             make=partial(
@@ -358,6 +360,12 @@ def chosen(found: Answers, waiting: list[str]) -> Method:
     return method_of(other)
 
 
+def choose_method(names: Sequence[str], key: str) -> None:
+    """Make the method whose row was clicked in the table `key` the chosen one. names: those of its rows."""
+    if points := st.session_state[key].selection.points:
+        st.session_state.method = names[int(points[0]["y"])]
+
+
 def marked(judged: Trust | None, method: str) -> str:
     """A method's name with a sign of how far to trust it, where that is known for this question."""
     verdict = None if judged is None or judged.stale else judged.verdict(method, st.session_state.measure)
@@ -381,8 +389,3 @@ def arrays(found: Answers, judged: Trust | None) -> dict[str, np.ndarray]:
         for name, measured in judged.found.items():
             known |= {name: measured.scores, f"{name}_random": measured.random, f"{name}_band": np.array(measured.band)}
     return known
-
-
-def fade() -> None:
-    """Grey out what is drawn in a container that answers an earlier question."""
-    st.html("<style>[class*=st-key-stale_] { opacity: 0.4; }</style>")

@@ -13,11 +13,12 @@ from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, pair_
 from bert_core.loading import LoadedModel
 from bert_core.record import PairScore
 from bert_core.run.scoring import score_pairs
-from viz_app.session import VARIANTS, as_written, queue, result_of
+from viz_app.jobs import Job
+from viz_app.session import VARIANTS, as_written, asked_for, queue, result_of, still_running
 
 QUICK_TOKENS = 30_000  # of all masked copies together: what is read without being asked for, well under a second or two
 LARGEST_FILE = 5  # megabytes of an upload
-ASKED = "_score_asked"
+LAST = "_last_pair"
 EXAMPLE_PAIRS = """\
 The keys to the cabinet are on the table. | The keys to the cabinet is on the table.
 The author laughed. | The author laugh.
@@ -26,9 +27,10 @@ She drank a cup of tea. | She drank a cup of table.
 VARIANT_NAMES = {"original": "Original", "within word": "Within words"}
 
 
-def scored_pair(loaded: LoadedModel, first: str, second: str) -> dict[str, PairScore]:
-    """Two sentences in every variant, from the queue; long ones only when asked for. Stops the page until then.
+def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str) -> tuple[dict[str, PairScore], bool]:
+    """Two sentences in every variant, from the queue; long ones only when asked for. gates: the head mask.
 
+    Until they are there, the last pair's, and True; stops the page where there is none.
     Raises ValueError for a sentence that cannot be scored.
     """
     most = loaded.config.max_position_embeddings
@@ -41,22 +43,42 @@ def scored_pair(loaded: LoadedModel, first: str, second: str) -> dict[str, PairS
     copies = len(VARIANTS) * sum(tokens)
     pairs = [PairRow(1, first, second)]
     found = {}
-    asked = _asked_for(("pair", loaded.name, first, second), read, f"Score both: {copies:,} masked copies")
-    if not asked:
-        st.stop()
+    key = ("pair", loaded.name, gates.tobytes(), first, second)
+    if not _asked_for(key, read, f"Score both: {copies:,} masked copies"):
+        return _last_pair()
     for variant in VARIANTS:
-        (score,) = _scores(loaded, pairs, variant)
+        job = _job(loaded, gates, pairs, variant)
+        if still_running(job, _take_back):
+            return _last_pair()
+        (score,) = job.result
         if score.problem is not None:
             raise ValueError(score.problem)
         found[variant] = score
-    return found
+    st.session_state[LAST] = found
+    return found, False
 
 
-def scored_table(loaded: LoadedModel, rows: Sequence[PairRow], variant: str) -> list[PairScore] | None:
-    """All pairs of a table, from the queue, when they were asked for; None before that."""
+def _last_pair() -> tuple[dict[str, PairScore], bool]:
+    last: dict[str, PairScore] | None = st.session_state.get(LAST)
+    if last is None:
+        st.stop()
+    return last, True
+
+
+def _take_back() -> None:
+    st.session_state.pop("_asked_score", None)
+
+
+def scored_table(
+    loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str
+) -> list[PairScore] | None:
+    """All pairs of a table, from the queue, when they were asked for; None before that. gates: the head mask."""
     good = [row for row in rows if row.problem is None]
-    key = ("table", loaded.name, variant, _digest(rows))
-    return _scores(loaded, rows, variant) if _asked_for(key, None, f"Score {len(good):,} pairs") else None
+    key = ("table", loaded.name, gates.tobytes(), variant, _digest(rows))
+    if not _asked_for(key, None, f"Score {len(good):,} pairs"):
+        return None
+    scores: list[PairScore] = result_of(_job(loaded, gates, rows, variant))
+    return scores
 
 
 def table_of_pairs() -> list[PairRow] | None:
@@ -78,24 +100,19 @@ def _take_example_pairs() -> None:
     st.session_state.pairs_pasted = EXAMPLE_PAIRS
 
 
-def _scores(loaded: LoadedModel, rows: Sequence[PairRow], variant: str) -> list[PairScore]:
-    job = queue().submit(
-        ("pairs", loaded.name, variant, _digest(rows)),
+def _job(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Job:
+    return queue().submit(
+        ("pairs", loaded.name, gates.tobytes(), variant, _digest(rows)),
         f"{loaded.name} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
-        lambda job: score_pairs(loaded, rows, variant=variant, report=lambda done, of: job.report(done / of)),
+        lambda job: score_pairs(
+            loaded, rows, variant=variant, head_mask=gates, report=lambda done, of: job.report(done / of)
+        ),
     )
-    scores: list[PairScore] = result_of(job)
-    return scores
 
 
 def _asked_for(key: Hashable, read: int | None, label: str) -> bool:
     """Whether to go on: what is quick, or was asked for by the button that this draws."""
-    if read is not None and read <= QUICK_TOKENS:
-        return True
-    if st.session_state.get(ASKED) != key and st.button(label, icon=":material/play_arrow:", type="primary"):
-        st.session_state[ASKED] = key
-        st.rerun()
-    return bool(st.session_state.get(ASKED) == key)
+    return (read is not None and read <= QUICK_TOKENS) or asked_for("score", key, label)
 
 
 def _digest(rows: Sequence[PairRow]) -> str:

@@ -74,11 +74,7 @@ class Frame:
 
     @property
     def head_mask(self) -> np.ndarray:
-        config = self.loaded.config
-        gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
-        for layer, head in self.off:
-            gates[layer, head] = 0
-        return gates
+        return _gates(self.loaded, self.off)
 
     def truth_at(self, position: int) -> int | None:
         """The piece that was typed where now a mask is; None where a [MASK] was typed."""
@@ -168,6 +164,11 @@ def open_frame(notices: list[str], *, text: bool = True, models: bool = True) ->
 def is_dark() -> bool:
     """Whether the page is dark."""
     return st.context.theme.type == "dark"
+
+
+def fade() -> None:
+    """Grey out what is drawn in a container that answers an earlier question: one whose key begins with "stale_"."""
+    st.html("<style>[class*=st-key-stale_] { opacity: 0.4; }</style>")
 
 
 def show(page: StreamlitPage) -> None:
@@ -488,13 +489,32 @@ def _notices(current: Frame) -> None:
         st.info(
             f"{as_written(loaded.name)} came without a trained {' and '.join(missing)} head: it predicts nothing there."
         )
-    if current.off:
-        names = ", ".join(f"L{layer} H{head}" for layer, head in current.off[:8])
-        more = f" and {len(current.off) - 8} more" if len(current.off) > 8 else ""
-        left, right = st.columns([6, 1], vertical_alignment="center")
-        heads = "head is" if len(current.off) == 1 else "heads are"
-        left.warning(f"{len(current.off)} {heads} off: {names}{more}", icon=":material/visibility_off:")
-        right.button("Restore", on_click=_restore_heads, key="restore_heads", width="stretch")
+    _say_off(current.off)
+
+
+def heads_off(loaded: LoadedModel) -> np.ndarray:
+    """The head mask (layer, head) of a page without the shared text, 0 for a head that is off; says which are."""
+    off = _existing_heads(loaded)
+    _say_off(off)
+    return _gates(loaded, off)
+
+
+def _say_off(off: tuple[Head, ...]) -> None:
+    if not off:
+        return
+    names = ", ".join(f"L{layer} H{head}" for layer, head in off[:8])
+    more = f" and {len(off) - 8} more" if len(off) > 8 else ""
+    left, right = st.columns([6, 1], vertical_alignment="center")
+    heads = "head is" if len(off) == 1 else "heads are"
+    left.warning(f"{len(off)} {heads} off: {names}{more}", icon=":material/visibility_off:")
+    right.button("Restore", on_click=_restore_heads, key="restore_heads", width="stretch")
+
+
+def _gates(loaded: LoadedModel, off: tuple[Head, ...]) -> np.ndarray:
+    gates = np.ones((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), np.float32)
+    for layer, head in off:
+        gates[layer, head] = 0
+    return gates
 
 
 def say_cautions(run: ModelRun) -> None:

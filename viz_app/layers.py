@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from bert_core.record import LayerStates, LensRun
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators, read_translators
+from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import (
     ROWS_THAT_FIT,
     depth_names,
@@ -27,11 +28,13 @@ from viz_app.figures.lens import (
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
 from viz_app.frame import Frame
-from viz_app.session import BY, LENSES, as_written, kept, queue, result_of, surprise
+from viz_app.session import BY, LENSES, as_written, asked_for, kept, queue, result_of, surprise
 
 SHOWN_WORDS = 12
 FOLLOWED_POSITIONS = 6
 MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
+QUICK = 2.0  # seconds that nobody is asked for
+A_SECOND = 6e9  # multiplications of the word head, with all that is read off its scores, on two cores
 CONTEXT = 3  # words on either side of the word that is compared
 BY_NAMES = {
     "probability": "Probability",
@@ -56,11 +59,20 @@ class Part:
 
 
 def lens_run(current: Frame) -> LensRun:
-    """What the chosen lens reads, from the queue. Raises ValueError for a model without a word head."""
+    """What the chosen lens reads, from the queue; what takes long waits for its button, and the page with it.
+
+    Raises ValueError for a model without a word head.
+    """
     loaded, gates = current.loaded, current.head_mask
     maps = _translators(current) if st.session_state.lens == "tuned" else None
+    key = ("lens", loaded.name, current.encoding, current.original.input_ids, maps is not None, gates.tobytes())
+    config, places = loaded.config, (loaded.config.num_hidden_layers + 1) * len(current.encoding)
+    seconds = places * config.hidden_size * config.vocab_size / A_SECOND
+    label = f"Read {len(current.encoding)} tokens at {config.num_hidden_layers + 1} depths, about {seconds:.0f} s"
+    if seconds > QUICK and not asked_for("lens", key, label):
+        st.stop()
     job = queue().submit(
-        ("lens", loaded.name, current.encoding, current.original.input_ids, maps is not None, gates.tobytes()),
+        key,
         f"{loaded.name} read at every layer",
         lambda job: logit_lens(
             loaded, current.encoding, translators=maps, followed=current.original.input_ids, top_k=SHOWN_WORDS,
@@ -70,6 +82,29 @@ def lens_run(current: Frame) -> LensRun:
     run: LensRun = result_of(job)
     st.session_state["_seconds"] = job.seconds
     return run
+
+
+def _lens_columns(current: Frame, run: LensRun) -> dict[str, Sequence[object]]:
+    """Everything that is known of every cell, as the columns of a table: depth by depth, token by token."""
+    names, (depths, length) = short_names(len(run.top)), run.entropy.shape
+    return {
+        "depth": [name for name in names for _ in range(length)],
+        "position": [*range(length)] * depths,
+        "token": [*current.encoding.tokens] * depths,
+        "word": [current.word(int(piece)) for piece in run.top[..., 0].flat],
+        "probability": [*run.probabilities[..., 0].flat],
+        "final_word": [current.word(int(piece)) for piece in run.final] * depths,
+        "rank_of_final_word": [*run.final_rank.flat],
+        "kl_to_the_end": [*run.divergence.flat],
+        "entropy": [*run.entropy.flat],
+    }
+
+
+def _take_along(name: str, columns: Callable[[], dict[str, Sequence[object]]]) -> None:
+    st.download_button(
+        "Numbers (CSV)", lambda: labelled_csv(columns()), f"{name}.csv", "text/csv", on_click="ignore",
+        icon=":material/table:", key=f"{name}_csv",
+    )  # fmt: skip
 
 
 def _translators(current: Frame) -> Translators | None:
@@ -158,6 +193,7 @@ def words(current: Frame) -> None:
             )
             + f" KL to the end {run.divergence[depth, position]:.2f} nats, entropy {run.entropy[depth, position]:.2f}."
         )
+    _take_along("words", lambda: _lens_columns(current, run))
 
 
 def story(current: Frame, run: LensRun, position: int) -> str:
@@ -202,6 +238,7 @@ def answer(current: Frame) -> None:
         _lines(current, "kl", {n: run.divergence[:, p] for p, n in tokens.items()}, names, "KL to the end, nats")
     with right:
         _lines(current, "entropy", {n: run.entropy[:, p] for p, n in tokens.items()}, names, "entropy, nats")
+    _take_along("answer", lambda: _lens_columns(current, run))
 
 
 def _has_no_head(current: Frame) -> bool:
@@ -291,6 +328,17 @@ def plane(current: Frame) -> None:
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(found.points))[depth]}",
     )  # fmt: skip
     st.caption(f"The two axes show {found.shown[depth]:.0%} of what varies at this depth.")
+    length, names = len(encoding), short_names(len(found.points))
+    _take_along(
+        "states",
+        lambda: {
+            "depth": [name for name in names for _ in range(length)],
+            "position": [*range(length)] * len(names),
+            "token": [*encoding.tokens] * len(names),
+            "first_axis": [*found.points[..., 0].flat],
+            "second_axis": [*found.points[..., 1].flat],
+        },
+    )
 
 
 def sentences(current: Frame) -> None:
@@ -338,6 +386,16 @@ def sentences(current: Frame) -> None:
         drawn = dict.fromkeys([*order[-2:][::-1], *order[:2]])
         series = {f"{min(pair) + 1} and {max(pair) + 1}": similar[:, *pair] for pair in drawn}
         _lines(current, "similar_lines", {**series, "any two words": common}, short_names(len(similar)), "cosine")
+    names = short_names(len(similar))
+    _take_along(
+        "sentences",
+        lambda: {
+            "depth": [name for name in names for _ in pairs],
+            "one": [labels[j] for _, j in pairs] * len(names),
+            "other": [labels[i] for i, _ in pairs] * len(names),
+            "cosine": [similar[depth, i, j] for depth in range(len(names)) for i, j in pairs],
+        },
+    )
 
 
 def _occurrences(encoding: Encoding, word: str) -> list[int]:
@@ -398,6 +456,20 @@ def kinds(current: Frame) -> None:
             else f"; the gradient there is {_times(found.gradient[most, kind], found.gradient[most, -1])} that of "
             "other words."
         )
+    )
+    figures = {"share_of_attention": found.share}
+    if found.gradient is not None:
+        figures["mean_size_of_gradient"] = found.gradient
+    _take_along(
+        "kinds",
+        lambda: {
+            "layer": [layer for layer in range(len(layers)) for _ in there],
+            "kind": [name for _, name in there] * len(layers),
+            **{
+                what: [table[layer, n] for layer in range(len(layers)) for n, _ in there]
+                for what, table in figures.items()
+            },
+        },
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -368,6 +368,18 @@ def still_running(job: Job, on_stop: Callable[[], None]) -> bool:
         queue().forget(job.key)
         raise job.error
     return False
+
+
+def asked_for(what: str, key: Hashable, label: str) -> bool:
+    """Whether the visitor asked for this very thing, by the button that is drawn here until then.
+
+    what: the kind of question; asking for another of its kind forgets this one.
+    """
+    slot = f"_asked_{what}"
+    if st.session_state.get(slot) != key and st.button(label, icon=":material/play_arrow:", type="primary"):
+        st.session_state[slot] = key
+        st.rerun()
+    return bool(st.session_state.get(slot) == key)
 
 
 def loaded_model(name: str) -> LoadedModel:

@@ -44,11 +44,16 @@ class Role(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One look of a head, from word to word as the model reads them, and the share of attention that it has."""
+    """One look of a head, from word to word as the model reads them, the share of attention that it has, and where.
+
+    query_position, key_position: of the words' first pieces.
+    """
 
     query: str
     key: str
     share: float
+    query_position: int
+    key_position: int
 
 
 def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
@@ -197,8 +202,9 @@ def strongest_examples(attention: np.ndarray, encoding: Encoding, count: int = 6
     between = map_of_units(attention, units)[np.ix_(words, words)]
     best = np.argsort(-between, axis=None, kind="stable")[:count]
     names = [word_as_read(encoding, units[number]) for number in words]
+    places = [units[number][0] for number in words]
     return [
-        Example(names[query], names[key], float(between[query, key]))
+        Example(names[query], names[key], float(between[query, key]), places[query], places[key])
         for query, key in zip(*np.unravel_index(best, between.shape), strict=True)
     ]
 

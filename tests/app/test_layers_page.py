@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import time
 from pathlib import Path
 
@@ -10,8 +12,10 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from viz_app import examples, session
+from viz_app import examples, layers, session
+from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, short_names, similarity_matrix, state_map
+from viz_app.frame import Frame
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 
@@ -76,6 +80,7 @@ def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
         app = start(text="She opened the door.", through=through, **more)
         assert not app.exception and not app.error
         assert "How to read this" in words(app) and "How it can mislead" in words(app)
+        assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
 
 
 def test_a_cell_is_chosen_by_link_and_by_its_two_controls() -> None:
@@ -127,8 +132,25 @@ def test_a_wrong_choice_is_said_and_left_out(address: dict[str, str], notice: st
 def test_a_long_text_is_shown_around_the_chosen_token() -> None:
     """All 512 tokens are read; the grid draws the part around the chosen one, and says which."""
     app = start(text="word " * 600, cell="3.300")
+    (button,) = (button for button in app.button if button.label.startswith("Read 512 tokens at 7 depths, about "))
+    assert "around the chosen one" not in words(app), "what takes seconds is asked for first"
+    settled(button.click().run())
     assert not app.exception and not app.error
     assert "Tokens 285 to 314 of 512, around the chosen one." in words(app)
+
+
+def test_the_numbers_are_those_of_the_library() -> None:
+    """One line a cell: the word, its probability, the rank of the final word, both distances."""
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    encoding = loaded.tokenizer.encode("She opened the [MASK].")
+    run = bert_core.logit_lens(loaded, encoding)
+    frame = Frame(loaded, encoding, encoding, None, (), dark=False, lecture=False)
+    rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(frame, run)).decode())))
+    assert len(rows) == 7 * len(encoding)
+    last = rows[6 * len(encoding) + 4]
+    assert (last["depth"], last["position"], last["token"], last["rank_of_final_word"]) == ("L5", "4", "[MASK]", "1")
+    assert last["word"] == last["final_word"] == loaded.tokenizer.token_of(int(run.final[4]))
+    np.testing.assert_array_equal(np.array([row["entropy"] for row in rows], np.float32), run.entropy.ravel())
 
 
 # ---------------------------------------------------------------------------- figures

@@ -26,7 +26,7 @@ def start(**address: str) -> AppTest:
 
 def settled(app: AppTest) -> AppTest:
     """The page when its work is done: on a busy machine it shows the queue first."""
-    while any(button.key == "stop_job" for button in app.button):
+    while any(button.key in ("stop_job", "stop_here") for button in app.button):
         time.sleep(0.3)
         app.run()
     return app
@@ -90,6 +90,36 @@ def test_a_long_pair_waits_for_its_button() -> None:
     assert not app.exception and "It believes the second sentence more" in words(app)
 
 
+def test_heads_that_are_off_are_said_and_take_no_part() -> None:
+    """The page names them, scores without them, and gives them back; the remark on the example is then left out."""
+    app = start(off="0.1,2.3")
+    assert not app.exception and not app.error
+    assert "2 heads are off: L0 H1, L2 H3" in words(app) and examples.COMPARED.remark not in words(app)
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    gates = np.ones((6, 12))
+    gates[0, 1] = gates[2, 3] = 0
+    one = loaded.tokenizer.encode(examples.COMPARED.text)
+    np.testing.assert_allclose(
+        app.dataframe[0].value["first, nats"][0],
+        bert_core.pseudo_log_likelihood(loaded, one, head_mask=gates).total,
+        rtol=1e-4,
+    )
+    settled(app.button(key="restore_heads").click().run())
+    assert not app.exception and examples.COMPARED.remark in words(app)
+
+
+def test_the_last_pair_stays_in_sight_until_the_next_is_scored() -> None:
+    """A long pair waits for its button under the faded figures of the pair before."""
+    app = start(one="A cat sat.", two="A cat sit.")
+    before = app.dataframe[0].value
+    settled(app.text_area(key="one").set_value("word " * 130).run())
+    assert not app.exception and [b for b in app.button if b.label.startswith("Score both")]
+    assert app.dataframe[0].value.equals(before)
+    assert any("stale_" in str(html.proto.body) for html in app.get("html"))
+    settled(next(b for b in app.button if b.label.startswith("Score both")).click().run())
+    assert not app.dataframe[0].value.equals(before)
+
+
 def test_a_table_of_pairs_keeps_every_row() -> None:
     """Pasted pairs are scored by a button; a bad line is named, stays in the table, and stops no other."""
     app = start(compared="table")
@@ -141,6 +171,7 @@ def test_the_figure_marks_where_the_sentences_part() -> None:
     assert [shape.x0 + 0.5 for shape in figure.layout.shapes if shape.type == "rect"] == [1, 2]
     np.testing.assert_array_equal(figure.data[0].y, [1.0, 2.0, np.nan])
     np.testing.assert_array_equal(figure.data[1].y, second)
+    assert figure.data[0].text[:2] == ("1.0", "2.0") and figure.data[1].text[2] == "3.0", "as long as the bars"
     assert "&lt;b&gt;" in [note.text for note in figure.layout.annotations]
     with pytest.raises(ValueError, match="as many in each part"):
         pair_bars(one, other[:2], first, second, np.array([True, False, False]), dark=False)

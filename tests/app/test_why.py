@@ -6,7 +6,9 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable
+from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -63,10 +65,10 @@ def type_target(app: AppTest, typed: str) -> None:
     control.set_value(typed).run()
 
 
-def table_of(app: AppTest, number: int = 0) -> dict:
-    """The drawn figure's first trace."""
-    figures = [json.loads(element.proto.spec) for element in app.get("plotly_chart")]
-    return figures[number]["data"][0]
+def table_of(app: AppTest) -> list[list[list[str]]]:
+    """What stands in the first drawn table: method, token and number of every cell, row by row."""
+    cells = next(json.loads(element.proto.spec) for element in app.get("plotly_chart"))["data"][1]["customdata"]
+    return [list(row) for _, row in groupby(cells, key=lambda cell: cell[0])]
 
 
 def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
@@ -75,9 +77,9 @@ def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tin
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
     target = Target("mlm", 6, tiny_loaded.tokenizer.id_of("mat"))
     expected = token_scores(tiny_loaded, encoding, target)
-    drawn = np.array([[float(cell[2]) for cell in row] for row in table_of(app)["customdata"]])
+    drawn = np.array([[float(cell[2]) for cell in row] for row in table_of(app)])
     np.testing.assert_allclose(drawn, expected, atol=1e-5)
-    assert [row[0][0] for row in table_of(app)["customdata"]] == [method.name for method in METHODS]
+    assert [row[0][0] for row in table_of(app)] == [method.name for method in METHODS]
     said = words(app)
     assert "Why “mat” at 6?" in said and "**rollout claims:** Attention multiplied" in said
     assert "It knows no target and no sign" in said
@@ -99,13 +101,13 @@ def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
     for verdict, meaning in (("better", "Better than chance here"), ("chance", "No better than chance here")):
         names = [m.name for m, said in zip(METHODS, found["aopc"].verdicts, strict=True) if said == verdict]
         assert not names or f"**{meaning}:** {', '.join(names)}." in words(app)
-    rows = [row[0][0] for row in table_of(app)["customdata"]]
+    rows = [row[0][0] for row in table_of(app)]
     assert all(name[-1] in "●○✕" for name in rows)
     app.text_input(key="text").set_value("the dog sat on the mat").run()
     assert "This was the answer to: Why “mat” at 6?" in words(app), "the last answer stays in sight"
-    assert "then there is something to explain" in words(app) and table_of(app)["customdata"][0][2][1] == "cat"
+    assert "then there is something to explain" in words(app) and table_of(app)[0][2][1] == "cat"
     app.text_input(key="text").set_value("the dog sat on the [MASK]").run()
-    until(app, lambda app: table_of(app)["customdata"][0][2][1] == "dog")
+    until(app, lambda app: table_of(app)[0][2][1] == "dog")
     assert "This was the answer to: Why “mat” at 6?" in words(app) and button(app, "Take the words away")
 
 
@@ -143,7 +145,7 @@ def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: L
     mat, city = map(tiny_loaded.tokenizer.id_of, ("mat", "city"))
     expected = token_scores(tiny_loaded, encoding, Target("contrast", 6, mat, against=city), ["DecompX"])
     row = [method.name for method in METHODS].index("DecompX")
-    np.testing.assert_allclose([float(cell[2]) for cell in table_of(app)["customdata"][row]], expected[0], atol=1e-5)
+    np.testing.assert_allclose([float(cell[2]) for cell in table_of(app)[row]], expected[0], atol=1e-5)
     type_target(app, "dog")
     until(app, lambda app: "Why “dog” at 6?" in words(app))
     assert app.session_state.contrast == "", "another target has nothing to do with the last one's other word"
@@ -182,7 +184,7 @@ def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
         "DecompX of 9 tokens needs 0.0 MiB, and 0.0 MiB are free: shorten the text, or use integrated gradients" in said
     )
     assert f"**{answers.STAND_IN} claims:**" in said
-    assert "DecompX" not in [row[0][0] for row in table_of(app)["customdata"]]
+    assert "DecompX" not in [row[0][0] for row in table_of(app)]
 
 
 def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,7 +195,7 @@ def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypa
     ask = button(app, "Ask also the 5 slow methods")
     assert "DecompX" in ask.help and "passes of the model" in ask.help
     ask.click().run()
-    until(app, lambda app: len(table_of(app)["customdata"]) == len(METHODS))
+    until(app, lambda app: len(table_of(app)) == len(METHODS))
     assert "**integrated gradients claims:**" in words(app)
 
 
@@ -250,15 +252,35 @@ def test_shades_are_those_of_the_scale() -> None:
     assert shade(0.5 / 12, signed=False, dark=False)[0] not in SEQUENTIAL.light
 
 
+def test_a_clicked_row_chooses_its_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The row of the cell that was clicked; a click that takes the choice back leaves the method."""
+    points = [{"x": 3, "y": 1}]
+    chart = SimpleNamespace(selection=SimpleNamespace(points=points))
+
+    class State(dict):
+        __getattr__, __setattr__ = dict.__getitem__, dict.__setitem__
+
+    state = State(method="flow", methods=chart)
+    monkeypatch.setattr(answers.st, "session_state", state)
+    answers.choose_method(["flow", "rollout"], "methods")
+    assert state.method == "rollout"
+    points.clear()
+    answers.choose_method(["flow", "rollout"], "methods")
+    assert state.method == "rollout"
+
+
 def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     """Labels are plain text; numbers stand on hover in full; other sizes are refused."""
     values = np.array([[0.123456789, -2.0], [0.0, 1.0]])
     figure = score_table(values / 2, values, ["<b>a</b>", "b"], ["x", "<i>"], chosen=1, dark=False)
     assert (
-        figure.layout.yaxis.ticktext[0] == "&lt;b&gt;a&lt;/b&gt;  "
-        and figure.data[0].customdata[0][0][2] == "0.123456789"
+        figure.layout.yaxis.ticktext[0] == "&lt;b&gt;a&lt;/b&gt;  " and figure.data[1].customdata[0][2] == "0.123456789"
     )
     assert len(figure.layout.shapes) == 1
+    cells = zip(figure.data[1].x, figure.data[1].y, figure.data[1].customdata, strict=True)
+    assert {(x, y): float(said[2]) for x, y, said in cells} == {
+        (x, y): values[y, x] for x in range(2) for y in range(2)
+    }
     with pytest.raises(ValueError, match="expected \\(row, column\\) of one size"):
         score_table(values, values, ["a"], ["x", "y"], dark=True)
     chart = trust_chart(["a", "b"], np.array([0.1, 0.4]), ["chance", "better"], (0.0, 0.2), measure="AOPC", dark=True)

@@ -174,5 +174,6 @@ def test_examples_are_the_strongest_looks_between_words(tiny_loaded: LoadedModel
     attention[1, [0, 3]] = 0.5, 0.5  # the first piece of cats -> sat
     best = strongest_examples(attention, encoding, 2)
     assert [(look.query, look.key) for look in best] == [("sat", "dogs"), ("cats", "sat")]
+    assert [(look.query_position, look.key_position) for look in best] == [(3, 5), (1, 3)]
     assert [look.share for look in best] == pytest.approx([0.9, 0.25])
     assert len(strongest_examples(attention, encoding, 99)) == 9

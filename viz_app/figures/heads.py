@@ -79,7 +79,8 @@ def role_map(
         where = np.array([points[head] for head in heads])
         figure.add_scatter(
             x=where[:, 0], y=where[:, 1], mode="markers+text" if len(heads) < 8 else "markers", name=names[role],
-            customdata=heads, text=[f"L{layer} H{head}" for layer, head in heads], textposition="top center",
+            customdata=heads, textposition="top center",
+            text=["" if head == chosen else f"L{head[0]} H{head[1]}" for head in map(tuple, heads)],
             textfont={"size": 15 if lecture else 11, "color": colours.faint},
             marker={
                 "size": 15 if lecture else 11, "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
@@ -90,8 +91,11 @@ def role_map(
         )  # fmt: skip
     if np.isfinite(points[chosen]).all():
         figure.add_scatter(
-            x=[points[chosen][0]], y=[points[chosen][1]], mode="markers", showlegend=False, hoverinfo="skip",
+            x=[points[chosen][0]], y=[points[chosen][1]], mode="markers+text", showlegend=False, hoverinfo="skip",
             customdata=[chosen],
+            # Its name belongs to the ring, and so keeps clear of it.
+            text=[f"L{chosen[0]} H{chosen[1]}"], textposition="top center",
+            textfont={"size": 15 if lecture else 12, "color": colours.text},
             marker={
                 "size": 30 if lecture else 22, "symbol": "circle-open", "color": colours.text,
                 "line": {"width": 3 if lecture else 2},

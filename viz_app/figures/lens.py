@@ -178,6 +178,11 @@ def state_map(
     if not len(labels) == len(groups) == length:
         raise ValueError(f"{len(labels)} labels and {len(groups)} groups for {length} points: one for each")
     colours = page(dark)
+    reach = 1.15 * np.abs(points).max(0, initial=1e-3)
+    # Where another name would stand in the way, a name goes below its point.
+    apart = (points[None] - points[:, None]) / reach  # (seq, seq, 2): of each, where the others are
+    crowded = (abs(apart[..., 0]) < 0.09) & (apart[..., 1] > 0) & (apart[..., 1] < 0.09)
+    sides = np.where(crowded.any(1), "bottom center", "top center")
     figure = go.Figure()
     named = length <= POINTS_WITH_NAMES
     for number, group in enumerate(dict.fromkeys(groups)):
@@ -185,7 +190,8 @@ def state_map(
         figure.add_scatter(
             x=points[places, 0], y=points[places, 1], name=plain(group),
             mode="markers+text" if named else "markers",
-            text=[plain(labels[place], LONGEST_LABEL) for place in places], textposition="top center",
+            text=[plain(labels[place], LONGEST_LABEL) for place in places],
+            textposition=sides[places].tolist(),
             textfont={"family": TOKEN_FONT, "size": 16 if lecture else 12, "color": colours.text},
             customdata=[f"{plain(labels[place], LONGEST_HOVER)} ({place})" for place in places],
             hovertemplate="%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
@@ -194,7 +200,6 @@ def state_map(
                 "symbol": ("circle", "square", "diamond", "star")[number % 4],
             },
         )  # fmt: skip
-    reach = 1.15 * np.abs(points).max(0, initial=1e-3)
     figure.update_layout(
         height=680 if lecture else 560,
         margin={"t": 44 if lecture else 36},

@@ -23,10 +23,11 @@ def pair_bars(
     dark: bool,
     lecture: bool = False,
 ) -> go.Figure:
-    """Log-probabilities of two aligned sentences: the first above the line, the second below; longer is less likely.
+    """How unlikely each piece of two aligned sentences is: the first above the line, the second below.
 
-    first, second: (column,) tokens, None where a sentence has none. first_values, second_values: (column,) nats, NaN
-    there. same: (column,), whether both have the same token; where they part, the column has a ground.
+    first, second: (column,) tokens, None where a sentence has none. first_values, second_values: (column,)
+    log-probabilities in nats, NaN there; minus each is drawn and written. same: (column,), whether both have the same
+    token; where they part, the column has a ground.
     Tokens are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ, or there is no column.
     """
@@ -52,7 +53,7 @@ def pair_bars(
     for name, tokens, values, sign, fill in sides:
         figure.add_bar(
             x=list(range(count)), y=-sign * values, name=name, marker=fill, width=0.7,
-            text=["" if np.isnan(v) or count > COLUMNS_WITH_NUMBERS else two_digits(float(v)) for v in values],
+            text=["" if np.isnan(v) or count > COLUMNS_WITH_NUMBERS else two_digits(-float(v)) for v in values],
             textposition="outside", textfont={"size": size}, constraintext="none", cliponaxis=False,
             customdata=[
                 ["" if token is None else plain(token, LONGEST_HOVER), float(np.exp(value))]
@@ -75,7 +76,7 @@ def pair_bars(
         barmode="overlay",
         bargap=0.2,
         showlegend=True,
-        legend={"y": 1, "yanchor": "bottom", "yref": "container", "orientation": "h"},
+        legend={"y": 1, "yanchor": "top", "yref": "container", "orientation": "h"},
         height=(460 if lecture else 380) + 2 * room,
         margin={"t": room + 44, "b": room + 8, "r": 8},
         xaxis={"range": [-0.6, count - 0.4], "visible": False},

@@ -47,14 +47,19 @@ def score_table(
             z=shares, x=list(range(columns)), y=list(range(rows)), zmin=-1, zmax=1,
             colorscale=DIVERGING.colorscale(dark), showscale=False, xgap=1, ygap=1,
             text=[[two_digits(value) for value in row] for row in values.tolist()],
-            texttemplate="%{text}" if written else None, textfont={"size": 11},
-            customdata=[
-                [[plain(row, LONGEST_HOVER), plain(column, LONGEST_HOVER), f"{value:.9g}"] for column, value in
-                 zip(column_labels, numbers, strict=True)]
-                for row, numbers in zip(row_labels, values.tolist(), strict=True)
-            ],
-            hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
+            texttemplate="%{text}" if written else None, textfont={"size": 11}, hoverinfo="skip",
         )
+    )  # fmt: skip
+    # Points that nobody sees over the map: clicks on a map get lost.
+    figure.add_scatter(
+        x=np.tile(np.arange(columns), rows), y=np.repeat(np.arange(rows), columns), mode="markers",
+        marker={"opacity": 0, "size": 2}, selected={"marker": {"opacity": 0}}, showlegend=False,
+        customdata=[
+            [plain(row, LONGEST_HOVER), plain(column, LONGEST_HOVER), f"{value:.9g}"]
+            for row, numbers in zip(row_labels, values.tolist(), strict=True)
+            for column, value in zip(column_labels, numbers, strict=True)
+        ],
+        hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
     )  # fmt: skip
     if chosen is not None:
         figure.add_shape(
@@ -65,6 +70,10 @@ def score_table(
     shown = list(range(0, columns, step))
     size = 18 if lecture else 13
     figure.update_layout(
+        hovermode="closest",
+        hoverdistance=-1,  # anywhere in a cell is nearest to its own point
+        clickmode="event+select",
+        dragmode=False,
         # Room for the longest label, always: tables with the same rows stand side by side.
         height=round(rows * (38 if lecture else 28) + (140 if lecture else 110)),
         margin={"l": 8, "r": 48, "t": 130 if lecture else 100, "b": 10},

@@ -53,9 +53,9 @@ with left:
     )  # fmt: skip
     st.caption(
         "Click a head to switch it off or on; a row or column label switches all of it. Colour: how fast the loss "
-        "moves with the head's gate, in size, mean over the examples. **How to read this:** what is pale can go first, "
-        "says the slope; the figures on the right say what happens. **How it can mislead:** a slope holds for one head "
-        "and a small change; heads that stand in for each other look idle until both are gone."
+        "moves with the head's gate, in size, mean over the examples. **How to read this:** what is near 0 can go "
+        "first, says the slope; the figures on the right say what happens. **How it can mislead:** a slope holds for "
+        "one head and a small change; heads that stand in for each other look idle until both are gone."
     )
 with right:
     what = "examples of the file" if questions.of_file else "the text above, each piece hidden once"

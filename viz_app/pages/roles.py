@@ -64,7 +64,14 @@ def card(seen: roles.RolesOfText) -> None:
                 st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=roles.choose, args=(other,))
     st.caption("Its strongest looks from word to word, and the share of the word's attention:")
     st.dataframe(
-        [{"from": look.query, "to": look.key, "share": look.share} for look in seen.examples((layer, head))],
+        [
+            {
+                "from": f"{look.query} ({look.query_position})",
+                "to": f"{look.key} ({look.key_position})",
+                "share": look.share,
+            }
+            for look in seen.examples((layer, head))
+        ],
         hide_index=True, key="examples",
         column_config={"share": st.column_config.ProgressColumn(format="%.2f", min_value=0, max_value=1)},
     )  # fmt: skip
@@ -95,7 +102,7 @@ def worth(seen: roles.RolesOfText) -> None:
             rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]
             st.caption(f"Spearman's rank with removal: importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}.")
         else:
-            st.toggle(f"Take out each of the {layers * heads} heads in turn, a few seconds", key="removal")
+            st.toggle(f"Remove each of the {layers * heads}, some seconds", key="removal")
 
 
 def text() -> None:

@@ -8,9 +8,9 @@ from viz_app.figures.scores import pair_bars
 
 SAID = {"pair": "Two sentences", "table": "A table of pairs"}
 READ = {
-    "pair": "each bar is the log-probability of a token that is hidden while all others are seen; the longer, the less "
-    "expected. Where the two sentences part, the column is marked. The sum is the pseudo-log-likelihood; perplexity is "
-    "exp of minus its mean over the pieces.",
+    "pair": "each bar is minus the log-probability of a token that is hidden while all others are seen; the longer, "
+    "the less expected. Where the two sentences part, the column is marked. Minus the sum of the bars is the "
+    "pseudo-log-likelihood; perplexity is exp of their mean over the pieces.",
     "table": "a positive difference is in favour of the first sentence, in nats of the pseudo-log-likelihood: the sum "
     "over the pieces, each hidden in turn.",
 }
@@ -21,6 +21,7 @@ loaded = frame.chosen_model()
 st.header("Which sentence does it believe more?", anchor=False)
 if loaded is None:
     st.stop()
+gates = frame.heads_off(loaded)
 kind, way = st.columns([3, 5], vertical_alignment="bottom")
 kind.segmented_control("Compare", session.COMPARED, key="compared", format_func=SAID.__getitem__, required=True)
 way.segmented_control(
@@ -31,26 +32,29 @@ if state.compared == "pair":
     left, right = st.columns(2, gap="medium")
     left.text_area("First sentence", key="one", height=80)
     right.text_area("Second sentence", key="two", height=80)
-    scores = comparing.scored_pair(loaded, state.one, state.two)
-    score = scores[state.variant]
-    columns = pair_columns(score)
-    st.markdown(f"{comparing.verdict(score, columns)} {session.surprise('score')}")
-    if (differs := comparing.disagreement(scores)) is not None:
-        st.warning(differs, icon=":material/call_split:")
-    st.plotly_chart(
-        pair_bars(
-            *comparing.labels(columns, score), columns.first, columns.second, columns.same, dark=dark, lecture=lecture
-        ),
-        theme=None,
-        key="pair_bars",
-        config={"displayModeBar": False},
-        alt="Log-probability of every token of both sentences",
-    )
-    st.dataframe(comparing.figures(scores), hide_index=True, width="stretch")
-    st.download_button(
-        "This pair (CSV)", lambda: pairs_csv([score]), "pair.csv", "text/csv", icon=":material/table:",
-        on_click="ignore",
-    )  # fmt: skip
+    scores, stale = comparing.scored_pair(loaded, gates, state.one, state.two)
+    if stale:
+        frame.fade()
+    with st.container(key="stale_pair" if stale else "scored_pair"):
+        score = scores[state.variant]
+        columns = pair_columns(score)
+        remark = "" if stale or not gates.all() else session.surprise("score")
+        st.markdown(f"{comparing.verdict(score, columns)} {remark}")
+        if (differs := comparing.disagreement(scores)) is not None:
+            st.warning(differs, icon=":material/call_split:")
+        st.plotly_chart(
+            pair_bars(
+                *comparing.labels(columns, score), columns.first, columns.second, columns.same, dark=dark,
+                lecture=lecture,
+            ),
+            theme=None, key="pair_bars", config={"displayModeBar": False},
+            alt="How unlikely every token of both sentences is",
+        )  # fmt: skip
+        st.dataframe(comparing.figures(scores), hide_index=True, width="stretch")
+        st.download_button(
+            "This pair (CSV)", lambda: pairs_csv([score]), "pair.csv", "text/csv", icon=":material/table:",
+            on_click="ignore", disabled=stale,
+        )  # fmt: skip
 else:
     rows = comparing.table_of_pairs()
     if rows is None:
@@ -58,7 +62,7 @@ else:
     else:
         if (wrong := comparing.problems(rows)) is not None:
             st.warning(wrong, icon=":material/rule:")
-        scored = comparing.scored_table(loaded, rows, state.variant)
+        scored = comparing.scored_table(loaded, gates, rows, state.variant)
         if scored is not None:
             st.markdown(comparing.summary(scored))
             st.dataframe(comparing.table_columns(scored), hide_index=True, width="stretch")

@@ -9,8 +9,8 @@ from viz_app.figures.why import score_table, trust_chart
 READING = (
     "**How to read this:** orange speaks for the answer, blue against it; each row is scaled to its own largest score, "
     "and the numbers are the method's own. Agreement is Spearman's with the chosen method, over the words "
-    "that can be taken away: 1 is the same order, 0 none. Behind a name: ● better than chance on this "
-    "text, ○ no better, ✕ worse. "
+    "that can be taken away: 1 is the same order, 0 none. Click a row to choose its method. Behind a name: ● better "
+    "than chance on this text, ○ no better, ✕ worse. "
     "**How it can mislead:** methods that agree can be wrong together; what counts is what happens when the words are "
     "gone, below."
 )
@@ -47,7 +47,7 @@ if found is None:
         st.caption(READING)
     st.stop()
 if found.stale:
-    answers.fade()
+    frame.fade()
 given, words = found, bool(state.words)
 
 answers_place = st.container(key="stale_answers" if found.stale else "answers")
@@ -63,7 +63,7 @@ with trust_place:
         )  # fmt: skip
     if trust is not None:
         if trust.stale:
-            answers.fade()
+            frame.fade()
         with st.container(key="stale_trust" if trust.stale else "trust"):
             if trust.stale:
                 st.caption(f"This was the answer to: {trust.question}")
@@ -104,6 +104,8 @@ with answers_place:
                 found.shares(words), found.of_units(words), marks, labels, chosen=names.index(method.name), **look
             ),
             theme=None, key="methods", alt=f"Scores of {len(names)} methods for {len(labels)} tokens",
+            on_select=lambda: answers.choose_method(names, "methods"), selection_mode="points",
+            config={"displayModeBar": False},
         )  # fmt: skip
     with alike:
         st.subheader("Agreement", anchor=False)
@@ -115,27 +117,30 @@ with answers_place:
             ),
             theme=None, key="agreement", alt=f"Rank correlation of every method with {method.name}",
         )  # fmt: skip
-        with st.expander("Every method with every other"):
+    st.caption(READING)
+    # What is closed costs nothing.
+    with st.expander("Every method with every other", key="open_agreement", on_change="rerun") as opened:
+        if opened.open:
             st.plotly_chart(
                 score_table(agreement, agreement, names, names, **look), theme=None, key="all_agreement",
                 alt="Rank correlations of all methods",
             )  # fmt: skip
-    st.caption(READING)
-    layers = found.layers(current, method.name, words)
-    if layers is not None:
-        with st.expander(f"{method.name}, layer by layer"):
-            st.plotly_chart(
-                score_table(
-                    layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))], labels,
-                    **look,
-                ),
-                theme=None, key="layers", alt=f"{method.name} in every layer",
-            )  # fmt: skip
-            st.caption(
-                "**How to read this:** what each layer does between the position where the answer is read and "
-                "every token; layers count from zero. **How it can mislead:** high up, a position holds more "
-                "than its own token."
-            )
+    if found.has_layers(method.name):
+        with st.expander(f"{method.name}, layer by layer", key="open_layers", on_change="rerun") as opened:
+            if opened.open:
+                layers = found.layers(current, method.name, words)
+                st.plotly_chart(
+                    score_table(
+                        layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))], labels,
+                        **look,
+                    ),
+                    theme=None, key="layers", alt=f"{method.name} in every layer",
+                )  # fmt: skip
+                st.caption(
+                    "**How to read this:** what each layer does between the position where the answer is read and "
+                    "every token; layers count from zero. **How it can mislead:** high up, a position holds more "
+                    "than its own token."
+                )
 
 frame.say_cautions(found.run)
 with st.container(horizontal=True, gap="small"):

@@ -397,6 +397,16 @@ class HeadVectors:
             scores = scores + self.distances
         return np.where(np.tril(np.ones(scores.shape, bool)), scores, -np.inf) if self.causal else scores
 
+    def products(self, query: int) -> np.ndarray:
+        """One query's vector times every key's, number by number (key, head size); a row's sum is the dot product.
+
+        Raises ValueError for a query that does not exist.
+        """
+        if query not in range(len(self.queries)):
+            raise ValueError(f"query {query} does not exist: this text has queries 0 to {len(self.queries) - 1}")
+        products: np.ndarray = self.queries[query] * self.keys
+        return products
+
     @property
     def attention(self) -> np.ndarray:
         """The softmax of the scores (query, key): the head's attention, each row sums to 1."""

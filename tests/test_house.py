@@ -102,8 +102,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.session",
     },
     "viz_app.shown": {
-        "numpy", "streamlit", "bert_core.analysis", "bert_core.record", "viz_app.components", "viz_app.figures",
-        "viz_app.frame",
+        "numpy", "streamlit", "bert_core.analysis", "bert_core.record", "viz_app.components", "viz_app.export",
+        "viz_app.figures", "viz_app.frame",
     },
     "viz_app.pages": {
         "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.comparing", "viz_app.components",

@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 import streamlit as st
 
-from bert_core.record import ModelRun
+from bert_core.record import HeadVectors, ModelRun
 from viz_app.export import tables
 from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit
-from viz_app.export.maps import MapView
+from viz_app.export.maps import MapView, ShownMaps
 from viz_app.export.page import attention_page
-from viz_app.export.snippet import snippet
+from viz_app.export.snippet import neuron_snippet, snippet
 
 MIME = {
     "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
@@ -24,21 +24,21 @@ MIME = {
 }  # fmt: skip
 
 
-def attention(run: ModelRun, view: MapView, model: str, *, apart: bool = False) -> None:
-    """What the page Attention shows, in every kind of file; each is made after the click on it.
-
-    apart: the page shows something made of the heads; say that the files hold the heads themselves.
-    """
+def attention(run: ModelRun, view: MapView, model: str) -> None:
+    """What the page Attention shows, in every kind of file; each is made after the click on it."""
     with st.popover("Export", icon=":material/download:"):
-        chosen = ", ".join(f"H{head}" for head in view.heads)
+        chosen = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}"
+        if view.together is not None:
+            chosen = view.together.how.capitalize()
+            st.caption(f"One map: {view.together.name(view.layer, view.heads)}.")
         which = st.segmented_control(
             "Export", ["view", "all"], key="export_which", default="view", required=True, label_visibility="collapsed",
-            format_func={"view": f"L{view.layer} {chosen}", "all": "All heads"}.__getitem__,
+            format_func={"view": chosen, "all": "All heads"}.__getitem__,
         )  # fmt: skip
-        asked = view if which == "view" else replace(view, heads=())
+        asked = view if which == "view" else replace(view, heads=(), together=None)
         name = f"attention-L{view.layer}" if asked.heads else "attention-all"
-        if apart:
-            st.caption("What the page makes of the heads is in no file: these hold the heads themselves.")
+        if asked.together is not None:
+            name = f"attention-{asked.together.how}"
         st.caption("A picture, for a paper or a slide")
         for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
             with place:
@@ -48,12 +48,51 @@ def attention(run: ModelRun, view: MapView, model: str, *, apart: bool = False) 
         with numbers:
             _button("CSV", partial(_csv, run, asked), f"{name}.csv", off=_too_long(run, asked))
         with arrays:
-            _button("NPZ", lambda: tables.maps_npz(view.of(run)), "attention.npz")
+            _button("NPZ", lambda: tables.maps_npz(asked.of(run)), "attention.npz")
         with script:
             _button("Python", partial(snippet, run, asked, model), f"{name}.py")
         st.caption("All heads as a page of its own, which needs no network; a byte a value")
         _button("HTML", partial(attention_page, run, view), "attention.html")
         _bertviz(run, view)
+
+
+def neuron(run: ModelRun, vectors: HeadVectors, query: int, model: str) -> None:
+    """The neuron view of one query of a head, in every kind of file but HTML."""
+    with st.popover("Export", icon=":material/download:"):
+        name = f"neuron-L{vectors.layer}-H{vectors.head}-{query}"
+        st.caption(
+            f"L{vectors.layer} H{vectors.head}, from the query at {query}; click a token on the left for another."
+        )
+        st.caption("A picture, for a paper or a slide")
+        for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
+            with place:
+                _button(kind.upper(), partial(_neuron_picture, vectors, query, kind), f"{name}.{kind}")
+        st.caption("The numbers in float32, and the Python that makes the picture")
+        numbers, arrays, script = st.columns(3)
+        with numbers:
+            _button("CSV", partial(tables.neuron_csv, vectors, query), f"{name}.csv")
+        with arrays:
+            _button("NPZ", partial(tables.neuron_npz, vectors), f"neuron-L{vectors.layer}-H{vectors.head}.npz")
+        with script:
+            _button("Python", partial(neuron_snippet, run, vectors.layer, vectors.head, query, model), f"{name}.py")
+
+
+def changes(shown: Callable[[], ShownMaps], view: MapView, listed: Sequence[Mapping[str, object]]) -> None:
+    """What the page Compare shows: the list as CSV, the chosen head as a picture, every head's change as numbers."""
+    with st.popover("Export", icon=":material/download:"):
+        names = ", ".join(f"H{head}" for head in view.heads)
+        st.caption(f"L{view.layer} {names}, a picture for a paper or a slide")
+        for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
+            with place:
+                _button(kind.upper(), partial(_maps_picture, shown, view, kind), f"change-L{view.layer}.{kind}")
+        st.caption("The list of the largest changes, and the change of every head in float32")
+        some, all_of_them = st.columns(2)
+        with some:
+            columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
+            nothing = None if listed else "Nothing changed: there is no list."
+            _button("CSV", partial(tables.labelled_csv, columns), "changes.csv", off=nothing)
+        with all_of_them:
+            _button("NPZ", lambda: tables.maps_npz(shown()), "change.npz")
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
@@ -111,13 +150,26 @@ def _picture(run: ModelRun, view: MapView, kind: str) -> bytes:
     return picture_of(run, view, kind)
 
 
+def _maps_picture(shown: Callable[[], ShownMaps], view: MapView, kind: str) -> bytes:
+    from viz_app.export.pictures import maps_picture, picture_bytes
+
+    return picture_bytes(maps_picture(shown(), view), kind)
+
+
+def _neuron_picture(vectors: HeadVectors, query: int, kind: str) -> bytes:
+    from viz_app.export.pictures import neuron_picture, picture_bytes
+
+    return picture_bytes(neuron_picture(vectors, query), kind)
+
+
 def _csv(run: ModelRun, view: MapView) -> bytes:
-    return tables.maps_csv(view.of(run), [(view.layer, head) for head in view.heads] or None)
+    layer, heads = view.drawn
+    return tables.maps_csv(view.of(run), [(layer, head) for head in heads] or None)
 
 
 def _too_long(run: ModelRun, view: MapView) -> str | None:
     """Why there is no CSV; None where there is one."""
-    heads = len(view.heads) or run.head_mask.size
+    heads = len(view.drawn[1]) or run.head_mask.size
     if heads * run.attention[0, 0].size <= tables.MOST_LINES:
         return None
     return "More lines than a CSV can usefully have: choose fewer heads, or NPZ."
@@ -133,7 +185,7 @@ def _bertviz(run: ModelRun, view: MapView) -> None:
         st.caption("It draws attention only, and no values with a sign.")
         return
     layers, heads, tokens = run.attention.shape[:3]
-    whole = replace(view, part="all")
+    whole = replace(view, part="all", together=None)
     kinds: dict[Kind, str] = {"head": "BertViz head view", "model": "BertViz model view"}
     for place, (kind, label) in zip(st.columns(2, vertical_alignment="bottom"), kinds.items(), strict=True):
         with place:

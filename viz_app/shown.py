@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import streamlit as st
 
 from bert_core.analysis.attribution import word_units
 from bert_core.analysis.patterns import (
-    combined,
     map_between_words,
     part_of,
     part_positions,
@@ -18,8 +18,9 @@ from bert_core.analysis.patterns import (
     rows_without_numbers,
     word_as_read,
 )
-from bert_core.record import ModelRun
-from viz_app.components.attention_view import Combined, Token, Vectors
+from bert_core.record import HeadVectors, ModelRun
+from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice
+from viz_app.export.maps import Combination, MapView
 from viz_app.figures.thumbnails import thumbnails
 from viz_app.frame import Frame
 
@@ -99,46 +100,58 @@ class Shown:
 
         Weights that cannot be had are said.
         """
-        how, among = st.session_state.combine, st.session_state.among
-        if self.neuron or how == "apart":
+        combination = self.combination
+        if combination is None:
             return None
-        whose = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in heads), "layer": f"L{layer}"}
-        maps = self._among(self.values, layer, heads)
-        weights, by = None, ""
-        if how == "weighted":
-            weights, by = self._weights(layer, heads)
-            if weights is None:
-                return None
-        name = f"{how} of {whose.get(among, 'all layers')}{by}"
-        one = self.current.kept("together", self.what, name, make=lambda: combined(maps, how, weights))
-        return Combined(name, self.seen(one))
-
-    def _among(self, values: np.ndarray, layer: int, heads: Sequence[int]) -> np.ndarray:
-        """values: (layer, head, ...). Returns those of the chosen heads, of the layer or of all, (head, ...)."""
-        if st.session_state.among == "all":
-            return values.reshape(-1, *values.shape[2:])
-        return values[layer] if st.session_state.among == "layer" else values[layer, list(heads)]
-
-    def _weights(self, layer: int, heads: Sequence[int]) -> tuple[np.ndarray | None, str]:
-        """One's own weights or the heads' importance, and by what; None where they do not fit or there is no target."""
-        own = st.session_state.weights
-        if own and st.session_state.among == "chosen":
-            if len(own) != len(heads) or not any(own):
-                st.info(f"{len(own)} weights for {len(heads)} heads: one for each is needed, and not all zero.")
-                return None, ""
-            return np.array(own), " by " + ", ".join(f"{weight:g}" for weight in own)
-        slopes = self.current.run(gradients=True).gate_gradient if self.current.target is not None else None
-        if slopes is None:
+        if combination.by_importance and self.current.target is None:
             st.info("Weights by importance need a target: click a word above to mask it, or add a second sentence.")
-            return None, ""
-        return np.abs(self._among(slopes, layer, heads)), " by importance"
+            return None
+        name = combination.name(layer, heads)
+        try:
+            one: Combined = self.current.kept(
+                "together", self.what, name, make=lambda: combination.of(self.weighing, self.what, layer, heads)
+            )
+        except ValueError as error:
+            st.info(f"{error}.")
+            return None
+        return one._replace(map=self.seen(one.map))
 
-    def vectors(self, layer: int, head: int) -> Vectors | None:
+    @property
+    def combination(self) -> Combination | None:
+        """How several heads are to be one map; None to draw them apart."""
+        state = st.session_state
+        if self.neuron or state.combine == "apart":
+            return None
+        own = state.combine == "weighted" and state.among == "chosen"
+        return Combination(state.combine, state.among, state.weights if own else ())
+
+    def view(self, choice: ViewChoice, *, as_one: bool) -> MapView:
+        """What the large view shows, as files take it; as_one: of its heads one map."""
+        present = tuple(head for head in choice.heads if self.run.there[choice.layer, head])
+        mode: Literal["curves", "matrix"] = "matrix" if st.session_state.view == "matrix" else "curves"
+        together = self.combination if as_one and present else None
+        if together is not None and together.weights:
+            kept = (weight for head, weight in zip(choice.heads, together.weights, strict=True) if head in present)
+            together = replace(together, weights=tuple(kept))
+        return MapView(self.what, self.part, self.hide, self.words, self.again, choice.layer, present, mode,
+                       choice.kept, together)  # fmt: skip
+
+    @property
+    def weighing(self) -> ModelRun:
+        """The run that knows what the heads are weighed by."""
+        by_importance = self.combination is not None and self.combination.by_importance
+        return self.current.run(gradients=True) if by_importance else self.run
+
+    def vectors(self, layer: int, head: int) -> HeadVectors | None:
         """What the head makes its attention from, for the neuron view; None for a head that does not exist."""
         if not self.neuron or not self.run.there[layer, head]:
             return None
-        found = self.current.vectors(layer, head)
-        return Vectors(found.queries, found.keys, found.distances, found.causal)
+        return self.current.vectors(layer, head)
+
+    def query(self, choice: ViewChoice) -> int:
+        """The query of the neuron view: the first that is selected, or the first of all."""
+        there = [at for at in choice.positions if choice.side == "query" and at < len(self.current.encoding)]
+        return min(there, default=0)
 
     def notes(self, maps: np.ndarray) -> list[str]:
         """Whether rows were renormalised, and which of them have nothing left. maps: (head, query, key), as seen."""
@@ -172,6 +185,11 @@ def shown_now(current: Frame) -> Shown:
         words=state.words and not neuron,
         share=state.share,
     )
+
+
+def as_sent(vectors: HeadVectors) -> Vectors:
+    """The vectors of a head as the large view takes them."""
+    return Vectors(vectors.queries, vectors.keys, vectors.distances, vectors.causal)
 
 
 def reading(shown: Shown) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,8 +21,9 @@ from bert_core.pruning import pruned
 from bert_core.record import ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
-from viz_app import frame
+from viz_app import downloads, frame
 from viz_app.components import attention_view, head_grid
+from viz_app.export import tables
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAIR = {"text": "the cat sat on the mat", "pair": "it was red"}
@@ -131,6 +134,59 @@ def test_vectors_that_do_not_fit_are_refused() -> None:
         )  # fmt: skip
     with pytest.raises(ValueError, match="one of curves, matrix, neuron"):
         attention_view.attention_view(maps, tokens, tokens, choice=choice, layers=1, mode="bars", key="x")  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------- the Export control
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[], bytes]]:
+    """What the buttons of Export make when they are clicked, by the name of the file."""
+    found: dict[str, Callable[[], bytes]] = {}
+    monkeypatch.setattr(downloads, "_button", lambda label, make, name, **_: found.update({name: make}))
+    return found
+
+
+def test_export_gives_the_one_map_that_the_page_shows(
+    files: dict[str, Callable[[], bytes]], opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """The weighted map of the chosen heads as numbers; by importance without a gradient on the page, too."""
+    attention = capture(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values())).attention
+    opened("attention", head="1.2", also="0", combine="weighted", weights="3,1")
+    with np.load(io.BytesIO(files["attention.npz"]()), allow_pickle=False) as file:
+        assert np.abs(file["attention"] - (3 * attention[1, 2] + attention[1, 0]) / 4).max() < 1e-6
+    assert {"attention-weighted.svg", "attention-weighted.csv", "attention-weighted.py"} <= set(files)
+    files.clear()
+    opened("attention", combine="weighted", among="all")
+    with np.load(io.BytesIO(files["attention.npz"]()), allow_pickle=False) as file:
+        assert file["heads"].tolist() == ["weighted of all layers by importance"]
+
+
+def test_export_of_the_neuron_view_has_the_selected_query(
+    files: dict[str, Callable[[], bytes]], opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """The head and token of the address, between all pieces, whatever the filters of the other views say."""
+    opened("attention", view="neuron", head="1.2", tokens="q3", part="A to B", combine="average")
+    vectors = head_vectors(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values()), 1, 2)
+    assert files["neuron-L1-H2-3.csv"]() == tables.neuron_csv(vectors, 3)
+    assert {"neuron-L1-H2-3.pdf", "neuron-L1-H2.npz", "neuron-L1-H2-3.py"} <= set(files)
+
+
+def test_export_of_compare_has_every_heads_change_and_the_list(
+    files: dict[str, Callable[[], bytes]], opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """One head off: the difference of two captures, the list in falling size, and the chosen head as a picture."""
+    opened("compare", against="heads", off="0.1", head="1.2")
+    encoding = tiny_loaded.tokenizer.encode(*PAIR.values())
+    gates = np.ones((2, 4), np.float32)
+    gates[0, 1] = 0
+    expected = capture(tiny_loaded, encoding, head_mask=gates).attention - capture(tiny_loaded, encoding).attention
+    with np.load(io.BytesIO(files["change.npz"]()), allow_pickle=False) as file:
+        assert np.abs(file["change"] - expected).max() < 1e-6
+    rows = list(csv.DictReader(io.StringIO(files["changes.csv"]().decode())))
+    sizes = [abs(float(row["change"])) for row in rows]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] == pytest.approx(abs(expected).max(), abs=1e-6)
+    assert b"some off minus all heads on" in files["change-L1.svg"]()
 
 
 # ---------------------------------------------------------------------------- heads together, rows renormalised

@@ -19,13 +19,14 @@ from PIL import Image
 import bert_core
 from bert_core import LoadedModel, ModelRun, Target
 from bert_core.analysis.attribution import word_units
+from bert_core.record import HeadVectors
 from tests.hostile import HOSTILE, run_of
 from viz_app import cli
 from viz_app.components.attention_view import Token
 from viz_app.export import pictures, tables
-from viz_app.export.maps import MapView, shown_maps
+from viz_app.export.maps import Combination, MapView, shown_maps
 from viz_app.export.pictures import picture_bytes, picture_of
-from viz_app.export.snippet import snippet
+from viz_app.export.snippet import neuron_snippet, snippet
 
 SVG = "{http://www.w3.org/2000/svg}"
 TEXT, PAIR = "The cats sat on the [MASK].", "It was old."
@@ -97,6 +98,115 @@ def test_a_view_that_cannot_be_is_refused() -> None:
         MapView(mode="cube")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="above 0, to 1"):
         MapView(kept=0)
+
+
+# ---------------------------------------------------------------------------- several heads as one map
+
+BY_HAND = {
+    "average": (Combination("average"), lambda maps, run: maps[1, [0, 3]].mean(0)),
+    "maximum": (Combination("maximum", "layer"), lambda maps, run: maps[1].max(0)),
+    "weights": (Combination("weighted", "chosen", (3.0, 1.0)), lambda maps, run: (3 * maps[1, 0] + maps[1, 3]) / 4),
+    "importance": (
+        Combination("weighted", "all"),
+        lambda maps, run: np.average(
+            maps.reshape(8, *maps.shape[2:]), axis=0, weights=np.abs(run.gate_gradient).ravel()
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("how", BY_HAND)
+def test_files_hold_the_one_map_of_several_heads(run: ModelRun, how: str) -> None:
+    """NPZ and CSV of the average, maximum and weighted map, against NumPy, and the picture is called what it is."""
+    together, by_hand = BY_HAND[how]
+    view = MapView(layer=1, heads=(0, 3), together=together)
+    expected, name = by_hand(run.attention, run), together.name(1, (0, 3))
+    with np.load(io.BytesIO(tables.maps_npz(view.of(run))), allow_pickle=False) as file:
+        assert np.abs(file["attention"] - expected).max() < 1e-6 and file["heads"].tolist() == [name]
+        exact = file["attention"]
+    rows = list(csv.DictReader(io.StringIO(tables.maps_csv(view.of(run), [(0, 0)]).decode())))
+    assert np.array_equal(np.array([row["attention"] for row in rows], np.float32), exact.ravel())
+    assert {row["heads"] for row in rows} == {name} and "layer" not in rows[0]
+    for mode in ("curves", "matrix"):
+        assert name in " ".join(texts_of(picture_of(run, dataclasses.replace(view, mode=mode), "svg")))
+
+
+def test_a_part_of_the_one_map_is_taken_after_the_heads_are_one(run: ModelRun) -> None:
+    """The maximum over heads first, then words and rows that sum to 1: the order in which the page shows it."""
+    view = MapView(part="A to B", words=True, renormalise=True, together=Combination("maximum", "all"))
+    one = run.attention.max((0, 1))[None, None]
+    alone = dataclasses.replace(run, attention=one, head_mask=np.ones((1, 1), np.float32), gradient=None,
+                                gate_gradient=None, target=None)  # fmt: skip
+    expected = shown_maps(alone, part="A to B", words=True, renormalise=True).values
+    assert np.array_equal(view.of(run).values, expected)
+
+
+@pytest.mark.parametrize(
+    ("together", "sentence"),
+    [
+        (Combination("weighted", "chosen", (1.0,)), "1 weights for 2 heads"),
+        (Combination("weighted", "chosen", (0.0, 0.0)), "not all zero"),
+        (Combination("weighted"), "importance need a run with a target"),
+    ],
+)
+def test_weights_that_do_not_fit_are_named(together: Combination, sentence: str) -> None:
+    """One sentence, and no map of something else."""
+    with pytest.raises(ValueError, match=sentence):
+        MapView(heads=(0, 1), together=together).of(run_of(["a"]))
+    with pytest.raises(ValueError, match="one of average, maximum, weighted"):
+        Combination("median")
+
+
+# ---------------------------------------------------------------------------- a head down to its vectors
+
+
+def test_the_numbers_of_the_neuron_view_give_the_captured_attention(tiny_loaded: LoadedModel, run: ModelRun) -> None:
+    """From the files alone: products sum to the score times the root of the size, and the softmax is the map."""
+    vectors = bert_core.head_vectors(tiny_loaded, run.encoding, 1, 3, head_mask=run.head_mask)
+    rows = list(csv.DictReader(io.StringIO(tables.neuron_csv(vectors, 4).decode())))
+    n, size = vectors.keys.shape
+    table = {
+        name: np.array([row[name] for row in rows], np.float32).reshape(n, size)
+        for name in ("q", "k", "product", "score", "softmax")
+    }
+    assert np.array_equal(table["q"] * table["k"], table["product"])
+    assert np.allclose(table["product"].sum(1) / size**0.5, table["score"][:, 0], atol=1e-5)
+    assert np.allclose(table["softmax"][:, 0], run.attention[1, 3, 4], atol=1e-6)
+    assert [row["key"] for row in rows[::size]] == list(run.encoding.tokens)
+    with np.load(io.BytesIO(tables.neuron_npz(vectors)), allow_pickle=False) as file:
+        assert np.array_equal(file["q"][4], table["q"][0]) and np.array_equal(file["k"], table["k"])
+        assert np.allclose(file["softmax"], run.attention[1, 3], atol=1e-6)
+    with pytest.raises(ValueError, match="query 99 does not exist: this text has queries 0 to"):
+        tables.neuron_csv(vectors, 99)
+
+
+def test_a_picture_of_the_neuron_view(tiny_loaded: LoadedModel, run: ModelRun) -> None:
+    """Its SVG has every key with its softmax as text, PNG and PDF open, and equal numbers give equal bytes."""
+    vectors = bert_core.head_vectors(tiny_loaded, run.encoding, 0, 1)
+    drawn = pictures.neuron_picture(vectors, 2)
+    svg = picture_bytes(drawn, "svg")
+    found = texts_of(svg)
+    assert {*run.encoding.tokens, *(f"{share:.3f}" for share in vectors.attention[2])} <= set(found)
+    assert svg == picture_bytes(pictures.neuron_picture(vectors, 2), "svg")
+    assert picture_bytes(drawn, "pdf").startswith(b"%PDF-")
+    png = Image.open(io.BytesIO(picture_bytes(pictures.neuron_picture(vectors, 2, dark=True), "png"))).convert("RGB")
+    assert png.getpixel((0, 0)) == (20, 22, 26)
+
+
+def test_of_a_long_text_the_neuron_view_draws_the_keys_with_the_most_attention() -> None:
+    """Forty of them, with their places, as the picture says; hostile tokens stay text, and nothing is left out of
+    the softmax; what relative positions add stands beside."""
+    texts = [*HOSTILE, *(["buffalo"] * 60)]
+    rng = np.random.default_rng(5)
+    n = len(texts) + 2
+    vectors = HeadVectors(run_of(texts).encoding, 0, 0, *rng.normal(size=(2, n, 4)), rng.normal(size=(n, n)))
+    svg = picture_bytes(pictures.neuron_picture(vectors, 7), "svg")
+    found = texts_of(svg)
+    best = np.argsort(-vectors.attention[7])[:40]
+    for place in range(n):
+        assert any(text.endswith(f" ({place})") and not text.startswith("query") for text in found) == (place in best)
+    assert "distance" in found and any(f"over all {n} keys" in text for text in found)
+    assert not {node.tag.removeprefix(SVG) for node in ET.fromstring(svg).iter()} & {"script", "foreignObject", "img"}
 
 
 # ---------------------------------------------------------------------------- numbers
@@ -276,7 +386,12 @@ def test_pictures_of_512_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    "view", [MapView("gradient", "A to B", layer=1, heads=(3,)), MapView(words=True, mode="matrix")]
+    "view",
+    [
+        MapView("gradient", "A to B", layer=1, heads=(3,)),
+        MapView(words=True, mode="matrix"),
+        MapView(heads=(0, 1), together=Combination("weighted")),
+    ],
 )
 def test_the_snippet_makes_the_same_picture(
     tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, view: MapView
@@ -294,6 +409,21 @@ def test_the_snippet_makes_the_same_picture(
     assert np.array_equal(scope["maps"], view.of(run).values)
     assert scope["run"].encoding == encoding
     assert (tmp_path / "attention.svg").read_bytes() == picture_of(run, view, "svg")
+
+
+def test_the_snippet_of_the_neuron_view_makes_the_same_picture(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: ModelRun
+) -> None:
+    """Run from its text alone, with a head off in the layer below: the same bytes, and its numbers by name."""
+    gates = np.ones((2, 4), np.float32)
+    gates[0, 2] = 0
+    seen = bert_core.capture(tiny_loaded, run.encoding, head_mask=gates)
+    vectors = bert_core.head_vectors(tiny_loaded, run.encoding, 1, 3, head_mask=gates)
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(compile(neuron_snippet(seen, 1, 3, 5, str(tiny_model_folder)), "snippet", "exec"), scope)
+    assert (tmp_path / "neuron.svg").read_bytes() == picture_bytes(pictures.neuron_picture(vectors, 5), "svg")
+    assert np.allclose(scope["softmax"], seen.attention[1, 3], atol=1e-6)
 
 
 def test_nothing_that_was_typed_runs_in_a_snippet() -> None:
@@ -358,9 +488,30 @@ def test_the_command_draws_the_librarys_numbers(
             assert np.array_equal(file["gradient"], expected)
 
 
+def test_the_command_writes_one_map_of_several_heads(
+    capsys: pytest.CaptureFixture[str], tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """Of the heads that were named, of the layer, or without one of all."""
+    out, common = tmp_path / "a.npz", (TEXT, "--model", tiny_model_folder, "--device", "cpu", "--combine")
+    maps = bert_core.capture(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT)).attention
+    expected = {
+        ("weighted", "--weights", "3,1", "--layer", 1, "--head", 0, "--head", 3): (3 * maps[1, 0] + maps[1, 3]) / 4,
+        ("maximum", "--layer", 1): maps[1].max(0),
+        ("average",): maps.mean((0, 1)),
+    }
+    for options, by_hand in expected.items():
+        assert headlight(capsys, *common, *options, "--out", out) == (0, "", "")
+        with np.load(out, allow_pickle=False) as file:
+            assert np.abs(file["attention"] - by_hand).max() < 1e-6
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
+        (["--out", "a.svg", "--weights", "1,2"], "--weights needs --combine weighted"),
+        (["--out", "a.svg", "--combine", "weighted", "--weights", "x"], "numbers between commas"),
+        (["--out", "a.svg", "--combine", "weighted", "--layer", "0", "--weights", "1"], "1 weights for 4 heads"),
+        (["--out", "a.html", "--combine", "average"], "a page shows every head apart"),
         (["--out", "a.gif"], "its ending must be one of svg, png, pdf, html, npz, csv, py"),
         (["--out", "a"], "its ending must be one of"),
         (["--out", "nowhere/a.svg"], "there is no folder"),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.loading import LoadedModel
     from bert_core.record import ModelRun, Target
     from bert_core.tokenizer import Encoding
-    from viz_app.export.maps import MapView
+    from viz_app.export.maps import Combination, MapView
 
 ENDINGS = ("svg", "png", "pdf", "html", "npz", "csv", "py")
 
@@ -46,6 +46,11 @@ def attention(
         bool, typer.Option("--renormalise", help="Rows sum to 1 again where tokens are left out.")
     ] = False,
     kept: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of a head that the curves hold.")] = 0.7,
+    combine: Annotated[
+        Literal["average", "maximum", "weighted"] | None,
+        typer.Option(help="One map of the chosen heads, of the layer, or without --layer of all."),
+    ] = None,
+    weights: Annotated[str, typer.Option(help="As in 2,1,0.5: one for each head; without it, by importance.")] = "",
     dark: Annotated[bool, typer.Option("--dark", help="On a dark page.")] = False,
     bertviz: Annotated[
         Literal["head", "model"] | None, typer.Option(help="As .html: BertViz's own view instead of ours.")
@@ -63,7 +68,10 @@ def attention(
         raise ValueError(f"--out is {str(out)!r}: there is no folder {str(out.parent)!r}")
     if head and layer is None:
         raise ValueError("--head needs --layer: which layer is the head in?")
-    if mode == "matrix" and not head and kind in ("svg", "png", "pdf"):
+    together = _together(combine, weights, "chosen" if head else "all" if layer is None else "layer")
+    if together is not None and kind == "html":
+        raise ValueError("a page shows every head apart: --combine goes into svg, png, pdf, npz, csv or py")
+    if mode == "matrix" and not head and together is None and kind in ("svg", "png", "pdf"):
         raise ValueError("a matrix shows one head: give --layer and --head")
     if bertviz is not None and kind != "html":
         raise ValueError(f"BertViz writes .html and no .{kind}")
@@ -74,12 +82,13 @@ def attention(
 
     loaded = load(model, device)
     encoding = encode(loaded, text, pair)
-    found = _target(loaded, encoding, target) if show != "attention" or target is not None else None
+    explains = show != "attention" or target is not None or (together is not None and together.by_importance)
+    found = _target(loaded, encoding, target) if explains else None
     run = bert_core.capture(loaded, encoding, target=found)
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])
-    view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept)
+    view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept, together)
     with warnings.catch_warnings(record=True) as heard:
         warnings.filterwarnings("always", category=UserWarning)
         written = _written(run, view, kind, model, dark=dark, bertviz=bertviz)
@@ -102,7 +111,8 @@ def _written(
     if kind == "npz":
         return tables.maps_npz(view.of(run))
     if kind == "csv":
-        return tables.maps_csv(view.of(run), [(view.layer, head) for head in view.heads] or None)
+        layer, heads = view.drawn
+        return tables.maps_csv(view.of(run), [(layer, head) for head in heads] or None)
     if kind == "py":
         from viz_app.export.snippet import snippet
 
@@ -117,6 +127,21 @@ def _written(
     from viz_app.export.page import attention_page
 
     return attention_page(run, view, theme="dark" if dark else None).encode()
+
+
+def _together(how: str | None, written: str, among: str) -> Combination | None:
+    """How heads are to be one map; None to have them apart. Raises ValueError for weights that are no numbers."""
+    from viz_app.export.maps import Combination
+
+    if written and how != "weighted":
+        raise ValueError("--weights needs --combine weighted")
+    if how is None:
+        return None
+    try:
+        weights = tuple(float(part) for part in written.split(",") if part.strip())
+    except ValueError as error:
+        raise ValueError(f"--weights is {written!r}: numbers between commas, as in 2,1,0.5") from error
+    return Combination(how, among, weights)
 
 
 def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Target:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from bert_core.analysis.attribution import word_units
-from bert_core.analysis.patterns import map_between_words, part_of, part_positions, renormalised, word_as_read
+from bert_core.analysis.patterns import (
+    combined,
+    map_between_words,
+    part_of,
+    part_positions,
+    renormalised,
+    word_as_read,
+)
 from bert_core.record import ModelRun
-from viz_app.components.attention_view import Token
+from viz_app.components.attention_view import Combined, Token
 
-UNITS = {"attention": "attention", "gradient": "gradient", "product": "attention × gradient"}
+UNITS = {
+    "attention": "attention",
+    "gradient": "gradient",
+    "product": "attention × gradient",
+    "change": "change of attention",
+}
+WAYS = ("average", "maximum", "weighted")
+AMONG = ("chosen", "layer", "all")
 
 
 @dataclass(frozen=True)
@@ -21,8 +35,9 @@ class ShownMaps:
     """What goes into a file, whatever its kind.
 
     values: (layer, head, query, key) float32, read-only; a head that is NaN throughout does not exist (pruned).
-    queries, keys: what stands at each row and column. what: "attention", "gradient" or "product".
-    there: (layer, head), which exist. off: the heads that are switched off. notes: what is said of the rows.
+    queries, keys: what stands at each row and column. what: "attention", "gradient", "product", or "change" between two
+    runs. there: (layer, head), which exist. off: the heads that are switched off. notes: what is said of the rows.
+    together: what the one map is made of, where several heads are one; values are then (1, 1, query, key).
     """
 
     values: np.ndarray
@@ -32,6 +47,7 @@ class ShownMaps:
     there: np.ndarray
     off: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
+    together: str = ""
 
     @property
     def signed(self) -> bool:
@@ -43,22 +59,75 @@ class ShownMaps:
         """What a value is, in words."""
         return UNITS[self.what]
 
+    def title(self, layer: int, head: int) -> str:
+        """What a map is called: its head, or what several heads as one are."""
+        return self.together or f"L{layer} H{head}"
+
     def pruned(self, layer: int) -> list[int]:
         """The heads of a layer that do not exist."""
         return [head for head, there in enumerate(self.there[layer]) if not there]
 
     def check(self, layer: int, heads: Iterable[int] = ()) -> None:
         """Raise ValueError unless the layer and each of the heads exist."""
-        layers, count = self.values.shape[:2]
-        if layer not in range(layers):
-            raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
-        gone = self.pruned(layer)
-        for head in heads:
-            if head not in range(count) or head in gone:
-                pruned = f" ({', '.join(map(str, gone))} pruned)" if gone else ""
+        _check(self.there, layer, heads)
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Several heads as one map.
+
+    how: "average", "maximum" (at every place the value furthest from zero) or "weighted". among: the "chosen" heads of
+    a layer, the whole "layer", or "all" heads of all layers. weights: one for each of these heads, taken as shares of
+    their sum; none is by importance, the size of the gradient of a head's gate, which needs a run with a target.
+    Raises ValueError for another way or another choice of heads.
+    """
+
+    how: str
+    among: str = "chosen"
+    weights: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.how not in WAYS or self.among not in AMONG:
+            raise ValueError(
+                f"heads together as {self.how!r} of {self.among!r}: one of {', '.join(WAYS)}, of {', '.join(AMONG)}"
+            )
+
+    @property
+    def by_importance(self) -> bool:
+        """Whether the heads' gradients weigh them."""
+        return self.how == "weighted" and not self.weights
+
+    def name(self, layer: int, heads: Sequence[int]) -> str:
+        """What the map is, in words: "average of L2 H0, H5"."""
+        whose = {"chosen": f"L{layer} " + ", ".join(f"H{head}" for head in heads), "layer": f"L{layer}"}
+        by = ""
+        if self.how == "weighted":
+            by = " by " + (", ".join(f"{weight:g}" for weight in self.weights) or "importance")
+        return f"{self.how} of {whose.get(self.among, 'all layers')}{by}"
+
+    def of(self, run: ModelRun, what: str, layer: int, heads: Sequence[int]) -> Combined:
+        """The one map (query, key) of a run, whole and between pieces.
+
+        Raises ValueError for weights that do not fit the heads, or importance without a target.
+        """
+        maps, weights = self._among(run.shown(what), layer, heads), None
+        if self.by_importance:
+            if run.gate_gradient is None:
+                raise ValueError("weights by importance need a run with a target")
+            weights = np.abs(self._among(run.gate_gradient, layer, heads))
+        elif self.how == "weighted":
+            weights = np.array(self.weights)
+            if len(weights) != len(maps) or not weights.any():
                 raise ValueError(
-                    f"head {head} does not exist in layer {layer}: this model has heads 0 to {count - 1}{pruned}"
+                    f"{len(weights)} weights for {len(maps)} heads: one for each is needed, and not all zero"
                 )
+        return Combined(self.name(layer, heads), combined(maps, self.how, weights))
+
+    def _among(self, values: np.ndarray, layer: int, heads: Sequence[int]) -> np.ndarray:
+        """values: (layer, head, ...). Returns those of the chosen heads, of the layer or of all, (head, ...)."""
+        if self.among == "all":
+            return values.reshape(-1, *values.shape[2:])
+        return values[layer] if self.among == "layer" else values[layer, list(heads)]
 
 
 @dataclass(frozen=True)
@@ -67,7 +136,7 @@ class MapView:
 
     what, part, hide_special, words, renormalise: as `shown_maps` takes them. layer: which one.
     heads: those drawn; none is all heads of all layers, small. mode: "curves", or the first of the heads as a "matrix".
-    kept: the share of a head that the drawn curves hold, above 0 to 1.
+    kept: the share of a head that the drawn curves hold, above 0 to 1. together: the one map that is drawn instead.
     Raises ValueError for another mode or share.
     """
 
@@ -80,6 +149,7 @@ class MapView:
     heads: tuple[int, ...] = (0,)
     mode: Literal["curves", "matrix"] = "curves"
     kept: float = 0.7
+    together: Combination | None = None
 
     def __post_init__(self) -> None:
         if self.mode not in ("curves", "matrix"):
@@ -87,12 +157,20 @@ class MapView:
         if not 0 < self.kept <= 1:
             raise ValueError(f"the share that is kept is {self.kept}: above 0, to 1")
 
+    @property
+    def drawn(self) -> tuple[int, tuple[int, ...]]:
+        """Where in the values of `of` that stands which is drawn: the layer, and its heads."""
+        return (self.layer, self.heads) if self.together is None else (0, (0,))
+
     def of(self, run: ModelRun) -> ShownMaps:
-        """The maps of a run that this view shows; raises as `shown_maps` does, and for a head that does not exist."""
-        shown = shown_maps(run, self.what, part=self.part, hide_special=self.hide_special, words=self.words,
-                           renormalise=self.renormalise)  # fmt: skip
-        shown.check(self.layer, self.heads)
-        return shown
+        """The maps of a run that this view shows, or the one map that stands for them.
+
+        Raises as `shown_maps` and `Combination.of` do, and for a head that does not exist.
+        """
+        _check(run.there, self.layer, self.heads)
+        one = None if self.together is None else self.together.of(run, self.what, self.layer, self.heads)
+        return shown_maps(run, self.what, part=self.part, hide_special=self.hide_special, words=self.words,
+                          renormalise=self.renormalise, one=one)  # fmt: skip
 
 
 def shown_maps(
@@ -103,16 +181,17 @@ def shown_maps(
     hide_special: bool = False,
     words: bool = False,
     renormalise: bool = False,
+    one: Combined | None = None,
 ) -> ShownMaps:
     """The maps of a run as the page Attention shows them.
 
     what: "attention", "gradient" or "product"; the last two need a run with a target.
     part: "all", or from which text to which, as in "A to B". hide_special: without the added [CLS] and [SEP].
     words: between words; to a word is the sum over its pieces, from a word their mean. renormalise: rows of attention
-    sum to 1 again where tokens were left out.
+    sum to 1 again where tokens were left out. one: a map between pieces that is shown in the place of all heads.
     Raises ValueError for a gradient that was not captured, an unknown part, or one that the text does not have.
     """
-    values, encoding = run.shown(what), run.encoding
+    values, encoding = run.shown(what) if one is None else one.map[None, None], run.encoding
     units = word_units(encoding) if words else [(position,) for position in range(len(encoding))]
     queries, keys = part_positions(encoding, part, hide_special=hide_special, units=units)
     if not (len(queries) and len(keys)):
@@ -131,7 +210,24 @@ def shown_maps(
         queries=tuple(tokens[position] for position in queries),
         keys=tuple(tokens[position] for position in keys),
         what=what,
-        there=run.there,
-        off=tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.there)),
+        there=run.there if one is None else np.ones((1, 1), bool),
+        off=()
+        if one is not None
+        else tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.there)),
         notes=(said,) if partial else (),
+        together="" if one is None else one.name,
     )
+
+
+def _check(there: np.ndarray, layer: int, heads: Iterable[int]) -> None:
+    """Raise ValueError unless the layer and each of the heads exist. there: (layer, head)."""
+    layers, count = there.shape
+    if layer not in range(layers):
+        raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
+    gone = np.nonzero(~there[layer])[0]
+    for head in heads:
+        if head not in range(count) or head in gone:
+            pruned = f" ({', '.join(map(str, gone))} pruned)" if len(gone) else ""
+            raise ValueError(
+                f"head {head} does not exist in layer {layer}: this model has heads 0 to {count - 1}{pruned}"
+            )

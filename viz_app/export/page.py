@@ -8,6 +8,7 @@ import json
 import re
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -42,12 +43,13 @@ PRECISION = {
 def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None) -> str:
     """A page with every layer and head of a run, opened at what a view shows, by default the first head.
 
-    Values are in one byte each, and the page says so. theme: "light" or "dark"; None follows the system.
+    Several heads as one map are shown apart. Values are in one byte each, and the page says so.
+    theme: "light" or "dark"; None follows the system.
     Raises ValueError for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     if theme not in (None, "light", "dark"):
         raise ValueError(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
-    view = view or MapView()
+    view = replace(view or MapView(), together=None)
     shown, encoding = view.of(run), run.encoding
     heads = view.heads or (0,)
     about = {

@@ -22,7 +22,7 @@ from matplotlib.font_manager import fontManager
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
-from bert_core.record import ModelRun
+from bert_core.record import HeadVectors, ModelRun
 from viz_app.components.attention_view import Token
 from viz_app.export.maps import MapView, ShownMaps
 from viz_app.figures.style import (
@@ -40,8 +40,9 @@ from viz_app.figures.thumbnails import thumbnails
 
 KINDS = ("png", "svg", "pdf")
 DOTS = 200  # per inch, of a PNG
-LONGEST_LABEL = 18
+LONGEST_LABEL, LONGEST_TITLE = 18, 60
 MOST_CURVES = 6000  # in one picture; more paint a wall, and a file that no program opens
+MOST_KEYS = 40  # of the neuron view
 VECTOR_CELLS = 96 * 96  # a matrix of no more is drawn as shapes
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)))
 # The first for a sign that is there is taken: letters, then the signs of other scripts, as far as they are installed.
@@ -59,14 +60,19 @@ _WRITING = threading.Lock()
 def picture_of(run: ModelRun, view: MapView, kind: str, *, dark: bool = False) -> bytes:
     """What a view shows of a run as a picture: its heads as curves, the first of them as a matrix, or all heads.
 
-    Raises ValueError as `MapView.of` and `picture_bytes` do.
+    Several heads as one map are drawn as that map. Raises ValueError as `MapView.of` and `picture_bytes` do.
     """
-    shown = view.of(run)
-    if not view.heads:
-        return picture_bytes(grid_picture(shown, dark=dark), kind)
+    return picture_bytes(maps_picture(view.of(run), view, dark=dark), kind)
+
+
+def maps_picture(shown: ShownMaps, view: MapView, *, dark: bool = False) -> Figure:
+    """What a view shows of maps; raises ValueError for a head that does not exist."""
+    layer, heads = view.drawn
+    if not heads:
+        return grid_picture(shown, dark=dark)
     if view.mode == "matrix":
-        return picture_bytes(matrix_picture(shown, view.layer, view.heads[0], dark=dark), kind)
-    return picture_bytes(curves_picture(shown, view.layer, view.heads, kept=view.kept, dark=dark), kind)
+        return matrix_picture(shown, layer, heads[0], dark=dark)
+    return curves_picture(shown, layer, heads, kept=view.kept, dark=dark)
 
 
 def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = False) -> Figure:
@@ -102,7 +108,7 @@ def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = Fals
             text.set(rotation=turn, fontsize=size, fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))
             text.set_color(colours.text)
     axes.tick_params(length=0, pad=3)
-    axes.set_xlabel("key: who is looked at", color=colours.faint, fontsize=9)
+    axes.set_xlabel("\n".join(["key: who is looked at", *shown.notes]), color=colours.faint, fontsize=9)
     axes.set_ylabel("query: who looks", color=colours.faint, fontsize=9)
     for spine in axes.spines.values():
         spine.set_color(colours.line)
@@ -114,7 +120,8 @@ def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = Fals
     legend.ax.tick_params(length=0, labelsize=8, colors=colours.faint, bottom=False, labelbottom=False, labeltop=True)
     legend.outline.set_visible(False)
     state = ", switched off" if (layer, head) in shown.off else ""
-    axes.set_title(f"L{layer} H{head}: {shown.unit}{state}", loc="left", fontsize=11, color=colours.text, pad=30)
+    title = f"{one_line(shown.title(layer, head), LONGEST_TITLE)}: {shown.unit}{state}"
+    axes.set_title(title, loc="left", fontsize=11, color=colours.text, pad=30)
     return figure
 
 
@@ -153,7 +160,8 @@ def curves_picture(
         off = (layer, head) in shown.off
         room = max(MOST_CURVES // len(heads), 1)
         style = DASHES[(head + head // 12) % 4] if len(heads) > 1 and len(edges) < 1500 else "-"
-        _curves(axes, edges[:room], largest, shown.signed, head, off=off, style=style, dark=dark)
+        colour = None if shown.signed else _head_colour(shown, head, dark)
+        _curves(axes, edges[:room], largest, colour, off=off, style=style, dark=dark)
     said = f"strongest {kept:.0%}: {total:,} of {len(heads) * shown.values[layer, 0].size:,} edges"
     left_out = sum(max(len(edges) - max(MOST_CURVES // len(heads), 1), 0) for edges in chosen)
     if left_out:
@@ -161,8 +169,9 @@ def curves_picture(
     holes = int((~np.isfinite(shown.values[layer, list(heads)])).sum())
     if holes:
         said += f"; {holes:,} values are no numbers"
+    said = "\n".join([said, *shown.notes])
     above = row * 72
-    names = [f"L{layer} H{head}" + (" (off)" if (layer, head) in shown.off else "") for head in heads]
+    names = [shown.title(layer, head) + (" (off)" if (layer, head) in shown.off else "") for head in heads]
     _headings(figure, axes, names, heads, shown, said, above, colours, dark)
     return figure
 
@@ -199,6 +208,87 @@ def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
     for spine in axes.spines.values():
         spine.set_visible(False)
     return figure
+
+
+def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> Figure:
+    """How one query of a head comes to its attention: its vector, every key's, their product, the score, the softmax.
+
+    Of a long text the forty keys with the most attention are drawn, in the order of the text, and it is said.
+    Raises ValueError for a query that does not exist.
+    """
+    products, colours, encoding = vectors.products(query), page(dark), vectors.encoding
+    scores, shares = vectors.scores[query], vectors.attention[query]
+    keys = np.sort(np.argsort(-shares, kind="stable")[:MOST_KEYS])
+    size, row, strip, gap = products.shape[1], 0.22, 2.6, 0.14
+    distances = None if vectors.distances is None else vectors.distances[query]
+    numbers = [scores] if distances is None else [scores - distances, distances, scores]
+    heads = [f"q·k/√{size}"] if distances is None else [f"q·k/√{size}", "distance", "score"]
+    places = 2 * (strip + gap) + 0.62 * len(numbers)  # where the bars begin
+    width, height = places + gap + 1.3, row * len(keys)
+    figure, axes = _figure(width, height, dark)
+    axes.set_position((0, 0, 1, 1))
+    axes.set(xlim=(0, width), ylim=(len(keys), 0))
+    axes.axis("off")
+    limit = _limit(vectors.queries, vectors.keys)
+    most = _limit(products)
+    pad = 0.1  # of a row, above and below a vector
+    for left, values, largest in ((0.0, vectors.keys[keys], limit), (strip + gap, products[keys], most)):
+        _cells(axes, values, left, strip, largest, dark, rows=[(i + pad, i + 1 - pad) for i in range(len(keys))])
+    above = -2.3  # rows over the first
+    _cells(axes, vectors.queries[query][None], 0, strip, limit, dark, rows=[(above + pad, above + 1 - pad)])
+    mono, small = _installed(*MONOSPACED, *OTHER_SCRIPTS), 8.5
+    write: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "fontsize": small, "clip_on": False}
+    name = f"{one_line(encoding.tokens[query], LONGEST_LABEL)} ({query})"
+    axes.text(-0.08, above + 0.5, f"query {name}", ha="right", color=colours.text, fontfamily=mono, **write)
+    for x, text in ((0.0, f"key k, ±{two_digits(limit)}"), (strip + gap, f"q × k, ±{two_digits(most)}")):
+        axes.text(x, -0.6, text, color=colours.faint, **write)
+    for i, text in enumerate(heads):
+        axes.text(2 * (strip + gap) + 0.62 * (i + 1) - 0.06, -0.6, text, ha="right", color=colours.faint, **write)
+    axes.text(places + gap, -0.6, "softmax", color=colours.faint, **write)
+    labels = [one_line(encoding.tokens[key], LONGEST_LABEL) for key in keys]
+    if len(keys) < len(shares):
+        labels = [f"{label} ({key})" for label, key in zip(labels, keys, strict=True)]
+    largest = float(shares[keys].max(initial=0)) or 1.0
+    axes.barh(np.arange(len(keys)) + 0.5, 0.8 * shares[keys] / largest, left=places + gap, height=0.62,
+              color=HEAD_COLOURS[vectors.head % 12])  # fmt: skip
+    for i, key in enumerate(keys):
+        tint = SENTENCE_TINTS[side].on(dark)[0] if (side := encoding.sides[key]) else "none"
+        axes.text(-0.12, i + 0.5, labels[i], ha="right", fontfamily=mono,
+                  color=colours.text if side else colours.faint,
+                  bbox={"boxstyle": "round,pad=0.16", "facecolor": tint, "edgecolor": "none"}, **write)  # fmt: skip
+        for j, column in enumerate(numbers):
+            text = f"{column[key]:.2f}".replace("-", "−")
+            axes.text(2 * (strip + gap) + 0.62 * (j + 1) - 0.06, i + 0.5, text, ha="right", color=colours.text, **write)
+        axes.text(width, i + 0.5, f"{shares[key]:.3f}", ha="right", color=colours.text, **write)
+    axes.text(0, above - 0.75, f"L{vectors.layer} H{vectors.head}: from vectors to attention", color=colours.text,
+              **write | {"fontsize": 11})  # fmt: skip
+    said = f"{size} numbers in each vector, blue below zero, orange above; the softmax is over all {len(shares)} keys"
+    if len(keys) < len(shares):
+        share = two_digits(float(shares[keys].sum()))
+        said += f"\nDrawn with their places: the {len(keys)} keys with the most attention, together {share}"
+    axes.annotate(said, (0, 0), (0, -7), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=7.5,
+                  color=colours.faint)  # fmt: skip
+    return figure
+
+
+def _limit(*arrays: np.ndarray) -> float:
+    """The largest magnitude, which is the strongest colour; 1 where all is zero."""
+    return max(float(np.abs(values[np.isfinite(values)]).max(initial=0)) for values in arrays) or 1.0
+
+
+def _cells(
+    axes: Axes, values: np.ndarray, left: float, width: float, limit: float, dark: bool,
+    *, rows: Sequence[tuple[float, float]],
+) -> None:  # fmt: skip
+    """Vectors (row, number) as strips of signed colours, each between two heights."""
+    table = _colours(DIVERGING, dark)
+    for vector, (top, bottom) in zip(values, rows, strict=True):
+        axes.pcolormesh(
+            np.linspace(left, left + width, len(vector) + 1), [top, bottom], np.ma.masked_invalid(vector[None]),
+            cmap=table, vmin=-limit, vmax=limit, clip_on=False, rasterized=False, linewidth=0,
+        )  # fmt: skip
+        axes.plot([left, left + width, left + width, left, left], [top, top, bottom, bottom, top],
+                  color=page(dark).line, linewidth=0.5, clip_on=False)  # fmt: skip
 
 
 def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str, dark: bool = False) -> Figure:
@@ -312,7 +402,7 @@ def _headings(
         title = f"{', '.join(names)}: {shown.unit}"
     else:
         handles = [
-            Line2D([], [], color=HEAD_COLOURS[head % 12], label=name, linewidth=2,
+            Line2D([], [], color=_head_colour(shown, head, dark), label=name, linewidth=2,
                    linestyle=DASHES[(head + head // 12) % 4] if len(heads) > 1 else "-")
             for head, name in zip(heads, names, strict=True)
         ]  # fmt: skip
@@ -340,10 +430,10 @@ def _strongest(values: np.ndarray, kept: float) -> list[tuple[int, int, float]]:
 
 
 def _curves(
-    axes: Axes, edges: Sequence[tuple[int, int, float]], largest: float, signed: bool, head: int, *, off: bool,
+    axes: Axes, edges: Sequence[tuple[int, int, float]], largest: float, colour: str | None, *, off: bool,
     style: object, dark: bool,
 ) -> None:  # fmt: skip
-    """One curve an edge, the strongest last, so that it lies on top."""
+    """One curve an edge, the strongest last, so that it lies on top; without a colour, in that of its sign."""
     if not edges:
         return
     light = (0.35 if off else 1) * min(1.0, max(0.3, (500 / len(edges)) ** 0.5))
@@ -352,12 +442,16 @@ def _curves(
         share = min(abs(value) / largest, 1)
         start, end = (0, query + 0.5), (1, key + 0.5)
         paths.append(Path([start, (0.45, start[1]), (0.55, end[1]), end], [1, 4, 4, 4]))
-        colour = _sign_colour(value, dark) if signed else HEAD_COLOURS[head % 12]
-        colours.append(to_rgba(colour, (0.07 + 0.85 * share) * light))
+        colours.append(to_rgba(colour or _sign_colour(value, dark), (0.07 + 0.85 * share) * light))
         widths.append(0.4 + 1.9 * share)
     axes.add_collection(
         PathCollection(paths, facecolors="none", edgecolors=colours, linewidths=widths, linestyles=[style])
     )
+
+
+def _head_colour(shown: ShownMaps, head: int, dark: bool) -> str:
+    """Several heads as one have no head's colour."""
+    return page(dark).text if shown.together else HEAD_COLOURS[head % 12]
 
 
 def _sign_colour(value: float, dark: bool) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from bert_core.record import HeadVectors
 from viz_app.export.maps import ShownMaps
 
 # What a spreadsheet would take for the start of a formula, its wide forms too.
@@ -39,7 +40,8 @@ def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> byt
 def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -> bytes:
     """The maps of some heads (layer, head), or of all, as one CSV in UTF-8, one number a line, in full precision.
 
-    Columns: layer, head, query_position, query, key_position, key, and what the value is.
+    Columns: layer, head, query_position, query, key_position, key, and what the value is; where several heads are one
+    map, `heads` says what it is in the place of layer and head.
     Raises ValueError for a head that does not exist, or more than four million lines.
     """
     layers, count = shown.values.shape[:2]
@@ -56,9 +58,16 @@ def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -
     queries = [(token.position, inert(token.text)) for token in shown.queries]
     keys = [(token.position, inert(token.text)) for token in shown.keys]
     return _written(
-        ["layer", "head", "query_position", "query", "key_position", "key", shown.what],
+        [
+            *(["heads"] if shown.together else ["layer", "head"]),
+            "query_position",
+            "query",
+            "key_position",
+            "key",
+            shown.what,
+        ],
         (
-            [layer, head, *query, *key, value]
+            [*([shown.together] if shown.together else [layer, head]), *query, *key, value]
             for layer, head in chosen
             for query, row in zip(queries, shown.values[layer, head], strict=True)
             for key, value in zip(keys, row, strict=True)
@@ -70,15 +79,49 @@ def maps_npz(shown: ShownMaps) -> bytes:
     """All maps and what stands at their rows and columns, as an NPZ that `numpy.load` reads without pickle.
 
     Arrays: attention, gradient or product (layer, head, query, key) float32; queries, keys; query_positions,
-    key_positions; off (head that is off, 2).
+    key_positions; off (head that is off, 2). Several heads as one map: (query, key), and `heads` says what it is.
     """
     arrays = {
-        shown.what: shown.values,
+        shown.what: shown.values[0, 0] if shown.together else shown.values,
         "query_positions": np.array([token.position for token in shown.queries]),
         "key_positions": np.array([token.position for token in shown.keys]),
-        "off": np.array(shown.off, int).reshape(-1, 2),
     }
-    return npz(arrays, queries=[t.text for t in shown.queries], keys=[t.text for t in shown.keys])
+    texts = {"queries": [token.text for token in shown.queries], "keys": [token.text for token in shown.keys]}
+    if shown.together:
+        return npz(arrays, **texts, heads=[shown.together])
+    return npz(arrays | {"off": np.array(shown.off, int).reshape(-1, 2)}, **texts)
+
+
+def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
+    """How one query of a head comes to its attention, as a CSV in UTF-8, a line for each key and dimension.
+
+    Columns: query_position, query, key_position, key, dimension, q, k, product (q x k), and of the pair score (what the
+    softmax takes) and softmax; in full precision. Raises ValueError for a query that does not exist.
+    """
+    products = vectors.products(query)
+    tokens = [inert(token) for token in vectors.encoding.tokens]
+    scores, shares = vectors.scores[query], vectors.attention[query]
+    return _written(
+        ["query_position", "query", "key_position", "key", "dimension", "q", "k", "product", "score", "softmax"],
+        (
+            [query, tokens[query], key, tokens[key], i, q, k, product, scores[key], shares[key]]
+            for key, row in enumerate(products)
+            for i, (q, k, product) in enumerate(zip(vectors.queries[query], vectors.keys[key], row, strict=True))
+        ),
+    )
+
+
+def neuron_npz(vectors: HeadVectors) -> bytes:
+    """What a head makes its attention from, for all queries, as an NPZ that `numpy.load` reads without pickle.
+
+    Arrays: q (query, head size), k (key, head size), scores and softmax (query, key), distances where the model has
+    relative positions; tokens, layer, head. The products are q[query] * k.
+    """
+    arrays = {"q": vectors.queries, "k": vectors.keys, "scores": vectors.scores, "softmax": vectors.attention,
+              "layer": np.array(vectors.layer), "head": np.array(vectors.head)}  # fmt: skip
+    if vectors.distances is not None:
+        arrays["distances"] = vectors.distances
+    return npz(arrays, tokens=vectors.encoding.tokens)
 
 
 def labelled_csv(columns: Mapping[str, Sequence[object]]) -> bytes:

@@ -6,9 +6,8 @@ from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from viz_app import downloads, frame, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import head_grid
-from viz_app.export.maps import MapView
 from viz_app.figures.heads import head_titles
-from viz_app.shown import reading, shown_now
+from viz_app.shown import as_sent, reading, shown_now
 
 SORTS = {"number": "by number", "entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
 NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
@@ -82,8 +81,9 @@ def picture() -> None:
         )
     with right:
         choice = frame.view_choice()
+        vectors = shown.vectors(choice.layer, choice.heads[0])
         maps, one = shown.seen(shown.values[choice.layer]), shown.together(choice.layer, choice.heads)
-        present = tuple(head for head in choice.heads if there[choice.layer, head])
+        present = [head for head in choice.heads if there[choice.layer, head]]
         attention_view(
             maps,
             queries,
@@ -92,19 +92,21 @@ def picture() -> None:
             layers=layers,
             mode=state.view,
             combined=one,
-            vectors=shown.vectors(choice.layer, choice.heads[0]),
+            vectors=None if vectors is None else as_sent(vectors),
             off=[head for layer, head in current.off if layer == choice.layer],
             pruned=[head for head in range(heads) if not there[choice.layer, head]],
             signed=shown.signed,
-            notes=shown.notes(maps[list(present)] if one is None else one.map[None]),
+            notes=shown.notes(maps[present] if one is None else one.map[None]),
             unit=NAMES[shown.what].lower(),
             key="large",
             lecture=current.lecture,
             on_change=frame.choose_view,
         )
-        view = MapView(shown.what, shown.part, shown.hide, shown.words, shown.again, choice.layer, present,
-                       "matrix" if state.view == "matrix" else "curves", choice.kept)  # fmt: skip
-        downloads.attention(shown.run, view, current.loaded.name, apart=neuron or one is not None)
+        view = shown.view(choice, as_one=one is not None)
+        if vectors is None:
+            downloads.attention(shown.weighing, view, current.loaded.name)
+        else:
+            downloads.neuron(shown.run, vectors, shown.query(choice), current.loaded.name)
     session.publish()
 
 

@@ -3,9 +3,10 @@
 import streamlit as st
 
 from bert_core.analysis.compare import aligned, change, largest_changes
-from viz_app import frame, session
+from viz_app import downloads, frame, session
 from viz_app.components.attention_view import Token, attention_view
 from viz_app.components.head_grid import head_grid
+from viz_app.export.maps import MapView, ShownMaps
 from viz_app.figures.thumbnails import thumbnails
 
 AGAINST = {
@@ -40,6 +41,7 @@ run = before.run()
 earlier, later = run.attention, after.run().attention
 pairs = aligned(before.encoding.tokens, after.encoding.tokens)
 names = SIDES[state.against]
+difference = f"{names[1]} minus {names[0]}"
 
 
 def left_out(positions, encoding) -> str:
@@ -57,10 +59,10 @@ def token(ours: int, theirs: int) -> Token:
 def summary():
     """What is small: the thumbnails, the largest difference of each head, and the list."""
     ours, theirs = change(earlier, later, pairs)
-    difference = theirs - ours
+    changed = theirs - ours
     return (
-        thumbnails(difference, signed=True, shared_scale=True),
-        abs(difference).max((-1, -2)),
+        thumbnails(changed, signed=True, shared_scale=True),
+        abs(changed).max((-1, -2)),
         largest_changes(ours, theirs, LISTED),
     )
 
@@ -75,6 +77,26 @@ if pairs.left_out_before or pairs.left_out_after:
         f"this order. Left out of {names[0]}: {left_out(pairs.left_out_before, before.encoding)}; "
         f"of {names[1]}: {left_out(pairs.left_out_after, after.encoding)}."
     )
+
+
+def every_change() -> ShownMaps:
+    """The difference of all heads, for a file."""
+    ours, theirs = change(earlier, later, pairs)
+    both_sides, off = tuple(tokens), tuple(sorted(after.off))
+    return ShownMaps(theirs - ours, both_sides, both_sides, "change", run.there, off, (difference,))
+
+
+listed = [
+    {
+        "head": f"L{one.layer} H{one.head}",
+        "query": f"{tokens[one.query].text} ({tokens[one.query].position})",
+        "key": f"{tokens[one.key].text} ({tokens[one.key].position})",
+        names[0]: one.before,
+        names[1]: one.after,
+        "change": one.after - one.before,
+    }
+    for one in changes
+]
 
 
 @st.fragment
@@ -113,12 +135,19 @@ def picture() -> None:
             pruned=[head for head in range(heads) if not run.there[choice.layer, head]],
             signed=True,
             limit=float(largest[largest == largest].max(initial=0)) or None,
-            notes=[f"{names[1]} minus {names[0]}"],
+            notes=[difference],
             unit="change of attention",
             key="difference",
             lecture=before.lecture,
             on_change=frame.choose_view,
         )
+        view = MapView(
+            layer=choice.layer,
+            heads=tuple(head for head in choice.heads if run.there[choice.layer, head]),
+            mode="matrix" if state.compare_view == "matrix" else "curves",
+            kept=choice.kept,
+        )
+        downloads.changes(every_change, view, listed)
     session.publish()
 
 
@@ -126,17 +155,7 @@ picture()
 st.subheader("Largest changes", anchor=False)
 if changes:
     st.dataframe(
-        [
-            {
-                "head": f"L{one.layer} H{one.head}",
-                "query": f"{tokens[one.query].text} ({tokens[one.query].position})",
-                "key": f"{tokens[one.key].text} ({tokens[one.key].position})",
-                names[0]: one.before,
-                names[1]: one.after,
-                "change": one.after - one.before,
-            }
-            for one in changes
-        ],
+        listed,
         hide_index=True,
         key="largest",
         column_config={name: st.column_config.NumberColumn(format="%.4f") for name in (*names, "change")},

@@ -455,10 +455,10 @@ def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, s
     assert [label for label in offered if not label.startswith("BertViz")] == labels
     if page == "attention":
         assert "BertViz draws these pages, not Headlight" in words(app)
-        assert "these hold the heads themselves" not in words(app)
+        assert "One map:" not in words(app)
         app = (
             start(text="She opened the door.", combine="average", **address)
             .switch_page("viz_app/pages/attention.py")
             .run()
         )
-        assert "these hold the heads themselves" in words(app)
+        assert "One map: average of L2 H5, H1." in words(app).replace("\\", "")

@@ -17,7 +17,7 @@ PAIR = {
 LONG = " ".join((Path(__file__).parents[1] / "LICENSE").read_text(encoding="utf-8").split())[:2800]
 SHOTS = {
     "predict": ("", PAIR, "light", 900),
-    "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1180),
+    "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1150),
     "inside": ("inside", {**PAIR, "head": "1.8", "stage": "scores"}, "light", 1250),
     "matrix512": ("attention", {"text": LONG, "head": "2.0", "view": "matrix"}, "dark", 1200),
     "neuron": ("attention", {**PAIR, "head": "1.8", "view": "neuron", "tokens": "q2"}, "light", 1180),
@@ -46,6 +46,8 @@ def main(address: str, names: list[str]) -> None:
             page.goto(f"{address}/{path}?{urlencode(choices)}")
             picture = page.get_by_test_id("stPlotlyChart").or_(page.locator(".view .note:not(:empty)"))
             expect(picture.first).to_be_visible(timeout=60_000)
+            for unfinished in ("stProgress", "stSkeleton"):
+                expect(page.get_by_test_id(unfinished)).to_have_count(0, timeout=60_000)
             page.wait_for_timeout(3000)
             page.screenshot(path=folder / f"{name}.png")
             page.close()

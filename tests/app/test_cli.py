@@ -422,7 +422,6 @@ def test_minilm_starts_from_the_files_of_its_package(
 TWO_WORKERS = """
 import os, sys
 from safetensors.torch import save_file
-from bert_core.study import markdown, read_table, standings
 from bert_core.training import launch
 from viz_app.cli import main
 

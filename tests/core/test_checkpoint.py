@@ -526,7 +526,7 @@ def test_a_model_from_the_hub_loads(
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert bert_core.load("some/model", device="cpu").has_mlm
-    expected = {"config.json", "model.safetensors", "pytorch_model.bin"}
+    expected = {"config.json", "model.safetensors", "pytorch_model.bin", "tuned_lens.safetensors"}
     assert asked == [("some/model", {*expected, "tokenizer.json", "tokenizer_config.json", "vocab.txt"})]
 
 

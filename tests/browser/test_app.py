@@ -20,6 +20,11 @@ TEXT, PAIR = "The army crossed the river at night.", "In the morning the soldier
 HEADINGS = {
     "Predict": "What belongs in the gap?",
     "Attention": "Who looks at whom?",
+    "Compare": "What is different?",
+    "Why": "What is this word owed to?",
+    "Layers": "When does it know?",
+    "Roles": "What does each head do?",
+    "Prune": "What can go?",
     "Inside BERT": "What happens to my sentence?",
     "Heads": "Which heads matter, and what if they were gone?",
 }
@@ -220,6 +225,19 @@ def test_hostile_text_is_text(app: tuple[str, Path], page: Page, path: str) -> N
     assert page.evaluate("window.hit") is None
     assert page.locator("img[src=x]").count() == 0
     expect(page.get_by_test_id("stException")).to_have_count(0)
+
+
+def test_a_line_of_the_largest_changes_opens_its_head(app: tuple[str, Path], page: Page) -> None:
+    """Compare: clicking the first line of its list chooses the head that changed most, which the large view draws."""
+    opened(page, app[0], "compare", text=TEXT, masked="4", head="0.0")
+    table = page.get_by_test_id("stDataFrame").locator(".dvn-scroller")
+    table.scroll_into_view_if_needed()
+    table.click(position={"x": 16, "y": 54})  # the box before the first line
+    assert reaches_address(page, lambda address: address.get("head", "0.0") != "0.0"), address_of(page)
+    settled(page)
+    layer, head = address_of(page)["head"].split(".")
+    expect(page.locator(".view .layer .name")).to_have_text(f"L{layer}")
+    expect(page.locator(".view .head[aria-pressed=true]")).to_have_text(f"H{head}")
 
 
 def test_a_class_is_chosen_and_linked(serve: Callable[..., str], tiny_classifier_folder: Path, page: Page) -> None:

@@ -5,7 +5,7 @@ import streamlit as st
 from bert_core.analysis.compare import aligned, change, largest_changes
 from viz_app import downloads, frame, session
 from viz_app.components.attention_view import Token, attention_view
-from viz_app.components.head_grid import head_grid
+from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.export.maps import MapView, ShownMaps
 from viz_app.figures.thumbnails import thumbnails
 
@@ -151,6 +151,12 @@ def picture() -> None:
     session.publish()
 
 
+def choose_listed() -> None:
+    """Make the head of the clicked line the chosen one."""
+    for row in state.largest.selection.rows:
+        frame.choose_head(HeadClick(changes[row].layer, changes[row].head))
+
+
 picture()
 st.subheader("Largest changes", anchor=False)
 if changes:
@@ -158,6 +164,8 @@ if changes:
         listed,
         hide_index=True,
         key="largest",
+        on_select=choose_listed,
+        selection_mode="single-row",
         column_config={name: st.column_config.NumberColumn(format="%.4f") for name in (*names, "change")},
     )
 else:

@@ -25,7 +25,7 @@ import torch
 import torch.nn.functional as F
 import transformers
 from captum.attr import LayerIntegratedGradients
-from checkpointing import resident
+from checkpointing import held_now, resident
 from encoder import SEED, sentence
 from tables import write_table
 
@@ -163,8 +163,7 @@ def measure(case: int, usual: bool, folder: Path) -> dict[str, float]:
     loaded = model()
     encoding = text(loaded, min(tokens, 24) if QUICK else tokens)
     side(loaded, text(loaded, 5))  # whatever is set up once
-    held = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")
+    held = held_now()
     start = time.perf_counter()
     found = side(loaded, encoding)
     seconds = time.perf_counter() - start

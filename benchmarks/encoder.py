@@ -11,7 +11,6 @@ Every row, and every peak of memory, has a process of its own: what one leaves o
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import json
 import os
@@ -26,6 +25,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from checkpointing import held_now, resident
 from tables import write_table
 from torch import Tensor
 
@@ -216,27 +216,19 @@ def memory_of(name: str) -> dict[str, float]:
     """tokens -> peak MiB above the loaded model: resident memory (VmHWM), or that of the CUDA allocator."""
     run = variants([name])[name]
 
-    def mebibytes(field: str) -> float:
-        if torch.cuda.is_available():
-            return {"VmRSS": torch.cuda.memory_allocated, "VmHWM": torch.cuda.max_memory_allocated}[field]() / 2**20
-        try:
-            lines = Path("/proc/self/status").read_text().splitlines()
-        except OSError:
-            return float("nan")
-        return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
-
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
+        held, peak = torch.cuda.memory_allocated() / 2**20, lambda: torch.cuda.max_memory_allocated() / 2**20
     elif Path("/proc/self/clear_refs").exists():
-        if platform.libc_ver()[0] == "glibc":
-            ctypes.CDLL(None).malloc_trim(0)  # what building the model left free would hide what a run takes
-        Path("/proc/self/clear_refs").write_text("5")  # forgets the peak of building the model
-    held, peaks = mebibytes("VmRSS"), {}
+        held, peak = held_now(), lambda: resident("VmHWM")
+    else:
+        held, peak = 0.0, lambda: float("nan")
+    peaks = {}
     for tokens in REPEATS:  # from short to long: a longer sentence has the higher peak
         ids = sentence(tokens)
         for _ in range(2):
             run(ids)
-        peaks[str(tokens)] = mebibytes("VmHWM") - held
+        peaks[str(tokens)] = peak() - held
     return peaks
 
 

@@ -10,7 +10,6 @@ The maps are those of views.py: headlight-mini on real text, its 6 layers taken 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import io
 import os
 import shutil
@@ -19,26 +18,15 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 from playwright.sync_api import sync_playwright
 from tables import write_table
+from views import tiled_run
 
-import bert_core
 from viz_app.export.page import attention_page
 
 ROOT = Path(__file__).parents[1]
 MOST_MB = 15  # at 512 tokens
 ROUNDS = 3
-
-
-def tiled_run(tokens: int) -> bert_core.ModelRun:
-    """A run of 12 x 12 heads on the license's first words."""
-    loaded = bert_core.load("headlight-mini", device="cpu")
-    text = " ".join((ROOT / "LICENSE").read_text(encoding="utf-8").split())
-    run = bert_core.capture(loaded, loaded.tokenizer.encode(text, max_length=tokens), positions=())
-    return dataclasses.replace(
-        run, attention=np.concatenate([run.attention] * 2), head_mask=np.concatenate([run.head_mask] * 2)
-    )
 
 
 def main() -> None:
@@ -56,7 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         for tokens in (16,) if asked.quick else (16, 64, 128, 512):
-            run, file = tiled_run(tokens), Path(name) / f"{tokens}.html"
+            (run, _), file = tiled_run(tokens), Path(name) / f"{tokens}.html"
             made, drawn = [], []
             for _ in range(ROUNDS):
                 start = time.perf_counter()

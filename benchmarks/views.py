@@ -12,6 +12,7 @@ npm packages (`npm pack`), so its times are without a network.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import io
 import os
 import re
@@ -83,13 +84,14 @@ else:
 """
 
 
-def real_maps(tokens: int) -> tuple[np.ndarray, list[str], str]:
-    """Maps (12, 12, query, key) of the bundled model on the license's first words, their tokens, and the text."""
+def tiled_run(tokens: int) -> tuple[bert_core.ModelRun, str]:
+    """A run of 12 x 12 heads, those of the bundled model twice, on the license's first words; and these words."""
     loaded = bert_core.load("headlight-mini", device="cpu")
     text = " ".join((ROOT / "LICENSE").read_text(encoding="utf-8").split())
     encoding = loaded.tokenizer.encode(text, max_length=tokens)
     run = capture(loaded, encoding, positions=())
-    return np.concatenate([run.attention, run.attention]), list(encoding.tokens), text[: encoding.offsets[-2][1]]
+    attention, head_mask = (np.concatenate([part] * 2) for part in (run.attention, run.head_mask))
+    return dataclasses.replace(run, attention=attention, head_mask=head_mask), text[: encoding.offsets[-2][1]]
 
 
 # ---------------------------------------------------------------------------- theirs
@@ -333,7 +335,8 @@ def main() -> None:
         scripts = libraries(folder)
         chromium = shutil.which("chromium")
         for tokens in (16,) if asked.quick else (16, 64, 128, 512):
-            maps, pieces, text = real_maps(tokens)
+            run, text = tiled_run(tokens)
+            maps, pieces = run.attention, run.encoding.tokens
             np.savez(stored := folder / f"{tokens}.npz", maps=maps, tokens=np.array(pieces))
             for whose in ("BertViz", "ours"):
                 # A browser of its own, so that one tab's memory is not another's.

@@ -86,6 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.frame": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.session",
     },
+    "viz_app.change": {"streamlit", "bert_core.record", "viz_app.figures", "viz_app.frame"},
     "viz_app.lab": {"numpy", "streamlit", *EVERYTHING, "viz_app.frame", "viz_app.jobs", "viz_app.session"},
     "viz_app.pictures": {
         "numpy", "streamlit", "PIL", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.session",
@@ -106,7 +107,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.figures", "viz_app.frame",
     },
     "viz_app.pages": {
-        "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.comparing", "viz_app.components",
+        "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.change", "viz_app.comparing",
+        "viz_app.components",
         "viz_app.downloads", "viz_app.examples", "viz_app.export", "viz_app.figures", "viz_app.frame", "viz_app.lab",
         "viz_app.layers",
         "viz_app.pictures", "viz_app.roles", "viz_app.session", "viz_app.shown", "viz_app.stages",

@@ -4,42 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
+from tests.visit import settled, visited, words
 from viz_app import examples, layers, session
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, short_names, similarity_matrix, state_map
 from viz_app.frame import Frame
 
-ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
-
 
 def start(**address: str) -> AppTest:
-    """The page as someone sees it who follows a link."""
-    app = AppTest.from_file(ENTRY, default_timeout=120)
-    app.query_params.update(address)
-    app.switch_page("viz_app/pages/layers.py")
-    return settled(app.run())
-
-
-def settled(app: AppTest) -> AppTest:
-    """The page when its work is done: on a busy machine it shows the queue first."""
-    while any(button.key == "stop_job" for button in app.button):
-        time.sleep(0.3)
-        app.run()
-    return app
-
-
-def words(app: AppTest) -> str:
-    """Everything that the page says."""
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
-    return "\n".join(str(e.value).replace("\\", "").replace("\u2060", "") for kind in kinds for e in kind)
+    """The page Layers as someone sees it who follows a link."""
+    return settled(visited("layers", **address))
 
 
 def test_it_opens_on_a_change_of_mind_and_leaves_the_visitors_text_alone() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +20,10 @@ from bert_core.loading import load
 from bert_core.record import HeadTable
 from bert_core.run.capture import capture
 from tests.core.test_relations import conllu, sentences
+from tests.visit import ENTRY, said, settled, words
 from viz_app import examples
 from viz_app.session import as_written
 
-ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "inside")
 
 
@@ -32,32 +31,13 @@ def start(**address: str) -> AppTest:
     """The app as someone sees it who follows a link."""
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(address)
-    return waited(app.run())
-
-
-def waited(app: AppTest) -> AppTest:
-    """The page when its work is done: on a busy machine it shows the queue first."""
-    while any(button.key == "stop_job" for button in app.button):
-        time.sleep(0.2)
-        app.run()
-    return app
-
-
-def words(app: AppTest) -> str:
-    """Everything that the page says."""
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
-    return "\n".join(said(element) for kind in kinds for element in kind)
-
-
-def said(element: object) -> str:
-    """What an element says, without the signs that keep Markdown from reading it."""
-    return str(element.value).replace("\\", "").replace("\u2060", "")  # type: ignore[attr-defined]
+    return settled(app.run())
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_opens_on_an_example(page: str) -> None:
     """No page starts blank, and none shows an error."""
-    app = waited(start().switch_page(f"viz_app/pages/{page}.py").run())
+    app = settled(start().switch_page(f"viz_app/pages/{page}.py").run())
     assert not app.exception and not app.error
     assert app.header
     assert app.session_state.text == examples.of_page(page).text
@@ -97,7 +77,7 @@ def test_text_that_does_not_fit_is_shown_with_a_notice(page: str, text: str, not
     """Overlong and unknown text is read as far as it can be, and the page says what was not."""
     app = start(text="A word.")
     app.text_input(key="text").set_value(text).run()
-    waited(app.switch_page(f"viz_app/pages/{page}.py").run())
+    settled(app.switch_page(f"viz_app/pages/{page}.py").run())
     assert not app.exception and not app.error
     assert notice in words(app)
 
@@ -175,7 +155,7 @@ def test_a_model_without_heads_says_so_and_predicts_nothing(
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(bare)]))
     for page in PAGES:
         app = start(text="a b c", pair="b c", masked="1", model=str(bare))
-        waited(app.switch_page(f"viz_app/pages/{page}.py").run())
+        settled(app.switch_page(f"viz_app/pages/{page}.py").run())
         assert not app.exception and not app.error
         assert "without a trained masked-word and next-sentence head" in words(app)
         assert "rank" not in words(app) and "Does B follow A?\n" not in words(app)
@@ -246,7 +226,7 @@ def with_classes(folder: Path, monkeypatch: pytest.MonkeyPatch, page: str, **add
     """A page of the app that was started with this model and opened by a link that names it."""
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     app = start(text="the cat sat on the mat", model=str(folder), **address)
-    return waited(app.switch_page(f"viz_app/pages/{page}.py").run())
+    return settled(app.switch_page(f"viz_app/pages/{page}.py").run())
 
 
 def target_of(app: AppTest) -> tuple[str, list[str]]:
@@ -348,7 +328,7 @@ def test_heads_can_be_removed_one_by_one() -> None:
     assert "colour='nonsense', which is not possible: one of slope, removal" in words(linked)
 
 
-def settled(app: AppTest, sentence: str) -> AppTest:
+def saying(app: AppTest, sentence: str) -> AppTest:
     """The page once it says this: it shows the queue first, and comes back by itself only in a browser."""
     for _ in range(200):
         if sentence in words(app):
@@ -365,7 +345,7 @@ def roles_page(**address: str) -> AppTest:
 
 def test_the_card_of_a_head_is_that_of_the_library() -> None:
     """The chosen head's role and figures are those of its maps; a nearest head can be chosen from there."""
-    app = settled(roles_page(head="2.4", text="The cat sat on the mat.", masked="1"), "Jensen-Shannon")
+    app = saying(roles_page(head="2.4", text="The cat sat on the mat.", masked="1"), "Jensen-Shannon")
     loaded = load("headlight-mini", device="cpu")
     encoding = loaded.tokenizer.mask_words(loaded.tokenizer.encode("The cat sat on the mat."), [1])
     attention = capture(loaded, encoding).attention
@@ -374,16 +354,16 @@ def test_the_card_of_a_head_is_that_of_the_library() -> None:
     assert role is not None and f"L2 H4 {IN_WORDS[role.name]} ({role.score:.2f})" in words(app)
     assert f"confidence **{figures['confidence'][2, 4]:.2f}**" in words(app)
     other = nearest_heads(head_distances(attention), 2 * 12 + 4)[0]
-    settled(app.button(key=f"near_{other // 12}_{other % 12}").click().run(), f"L{other // 12} H{other % 12} ")
+    saying(app.button(key=f"near_{other // 12}_{other % 12}").click().run(), f"L{other // 12} H{other % 12} ")
     assert app.session_state.head == divmod(other, 12)
 
 
 def test_three_judges_of_a_head_stand_beside_each_other() -> None:
     """Importance and confidence at once, removal when asked for, with how well the others rank it."""
-    app = settled(roles_page(), "What are the heads worth for the target?")
+    app = saying(roles_page(), "What are the heads worth for the target?")
     assert "Spearman's rank with removal" not in words(app)
-    settled(app.toggle(key="removal").set_value(True).run(), "Spearman's rank with removal: importance")
-    without = settled(roles_page(text="A word."), "What a head is worth needs a target")
+    saying(app.toggle(key="removal").set_value(True).run(), "Spearman's rank with removal: importance")
+    without = saying(roles_page(text="A word."), "What a head is worth needs a target")
     assert "confidence" in words(without)
 
 
@@ -397,7 +377,7 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_table(HeadTable("another", 12, 340, figures, 2.5), folder / "b.parquet")
     (folder / "c.csv").write_text("no,table\n")
     monkeypatch.setenv("HEADLIGHT_TABLES", str(folder))
-    app = settled(roles_page(over="file"), "Does the slope tell the truth? Spearman's rank")
+    app = saying(roles_page(over="file"), "Does the slope tell the truth? Spearman's rank")
     assert "12 texts with 340 tokens, whose loss is 2.500 nats" in words(app)
     app.selectbox(key="table").set_value("b.parquet").run()
     assert not app.exception
@@ -411,7 +391,7 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel) -> No
     app = roles_page(over="treebank")
     assert "Give a file of sentences with their trees" in words(app)
     app.file_uploader(key="treebank").upload("trees.conllu", "\n".join(conllu()).encode(), "text/plain").run()
-    settled(app, "12 sentences: of how many words")
+    saying(app, "12 sentences: of how many words")
     loaded = load("headlight-mini", device="cpu")
     rows = track_relations(loaded, sentences()).rows()
     shown = app.dataframe[0].value
@@ -434,11 +414,11 @@ def test_roles_of_a_model_that_has_lost_heads(
     folder = tmp_path / "fewer"
     bert_core.save(bert_core.pruned(tiny_loaded, [(0, 0), (0, 2), *((1, head) for head in range(4))]), folder)
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
-    app = settled(roles_page(model=str(folder), text="the cat sat", masked="1", removal="1"), "Spearman's rank with")
+    app = saying(roles_page(model=str(folder), text="the cat sat", masked="1", removal="1"), "Spearman's rank with")
     assert "of 8 heads do none of these" in words(app)
     assert app.session_state.head == (0, 1) and "L0 H1 " in words(app)
     assert [button.key for button in app.button if str(button.key).startswith("near_")] == ["near_0_3"]
-    gone = settled(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 is not there any more")
+    gone = saying(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 is not there any more")
     assert "Attend most like it" not in words(gone)
 
 

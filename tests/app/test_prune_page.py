@@ -18,7 +18,8 @@ import bert_core
 from bert_core import LoadedModel
 from bert_core.run import removal
 from tests.app.test_cli import text_file
-from tests.app.test_pages import PAGES, said, start, words
+from tests.app.test_pages import PAGES, start
+from tests.visit import said, settled, words
 from viz_app import lab
 
 __all__ = ["text_file"]  # a fixture
@@ -29,13 +30,6 @@ def lab_of(folder: Path, monkeypatch: pytest.MonkeyPatch, **address: str) -> App
     """The page, for a model of one's own."""
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     return settled(start(**{**TEXT, "model": str(folder), **address}).switch_page("viz_app/pages/prune.py").run())
-
-
-def settled(app: AppTest) -> AppTest:
-    """The page when nothing that it waits for is in the queue any more; in a browser it comes back by itself."""
-    while any(button.key == "stop_job" for button in app.button):
-        app.run()
-    return app
 
 
 def press(app: AppTest, key: str) -> AppTest:

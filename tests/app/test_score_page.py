@@ -2,40 +2,24 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
+from tests.visit import settled, visited, words
 from viz_app import comparing, examples
 from viz_app.figures.scores import pair_bars
 
-ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
-
 
 def start(**address: str) -> AppTest:
-    """The page as someone sees it who follows a link."""
-    app = AppTest.from_file(ENTRY, default_timeout=120)
-    app.query_params.update(address)
-    app.switch_page("viz_app/pages/score.py")
-    return settled(app.run())
+    """The page Score as someone sees it who follows a link."""
+    return done(visited("score", **address))
 
 
-def settled(app: AppTest) -> AppTest:
-    """The page when its work is done: on a busy machine it shows the queue first."""
-    while any(button.key in ("stop_job", "stop_here") for button in app.button):
-        time.sleep(0.3)
-        app.run()
-    return app
-
-
-def words(app: AppTest) -> str:
-    """Everything that the page says."""
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
-    return "\n".join(str(e.value).replace("\\", "").replace("\u2060", "") for kind in kinds for e in kind)
+def done(app: AppTest) -> AppTest:
+    """The page when no pair waits for its score any more."""
+    return settled(app, "stop_here")
 
 
 def test_it_opens_on_a_pair_where_the_model_is_wrong() -> None:
@@ -86,7 +70,7 @@ def test_a_long_pair_waits_for_its_button() -> None:
     app = start(one="word " * 130, two="A dog.")
     assert not app.exception and "It believes" not in words(app)
     assert [b.label for b in app.button if b.label.startswith("Score both")] == ["Score both: 274 masked copies"]
-    settled(next(b for b in app.button if b.label.startswith("Score both")).click().run())
+    done(next(b for b in app.button if b.label.startswith("Score both")).click().run())
     assert not app.exception and "It believes the second sentence more" in words(app)
 
 
@@ -104,7 +88,7 @@ def test_heads_that_are_off_are_said_and_take_no_part() -> None:
         bert_core.pseudo_log_likelihood(loaded, one, head_mask=gates).total,
         rtol=1e-4,
     )
-    settled(app.button(key="restore_heads").click().run())
+    done(app.button(key="restore_heads").click().run())
     assert not app.exception and examples.COMPARED.remark in words(app)
 
 
@@ -112,11 +96,11 @@ def test_the_last_pair_stays_in_sight_until_the_next_is_scored() -> None:
     """A long pair waits for its button under the faded figures of the pair before."""
     app = start(one="A cat sat.", two="A cat sit.")
     before = app.dataframe[0].value
-    settled(app.text_area(key="one").set_value("word " * 130).run())
+    done(app.text_area(key="one").set_value("word " * 130).run())
     assert not app.exception and [b for b in app.button if b.label.startswith("Score both")]
     assert app.dataframe[0].value.equals(before)
     assert any("stale_" in str(html.proto.body) for html in app.get("html"))
-    settled(next(b for b in app.button if b.label.startswith("Score both")).click().run())
+    done(next(b for b in app.button if b.label.startswith("Score both")).click().run())
     assert not app.dataframe[0].value.equals(before)
 
 
@@ -127,7 +111,7 @@ def test_a_table_of_pairs_keeps_every_row() -> None:
     pasted = "The cat sat. | The cat sit.\nalone\nA [MASK] sat. | A dog sat.\n"
     app.text_area(key="pairs_pasted").set_value(pasted).run()
     assert not app.exception and "Line 2 has one sentence: two are needed." in words(app)
-    settled(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
+    done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
     assert not app.exception and "In **1 of 1** pairs (100%) the first sentence is believed more." in words(app)
     table = app.dataframe[0].value
     assert list(table["row"]) == [1, 2, 3] and list(table["first"]) == ["The cat sat.", "alone", "A [MASK] sat."]

@@ -18,11 +18,11 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core import LoadedModel, Target, faithfulness, token_scores
 from bert_core.methods import METHODS
+from tests.visit import ENTRY, words
 from viz_app import answers, examples, frame
 from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
 
-ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAGE = "viz_app/pages/why.py"
 TEXT = "the cat sat on the mat"
 
@@ -47,11 +47,6 @@ def until(app: AppTest, there: Callable[[AppTest], bool]) -> AppTest:
         app.run()
     assert not app.exception and not app.error
     return app
-
-
-def words(app: AppTest) -> str:
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
-    return "\n".join(str(e.value).replace("\\", "").replace("\u2060", "") for kind in kinds for e in kind)
 
 
 def button(app: AppTest, start: str):  # noqa: ANN201

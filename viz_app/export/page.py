@@ -6,7 +6,6 @@ import base64
 import hashlib
 import json
 import re
-import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 from bert_core.analysis.patterns import role_figures
 from bert_core.record import ModelRun
 from viz_app.components import attention_view, head_grid
-from viz_app.components.attention_view.packing import quantise, strongest_edges
+from viz_app.components.attention_view.packing import deflated, quantise, strongest_edges
 from viz_app.export.maps import MapView, ShownMaps
 from viz_app.figures.heads import head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
@@ -76,9 +75,9 @@ def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme |
         there=run.there,
     )
     data = {"shown": json.dumps(about).encode(), "grid": grid}
-    data = {name: _zipped(part) for name, part in data.items()}
+    data = {name: deflated(part) for name, part in data.items()}
     with ThreadPoolExecutor() as pool:  # zlib works without Python's lock
-        packed = pool.map(lambda number: _zipped(_packed_layer(shown, number)), range(len(shown.values)))
+        packed = pool.map(lambda number: deflated(_packed_layer(shown, number)), range(len(shown.values)))
         data |= {f"layer-{number}": part for number, part in enumerate(packed)}
     return _filled(data, PRECISION[shown.signed], shown.signed, theme)
 
@@ -115,12 +114,6 @@ def _packed_layer(shown: ShownMaps, layer: int) -> bytes:
         codes, maxima = quantise(values, signed=shown.signed)
         parts += [maxima.astype("<f4").tobytes(), codes.tobytes(), b"\0" * (-codes.size % 4)]
     return b"".join(parts)
-
-
-def _zipped(part: bytes) -> bytes:
-    """As gzip; the same bytes give the same bytes."""
-    packer = zlib.compressobj(6, zlib.DEFLATED, 31, 9, zlib.Z_FILTERED)  # a tenth smaller here than the usual strategy
-    return packer.compress(part) + packer.flush()
 
 
 def _filled(data: dict[str, bytes], precision: str, signed: bool, theme: Theme | None) -> str:

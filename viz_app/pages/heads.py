@@ -4,9 +4,10 @@ import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
 from viz_app import downloads, frame
+from viz_app.change import nsp_change, word_change
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.heads import sweep_scatter
-from viz_app.figures.predictions import nsp_bar, prediction_bars
+from viz_app.figures.predictions import prediction_bars
 from viz_app.session import COLOURED_BY
 
 current = frame.current()
@@ -87,28 +88,11 @@ with right:
     for prediction in after.predictions[:3]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
-        tokens = list(dict.fromkeys([t for t, _ in original.top[:6]] + [t for t, _ in prediction.top[:6]]))[:10]
         st.subheader(f"Position {prediction.position}", anchor=False)
-        st.plotly_chart(
-            prediction_bars(
-                [current.word(token) for token in tokens],
-                prediction.probabilities[tokens].tolist(),
-                before=original.probabilities[tokens].tolist(),
-                dark=current.dark,
-                lecture=current.lecture,
-            ),
-            theme=None,
-            key=f"before_after_{prediction.position}",
-            alt=f"Probabilities at position {prediction.position} with all heads on, and now",
-        )
+        word_change(current, original, prediction, each=6, most=10, key="before_after")
     if after.nsp is not None and before.nsp is not None:
         st.subheader(f"B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now", anchor=False)
-        st.plotly_chart(
-            nsp_bar(after.nsp, before=before.nsp, dark=current.dark, lecture=current.lecture),
-            theme=None,
-            key="nsp_before_after",
-            alt=f"Probability that B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now",
-        )
+        nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
     if not after.predictions and after.nsp is None and after.classes is None:
         st.info("There is nothing to predict yet: click a word above to mask it, or add a second sentence.")
 st.caption(

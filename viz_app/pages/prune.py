@@ -4,8 +4,8 @@ import streamlit as st
 
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from viz_app import frame, lab, session
+from viz_app.change import nsp_change, word_change
 from viz_app.components.head_grid import head_grid
-from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.pruning import pruning_curve
 
 ORDER_NAMES = {
@@ -79,28 +79,11 @@ with right:
     for prediction in after.predictions[:2]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
-        tokens = list(dict.fromkeys([t for t, _ in original.top[:4]] + [t for t, _ in prediction.top[:4]]))
         st.caption(f"At position {prediction.position}, with all heads and now:")
-        st.plotly_chart(
-            prediction_bars(
-                [current.word(token) for token in tokens],
-                prediction.probabilities[tokens].tolist(),
-                before=original.probabilities[tokens].tolist(),
-                dark=current.dark,
-                lecture=current.lecture,
-            ),
-            theme=None,
-            key=f"lab_before_after_{prediction.position}",
-            alt=f"Probabilities at position {prediction.position} with all heads on, and now",
-        )
+        word_change(current, original, prediction, each=4, key="lab_before_after")
     if after.nsp is not None and before.nsp is not None:
         st.caption(f"B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now")
-        st.plotly_chart(
-            nsp_bar(after.nsp, before=before.nsp, dark=current.dark, lecture=current.lecture),
-            theme=None,
-            key="lab_nsp",
-            alt=f"Probability that B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now",
-        )
+        nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
 
 st.subheader("In which order, and how far?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):

@@ -116,10 +116,10 @@ def test_a_curve_goes_on_where_it_stopped(
 def test_recovery_training_goes_on_from_a_pruned_model(
     headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
 ) -> None:
-    """`pretrain --start pruned/` trains the smaller matrices, and its result has lost the same heads; 1.* is empty."""
+    """`pretrain --init pruned/` trains the smaller matrices, and its result has lost the same heads; 1.* is empty."""
     pruned, run = tmp_path / "pruned", tmp_path / "run"
     headlight("prune", "--model", tiny_model_folder, "--heads", "0.2,1.*", "--out", pruned)
-    code, said, err = headlight("pretrain", text_file, "--folder", run, "--start", pruned, *QUICK)
+    code, said, err = headlight("pretrain", text_file, "--folder", run, "--init", pruned, *QUICK)
     assert (code, err) == (0, "") and "step 4/4" in said
     start, end = bert_core.load(str(pruned)), bert_core.load(str(run / "model"))
     assert dict(end.config.pruned_heads) == {0: (2,), 1: (0, 1, 2, 3)} == dict(start.config.pruned_heads)

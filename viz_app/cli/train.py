@@ -20,7 +20,7 @@ def pretrain(
     start: Annotated[
         str,
         # torchrun takes --start, wherever it stands, for a short form of its own --start-method.
-        typer.Option("--start", "--start-from", help="minilm, a bundled model, or a checkpoint folder."),
+        typer.Option("--init", "--start", help="minilm, a bundled model, or a checkpoint folder."),
     ] = "minilm",
     steps: Annotated[int, typer.Option(min=1, help="Updates in all.")] = 4000,
     warmup: Annotated[int, typer.Option(min=0, help="Steps in which the rate rises.")] = 150,
@@ -43,7 +43,7 @@ def pretrain(
 
     The same command again goes on where it stopped.
 
-    Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ..., with --start-from for --start.
+    Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ..., where --start has to be --init.
     """
     from bert_core.training.data import MaskingRule
     from bert_core.training.launch import launch
@@ -70,7 +70,9 @@ def finetune(
     held_out: Annotated[
         str, typer.Option(metavar="CSV_OR_SHARE", help="Another CSV file, or the share of each class to ask on.")
     ] = "0.1",
-    start: ModelName = "headlight-mini",
+    start: Annotated[
+        str, typer.Option("--init", "--start", help="A bundled model, a checkpoint folder, or a hub id.")
+    ] = "headlight-mini",
     epochs: Annotated[int, typer.Option(min=1, help="Times that every row is seen, at most.")] = 5,
     learning_rate: Annotated[float, typer.Option(min=0.0, help="The highest; it rises first and then falls.")] = 5e-5,
     batch: Annotated[int, typer.Option(min=1, help="Texts of one step.")] = 16,

@@ -37,7 +37,7 @@ from bert_core.loading import LoadedModel, best_device
 from bert_core.modeling import BertForPreTraining
 from bert_core.record import Target
 from bert_core.run.capture import capture
-from bert_core.run.texts import HiddenText, gate_gradients, hide_pieces
+from bert_core.run.texts import AskedText, gate_gradients, hide_pieces
 from bert_core.tokenizer import Encoding
 
 TOKENS = (16, 128)
@@ -70,20 +70,20 @@ def gate_by_gate(model: BertForPreTraining, ids: Tensor) -> np.ndarray:
     return np.array(found, np.float32).reshape(shape)
 
 
-def corpus(loaded: LoadedModel, count: int) -> list[HiddenText]:
+def corpus(loaded: LoadedModel, count: int) -> list[AskedText]:
     """Sentences of 8 to 40 words drawn from a seed, some pieces hidden."""
     rng = np.random.default_rng(SEED)
     texts = [" ".join(rng.choice(WORDS, rng.integers(8, 41))) for _ in range(count)]
     return [hide_pieces(loaded.tokenizer, loaded.tokenizer.encode(text), rng) for text in texts]
 
 
-def ours_over(loaded: LoadedModel, texts: Sequence[HiddenText]) -> np.ndarray:
+def ours_over(loaded: LoadedModel, texts: Sequence[AskedText]) -> np.ndarray:
     """Mean size of the slopes, (layer, head)."""
     found: np.ndarray = np.abs(gate_gradients(loaded, texts)[1]).mean(0)
     return found
 
 
-def theirs_over(model: transformers.BertForPreTraining, texts: Sequence[HiddenText]) -> np.ndarray:
+def theirs_over(model: transformers.BertForPreTraining, texts: Sequence[AskedText]) -> np.ndarray:
     """The same from transformers' own attentions, one sentence after another."""
     total = np.zeros((model.config.num_hidden_layers, model.config.num_attention_heads))
     for text in texts:

@@ -628,12 +628,19 @@ class DecoderRun:
         return maps[what]
 
 
+# What the loss of a text may be of -> what its nats are counted by.
+LOSSES: Mapping[str, str] = MappingProxyType({
+    "words": "a hidden piece", "word": "a piece of the word", "class": "a class to tell", "next": "a pair to tell",
+})  # fmt: skip
+
+
 @dataclass(frozen=True)
 class HeadTable:
     """What is known of every head of a model over many texts.
 
-    model: its name. texts, tokens: how many were read. loss: mean over the texts of their masked-word loss with all
-        heads, nats; None where it was not asked for.
+    model: its name. texts, tokens: how many were read. loss: mean over the texts of their loss with all heads, nats;
+        None where it was not asked for. loss_of: what was asked of each, one of `LOSSES`. method: what took the place
+        of a head's output in `loss_change`, one of those of `run.ablation`.
     figures: by name (layer, head), each a mean over the texts; NaN for a head that the model does not have.
     """
 
@@ -642,11 +649,18 @@ class HeadTable:
     tokens: int
     figures: Mapping[str, np.ndarray] = field(repr=False)
     loss: float | None = None
+    loss_of: str = "words"
+    method: str = "zero"
 
     def __post_init__(self) -> None:
         for values in self.figures.values():
             values.flags.writeable = False
         object.__setattr__(self, "figures", MappingProxyType(dict(self.figures)))
+
+    @property
+    def loss_in_words(self) -> str:
+        """The loss with what it is counted by, as "4.076 nats a hidden piece"; empty where it was not asked for."""
+        return "" if self.loss is None else f"{self.loss:.3f} nats {LOSSES[self.loss_of]}"
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.targets": {"bert_core.record", "bert_core.tokenizer"},
     "bert_core.run": {
         "torch", "numpy",
-        *EVERYTHING - {f"bert_core.{room}" for room in ("analysis", "methods", "corpus", "study", "training")},
+        *EVERYTHING - {f"bert_core.{room}" for room in ("methods", "corpus", "study", "training")},
     },
     "bert_core.analysis": {"numpy", "scipy", "bert_core.record", "bert_core.tokenizer"},
     "bert_core.methods": {
@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.treebank": set(),
     "bert_core.corpus": {
         "numpy", "pyarrow", "ray", "bert_core.checkpoint", "bert_core.loading", "bert_core.record",
-        "bert_core.tokenizer", "bert_core.treebank", "bert_core.run", "bert_core.analysis",
+        "bert_core.targets", "bert_core.tokenizer", "bert_core.treebank", "bert_core.run", "bert_core.analysis",
     },
     "bert_core.study": {
         "numpy", "bert_core.loading", "bert_core.record", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",

@@ -1,4 +1,6 @@
-"""Every head of a model over a text file: its importance, what its removal costs, where it looks.
+"""Every head of a model over a file: its importance, what its removal costs, where it looks.
+
+What the loss is of is chosen: hidden pieces, one word, a class, what follows.
 
 A shard is measured by one function, here or on another machine, and the sums are added in the order of the file: the
 table does not depend on who did the work, nor on where it was stopped and went on.
@@ -8,9 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import json
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -21,13 +24,19 @@ import numpy as np
 from bert_core import checkpoint
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
-from bert_core.corpus.lines import Shard, shards
+from bert_core.corpus.lines import Line, Shard, shards
+from bert_core.corpus.rows import Columns, check_rows, row_shards
 from bert_core.loading import LoadedModel, load
-from bert_core.record import HeadTable
-from bert_core.run.texts import attention_maps, check_has_words, gate_gradients, hide_pieces, losses_without_each
+from bert_core.record import LOSSES, HeadTable
+from bert_core.run.ablation import METHODS, Replacement
+from bert_core.run.asked import check_can_answer
+from bert_core.run.texts import AskedText, attention_maps, gate_gradients, hide_pieces, losses_without_each
+from bert_core.targets import pieces_of, word_target
 from bert_core.tokenizer import Encoding
 
 ENGINES = ("local", "ray")
+KINDS_OF_LOSSES = {"words": "pieces", "word": "pieces", "class": "classes", "next": "next sentences"}
+FOLLOWS, STRANGER = "follows", "from elsewhere"
 WAITING_PER_WORKER = 2  # shards: a cluster is never idle, and never holds the file
 
 
@@ -37,7 +46,12 @@ class CorpusSettings:
 
     importance: the size of the slope of the text's loss with each head's gate. ablation: the loss without each head.
     max_length: tokens of a text that are read. mask_share: of its pieces that are hidden for the loss, all behind
-    [MASK]. seed: with the number of the line it decides which.
+    [MASK]. seed: with the number of the line it decides which, and which second texts are from elsewhere.
+    loss: of what, one of `LOSSES`: "words", hidden pieces; "word", one word at a [MASK] of the text; "class", the
+    text's class; "next", whether the second text follows, half of them drawn from elsewhere in the shard.
+    word: the word at the [MASK] of every text. columns: of a table; None means one text a line.
+    method, reference: what takes the place of a head's output in ablation, as for `Replacement`; texts.
+    Raises ValueError for settings that cannot be, or that would do nothing.
     """
 
     importance: bool = True
@@ -45,12 +59,41 @@ class CorpusSettings:
     max_length: int = 128
     mask_share: float = 0.15
     seed: int = 0
+    loss: str = "words"
+    word: str = ""
+    columns: Columns | None = None
+    method: str = "zero"
+    reference: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.mask_share < 1:
             raise ValueError(f"the share of hidden pieces is {self.mask_share}: it is above 0 and below 1")
         if self.max_length < 3:
             raise ValueError(f"texts of {self.max_length} tokens hold no word: 3 is the least")
+        if self.loss not in LOSSES:
+            raise ValueError(f"the loss {self.loss!r} is unknown: one of {', '.join(LOSSES)}")
+        if self.loss != "words" and not self.asks_loss:
+            raise ValueError(f"the loss {self.loss!r} is asked for by importance or ablation: neither was")
+        answer = None if self.columns is None else self.columns.answer
+        if self.loss == "class" and answer is None:
+            raise ValueError("the class of a text stands in a column: say in which")
+        if self.loss == "word" and bool(self.word) == (answer is not None):
+            raise ValueError("the word at the [MASK] is either one word, or named by a column")
+        if self.loss in ("words", "next") and answer is not None:
+            raise ValueError(f"the loss {self.loss!r} does not need the column {answer!r}")
+        if self.loss == "next" and self.columns is not None and self.columns.pair is None:
+            raise ValueError("whether B follows A needs a column of second texts")
+        if self.method not in METHODS:
+            raise ValueError(f"method {self.method!r} is unknown: one of {', '.join(METHODS)}")
+        if self.method != "zero" and not self.ablation:
+            raise ValueError(f"method {self.method!r} is one of ablation, which was not asked for")
+        if (self.method == "zero") == bool(self.reference):
+            raise ValueError(f"method {self.method!r} needs {'no' if self.reference else 'a'} reference text")
+
+    @property
+    def asks_loss(self) -> bool:
+        """Whether a loss is needed at all."""
+        return self.importance or self.ablation
 
 
 @dataclass(frozen=True)
@@ -59,7 +102,8 @@ class HeadSums:
 
     figures: by name (layer, head). loss: of the texts with all heads, nats.
     counts: of `lines.Shard`, and of "texts" and "tokens" that were read, pieces "hidden", texts "shortened" to the
-        length that is read, and lines "unreadable", without a sign that the tokenizer knows.
+        length that is read, "strangers" among second texts, lines "unreadable", without a sign that the tokenizer
+        knows, and "without the word", where it cannot be asked for.
     """
 
     figures: Mapping[str, np.ndarray]
@@ -73,10 +117,10 @@ class HeadSums:
             figures = dict(self.figures or other.figures)
         return HeadSums(figures, self.loss + other.loss, self.counts + other.counts)
 
-    def table(self, model: str) -> HeadTable:
+    def table(self, model: str, settings: CorpusSettings | None = None) -> HeadTable:
         """The means over the texts; `importance_in_layer` besides, and the standard error of what removal costs.
 
-        model: its name. Raises ValueError if there was no text.
+        model: its name. settings: what was asked. Raises ValueError if there was no text.
         """
         texts = self.counts["texts"]
         if not texts:
@@ -88,26 +132,20 @@ class HeadSums:
             spread = self.figures["loss_change_squared"] / texts - figures["loss_change"] ** 2
             figures["loss_change_error"] = np.sqrt(np.maximum(spread, 0) / max(texts - 1, 1))
         asked = "importance" in figures or "loss_change" in figures
-        return HeadTable(Path(model).name, texts, self.counts["tokens"], figures, self.loss / texts if asked else None)
+        loss = self.loss / texts if asked else None
+        settings = CorpusSettings() if settings is None else settings
+        tokens = self.counts["tokens"]
+        return HeadTable(Path(model).name, texts, tokens, figures, loss, settings.loss, settings.method)
 
 
 def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -> HeadSums:
-    """Every head on every text of a shard; the maps of the texts as they are written, the losses with pieces hidden.
+    """Every head on every text of a shard; the maps of the texts as they are written, the losses as they are asked.
 
-    Raises ValueError for a model without a trained masked-word head if a loss is asked for.
+    Raises ValueError for a model without a trained head for the loss that is asked for, or a class that it does not
+    have.
     """
     counts = Counter(shard.counts)
-    encodings: list[Encoding] = []
-    numbers: list[int] = []
-    for line in shard.lines:
-        try:
-            encoding = loaded.tokenizer.encode(line.text, max_length=settings.max_length)
-        except ValueError:  # nothing in it that can be read
-            counts["unreadable"] += 1
-            continue
-        counts["shortened"] += bool(encoding.cut)
-        encodings.append(encoding)
-        numbers.append(line.number)
+    encodings, texts = _questions(loaded, shard, settings, counts)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
     figures: dict[str, np.ndarray] = {}
     if not encodings:
@@ -116,26 +154,92 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
         for name, values in head_figures(attention, encodings[number]).items():
             figures[name] = figures.get(name, 0.0) + values.astype(np.float64)
     loss = 0.0
-    if settings.importance or settings.ablation:
-        texts = [
-            hide_pieces(
-                loaded.tokenizer, encoding, np.random.default_rng([settings.seed, number]), share=settings.mask_share
-            )
-            for number, encoding in zip(numbers, encodings, strict=True)
-        ]
-        counts["hidden"] = sum(len(text.positions) for text in texts)
-        if settings.importance:
-            losses, slopes = gate_gradients(loaded, texts)
-            # The size is taken of each text's own slope, which is already a sum over its positions (Michel 2019).
-            figures["importance"] = np.abs(slopes).sum(0)
-            loss = float(losses.sum())
-        if settings.ablation:
-            losses, without = losses_without_each(loaded, texts)
-            change = without - losses[:, None, None]
-            figures["loss_change"] = change.sum(0)
-            figures["loss_change_squared"] = (change**2).sum(0)
-            loss = float(losses.sum())
+    if settings.importance:
+        losses, slopes = gate_gradients(loaded, texts)
+        # The size is taken of each text's own slope, which is already a sum over its positions (Michel 2019).
+        figures["importance"] = np.abs(slopes).sum(0)
+        loss = float(losses.sum())
+    if settings.ablation:
+        losses, without = losses_without_each(loaded, texts, _replacement(loaded, settings))
+        change = without - losses[:, None, None]
+        figures["loss_change"] = change.sum(0)
+        figures["loss_change_squared"] = (change**2).sum(0)
+        loss = float(losses.sum())
     return HeadSums(figures, loss, counts)
+
+
+def _questions(
+    loaded: LoadedModel, shard: Shard, settings: CorpusSettings, counts: Counter[str]
+) -> tuple[list[Encoding], list[AskedText]]:
+    """The texts of a shard as they are written, and what is asked of each; nothing if no loss is asked for."""
+    encodings: list[Encoding] = []
+    texts: list[AskedText] = []
+    lines = paired(shard.lines, settings.seed) if settings.loss == "next" else shard.lines
+    counts["strangers"] += sum(line.answer == STRANGER for line in lines)
+    for line in lines:
+        try:
+            encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=settings.max_length)
+        except ValueError:  # nothing in it that can be read
+            counts["unreadable"] += 1
+            continue
+        if settings.asks_loss:
+            try:
+                text = _question(loaded, encoding, line, settings)
+            except ValueError:  # no [MASK], or not as many as the word has pieces
+                counts["without the word"] += 1
+                continue
+            counts["hidden"] += len(text.positions)
+            texts.append(text)
+        counts["shortened"] += bool(encoding.cut)
+        encodings.append(encoding)
+    return encodings, texts
+
+
+def _question(loaded: LoadedModel, encoding: Encoding, line: Line, settings: CorpusSettings) -> AskedText:
+    """What is asked of one text. Raises ValueError if its word cannot be asked for."""
+    if settings.loss == "class":
+        return AskedText(encoding, label=loaded.labels.index(line.answer))
+    if settings.loss == "next":
+        return AskedText(encoding, follows=int(line.answer == STRANGER))
+    if settings.loss == "word":
+        positions, answers = zip(
+            *word_target(loaded.tokenizer, encoding, settings.word or line.answer).asked, strict=True
+        )
+        return AskedText(encoding, positions, answers)
+    rng = np.random.default_rng([settings.seed, line.number])
+    return hide_pieces(loaded.tokenizer, encoding, rng, share=settings.mask_share)
+
+
+def paired(lines: Sequence[Line], seed: int) -> list[Line]:
+    """Second texts that follow and such that do not: half of the pairs, by a coin, get one from elsewhere in the shard.
+
+    lines: of a text, each paired with the next if no empty line is between; or rows of a table with their own pairs.
+    Returns lines with a pair, whose answer is `FOLLOWS` or `STRANGER`.
+    """
+    if any(line.pair is not None for line in lines):
+        pairs = [(line.number, line.text, line.pair or "") for line in lines]
+        seconds = [line.pair or "" for line in lines]
+    else:
+        following = [(one, two) for one, two in itertools.pairwise(lines) if two.number == one.number + 1]
+        pairs = [(one.number, one.text, two.text) for one, two in following]
+        seconds = [line.text for line in lines]
+    found = []
+    for number, first, second in pairs:
+        rng = np.random.default_rng([seed, number])
+        others = [other for other in seconds if other not in (first, second)]
+        if others and rng.random() < 0.5:
+            found.append(Line(number, first, others[int(rng.integers(len(others)))], STRANGER))
+        else:
+            found.append(Line(number, first, second, FOLLOWS))
+    return found
+
+
+@lru_cache(maxsize=1)
+def _replacement(loaded: LoadedModel, settings: CorpusSettings) -> Replacement:
+    """What takes the place of a head's output, once in a process."""
+    encode = loaded.tokenizer.encode
+    reference = [encode(text, max_length=settings.max_length) for text in settings.reference]
+    return Replacement(loaded, settings.method, reference)
 
 
 def heads_over(
@@ -147,12 +251,13 @@ def heads_over(
     engine: str = "local",
     device: str | None = None,
 ) -> Iterator[tuple[HeadSums, float]]:
-    """Measure every head over a text file, one text a line: the sums after each shard, and the share of the file.
+    """Measure every head over a file, one text a line or a row: the sums after each shard, and the share of the file.
 
-    model: as for `load`. state: a file that keeps what was measured, and from which the same call goes on; it may be
-    stopped at any moment. engine: "local", or "ray", which measures many shards at once on a Ray cluster (that of
-    RAY_ADDRESS, or one on this machine). device: as for `load`.
-    Raises ValueError for a state of other settings, another text or another model, an unknown engine, or Ray missing.
+    model: as for `load`. settings: what is asked. state: a file that keeps what was measured, and from which the same
+    call goes on; it may be stopped at any moment. engine: "local", or "ray", which measures many shards at once on a
+    Ray cluster (that of RAY_ADDRESS, or one on this machine). device: as for `load`.
+    Raises ValueError for a state of other settings, another text or another model, an unknown engine, or Ray missing;
+    for what the model cannot be asked; and for a table in which something is missing, or a class that it does not have.
     """
     settings = CorpusSettings() if settings is None else settings
     if engine not in ENGINES:
@@ -163,8 +268,12 @@ def heads_over(
     if state is not None and state.exists():
         total, place = _read_state(state, asked)
         yield total, place["start"] / max(size, 1)
-    rest = shards(path, **place)
-    measured = _here(model, device, settings, rest) if engine == "local" else _on_ray(model, device, settings, rest)
+    loaded = _ready(model, device if engine == "local" else "cpu", settings)
+    if settings.columns is not None:
+        classes = loaded.labels if settings.loss == "class" else ()
+        check_rows(path, settings.columns, classes, pairs=settings.loss == "next")
+    rest = shards(path, **place) if settings.columns is None else row_shards(path, settings.columns, **place)
+    measured = _here(loaded, settings, rest) if engine == "local" else _on_ray(model, device, settings, rest)
     for shard, sums in measured:
         total = total + sums
         if state is not None:
@@ -172,10 +281,7 @@ def heads_over(
         yield total, shard.end / max(size, 1)
 
 
-def _here(
-    model: str, device: str | None, settings: CorpusSettings, rest: Iterator[Shard]
-) -> Iterator[tuple[Shard, HeadSums]]:
-    loaded = _ready(model, device, settings)
+def _here(loaded: LoadedModel, settings: CorpusSettings, rest: Iterator[Shard]) -> Iterator[tuple[Shard, HeadSums]]:
     for shard in rest:
         yield shard, measure_shard(loaded, shard, settings)
 
@@ -213,8 +319,10 @@ def _measure_by_name(model: str, device: str | None, settings: CorpusSettings, s
 def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedModel:
     """The model, once in a process. Raises ValueError if it cannot answer what is asked."""
     loaded = load(model, device=device)
-    if settings.importance or settings.ablation:
-        check_has_words(loaded)
+    if settings.asks_loss:
+        check_can_answer(loaded, {KINDS_OF_LOSSES[settings.loss]})
+    if settings.word:
+        pieces_of(loaded.tokenizer, settings.word)
     longest = loaded.config.max_position_embeddings
     if settings.max_length > longest:
         raise ValueError(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")
@@ -227,7 +335,8 @@ def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedMo
 def _identity(path: Path, model: str, settings: CorpusSettings) -> dict[str, Any]:
     stat = path.stat()
     text = [path.name, stat.st_size, stat.st_mtime_ns]
-    return {"text": text, "model": model, **dataclasses.asdict(settings)}
+    identity: dict[str, Any] = {"text": text, "model": model, **dataclasses.asdict(settings)}
+    return json.loads(json.dumps(identity))  # type: ignore[no-any-return]  # as it comes back from a file
 
 
 def _write_state(state: Path, asked: Mapping[str, Any], total: HeadSums, shard: Shard) -> None:
@@ -263,8 +372,14 @@ def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[s
 def note_of(counts: Mapping[str, int]) -> str:
     """What became of the lines, in one sentence."""
     said = f"{counts.get('texts', 0):,} of {counts.get('lines', 0):,} lines were read"
+    if counts.get("strangers"):
+        said = (
+            f"{counts['texts']:,} pairs from {counts['lines']:,} lines were read, {counts['strangers']:,} of them with "
+            "a second text from elsewhere"
+        )
     odd = {
         "empty": "empty", "unreadable": "without a sign that can be read",
+        "without the word": "without a [MASK] at which the word can be asked for",
         "shortened": "cut to the length that is read", "overlong": "of which only the beginning was looked at",
         "not UTF-8": "with bytes that are not UTF-8, which were replaced",
     }  # fmt: skip

@@ -14,10 +14,15 @@ LONGEST_LINE = 1 << 16  # bytes of a line that are read: far more than a model r
 
 
 class Line(NamedTuple):
-    """A line that is not empty, and its number in the file, from zero."""
+    """A line that is not empty, and its number in the file, from zero; of a table a row, the header being row 1.
+
+    pair, answer: what a table says besides.
+    """
 
     number: int
     text: str
+    pair: str | None = None
+    answer: str = ""
 
 
 @dataclass(frozen=True)

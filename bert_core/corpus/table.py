@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from bert_core import checkpoint
-from bert_core.record import HeadTable
+from bert_core.record import LOSSES, HeadTable
+from bert_core.run.ablation import METHODS
 
 KINDS = (".csv", ".parquet")
 LARGEST_FILE = 8  # megabytes: a model of 96 layers of 96 heads has less
 MOST_LAYERS = MOST_HEADS = 256
 MOST_COLUMNS = 64
 _FIXED = ("model", "layer", "head", "texts", "tokens", "loss")
+_SAID = {"loss_of": tuple(LOSSES), "method": METHODS}  # older tables do not say it, and mean the first
 
 
 def check_kind(path: Path) -> None:
@@ -60,7 +62,7 @@ def read_table(data: bytes, name: str) -> HeadTable:
     missing = [column for column in _FIXED if column not in columns]
     if len(columns) > MOST_COLUMNS:
         raise ValueError(f"the file {name} has {len(columns)} columns: a table of heads has {MOST_COLUMNS} at most")
-    if missing or len(columns) == len(_FIXED):
+    if missing or len(columns.keys() - _SAID.keys()) == len(_FIXED):
         what = f"the column {missing[0]!r}" if missing else "a figure"
         raise ValueError(f"the file {name} lacks {what}: a table of heads comes from `headlight heads`")
     models = set(columns["model"])
@@ -70,6 +72,14 @@ def read_table(data: bytes, name: str) -> HeadTable:
     if len(set(zip(layers, heads, strict=True))) < len(layers):
         raise ValueError(f"the file {name} has a head twice")
     figures = {}
+    said = {}
+    for column, (default, *others) in _SAID.items():
+        found = {str(value) for value in columns.pop(column, [default])}
+        if len(found) != 1 or not found <= {default, *others}:
+            raise ValueError(
+                f"the column {column!r} of {name} is one of {', '.join((default, *others))}, the same for every head"
+            )
+        said[column] = found.pop()
     for column in columns.keys() - set(_FIXED):
         values = np.full((max(layers) + 1, max(heads) + 1), np.nan)
         values[layers, heads] = _numbers(columns[column], column, name)
@@ -81,6 +91,7 @@ def read_table(data: bytes, name: str) -> HeadTable:
         _whole_numbers(columns["tokens"], "tokens", name)[0],
         figures,
         None if math.isnan(loss) else float(loss),
+        **said,
     )
 
 
@@ -103,6 +114,7 @@ def _columns(table: HeadTable) -> dict[str, list[Any]]:
         "texts": [table.texts] * len(there),
         "tokens": [table.tokens] * len(there),
         "loss": [table.loss] * len(there),
+        **{column: [getattr(table, column)] * len(there) for column in _SAID},
     }
     return fixed | {name: values[there[:, 0], there[:, 1]].tolist() for name, values in table.figures.items()}
 

@@ -132,6 +132,56 @@ def _taken_out(
     return (projected + torch.einsum("bshd,ohd->hbso", parts, columns)).flatten(0, 1)
 
 
+class Replacement:
+    """What takes the place of a head's output.
+
+    method: "zero", nothing; "mean", its mean over all tokens of the reference texts; "resample", its output in the
+        first reference text, position by position (the text again where it is shorter).
+    head_mask: (layer, head), what is switched off, or down, while the reference is read.
+    Raises ValueError for an unknown method, or one without its reference.
+    Source: Wang 2022 (arXiv:2211.00593) for mean and resample.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        method: str = "zero",
+        reference: Sequence[Encoding] = (),
+        *,
+        head_mask: np.ndarray | None = None,
+    ) -> None:
+        if method not in METHODS:
+            raise ValueError(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
+        if method != "zero" and not reference:
+            raise ValueError(f"method {method!r} needs a reference text")
+        self.method = method
+        self._contexts: list[Tensor] = []  # layer by layer, (token, heads * head size); a mean is one token
+        if method == "zero":
+            return
+        gates = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
+        first = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
+        total: list[Tensor] = []
+        for text in reference if method == "mean" else reference[:1]:
+            seen = clean_pass(loaded.model.bert, embedded(loaded, text), None, gates, first).contexts
+            found = [context[0].sum(0, keepdim=True) if method == "mean" else context[0] for context in seen]
+            total = [one + other for one, other in zip(total, found, strict=True)] if total else found
+        tokens = sum(map(len, reference)) if method == "mean" else 1
+        self._contexts = [context / tokens for context in total]
+
+    def of_length(self, tokens: int) -> Callable[[int], Tensor] | None:
+        """For texts of so many tokens: layer -> (1, tokens or 1, heads * head size), as `without_each` takes it."""
+        if self.method == "zero":
+            return None
+
+        def contexts(layer: int) -> Tensor:
+            own = self._contexts[layer]
+            if self.method == "resample":
+                own = own[torch.arange(tokens, device=own.device) % len(own)]
+            return own[None]
+
+        return contexts
+
+
 def ablate_heads(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -148,29 +198,22 @@ def ablate_heads(
 
     target: the number to follow. positions: where to follow the predicted pieces; None means at every [MASK].
     head_mask: (layer, head), what is switched off, or down, to begin with.
-    method: what takes the place of a head's output: "zero"; "mean", its mean over all tokens of the reference texts;
-        "resample", its output in the first reference text, position by position (the text again where it is shorter).
+    method, reference: what takes the place of a head's output, as for `Replacement`.
     batch_tokens: bounds the memory. report: told how many heads are done, of how many; may raise to stop.
     Safe to call from many threads on one model.
     Raises ValueError for a target that the model has no trained head for, a position that does not exist, an unknown
     method, or one without its reference.
-    Source: Michel 2019, section 3 (arXiv:1905.10650); Wang 2022 (arXiv:2211.00593) for mean and resample.
+    Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
     bert = loaded.model.bert
     positions, wanted = asked_positions(loaded, encoding, target, positions)
-    if method not in METHODS:
-        raise ValueError(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
-    if method != "zero" and not reference:
-        raise ValueError(f"method {method!r} needs a reference text")
     config = loaded.config
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     opened = bert.get_head_mask(gate_tensor(loaded, gates), 1)
     asked = torch.tensor([wanted], device=loaded.device)
 
+    replacement = Replacement(loaded, method, reference, head_mask=gates).of_length(len(encoding))
     clean = clean_pass(bert, embedded(loaded, encoding), None, opened, asked)
-    replacement = None
-    if method != "zero":
-        replacement = _replacement(loaded, reference, opened, method, len(encoding))
     heads = [(n, head) for n, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
     judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)
     base = judge(clean.leaving)
@@ -239,16 +282,3 @@ def _layers(bert: BertModel) -> list[BertLayer]:
 def _repeated(gates: Tensor, variants: int) -> Tensor:
     """gates: (batch or 1, head, 1, 1)."""
     return gates if len(gates) == 1 else gates.repeat(variants, 1, 1, 1)
-
-
-def _replacement(
-    loaded: LoadedModel, reference: Sequence[Encoding], gates: Tensor | None, method: str, length: int
-) -> Callable[[int], Tensor]:
-    """layer -> what takes the place of its contexts, (1, length or 1, heads * head size)."""
-    first = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
-    texts = reference if method == "mean" else reference[:1]
-    passes = [clean_pass(loaded.model.bert, embedded(loaded, text), None, gates, first).contexts for text in texts]
-    if method == "mean":
-        return lambda layer: torch.cat([contexts[layer][0] for contexts in passes]).mean(0)[None, None]
-    places = torch.arange(length, device=loaded.device) % len(texts[0])
-    return lambda layer: passes[0][layer][:, places]

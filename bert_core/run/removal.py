@@ -5,30 +5,31 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from math import nan
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.analysis.heads import layer_normalised
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.pruning import pruned
 from bert_core.record import Batch, CurvePoint, PruningPlan
-from bert_core.recording import record
-from bert_core.run.ablation import clean_pass, without_each
+from bert_core.run.ablation import Head, Replacement
+from bert_core.run.asked import KINDS, Asked, heads_there, losses_and_slopes, losses_of, states_without_each
 from bert_core.run.capture import gate_tensor
+from bert_core.run.layers import as_array
 from bert_core.tokenizer import MASK, Encoding
 
-METHODS = ("importance", "ablation", "iterative", "random")
+METHODS = (
+    "importance", "importance-in-layer", "ablation", "ablation-mean", "ablation-resample", "iterative", "random"
+)  # fmt: skip
 RE_ESTIMATED = 0.1  # share of the heads that go before the iterative order looks again
 BATCHES = (1, 8, 32)
 HIDDEN_APART = 8  # every how many pieces of a text are hidden together: about as many as in pre-training
 
-Head = tuple[int, int]
 Report = Callable[[float], None]
 
 
@@ -80,70 +81,32 @@ def score(
     Raises ValueError where nothing can be asked.
     """
     gates = gate_tensor(loaded, head_mask)
-    tally = _Tally()
+    losses, right, asked_of = (np.zeros(len(KINDS)) for _ in range(3))
     for number, batch in enumerate(batches):
-        tally.add(*_answers(loaded, _tensors(loaded, batch), gates))
+        asked = Asked(loaded, batch)
+        answers = asked.answers(asked.states(gates))
+        losses += _summed(answers)
+        right += [int((logits.argmax(-1) == wanted).sum()) for logits, wanted in answers]
+        asked_of += asked.counts
         report((number + 1) / len(batches))
-    return tally.score(loaded)
+    mlm, nsp, _ = (float(share / of) if of else nan for share, of in zip(right, asked_of, strict=True))
+    return Score(float(_loss(loaded, losses, asked_of)), mlm, nsp)
 
 
-class _Tally:
-    """Sums over examples."""
-
-    def __init__(self) -> None:
-        self.loss, self.right, self.asked = [0.0, 0.0], [0, 0], [0, 0]
-
-    def add(self, *answers: tuple[Tensor, Tensor]) -> None:
-        """answers: logits (asked, choice) and the right ones (asked,), of pieces, then of next sentences."""
-        for kind, (logits, right) in enumerate(answers):
-            self.loss[kind] += F.cross_entropy(logits, right, reduction="sum").item()
-            self.right[kind] += int((logits.argmax(-1) == right).sum())
-            self.asked[kind] += len(right)
-
-    def score(self, loaded: LoadedModel) -> Score:
-        if not any(self.asked):
-            raise ValueError(
-                f"{loaded.name} cannot be asked anything of these examples: it has no trained head for them"
-            )
-        loss = sum(part / of for part, of in zip(self.loss, self.asked, strict=True) if of)
-        return Score(loss, *(right / of if of else nan for right, of in zip(self.right, self.asked, strict=True)))
+def _summed(answers: Sequence[tuple[Tensor, Tensor]]) -> np.ndarray:
+    """The losses of the answers of each kind, added: (..., kind), float64. answers: as `Asked.answers` gives them."""
+    return np.stack([as_array(losses).sum(-1, dtype=np.float64) for losses in losses_of(answers)], axis=-1)
 
 
-def _tensors(loaded: LoadedModel, batch: Batch) -> dict[str, Tensor]:
-    """The arrays of a batch on the model's device; answers that it has no trained head for are left out."""
-    found = {
-        name: torch.from_numpy(np.ascontiguousarray(value)).to(loaded.device) for name, value in vars(batch).items()
-    }
-    if not loaded.has_mlm:
-        found["labels"] = torch.full_like(found["labels"], IGNORED_LABEL)
-    if not loaded.has_nsp:
-        found["next_sentence_label"] = torch.full_like(found["next_sentence_label"], IGNORED_LABEL)
+def _loss(loaded: LoadedModel, losses: np.ndarray, asked_of: np.ndarray) -> np.ndarray:
+    """The mean loss of an answer of each kind, the kinds added: losses (..., kind) to (...).
+
+    Raises ValueError where nothing was asked.
+    """
+    if not asked_of.any():
+        raise ValueError(f"{loaded.name} cannot be asked anything of these examples: it has no trained head for them")
+    found: np.ndarray = (losses / np.maximum(asked_of, 1)).sum(-1)
     return found
-
-
-def _forward(loaded: LoadedModel, batch: Mapping[str, Tensor], gates: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """The last layer (batch, seq, hidden), and [CLS] pooled (batch, hidden)."""
-    padded = bool((batch["attention_mask"] == 0).any())
-    outputs = loaded.model.bert(
-        batch["input_ids"],
-        token_type_ids=batch["token_type_ids"] if loaded.config.type_vocab_size else None,
-        attention_mask=batch["attention_mask"] if padded else None,
-        head_mask=gates,
-    )
-    return outputs.last_hidden_state, outputs.pooler_output
-
-
-def _answers(
-    loaded: LoadedModel, batch: Mapping[str, Tensor], gates: Tensor | None
-) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Logits and right answers of the hidden pieces, in the order of rows, and of the next sentences."""
-    states, pooled = _forward(loaded, batch, gates)
-    labels, follows = batch["labels"], batch["next_sentence_label"]
-    hidden, told = labels != IGNORED_LABEL, follows != IGNORED_LABEL
-    heads = loaded.model.cls
-    pieces = heads.predictions(states[hidden]).float()
-    sentences = heads.seq_relationship(pooled[told]).float() if pooled is not None else states.new_empty(0, 2)
-    return (pieces, labels[hidden]), (sentences, follows[told])
 
 
 # ---------------------------------------------------------------------------- the worth of each head
@@ -155,110 +118,76 @@ def loss_importance(loaded: LoadedModel, batches: Sequence[Batch], *, report: Re
     NaN for a head that was pruned. An example's loss: the mean over its hidden pieces, plus that of its next sentence.
     Source: Michel 2019, equation 2 (arXiv:1905.10650).
     """
-    config = loaded.config
-    layers, heads = config.num_hidden_layers, config.num_attention_heads
-    total, examples = np.zeros((layers, heads)), 0
-    if not _existing(loaded).any():
-        return np.full((layers, heads), nan)
+    total, examples = np.where(heads_there(loaded), 0.0, nan), 0
     for number, batch in enumerate(batches):
-        tensors = _tensors(loaded, batch)
-        rows = len(batch.input_ids)
-        # On a CPU the way back through fused attention costs more than that through the maps, so they are watched.
-        watched = record() if loaded.device.type == "cpu" else nullcontext()
-        with torch.enable_grad(), watched:
-            gates = torch.ones(layers, rows, heads, device=loaded.device, requires_grad=True)
-            (pieces, labels), (sentences, follows) = _answers(loaded, tensors, gates)
-            owners = (tensors["labels"] != IGNORED_LABEL).nonzero()[:, 0]
-            counts = torch.bincount(owners, minlength=rows)
-            of_pieces = F.cross_entropy(pieces, labels, reduction="none") / counts[owners]
-            loss = of_pieces.sum() + F.cross_entropy(sentences, follows, reduction="sum")
-            (slopes,) = torch.autograd.grad(loss, gates)
-        # Examples do not meet, so the slope of the sum at an example's own gates is that of its own loss.
-        total += slopes.abs().sum(1).double().cpu().numpy()
-        examples += rows
+        total += np.abs(losses_and_slopes(Asked(loaded, batch))[1]).sum(0)
+        examples += len(batch.input_ids)
         report((number + 1) / len(batches))
-    found: np.ndarray = np.where(_existing(loaded), total / max(examples, 1), nan)
+    found: np.ndarray = total / max(examples, 1)
     return found
 
 
 @torch.no_grad()
-def loss_without_each(loaded: LoadedModel, batches: Sequence[Batch], *, report: Report = _silent) -> np.ndarray:
-    """The loss without each head in turn, exactly; (layer, head), NaN for a head that was pruned."""
-    bert, existing = loaded.model.bert, _existing(loaded)
-    heads: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(existing)]
-    tallies = {head: _Tally() for head in heads}
+def loss_without_each(
+    loaded: LoadedModel,
+    batches: Sequence[Batch],
+    replacement: Replacement | None = None,
+    *,
+    report: Report = _silent,
+) -> np.ndarray:
+    """The loss without each head in turn, exactly; (layer, head), NaN for a head that was pruned.
+
+    replacement: what takes the place of a head's output; None: zeros.
+    """
+    there = heads_there(loaded)
+    losses, asked_of = np.where(there, 0.0, nan)[..., None].repeat(len(KINDS), -1), np.zeros(len(KINDS))
     for number, batch in enumerate(batches):
-        tensors = _tensors(loaded, batch)
-        labels, follows = tensors["labels"], tensors["next_sentence_label"]
-        positions = _asked_positions(labels)
-        rows = torch.arange(len(labels), device=labels.device)[:, None]
-        asked = labels[rows, positions]
-        hidden, told = asked != IGNORED_LABEL, follows != IGNORED_LABEL
-        segments = tensors["token_type_ids"] if loaded.config.type_vocab_size else None
-        entering = bert.embeddings(tensors["input_ids"], token_type_ids=segments)
-        mask = tensors["attention_mask"]
-        additive = bert.get_extended_attention_mask(mask, (mask.shape[0], mask.shape[1])) if (mask == 0).any() else None
-        clean = clean_pass(bert, entering, additive, None, positions)
-        done = 0
-        for some, states in without_each(bert, clean, heads, additive, None, positions):
-            for head, one in zip(some, states, strict=True):  # one: (batch, some, hidden)
-                pieces = loaded.model.cls.predictions(one[hidden]).float()
-                pooled = one.new_empty(len(one), 0) if bert.pooler is None else bert.pooler(one)
-                sentences = (
-                    loaded.model.cls.seq_relationship(pooled[told]).float() if told.any() else one.new_empty(0, 2)
-                )
-                tallies[head].add((pieces, asked[hidden]), (sentences, follows[told]))
+        asked, done = Asked(loaded, batch), 0
+        asked_of += asked.counts
+        for some, states in states_without_each(asked, replacement)[1]:
+            layers, heads = zip(*some, strict=True)
+            losses[layers, heads] += _summed(asked.answers(states))
             done += len(some)
-            report((number + done / len(heads)) / len(batches))
-    found = np.full(existing.shape, nan)
-    for head, tally in tallies.items():
-        found[head] = tally.score(loaded).loss
-    return found
-
-
-def _asked_positions(labels: Tensor) -> Tensor:
-    """[CLS], then the labelled positions of each row, rows filled up with [CLS]: (batch, some)."""
-    hidden = labels != IGNORED_LABEL
-    most = int(hidden.sum(1).max()) if len(labels) else 0
-    order = hidden.int().argsort(dim=1, descending=True, stable=True)[:, :most]
-    places = torch.where(hidden.gather(1, order), order, 0)
-    return torch.cat([places.new_zeros(len(labels), 1), places], dim=1)
-
-
-def _existing(loaded: LoadedModel) -> np.ndarray:
-    """Whether the model has each head, (layer, head)."""
-    config = loaded.config
-    there = np.ones((config.num_hidden_layers, config.num_attention_heads), bool)
-    for layer, heads in config.pruned_heads.items():
-        there[layer, list(heads)] = False
-    return there
+            report((number + done / there.sum()) / len(batches))
+    return _loss(loaded, losses, asked_of)
 
 
 # ---------------------------------------------------------------------------- orders and curves
 
 
 def propose_plan(
-    loaded: LoadedModel, batches: Sequence[Batch], method: str, *, seed: int = 0, report: Report = _silent
+    loaded: LoadedModel,
+    batches: Sequence[Batch],
+    method: str,
+    *,
+    seed: int = 0,
+    reference: Sequence[Encoding] = (),
+    report: Report = _silent,
 ) -> PruningPlan:
     """An order in which the heads of a model may go, the one that seems to matter least first.
 
-    method: "importance", by the size of the loss's slope; "ablation", by the loss without each head alone; "iterative",
-        by importance, estimated anew whenever a tenth of the heads has gone; "random".
+    method: "importance", by the size of the loss's slope; "importance-in-layer", by the same over its length in each
+        layer; "ablation", by the loss without each head alone; "ablation-mean" and "ablation-resample", by the loss
+        when that of the reference texts stands in for it, as for `Replacement`; "iterative", by importance, estimated
+        anew whenever a tenth of the heads has gone; "random".
     seed: of a random order. report: told the share that is done; may raise to stop.
-    Raises ValueError for an unknown method, or examples of which nothing can be asked.
+    Raises ValueError for an unknown method, one without its reference, or examples of which nothing can be asked.
     Source: Michel 2019, sections 3 and 4 (arXiv:1905.10650).
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
-    config, existing = loaded.config, _existing(loaded)
+    config, existing = loaded.config, heads_there(loaded)
     name = method
     if method == "random":
         worth = np.where(existing, np.random.default_rng(seed).random(existing.shape), nan)
         order, name = _rising(worth), f"random {seed}"
     elif method == "importance":
         order = _rising(loss_importance(loaded, batches, report=report))
-    elif method == "ablation":
-        order = _rising(loss_without_each(loaded, batches, report=report))
+    elif method == "importance-in-layer":
+        order = _rising(layer_normalised(loss_importance(loaded, batches, report=report)))
+    elif method.startswith("ablation"):
+        replacement = Replacement(loaded, method.removeprefix("ablation").removeprefix("-") or "zero", reference)
+        order = _rising(loss_without_each(loaded, batches, replacement, report=report))
     else:
         order, step = [], max(1, round(RE_ESTIMATED * existing.sum()))
         looks = range(0, int(existing.sum()), step)

@@ -15,10 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core import checkpoint
+from bert_core.corpus.rows import LabelledText, read_labelled
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.tokenizer import PAD, Tokenizer
-from bert_core.training.labelled import LabelledText, check_classes, classes_of, read_labelled, split_off
+from bert_core.training.labelled import check_classes, classes_of, split_off
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.runs import LOG_FILE, adamw, fast_forward, log, trapezoid, update
 

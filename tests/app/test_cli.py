@@ -28,6 +28,7 @@ from bert_core.corpus import heads as corpus_heads
 from bert_core.corpus.heads import CorpusSettings, HeadSums, heads_over
 from bert_core.corpus.lines import Shard
 from bert_core.corpus.relations import relations_csv, track_relations
+from bert_core.corpus.rows import Columns
 from bert_core.corpus.table import read_table
 from bert_core.study import markdown, read_judgements, standings
 from bert_core.training import launch
@@ -35,6 +36,7 @@ from bert_core.training.finetune import FinetuneSettings
 from bert_core.training.pretrain import PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
+from viz_app.cli.shared import REFERENCES
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -553,6 +555,37 @@ def test_heads_writes_the_table_of_the_library(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "heads.parquet"]
 
 
+def test_heads_asks_for_classes_words_and_what_follows(
+    headlight: Run, tiny_model_folder: Path, tiny_classifier_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """Columns and options become the settings of `heads_over`; the table says what was asked, and by what method."""
+    table, gaps, out = tmp_path / "t.csv", tmp_path / "gaps.txt", tmp_path / "heads.csv"
+    table.write_text("said,kind,word\nthe [MASK] sat,pet,cat\nthe [MASK] ran,ruler,king\n", encoding="utf-8")
+    gaps.write_text("the [MASK] sat\na [MASK] ran\n", encoding="utf-8")
+    both = {"importance": True, "ablation": True}
+    asked: list[tuple[Path, Path, list[object], CorpusSettings, str]] = [
+        (table, tiny_classifier_folder, ["--text", "said", "--label", "kind"],
+         CorpusSettings(**both, loss="class", columns=Columns("said", answer="kind")), "nats a class to tell"),
+        (table, tiny_model_folder, ["--text", "said", "--answer", "word"],
+         CorpusSettings(**both, loss="word", columns=Columns("said", answer="word")), "nats a piece of the word"),
+        (gaps, tiny_model_folder, ["--word", "cat", "--by", "mean", "--reference", text_file],
+         CorpusSettings(
+             **both, loss="word", word="cat", method="mean",
+             reference=tuple(line for line in text_file.read_text().splitlines()[:REFERENCES] if line),
+         ), "nats a piece of the word"),
+        (text_file, tiny_model_folder, ["--follows"], CorpusSettings(**both, loss="next"), "nats a pair to tell"),
+    ]  # fmt: skip
+    for path, model, options, settings, said in asked:
+        code, printed, err = headlight(
+            "heads", path, *options, "--importance", "--ablation", "--out", out, "--model", model, "--device", "cpu"
+        )
+        assert code == 0 and said in printed, err
+        *_, (sums, _) = heads_over(path, str(model), settings, device="cpu")
+        expected, found = sums.table(str(model), settings), read_table(out.read_bytes(), out.name)
+        assert (found.loss_of, found.method, found.loss) == (settings.loss, settings.method, expected.loss)
+        assert (found.figures["loss_change"] == expected.figures["loss_change"]).all()
+
+
 def test_stopped_heads_keep_what_they_have(
     headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -598,6 +631,23 @@ def test_roles_prints_and_writes_the_table_of_relations(
         (("heads", "FILE", "--out", "a.csv"), b"", "file.txt is empty: there is no text in it"),
         (("heads", "FILE", "--out", "a.csv"), b"\n \n", "there is no text in 2 lines"),
         (("heads", "FILE", "--out", "a.csv", "--engine", "cloud"), b"a cat\n", "engine 'cloud' is unknown"),
+        (("heads", "FILE", "--out", "a.csv", "--label", "b"), b"a\n", "--label names a column: say with"),
+        (
+            ("heads", "FILE", "--out", "a.csv", "--word", "a", "--follows"),
+            b"a\n",
+            "--word and --follows ask for",
+        ),
+        (
+            ("heads", "FILE", "--out", "a.csv", "--follows"),
+            b"a\n",
+            "the loss 'next' is asked for by",
+        ),
+        (
+            ("heads", "FILE", "--out", "a.csv", "--ablation", "--by", "mean", "--reference", "FILE"),
+            b"\n",
+            "has no text",
+        ),
+        (("heads", "FILE", "--out", "a.csv", "--ablation", "--by", "mean"), b"a\n", "'mean' needs a reference text"),
         (("roles", "FILE"), b"1 The\n", "line 1 of file.txt has 1 columns: CoNLL-U has 10"),
         (("roles", "FILE"), b"\n", "file.txt holds no sentence"),
         (("roles", "FILE"), b"\xff\xfe\n", "file.txt is not UTF-8"),

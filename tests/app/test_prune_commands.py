@@ -13,6 +13,8 @@ import bert_core
 from bert_core import LoadedModel, PruningPlan
 from bert_core.run import removal
 from tests.app.test_cli import QUICK, Run, headlight, text_file
+from viz_app.cli import prune
+from viz_app.cli.shared import first_texts
 
 __all__ = ["headlight", "text_file"]  # fixtures
 SMALL = ("--examples", 6, "--length", 16, "--points", 2, "--device", "cpu")
@@ -111,6 +113,23 @@ def test_a_curve_goes_on_where_it_stopped(
     assert len(asked) == 14 + 1  # the points that were missing, and one pass to warm up
     code, _, err = headlight(*given, *SMALL[:3], 32, *SMALL[4:])
     assert code == 2 and "holds a curve with another length (16, not 32)" in err
+
+
+def test_orders_by_what_stands_in_for_a_head(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """`ablation-mean` reads the reference file, and says if there is none; each order is a plan of its own."""
+    given = ("prune-curve", text_file, "--model", tiny_model_folder, "--out", tmp_path / "c.csv",
+             "--orders", "importance-in-layer,ablation-mean,ablation-resample")  # fmt: skip
+    code, _, err = headlight(*given, *SMALL)
+    assert code == 2 and err.splitlines()[-1] == "method 'mean' needs a reference text"
+    assert headlight(*given, "--reference", text_file, *SMALL)[0] == 0
+    assert {row["order"] for row in rows_of(tmp_path / "c.csv")} == set(given[-1].split(","))
+    estimated, _ = prune._examples(tiny_loaded, text_file, 6, 16)
+    reference = [tiny_loaded.tokenizer.encode(text) for text in first_texts(text_file)]
+    for method in ("ablation-mean", "ablation-resample"):
+        kept = PruningPlan.from_json((tmp_path / f"c.{method}.json").read_text(encoding="utf-8"))
+        assert kept.order == removal.propose_plan(tiny_loaded, estimated, method, reference=reference).order
 
 
 def test_recovery_training_goes_on_from_a_pruned_model(

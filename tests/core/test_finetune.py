@@ -17,9 +17,10 @@ from safetensors.torch import load_file
 
 import bert_core
 from bert_core import BertConfig, BertModel, checkpoint
+from bert_core.corpus.rows import LabelledText, read_labelled
 from bert_core.training import finetune as tuning
 from bert_core.training.finetune import FinetuneSettings, Scores, finetune
-from bert_core.training.labelled import LabelledText, classes_of, read_labelled, split_off
+from bert_core.training.labelled import classes_of, split_off
 
 TEMPLATES = {
     "home": ("the {} {} sat in the house by {}", ("cat", "dog", "child")),

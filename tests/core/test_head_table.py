@@ -27,11 +27,12 @@ def made() -> HeadTable:
 def test_a_table_reads_back_as_it_was(tmp_path: Path, kind: str, loss: float | None) -> None:
     """Every number to the last bit; a head that is gone has no row and is NaN again."""
     table = made()
-    table = HeadTable(table.model, table.texts, table.tokens, table.figures, loss)
+    table = HeadTable(table.model, table.texts, table.tokens, table.figures, loss, "class", "mean")
     path = tmp_path / f"table{kind}"
     write_table(table, path)
     again = read_table(path.read_bytes(), path.name)
     assert (again.model, again.texts, again.tokens, again.loss) == ("tiny-bert", 12, 340, loss)
+    assert (again.loss_of, again.method) == ("class", "mean")
     assert again.shape == (2, 3) and again.figures.keys() == table.figures.keys()
     for name, values in table.figures.items():
         assert np.array_equal(again.figures[name], values, equal_nan=True)
@@ -72,6 +73,12 @@ def as_csv(**changes: object) -> bytes:
         (as_csv(layer=[0, 10**9]), "a.csv", "the column 'layer' of a.csv counts from zero"),
         (as_csv(layer=[0, 0.5]), "a.csv", "the column 'layer' of a.csv counts from zero"),
         (as_csv(confidence=["high", "low"]), "a.csv", "the column 'confidence' of a.csv holds something else"),
+        (
+            as_csv(loss_of=["words", "class"]),
+            "a.csv",
+            "the column 'loss_of' of a.csv is one of words, word, class, next",
+        ),
+        (as_csv(method=["half", "half"]), "a.csv", "the column 'method' of a.csv is one of zero, mean, resample, the"),
         (b"a" * 9_000_000, "a.csv", "the file a.csv has 9.0 MB: a table of heads has 8 at most"),
     ],
 )

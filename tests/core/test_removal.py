@@ -125,16 +125,20 @@ def test_every_piece_of_a_text_is_hidden_once(tiny_loaded: LoadedModel) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_plan_has_every_head_once(tiny_loaded: LoadedModel, batches: list[Batch], method: str) -> None:
     """Of a whole model all heads, of a pruned one those that are left; and the same order when it is asked again."""
-    whole = propose_plan(tiny_loaded, batches, method)
-    assert sorted(whole.order) == list(np.ndindex(2, 4)) and whole == propose_plan(tiny_loaded, batches, method)
-    left = propose_plan(bert_core.pruned(tiny_loaded, [(0, 1), (1, 2)]), batches, method)
+    given = {"reference": [tiny_loaded.tokenizer.encode("a dog ran to the door")]}
+    whole = propose_plan(tiny_loaded, batches, method, **given)
+    assert sorted(whole.order) == list(np.ndindex(2, 4)) and whole == propose_plan(
+        tiny_loaded, batches, method, **given
+    )
+    left = propose_plan(bert_core.pruned(tiny_loaded, [(0, 1), (1, 2)]), batches, method, **given)
     assert sorted(left.order) == sorted(set(np.ndindex(2, 4)) - {(0, 1), (1, 2)})
 
 
 def test_orders_are_those_of_their_figures(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
     """What matters least goes first; the iterative order looks again at the model that is left."""
     slopes, losses = loss_importance(tiny_loaded, batches), loss_without_each(tiny_loaded, batches)
-    for method, worth in (("importance", slopes), ("ablation", losses)):
+    within = slopes / np.linalg.norm(slopes, axis=1, keepdims=True)
+    for method, worth in (("importance", slopes), ("importance-in-layer", within), ("ablation", losses)):
         order = propose_plan(tiny_loaded, batches, method).order
         assert [worth[head] for head in order] == sorted(worth.flat)
     iterative = propose_plan(tiny_loaded, batches, "iterative").order

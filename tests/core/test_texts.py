@@ -13,7 +13,7 @@ import transformers
 import bert_core
 from bert_core import LoadedModel, Target, capture
 from bert_core.run.texts import (
-    HiddenText,
+    AskedText,
     attention_maps,
     gate_gradients,
     hide_pieces,
@@ -29,7 +29,7 @@ def encodings(loaded: LoadedModel) -> list[Encoding]:
     return [loaded.tokenizer.encode(text) for text in TEXTS]
 
 
-def hidden(loaded: LoadedModel, share: float = 0.3) -> list[HiddenText]:
+def hidden(loaded: LoadedModel, share: float = 0.3) -> list[AskedText]:
     """The texts with some pieces hidden, of different numbers."""
     rng = np.random.default_rng(5)
     return [hide_pieces(loaded.tokenizer, encoding, rng, share=share) for encoding in encodings(loaded)]

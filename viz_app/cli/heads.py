@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, load, note
+from viz_app.cli.shared import REFERENCES, Device, ModelName, first_texts, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.corpus.heads import HeadSums
@@ -21,12 +21,35 @@ SHOWN = 10
 
 
 def heads(
-    corpus: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, one text a line.")],
+    corpus: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, one text a line; with --text a CSV file.")
+    ],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a head.")],
     importance: Annotated[
         bool, typer.Option("--importance", help="The size of the loss's slope with each head (Michel 2019).")
     ] = False,
     ablation: Annotated[bool, typer.Option("--ablation", help="The loss without each head, exactly.")] = False,
+    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of the texts.")] = None,
+    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of second texts.")] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Ask for the class of each text, which this column holds.")
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Ask for a word at the [MASK] of each text, from this column.")
+    ] = None,
+    word: Annotated[str, typer.Option(help="Ask for this word at the [MASK] of each text.")] = "",
+    follows: Annotated[
+        bool, typer.Option("--follows", help="Ask whether the second text, or the next line, follows.")
+    ] = False,
+    by: Annotated[
+        str, typer.Option(metavar="METHOD", help="Ablation by zero, mean or resample: what stands in for a head.")
+    ] = "zero",
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help=f"Texts for mean and resample, one a line, at most {REFERENCES}."
+        ),
+    ] = None,
     model: ModelName = "headlight-mini",
     max_length: Annotated[int, typer.Option(min=3, help="Tokens of a text that are read.")] = 128,
     mask_rate: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of pieces to guess.")] = 0.15,
@@ -34,15 +57,29 @@ def heads(
     engine: Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")] = "local",
     device: Device = "auto",
 ) -> None:
-    """What every head of a model does over a text file, what it is worth, and what its removal costs.
+    """What every head of a model does over a file, what it is worth, and what its removal costs.
 
-    Stopped, it keeps what it has; the same command again goes on.
+    The loss is that of hidden pieces, or of what is asked for: a class, a word, what follows. Stopped, it keeps what
+    it has; the same command again goes on.
     """
     from bert_core.corpus.heads import CorpusSettings, heads_over, note_of
+    from bert_core.corpus.rows import Columns
     from bert_core.corpus.table import check_kind, write_table
 
     check_kind(out)
-    settings = CorpusSettings(importance, ablation, max_length, mask_rate, seed)
+    asked = {"--label": label, "--answer": answer, "--word": word, "--follows": follows}
+    given = [name for name, value in asked.items() if value]
+    if len(given) > 1:
+        raise ValueError(f"{' and '.join(given)} ask for different things: give one of them, or none for hidden pieces")
+    if text is None and (columns := [f"--{n}" for n, c in (("pair", pair), ("label", label), ("answer", answer)) if c]):
+        raise ValueError(f"{columns[0]} names a column: say with --text which column holds the texts")
+    losses = {"--label": "class", "--answer": "word", "--word": "word", "--follows": "next"}
+    settings = CorpusSettings(
+        importance, ablation, max_length, mask_rate, seed,
+        loss=losses[given[0]] if given else "words", word=word,
+        columns=None if text is None else Columns(text, pair, label or answer),
+        method=by, reference=() if reference is None else first_texts(reference),
+    )  # fmt: skip
     state = out.with_name(out.name + ".part")
     total: HeadSums | None = None
     resumed = state.exists()
@@ -58,14 +95,14 @@ def heads(
                 note(_progress(now - began, texts, share, texts_before, share_before))
     except KeyboardInterrupt:
         if total is not None and total.counts["texts"]:
-            write_table(total.table(model), out)
+            write_table(total.table(model, settings), out)
             note(f"stopped: {out} holds {total.counts['texts']:,} texts, and the same command goes on")
         raise
     if total is None:
         raise ValueError(f"{corpus.name} is empty: there is no text in it")
     if not total.counts["texts"]:
         state.unlink(missing_ok=True)  # nothing in it to go on from
-    table = total.table(model)
+    table = total.table(model, settings)
     write_table(table, out)
     state.unlink(missing_ok=True)
     note(note_of(total.counts))
@@ -148,7 +185,7 @@ def _print_heads(table: HeadTable) -> None:
 
     figures = table.figures
     if table.loss is not None:
-        typer.echo(f"{table.texts:,} texts, loss {table.loss:.3f} nats a hidden piece")
+        typer.echo(f"{table.texts:,} texts, loss {table.loss_in_words}")
     by = next((name for name in ("loss_change", "importance", "confidence") if name in figures), "confidence")
     shown = [name for name in ("importance", "loss_change", "confidence", "entropy") if name in figures]
     typer.echo(f"{'head':<8}" + "".join(f"{name:>14}" for name in shown))

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, TextFile, load, note
+from viz_app.cli.shared import Device, ModelName, TextFile, first_texts, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
     from bert_core.record import Batch, CurvePoint, PruningPlan
+    from bert_core.tokenizer import Encoding
 
 RANDOM_ORDERS = 5
 
@@ -57,8 +58,16 @@ def prune_curve(
     corpus: TextFile,
     out: Annotated[Path, typer.Option(dir_okay=False, help="A CSV file; what it has already is not computed again.")],
     orders: Annotated[
-        str, typer.Option(help="importance, ablation, iterative, random: with commas.")
+        str,
+        typer.Option(
+            help="importance, importance-in-layer, ablation, ablation-mean, ablation-resample, iterative, "
+            "random: some of them, with commas."
+        ),
     ] = "importance,random",
+    reference: Annotated[
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Texts for ablation-mean and -resample, a line each."),
+    ] = None,
     points: Annotated[int, typer.Option(min=1, help="Into how many steps the heads are divided.")] = 10,
     examples: Annotated[int, typer.Option(min=1, help="Examples to ask, and as many others to estimate on.")] = 256,
     length: Annotated[int, typer.Option(min=5, help="Tokens of each.")] = 64,
@@ -77,11 +86,15 @@ def prune_curve(
         raise ValueError(f"--orders is {orders!r}: some of {', '.join(METHODS)}" if not chosen else
                          f"order {unknown[0]!r} is unknown: one of {', '.join(METHODS)}")  # fmt: skip
     loaded = load(model, device)
+    longest = loaded.config.max_position_embeddings
+    others = [] if reference is None else [
+        loaded.tokenizer.encode(text, max_length=longest) for text in first_texts(reference)
+    ]  # fmt: skip
     same = {"model": Path(loaded.name).name, "text": corpus.name, "examples": str(examples), "length": str(length)}
     known = _known_points(out, same)
     estimated, asked = _examples(loaded, corpus, examples, length)
     plans = [
-        _kept_plan(loaded, estimated, name, seed, out)
+        _kept_plan(loaded, estimated, name, seed, out, others)
         for name in chosen
         for seed in (range(RANDOM_ORDERS) if name == "random" else [0])
     ]
@@ -124,7 +137,9 @@ def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tup
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 
 
-def _kept_plan(loaded: LoadedModel, batches: list[Batch], method: str, seed: int, out: Path) -> PruningPlan:
+def _kept_plan(
+    loaded: LoadedModel, batches: list[Batch], method: str, seed: int, out: Path, reference: list[Encoding]
+) -> PruningPlan:
     """The plan of this name beside the CSV file, made and kept there the first time."""
     from bert_core.run.removal import propose_plan
 
@@ -133,7 +148,7 @@ def _kept_plan(loaded: LoadedModel, batches: list[Batch], method: str, seed: int
     if path.is_file():
         return _read_plan(path, loaded)
     note(f"finding the order by {name}")
-    plan = propose_plan(loaded, batches, method, seed=seed, report=_tenths())
+    plan = propose_plan(loaded, batches, method, seed=seed, reference=reference, report=_tenths())
     path.write_text(plan.to_json(), encoding="utf-8")
     return plan
 

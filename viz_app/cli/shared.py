@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 TextFile = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, .txt or .xz: one paragraph a line.")
 ]
+REFERENCES = 64
 
 
 def load(name: str, device: str) -> LoadedModel:
@@ -31,6 +33,16 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     if encoding.unknown_count * 2 > len(encoding):
         note(f"{encoding.unknown_count} of {len(encoding)} tokens are [UNK]: {loaded.name} does not know these words")
     return encoding
+
+
+def first_texts(path: Path) -> tuple[str, ...]:
+    """The first texts of a file. Raises ValueError if there is none."""
+    from bert_core.corpus.lines import shards
+
+    texts = tuple(line.text for shard in itertools.islice(shards(path, size=REFERENCES), 1) for line in shard.lines)
+    if not texts:
+        raise ValueError(f"{path.name} has no text in its first {REFERENCES} lines: nothing can stand in for a head")
+    return texts
 
 
 def note(sentence: str) -> None:

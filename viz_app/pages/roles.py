@@ -169,7 +169,7 @@ def file() -> None:
                 theme=None, key="file_scatter",
                 alt=f"Importance against the change of the loss for every head, rank correlation {rank:.2f}",
             )  # fmt: skip
-    loss = "" if table.loss is None else f", whose loss is {table.loss:.3f} nats a hidden piece"
+    loss = "" if table.loss is None else f", whose loss is {table.loss_in_words}"
     st.caption(
         f"**How to read this:** each figure is a mean over {table.texts:,} texts with {table.tokens:,} tokens{loss}; "
         "a removal that costs more than nothing is a head that is missed. **How it can mislead:** heads go one at a "

@@ -4,20 +4,23 @@
     python benchmarks/why.py --write    and put it between the markers of benchmarks/README.md
     python benchmarks/why.py --quick    a small model and few steps, to try a change
 
-Weights are random and seeded; each side has a process of its own, one run each. Where there are two sides they must
-find the same numbers.
+Weights are random and seeded. Each side has a process of its own, and both take turns. Where there are two sides they
+must find the same numbers.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import networkx
 import numpy as np
@@ -88,25 +91,30 @@ def gradients_captum(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
     return scores[0].sum(-1).detach().numpy()
 
 
-def flow_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
-    return attention_flow(capture(loaded, encoding, positions=()).attention, normalise=False)
+def maps_of(loaded: LoadedModel, encoding: Encoding) -> tuple[np.ndarray]:
+    """The maps that flow is asked of: the pass that makes them belongs to neither side."""
+    return (capture(loaded, encoding, positions=()).attention,)
 
 
-def flow_networkx(loaded: LoadedModel, encoding: Encoding, method: Callable[..., object] | None = None) -> np.ndarray:
+def flow_ours(attention: np.ndarray) -> np.ndarray:
+    return attention_flow(attention, normalise=False)
+
+
+def flow_networkx(attention: np.ndarray, method: Callable[..., object] | None = None) -> np.ndarray:
     """By Edmonds and Karp, as published; one row of the map: all rows are reckoned to take as many times longer."""
     method = networkx.algorithms.flow.edmonds_karp if method is None else method
-    mixing = layer_mixing(capture(loaded, encoding, positions=()).attention)
+    mixing = layer_mixing(attention)
     graph = networkx.DiGraph()
     for (layer, query, key), capacity in np.ndenumerate(mixing):
         graph.add_edge((layer + 1, query), (layer, key), capacity=float(capacity))
-    ends = (((len(mixing), 0), (0, key)) for key in range(len(encoding)))
+    ends = (((len(mixing), 0), (0, key)) for key in range(mixing.shape[-1]))
     row = [networkx.maximum_flow_value(graph, top, bottom, flow_func=method) for top, bottom in ends]
     return np.array(row)[None]
 
 
-def flow_networkx_push(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
+def flow_networkx_push(attention: np.ndarray) -> np.ndarray:
     """The same by networkx's quicker way, which the published code does not take."""
-    return flow_networkx(loaded, encoding, networkx.algorithms.flow.preflow_push)
+    return flow_networkx(attention, networkx.algorithms.flow.preflow_push)
 
 
 def norms_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
@@ -115,11 +123,11 @@ def norms_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
 
 def norms_naive(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
     """The vectors themselves, query x key x hidden in every layer."""
-    found = []
-    for one in layer_passes(loaded, encoding):
-        vectors = one.mixing[..., None] * one.head_outputs[:, None]
-        found.append(vectors.sum(0).norm(dim=-1).numpy())
-    return np.stack(found)
+    found = [
+        (one.mixing[..., None] * one.head_outputs[:, None]).sum(0).norm(dim=-1)
+        for one in layer_passes(loaded, encoding)
+    ]
+    return torch.stack(found).numpy()
 
 
 def score_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
@@ -137,80 +145,122 @@ def score_one_by_one(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
     return np.array(found)
 
 
-Side = Callable[[LoadedModel, Encoding], np.ndarray]
-# Ratios to stay under, of seconds and of MiB; the latter of integrated gradients alone has one.
-MEMORY_AIMS = {gradients_ours: 0.4}
-# What, tokens, ours, the usual way, and the ratio of times to stay under.
-CASES: tuple[tuple[str, int, Side, Side | None, float | None], ...] = (
-    ("integrated gradients, beside captum", 18, gradients_ours, gradients_captum, 0.5),
-    ("integrated gradients, beside captum", 128, gradients_ours, gradients_captum, 0.5),
-    ("whole flow, beside networkx as published", 24, flow_ours, flow_networkx, 0.001),
-    ("whole flow, beside networkx at its best", 24, flow_ours, flow_networkx_push, None),
-    ("whole flow", 128, flow_ours, None, None),
-    ("norms of attention, beside the whole tensor", 128, norms_ours, norms_naive, None),
-    ("norms of attention, beside the whole tensor", 512, norms_ours, norms_naive, None),
-    ("DecompX", 128, lambda loaded, encoding: decompx(loaded, encoding, Target("nsp")).scores, None, None),
-    ("ALTI", 128, lambda loaded, encoding: alti(loaded, encoding).maps, None, None),
-    ("value zeroing", 128, lambda loaded, encoding: value_zeroing(loaded, encoding).maps, None, None),
-    ("pseudo-log-likelihood, beside one mask at a time", 64, score_ours, score_one_by_one, None),
+def text_of(loaded: LoadedModel, encoding: Encoding) -> tuple[LoadedModel, Encoding]:
+    """What most sides are asked of: model and text."""
+    return loaded, encoding
+
+
+class Case(NamedTuple):
+    """A row of the table: how often each side runs, and the ratios of seconds and of MiB to stay under.
+
+    given: what both sides get, made before the clock starts.
+    """
+
+    what: str
+    tokens: int
+    runs: int
+    ours: Callable[..., np.ndarray]
+    usual: Callable[..., np.ndarray] | None = None
+    aim: float | None = None
+    memory_aim: float | None = None
+    given: Callable[[LoadedModel, Encoding], tuple[Any, ...]] = text_of
+
+
+# As many runs as keep the whole below ten minutes.
+CASES = (
+    Case("integrated gradients, beside captum", 18, 5, gradients_ours, gradients_captum, 0.5, 0.4),
+    Case("integrated gradients, beside captum", 128, 3, gradients_ours, gradients_captum, 0.5, 0.4),
+    Case("whole flow, beside networkx as published", 24, 3, flow_ours, flow_networkx, 0.001, given=maps_of),
+    Case("whole flow, beside networkx at its best", 24, 5, flow_ours, flow_networkx_push, given=maps_of),
+    Case("whole flow", 128, 1, flow_ours, given=maps_of),
+    Case("norms of attention, beside the whole tensor", 128, 5, norms_ours, norms_naive),
+    Case("norms of attention, beside the whole tensor", 512, 1, norms_ours, norms_naive),
+    Case("DecompX", 128, 1, lambda loaded, encoding: decompx(loaded, encoding, Target("nsp")).scores),
+    Case("ALTI", 128, 5, lambda loaded, encoding: alti(loaded, encoding).maps),
+    Case("value zeroing", 128, 3, lambda loaded, encoding: value_zeroing(loaded, encoding).maps),
+    Case("pseudo-log-likelihood, beside one mask at a time", 64, 3, score_ours, score_one_by_one),
 )
 
 
-def measure(case: int, usual: bool, folder: Path) -> dict[str, float]:
-    """Seconds and peak MiB above the model, of one side; what it found is left in the folder."""
-    _, tokens, ours, theirs, _ = CASES[case]
-    side = theirs if usual and theirs is not None else ours
+def serve(number: int, usual: bool, folder: Path) -> None:
+    """Run one side whenever a line comes in, and say what it took; what it found is left in the folder."""
+    case = CASES[number]
+    side = case.usual if usual and case.usual is not None else case.ours
     loaded = model()
-    encoding = text(loaded, min(tokens, 24) if QUICK else tokens)
-    side(loaded, text(loaded, 5))  # whatever is set up once
-    held = held_now()
-    start = time.perf_counter()
-    found = side(loaded, encoding)
-    seconds = time.perf_counter() - start
-    if side in (flow_networkx, flow_networkx_push):
-        seconds *= len(encoding)
-    np.save(folder / f"{case}-{usual:d}.npy", found)
-    return {"seconds": seconds, "MiB": resident("VmHWM") - held}
+    given = case.given(loaded, text(loaded, min(case.tokens, 24) if QUICK else case.tokens))
+    side(*case.given(loaded, text(loaded, 5)))  # whatever is set up once
+    for _ in sys.stdin:
+        held = held_now()
+        start = time.perf_counter()
+        found = side(*given)
+        seconds = time.perf_counter() - start
+        if side in (flow_networkx, flow_networkx_push):
+            seconds *= given[0].shape[-1]
+        np.save(folder / f"{number}-{usual:d}.npy", found)
+        print(json.dumps({"seconds": seconds, "MiB": resident("VmHWM") - held}), flush=True)
+
+
+def measure(number: int, folder: Path) -> list[dict[str, float]]:
+    """Median seconds and peak MiB of each side of a case, the sides taking turns, each in a process of its own."""
+    case = CASES[number]
+    with ExitStack() as stack:
+        sides = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, __file__, "--serve", str(number), str(usual), str(folder), *["--quick"] * QUICK],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                )
+            )
+            for usual in range(1 if case.usual is None else 2)
+        ]  # fmt: skip
+        runs: list[list[dict[str, float]]] = [[] for _ in sides]
+        for _ in range(case.runs):
+            for side, those in zip(sides, runs, strict=True):
+                assert side.stdin is not None and side.stdout is not None
+                print(file=side.stdin, flush=True)
+                those.append(json.loads(side.stdout.readline()))
+    return [{name: statistics.median(run[name] for run in those) for name in ("seconds", "MiB")} for those in runs]
 
 
 def table(folder: Path) -> str:
     """The whole measurement as Markdown."""
     lines = [
-        f"{torch.get_num_threads()} threads, torch {torch.__version__}, default malloc; one run each, MiB above the "
-        "model at the peak. networkx: one row, times the number of rows.\n",
-        "| what | tokens | ours, s | usual, s | ratio | aim | ours, MiB | usual, MiB | ratio | aim |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        f"{torch.get_num_threads()} threads, torch {torch.__version__}, default malloc; medians of the runs of a side, "
+        "MiB above the model at the peak. networkx: one row, times the number of rows.\n",
+        "| what | tokens | runs | ours, s | usual, s | ratio | aim | ours, MiB | usual, MiB | ratio | aim |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for case, (what, tokens, side, theirs, aim) in enumerate(CASES):
-        sides = []
-        for usual in (0, 1) if theirs is not None else (0,):
-            command = [sys.executable, __file__, "--measure", str(case), str(usual), str(folder)]
-            done = subprocess.run([*command, *["--quick"] * QUICK], stdout=subprocess.PIPE, check=True, text=True)
-            sides.append(json.loads(done.stdout))
-        ours = sides[0]
-        cells = [what, f"{tokens}", f"{ours['seconds']:.2f}", "", "", "", f"{ours['MiB']:.0f}", "", "", ""]
-        if theirs is not None:
-            one, other = (np.load(folder / f"{case}-{usual}.npy") for usual in (0, 1))
+    for number, case in enumerate(CASES):
+        ours, *others = measure(number, folder)
+        cells = [case.what, f"{case.tokens}", f"{case.runs}", f"{ours['seconds']:.2f}", *[""] * 3]
+        cells += [f"{ours['MiB']:.0f}", *[""] * 3]
+        for usual in others:
+            one, other = (np.load(folder / f"{number}-{side}.npy") for side in (0, 1))
             if np.abs(one[: len(other)] - other).max() > TOLERANCE * np.abs(other).max():
-                raise SystemExit(f"{what}, {tokens} tokens: the two sides differ")
-            usual = sides[1]
-            cells[3], cells[4] = f"{usual['seconds']:.2f}", f"{ours['seconds'] / usual['seconds']:.4f}"
-            cells[5], cells[7] = "" if aim is None else f"{aim}", f"{usual['MiB']:.0f}"
-            if side in MEMORY_AIMS:
-                cells[8], cells[9] = f"{ours['MiB'] / usual['MiB']:.3f}", f"{MEMORY_AIMS[side]}"
+                raise SystemExit(f"{case.what}, {case.tokens} tokens: the two sides differ")
+            cells[4], cells[5] = f"{usual['seconds']:.2f}", f"{ours['seconds'] / usual['seconds']:.4f}"
+            cells[6], cells[8] = judged(ours["seconds"] / usual["seconds"], case.aim), f"{usual['MiB']:.0f}"
+            if case.memory_aim is not None:
+                cells[9] = f"{ours['MiB'] / usual['MiB']:.3f}"
+                cells[10] = judged(ours["MiB"] / usual["MiB"], case.memory_aim)
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def judged(ratio: float, aim: float | None) -> str:
+    """The aim, and whether it was met."""
+    return "" if aim is None else f"{aim} {'met' if ratio <= aim else '**missed**'}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The methods: seconds and memory.")
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     parser.add_argument("--quick", action="store_true", help="a small model and few steps, to try a change")
-    parser.add_argument("--measure", nargs=3, metavar=("CASE", "USUAL", "FOLDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", nargs=3, metavar=("CASE", "USUAL", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.measure:
-        case, usual, folder = arguments.measure
-        print(json.dumps(measure(int(case), bool(int(usual)), Path(folder))))
+    if arguments.serve:
+        number, usual, folder = arguments.serve
+        serve(int(number), bool(int(usual)), Path(folder))
         return
     with tempfile.TemporaryDirectory() as folder:
         found = table(Path(folder))

@@ -494,16 +494,18 @@ class LensRun:
 
     Depth 0 is the embeddings, depth n + 1 what leaves layer n; the last depth is the model's own prediction.
     lens: "logit", the states as they are; "tuned", each brought to the last depth by its layer's translator.
-    followed: (seq,) the piece that is followed at each position.
-    top: (depth, seq, some) int32, the likeliest pieces, best first. probabilities: the same shape, theirs.
-    final_rank, final_probability: (depth, seq), of the piece that the last depth puts first; rank 1 is the likeliest.
+    positions: (place,) where it was read, in rising order.
+    followed: (place,) the piece that is followed at each of them.
+    top: (depth, place, some) int32, the likeliest pieces, best first. probabilities: the same shape, theirs.
+    final_rank, final_probability: (depth, place), of the piece that the last depth puts first; rank 1 is the likeliest.
     followed_rank, followed_probability: the same of the followed piece.
-    divergence: (depth, seq), KL of the last depth's distribution from this depth's, nats, never negative.
-    entropy: (depth, seq), nats: 0 where one piece is certain.
+    divergence: (depth, place), KL of the last depth's distribution from this depth's, nats, never negative.
+    entropy: (depth, place), nats: 0 where one piece is certain.
     """
 
     encoding: Encoding
     lens: str
+    positions: tuple[int, ...]
     followed: tuple[int, ...]
     top: np.ndarray = field(repr=False)
     probabilities: np.ndarray = field(repr=False)
@@ -519,7 +521,7 @@ class LensRun:
 
     @property
     def final(self) -> np.ndarray:
-        """(seq,) the piece that the last depth puts first."""
+        """(place,) the piece that the last depth puts first."""
         first: np.ndarray = self.top[-1, :, 0]
         return first
 

@@ -14,11 +14,11 @@ from bert_core.loading import LoadedModel
 from bert_core.record import PairScore
 from bert_core.run.scoring import score_pairs
 from viz_app.jobs import Job
-from viz_app.session import VARIANTS, as_written, asked_for, queue, result_of, still_running
+from viz_app.session import VARIANTS, as_written, asked_for, queue, still_running
 
 QUICK_TOKENS = 30_000  # of all masked copies together: what is read without being asked for, well under a second or two
 LARGEST_FILE = 5  # megabytes of an upload
-LAST = "_last_pair"
+LAST, LAST_TABLE = "_last_pair", "_last_table"
 EXAMPLE_PAIRS = """\
 The keys to the cabinet are on the table. | The keys to the cabinet is on the table.
 The author laughed. | The author laugh.
@@ -71,14 +71,20 @@ def _take_back() -> None:
 
 def scored_table(
     loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str
-) -> list[PairScore] | None:
-    """All pairs of a table, from the queue, when they were asked for; None before that. gates: the head mask."""
+) -> tuple[list[PairScore], bool] | None:
+    """All pairs of a table, from the queue, when they were asked for. gates: the head mask.
+
+    Until they are there, those of the last table, and True; None where there is none.
+    """
     good = [row for row in rows if row.problem is None]
     key = ("table", loaded.name, gates.tobytes(), variant, _digest(rows))
-    if not _asked_for(key, None, f"Score {len(good):,} pairs"):
-        return None
-    scores: list[PairScore] = result_of(_job(loaded, gates, rows, variant))
-    return scores
+    if _asked_for(key, None, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}"):
+        job = _job(loaded, gates, rows, variant)
+        if not still_running(job, _take_back):
+            st.session_state[LAST_TABLE] = job.result
+            return job.result, False
+    last: list[PairScore] | None = st.session_state.get(LAST_TABLE)
+    return None if last is None else (last, True)
 
 
 def table_of_pairs() -> list[PairRow] | None:

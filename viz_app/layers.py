@@ -28,7 +28,8 @@ from viz_app.figures.lens import (
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
 from viz_app.frame import Frame
-from viz_app.session import BY, LENSES, as_written, asked_for, kept, queue, result_of, surprise
+from viz_app.jobs import Job
+from viz_app.session import BY, LENSES, as_written, asked_for, kept, queue, result_of, still_running, surprise
 
 SHOWN_WORDS = 12
 FOLLOWED_POSITIONS = 6
@@ -58,27 +59,42 @@ class Part:
 # ---------------------------------------------------------------------------- what is asked
 
 
-def lens_run(current: Frame) -> LensRun:
-    """What the chosen lens reads, from the queue; what takes long waits for its button, and the page with it.
+def lens_run(current: Frame, position: int) -> LensRun:
+    """What the chosen lens reads, from the queue: everywhere, where that is quick, or when its button is clicked.
 
-    Raises ValueError for a model without a word head.
+    Until then, around a position and at the first masks. Raises ValueError for a model without a word head.
     """
-    loaded, gates = current.loaded, current.head_mask
+    loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
+    length = len(encoding)
     maps = _translators(current) if st.session_state.lens == "tuned" else None
-    key = ("lens", loaded.name, current.encoding, current.original.input_ids, maps is not None, gates.tobytes())
-    config, places = loaded.config, (loaded.config.num_hidden_layers + 1) * len(current.encoding)
-    seconds = places * config.hidden_size * config.vocab_size / A_SECOND
-    label = f"Read {len(current.encoding)} tokens at {config.num_hidden_layers + 1} depths, about {seconds:.0f} s"
-    if seconds > QUICK and not asked_for("lens", key, label):
-        st.stop()
-    job = queue().submit(
-        key,
+    config, depths = loaded.config, loaded.config.num_hidden_layers + 1
+    seconds = length * depths * config.hidden_size * config.vocab_size / A_SECOND
+    key = ("lens", loaded.name, encoding, current.original.input_ids, maps is not None, gates.tobytes())
+    if seconds <= QUICK:
+        return _read(_lens_job(current, key, maps, range(length)))
+    label = f"Read all {length} tokens at {depths} depths, about {seconds:.0f} s"
+    if asked_for("lens", key, label):
+        job = _lens_job(current, key, maps, range(length))
+        if not still_running(job, lambda: st.session_state.pop("_asked_lens", None)):
+            return _read(job)
+    around = range(length)[window(length, position, ROWS_THAT_FIT)]
+    some = sorted({*around, *encoding.mask_positions[:FOLLOWED_POSITIONS]})
+    return _read(_lens_job(current, key, maps, some))
+
+
+def _lens_job(current: Frame, key: tuple, maps: Translators | None, positions: Sequence[int]) -> Job:
+    loaded = current.loaded
+    return queue().submit(
+        (*key, tuple(positions)),
         f"{loaded.name} read at every layer",
         lambda job: logit_lens(
-            loaded, current.encoding, translators=maps, followed=current.original.input_ids, top_k=SHOWN_WORDS,
-            head_mask=gates, report=lambda done, of: job.report(done / of),
+            loaded, current.encoding, positions=positions, translators=maps, followed=current.original.input_ids,
+            top_k=SHOWN_WORDS, head_mask=current.head_mask, report=lambda done, of: job.report(done / of),
         ),
     )  # fmt: skip
+
+
+def _read(job: Job) -> LensRun:
     run: LensRun = result_of(job)
     st.session_state["_seconds"] = job.seconds
     return run
@@ -86,11 +102,11 @@ def lens_run(current: Frame) -> LensRun:
 
 def _lens_columns(current: Frame, run: LensRun) -> dict[str, Sequence[object]]:
     """Everything that is known of every cell, as the columns of a table: depth by depth, token by token."""
-    names, (depths, length) = short_names(len(run.top)), run.entropy.shape
+    names, (depths, places) = short_names(len(run.top)), run.entropy.shape
     return {
-        "depth": [name for name in names for _ in range(length)],
-        "position": [*range(length)] * depths,
-        "token": [*current.encoding.tokens] * depths,
+        "depth": [name for name in names for _ in range(places)],
+        "position": [*run.positions] * depths,
+        "token": [current.encoding.tokens[position] for position in run.positions] * depths,
         "word": [current.word(int(piece)) for piece in run.top[..., 0].flat],
         "probability": [*run.probabilities[..., 0].flat],
         "final_word": [current.word(int(piece)) for piece in run.final] * depths,
@@ -137,11 +153,12 @@ def words(current: Frame) -> None:
     if _has_no_head(current):
         return
     _lens_controls(current, colours=True)
-    run, encoding, state = lens_run(current), current.encoding, st.session_state
-    depth, position = chosen_cell(current, run)
+    depth, position = chosen_cell(current)
+    run, encoding, state = lens_run(current, position), current.encoding, st.session_state
     names = depth_names(len(run.top))
     shown = window(len(encoding), position, ROWS_THAT_FIT)
     places = range(len(encoding))[shown]
+    rows = [run.positions.index(place) for place in places]
     values, unit = _coloured(run)
     st.markdown(story(current, run, position))
     grid, cell = st.columns([8, 3.4], gap="medium")
@@ -150,10 +167,10 @@ def words(current: Frame) -> None:
             st.caption(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
         st.plotly_chart(
             lens_grid(
-                [[current.word(int(run.top[d, p, 0])) for d in range(len(names))] for p in places],
-                values[:, shown].T,
+                [[current.word(int(run.top[d, row, 0])) for d in range(len(names))] for row in rows],
+                values[:, rows].T,
                 [encoding.tokens[p] for p in places],
-                [[_hover(current, run, names[d], d, p) for d in range(len(names))] for p in places],
+                [[_hover(current, run, names[d], d, row) for d in range(len(names))] for row in rows],
                 places,
                 highest=1.0 if state.by in ("probability", "rank") else None,
                 chosen=(position, depth),
@@ -173,25 +190,26 @@ def words(current: Frame) -> None:
             "Token", range(len(encoding)), key="cell_position", on_change=_move_cell,
             format_func=lambda p: f"{encoding.tokens[p]} ({p})",
         )  # fmt: skip
-        likely = run.probabilities[depth, position].tolist()
+        row = run.positions.index(position)
+        likely = run.probabilities[depth, row].tolist()
         st.plotly_chart(
             prediction_bars(
-                [current.word(int(token)) for token in run.top[depth, position]], likely,
+                [current.word(int(token)) for token in run.top[depth, row]], likely,
                 dark=current.dark, lecture=current.lecture,
             ),
             theme=None, key="lens_cell", config={"displayModeBar": False},
             alt=f"The likeliest words at {encoding.tokens[position]} {names[depth]}",
         )  # fmt: skip
-        final, stood = current.word(int(run.final[position])), current.word(run.followed[position])
+        final, stood = current.word(int(run.final[row])), current.word(run.followed[row])
         st.caption(
             f"All others share {max(1 - sum(likely), 0):.2g}. The model's final word, {_quoted(final)}, has rank "
-            f"**{run.final_rank[depth, position]:,}** here"
+            f"**{run.final_rank[depth, row]:,}** here"
             + (
                 "."
                 if final == stood
-                else f"; {_quoted(stood)}, which stands there, has rank **{run.followed_rank[depth, position]:,}**."
+                else f"; {_quoted(stood)}, which stands there, has rank **{run.followed_rank[depth, row]:,}**."
             )
-            + f" KL to the end {run.divergence[depth, position]:.2f} nats, entropy {run.entropy[depth, position]:.2f}."
+            + f" KL to the end {run.divergence[depth, row]:.2f} nats, entropy {run.entropy[depth, row]:.2f}."
         )
     _take_along("words", lambda: _lens_columns(current, run))
 
@@ -204,9 +222,10 @@ def story(current: Frame, run: LensRun, position: int) -> str:
 
 def _settling(current: Frame, run: LensRun, position: int) -> str:
     names = depth_names(len(run.top))
-    settled = int(settled_depth(run.final_rank)[position])
-    final = _quoted(current.word(int(run.final[position])))
-    before = [current.word(int(run.top[depth, position, 0])) for depth in range(settled)]
+    row = run.positions.index(position)
+    settled = int(settled_depth(run.final_rank)[row])
+    final = _quoted(current.word(int(run.final[row])))
+    before = [current.word(int(run.top[depth, row, 0])) for depth in range(settled)]
     where = f"At position {position}, {final}"
     if settled == 0:
         return f"{where} is the first word from the embeddings on: nothing that the layers do changes it."
@@ -220,24 +239,25 @@ def answer(current: Frame) -> None:
     if _has_no_head(current):
         return
     _lens_controls(current, colours=False)
-    run, encoding = lens_run(current), current.encoding
+    position = chosen_cell(current)[1]
+    run, encoding = lens_run(current, position), current.encoding
     names = short_names(len(run.top))
-    position = chosen_cell(current, run)[1]
     st.markdown(story(current, run, position))
     places = list(dict.fromkeys([*encoding.mask_positions[:FOLLOWED_POSITIONS], position]))
     ranks: dict[str, np.ndarray] = {}
-    for place in places:
-        final, stood = int(run.final[place]), run.followed[place]
-        ranks[f"{current.word(final)} at {place}"] = run.final_rank[:, place]
+    rows = {place: run.positions.index(place) for place in places}
+    for place, row in rows.items():
+        final, stood = int(run.final[row]), run.followed[row]
+        ranks[f"{current.word(final)} at {place}"] = run.final_rank[:, row]
         if stood != final and current.original.tokens[place] != encoding.tokens[place]:
-            ranks[f"{current.word(stood)} at {place}, what stood there"] = run.followed_rank[:, place]
+            ranks[f"{current.word(stood)} at {place}, what stood there"] = run.followed_rank[:, row]
     _lines(current, "ranks", ranks, names, "rank of the word, 1 on top", ranks=True)
     left, right = st.columns(2, gap="medium")
     tokens = {place: f"{encoding.tokens[place]} ({place})" for place in places}
     with left:
-        _lines(current, "kl", {n: run.divergence[:, p] for p, n in tokens.items()}, names, "KL to the end, nats")
+        _lines(current, "kl", {n: run.divergence[:, rows[p]] for p, n in tokens.items()}, names, "KL to the end, nats")
     with right:
-        _lines(current, "entropy", {n: run.entropy[:, p] for p, n in tokens.items()}, names, "entropy, nats")
+        _lines(current, "entropy", {n: run.entropy[:, rows[p]] for p, n in tokens.items()}, names, "entropy, nats")
     _take_along("answer", lambda: _lens_columns(current, run))
 
 
@@ -274,21 +294,22 @@ def _coloured(run: LensRun) -> tuple[np.ndarray, str]:
     }[st.session_state.by]
 
 
-def _hover(current: Frame, run: LensRun, name: str, depth: int, position: int) -> list[str]:
+def _hover(current: Frame, run: LensRun, name: str, depth: int, row: int) -> list[str]:
     first = [
         f"{current.word(int(token))} {likely:.3g}"
-        for token, likely in zip(run.top[depth, position, :3], run.probabilities[depth, position, :3], strict=True)
+        for token, likely in zip(run.top[depth, row, :3], run.probabilities[depth, row, :3], strict=True)
     ]
     return [
-        f"{current.encoding.tokens[position]} ({position}), {name}", ", ".join(first),
-        f"final word {current.word(int(run.final[position]))}: rank {run.final_rank[depth, position]:,}",
-        f"KL {run.divergence[depth, position]:.4g} nats, entropy {run.entropy[depth, position]:.4g} nats",
+        f"{current.encoding.tokens[run.positions[row]]} ({run.positions[row]}), {name}", ", ".join(first),
+        f"final word {current.word(int(run.final[row]))}: rank {run.final_rank[depth, row]:,}",
+        f"KL {run.divergence[depth, row]:.4g} nats, entropy {run.entropy[depth, row]:.4g} nats",
     ]  # fmt: skip
 
 
-def chosen_cell(current: Frame, run: LensRun) -> tuple[int, int]:
+def chosen_cell(current: Frame) -> tuple[int, int]:
     """Depth and position of the chosen cell; the last depth at the target's place, or the first mask, to begin with."""
-    cell, (depths, length) = st.session_state.cell, run.entropy.shape
+    cell, length = st.session_state.cell, len(current.encoding)
+    depths = current.loaded.config.num_hidden_layers + 1
     if cell is not None and 0 <= cell[0] < depths and 0 <= cell[1] < length:
         return int(cell[0]), int(cell[1])
     of_target = None if current.target is None else current.target.position

@@ -8,6 +8,8 @@ import numpy as np
 
 # Capacities are whole numbers for the solver. One unit is 2e-9 of a row, and no sum leaves 32 bits.
 _UNITS = 2**29
+_PIPES_AT_ONCE = 50_000  # of one call of the solver: a call has its price, whatever it solves
+_WIDEST = 6  # pipes in and out of a position that are tried before all are, or one in 32 of a long text's
 
 
 def mean_of_heads(maps: np.ndarray) -> np.ndarray:
@@ -80,57 +82,90 @@ def attention_flow(
     """
     mixing = layer_mixing(attention)
     layers, length, _ = mixing.shape
-    wanted = range(length) if queries is None else queries
+    wanted = list(range(length) if queries is None else queries)
     for query in wanted:
         if not 0 <= query < length:
             raise ValueError(f"position {query} does not exist: this map has positions 0 to {length - 1}")
     if layers == 1:
-        flow: np.ndarray = mixing[0][list(wanted)]
+        flow: np.ndarray = mixing[0][wanted]
     else:
-        flow = np.empty((len(wanted), length))
-        pipes = _Pipes(mixing)
-        for row, query in enumerate(wanted):
-            for key in range(length):
-                flow[row, key] = pipes.flow(query, key)
+        capacities = np.rint(mixing * _UNITS).astype(np.int32)
+        flow = _all_flows(capacities, wanted) / _UNITS
     if normalise:
         flow /= flow.sum(-1, keepdims=True)
     return flow
 
 
-class _Pipes:
-    """The layered graph from one position at the top to one at the bottom, made once for all pairs of them.
+def _all_flows(capacities: np.ndarray, queries: Sequence[int]) -> np.ndarray:
+    """The largest flows from some positions at the top to all at the bottom, (query, key) int64.
 
-    Nodes: the source, the positions between the layers from the top down, the sink. Only the first and the last row
-    of pipes depend on the pair, so only their capacities are written anew.
+    capacities: (layer, query, key) int32, two layers or more.
+    """
+    every = np.arange(capacities.shape[-1])
+    into = capacities[0].sum(0, dtype=np.int64)
+    narrow, whole = _Pipes(capacities, max(_WIDEST, len(every) // 32)), _Pipes(capacities, len(every))
+    flows = np.empty((len(queries), len(every)), np.int64)
+    for row, query in zip(flows, queries, strict=True):
+        # What fills a cut even through the widest pipes alone is the largest flow there is.
+        row[:] = narrow.flows(query, every)
+        short = np.nonzero(row < np.minimum(into, capacities[-1, query].sum(dtype=np.int64)))[0]
+        row[short] = whole.flows(query, short)
+    return flows
+
+
+class _Pipes:
+    """The layered graph from a position at the top to one at the bottom, as many times side by side as one call holds.
+
+    Nodes: the source, of each copy the positions between the layers from the top down, the sink. Copies meet nowhere
+    else, so each has its own largest flow. Only the first and the last row of pipes depend on the ends, and only their
+    capacities are written anew.
     """
 
-    def __init__(self, mixing: np.ndarray) -> None:
-        """mixing: (layer, query, key), two layers or more."""
+    def __init__(self, capacities: np.ndarray, widest: int) -> None:
+        """capacities: (layer, query, key) int32, two layers or more. widest: how many pipes stay in and out of a
+        position, all being there at both ends.
+        """
         # Imported here: it takes longer than everything else in this file, and most analyses do without.
         from scipy.sparse import csr_array
 
-        layers, length, _ = mixing.shape
-        self._capacities = np.rint(mixing * _UNITS).astype(np.int32)
-        between = (layers - 1) * length
-        below = np.arange(1, between - length + 1).reshape(layers - 2, length) + length
-        columns = np.concatenate(
-            [
-                np.arange(1, length + 1),
-                np.repeat(below[:, None, :], length, axis=1).ravel(),
-                np.full(length, between + 1),
-            ]
-        )
-        degrees = [length] + [length] * (between - length) + [1] * length + [0]
-        data = np.empty(len(columns), np.int32)
-        data[length:-length] = self._capacities[1:-1][::-1].ravel()
+        self._capacities = capacities
+        layers, length, _ = capacities.shape
+        between = capacities[-2:0:-1]  # from the top down
+        kept = _is_widest(between, widest) | _is_widest(between.swapaxes(1, 2), widest).swapaxes(1, 2)
+        layer, _, key = np.nonzero(kept)
+        nodes, inner = (layers - 1) * length, (layer + 1) * length + key
+        copies = min(length, max(1, _PIPES_AT_ONCE // (len(inner) + 2 * length)))
+        first_node, sink = 1 + nodes * np.arange(copies)[:, None], 1 + nodes * copies
+        lower = np.hstack([first_node + inner, np.full((copies, length), sink)])
+        columns = np.concatenate([(first_node + np.arange(length)).ravel(), lower.ravel()])
+        degrees = np.concatenate([[copies * length], np.tile([*kept.sum(-1).ravel(), *[1] * length], copies), [0]])
         starts = np.concatenate([[0], np.cumsum(degrees)])
-        self._sink, self._length = between + 1, length
-        self._graph = csr_array((data, columns.astype(np.int32), starts.astype(np.int32)), shape=(between + 2,) * 2)
+        data = np.empty(len(columns), np.int32)
+        self._graph = csr_array((data, columns.astype(np.int32), starts.astype(np.int32)), shape=(sink + 1, sink + 1))
+        self._first = data[: copies * length].reshape(copies, length)
+        rest = data[copies * length :].reshape(copies, -1)
+        rest[:, :-length], self._last = between[kept], rest[:, -length:]
 
-    def flow(self, query: int, key: int) -> float:
-        """The largest flow from a position at the top to one at the bottom, in units of a row."""
+    def flows(self, query: int, keys: np.ndarray) -> np.ndarray:
+        """The largest flows from a position at the top to some at the bottom, (key,) int64."""
         from scipy.sparse.csgraph import maximum_flow
 
-        self._graph.data[: self._length] = self._capacities[-1, query]
-        self._graph.data[-self._length :] = self._capacities[0, :, key]
-        return float(maximum_flow(self._graph, 0, self._sink).flow_value) / _UNITS
+        copies, length = self._first.shape
+        found = [np.empty(0, np.int64)]
+        self._first[:] = self._capacities[-1, query]
+        for some in np.split(keys, range(copies, len(keys), copies)):
+            self._last[: len(some)], self._last[len(some) :] = self._capacities[0].T[some], 0
+            flow = maximum_flow(self._graph, 0, self._graph.shape[0] - 1).flow
+            leaving = flow.data[: copies * length].reshape(copies, length)  # the source is the first row
+            found.append(leaving.sum(1, dtype=np.int64)[: len(some)])
+        return np.concatenate(found)
+
+
+def _is_widest(capacities: np.ndarray, widest: int) -> np.ndarray:
+    """Boolean, of the same shape: the so many largest of each row."""
+    length = capacities.shape[-1]
+    if widest >= length:
+        return np.ones(capacities.shape, bool)
+    rank = np.partition(capacities, length - widest, -1)[..., length - widest, None]
+    largest: np.ndarray = capacities >= rank
+    return largest

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bert_core.loading import LoadedModel
 from bert_core.record import LayerStates, LensRun
-from bert_core.run.capture import gate_tensor, segments_of
+from bert_core.run.capture import check_position, gate_tensor, segments_of
 from bert_core.run.layers import as_array
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
@@ -32,6 +32,7 @@ def logit_lens(
     loaded: LoadedModel,
     encoding: Encoding,
     *,
+    positions: Sequence[int] | None = None,
     translators: Translators | None = None,
     followed: Sequence[int] | None = None,
     top_k: int = 10,
@@ -40,11 +41,13 @@ def logit_lens(
 ) -> LensRun:
     """What the masked-word head reads out of every layer at every position, in batches that fit.
 
+    positions: where to read; None: everywhere. The layers run over the whole text all the same.
     translators: those of a tuned lens, which bring a layer's states to the head's; None reads them as they are.
-    followed: (seq,) a piece to follow at each position; None: the pieces that stand there.
-    head_mask: as for `capture`. report: told how many positions are done, of how many; may raise to stop.
+    followed: (seq,) a piece to follow at each position of the text; None: the pieces that stand there.
+    head_mask: as for `capture`. report: told how many cells, a position at a depth each, are done, of how many; may
+    raise to stop.
     The last layer is the model's own prediction, with either lens.
-    Raises ValueError for a model without a trained word head, or pieces to follow that are not there.
+    Raises ValueError for a model without a trained word head, or positions or pieces to follow that are not there.
     Source: nostalgebraist 2020; the tuned lens: Belrose 2023 (arXiv:2303.08112).
     """
     if not loaded.has_mlm:
@@ -55,22 +58,26 @@ def logit_lens(
         raise ValueError(f"{len(pieces)} pieces to follow at {length} positions: one at each")
     if not all(0 <= piece < vocab for piece in pieces):
         raise ValueError(f"a piece to follow does not exist: the vocabulary has 0 to {vocab - 1}")
+    places = tuple(range(length)) if positions is None else tuple(sorted(set(positions)))
+    for position in places:
+        check_position(encoding, position)
+    pieces = tuple(pieces[position] for position in places)
     head = loaded.model.cls.predictions
-    states = _states(loaded, encoding, head_mask)
+    states = _states(loaded, encoding, head_mask)[:, list(places)]
     depths, some_words = len(states), min(top_k, vocab)
-    top = np.empty((depths, length, some_words), np.int32)
-    probabilities = np.empty((depths, length, some_words), np.float32)
+    top = np.empty((depths, len(places), some_words), np.int32)
+    probabilities = np.empty((depths, len(places), some_words), np.float32)
     figures = {
-        name: np.empty((depths, length), np.int32 if name.endswith("rank") else np.float32)
+        name: np.empty((depths, len(places)), np.int32 if name.endswith("rank") else np.float32)
         for name in (
             *("final_rank", "final_probability", "followed_rank", "followed_probability"),
             *("divergence", "entropy"),
         )
     }
-    wanted = torch.tensor(pieces, device=loaded.device)[:, None]
-    for first in range(0, length, together := max(1, BYTES_AT_ONCE // (4 * vocab))):
+    wanted = torch.tensor(pieces, device=loaded.device, dtype=torch.long)[:, None]
+    for first in range(0, len(places), together := max(1, BYTES_AT_ONCE // (4 * vocab))):
         some = slice(first, first + together)
-        final = head(states[-1, some]).float().log_softmax(-1)  # (position, vocab)
+        final = head(states[-1, some]).float().log_softmax(-1)  # (place, vocab)
         words = {"final": final.argmax(-1, keepdim=True), "followed": wanted[some]}
         for depth in range(depths):
             here = final
@@ -87,9 +94,9 @@ def logit_lens(
             # Rounding may take a divergence of nothing a hair below it.
             figures["divergence"][depth, some] = as_array((final.exp() * (final - here)).sum(-1).clamp(min=0))
             figures["entropy"][depth, some] = as_array(-(here.exp() * here).sum(-1))
-        report(min(first + together, length), length)
+            report(depths * first + (depth + 1) * len(final), depths * len(places))
     lens = "logit" if translators is None else "tuned"
-    return LensRun(encoding, lens, pieces, top, probabilities, **figures)
+    return LensRun(encoding, lens, places, pieces, top, probabilities, **figures)
 
 
 def _states(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> Tensor:

@@ -109,14 +109,18 @@ def test_a_wrong_choice_is_said_and_left_out(address: dict[str, str], notice: st
     assert not app.exception and not app.error and notice in words(app)
 
 
-def test_a_long_text_is_shown_around_the_chosen_token() -> None:
-    """All 512 tokens are read; the grid draws the part around the chosen one, and says which."""
+def test_a_long_text_is_read_around_the_chosen_token() -> None:
+    """Of 512 tokens the part that is drawn is read at once, and all of them when the button is clicked."""
     app = start(text="word " * 600, cell="3.300")
-    (button,) = (button for button in app.button if button.label.startswith("Read 512 tokens at 7 depths, about "))
-    assert "around the chosen one" not in words(app), "what takes seconds is asked for first"
-    settled(button.click().run())
     assert not app.exception and not app.error
     assert "Tokens 285 to 314 of 512, around the chosen one." in words(app)
+    (button,) = (button for button in app.button if button.label.startswith("Read all 512 tokens at 7 depths, about "))
+    some = words(app)
+    settled(button.click().run(), "stop_here")
+    assert not app.exception and not app.error and words(app) == some
+    assert not [button for button in app.button if button.label.startswith("Read all")]
+    app.segmented_control(key="through").set_value("answer").run()
+    assert not app.exception and "How to read this" in words(app)
 
 
 def test_the_numbers_are_those_of_the_library() -> None:

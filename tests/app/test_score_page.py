@@ -120,6 +120,26 @@ def test_a_table_of_pairs_keeps_every_row() -> None:
     ]  # fmt: skip
 
 
+def test_the_last_table_stays_in_sight_until_the_next_is_scored() -> None:
+    """Other pairs, or another way of hiding, wait for their button over the faded table of the ones before."""
+
+    def is_faded(app: AppTest) -> bool:
+        return any("stale_" in str(html.proto.body) for html in app.get("html"))
+
+    app = start(compared="table")
+    app.text_area(key="pairs_pasted").set_value("A cat sat. | A cat sit.").run()
+    assert not app.dataframe
+    done(next(b for b in app.button if b.label == "Score 1 pair").click().run())
+    before = app.dataframe[0].value
+    assert not is_faded(app)
+    app.text_area(key="pairs_pasted").set_value("A dog sat. | A dog sit.\nIt is. | It are.").run()
+    assert app.dataframe[0].value.equals(before) and is_faded(app) and app.get("download_button")[0].proto.disabled
+    done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
+    assert not app.exception and list(app.dataframe[0].value["row"]) == [1, 2] and not is_faded(app)
+    app.segmented_control(key="variant").set_value("within word").run()
+    assert is_faded(app) and [b for b in app.button if b.label == "Score 2 pairs"]
+
+
 def test_a_file_of_pairs() -> None:
     """A CSV is read like pasted text; one that is not UTF-8, or no table, is one sentence."""
     app = start(compared="table")

@@ -6,6 +6,7 @@ import networkx
 import numpy as np
 import pytest
 
+from bert_core.analysis import flow
 from bert_core.analysis.flow import attention_flow, attention_rollout, layer_mixing, product_of_layers
 
 
@@ -58,9 +59,20 @@ def test_flow_is_that_of_networkx(layers: int, peak: float) -> None:
     """Between every pair of six positions, in flat maps and in peaked ones."""
     attention = some_attention(layers, 6, seed=layers, peak=peak)
     expected = flow_by_networkx(attention)
-    flow = attention_flow(attention, normalise=False)
-    np.testing.assert_allclose(flow, expected, atol=1e-7)
+    found = attention_flow(attention, normalise=False)
+    np.testing.assert_allclose(found, expected, atol=1e-7)
     np.testing.assert_allclose(attention_flow(attention), expected / expected.sum(-1, keepdims=True), atol=1e-7)
+
+
+@pytest.mark.parametrize(("widest", "at_once"), [(1, 1), (2, 700), (4, 10**6), (50, 700)])
+def test_flow_is_the_same_however_it_is_solved(widest: int, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through few of the pipes first or all at once, one graph to a call or many: networkx's largest flow."""
+    monkeypatch.setattr(flow, "_WIDEST", widest)
+    monkeypatch.setattr(flow, "_PIPES_AT_ONCE", at_once)
+    for layers, peak in ((2, 4.0), (3, 4.0), (6, 1.0)):
+        attention = some_attention(layers, 9, peak=peak)
+        expected = flow_by_networkx(attention)
+        np.testing.assert_allclose(attention_flow(attention, normalise=False), expected, atol=1e-7)
 
 
 def test_flow_through_closed_pipes() -> None:
@@ -74,10 +86,10 @@ def test_flow_through_closed_pipes() -> None:
 def test_a_flow_is_at_most_its_cuts() -> None:
     """Never above 1, never above what enters the input position, never below the rollout; rows sum to 1."""
     attention = some_attention(4, 8)
-    flow = attention_flow(attention, normalise=False)
+    found = attention_flow(attention, normalise=False)
     enters = layer_mixing(attention)[0].sum(0)
-    assert (flow <= np.minimum(1, enters) + 1e-7).all()
-    assert (flow >= attention_rollout(attention)[-1] - 1e-7).all()
+    assert (found <= np.minimum(1, enters) + 1e-7).all()
+    assert (found >= attention_rollout(attention)[-1] - 1e-7).all()
     np.testing.assert_allclose(attention_flow(attention).sum(-1), 1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shutil
 from pathlib import Path
 
@@ -95,7 +96,7 @@ def test_every_layer_is_the_head_on_its_states(tiny: LoadedModel, tiny_model_fol
 
 
 def test_positions_in_batches_give_the_same(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One position at a time is all of them at once; the report counts them; every table stays within the bound."""
+    """Some positions at a time is all of them at once; the report counts cells; every table stays within the bound."""
     encoding = example(tiny)
     whole = logit_lens(tiny, encoding)
     monkeypatch.setattr(lens, "BYTES_AT_ONCE", 4 * tiny.config.vocab_size * 3)
@@ -108,7 +109,23 @@ def test_positions_in_batches_give_the_same(tiny: LoadedModel, monkeypatch: pyte
     for name in FIGURES:
         np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), rtol=1e-4, atol=1e-5)
     assert (parts.top[..., 0] == whole.top[..., 0]).all()
-    assert max(seen) == 3 and [done for done, _ in told] == [3, 6, 9, 12, 15, 16]
+    cells = whole.entropy.size
+    assert max(seen) == 3 and len(told) == 6 * 3 and told[-1] == (cells, cells)
+    assert all(one[0] < other[0] for one, other in itertools.pairwise(told))
+
+
+def test_some_positions_are_those_of_the_whole(tiny: LoadedModel) -> None:
+    """Asked for some, in any order: the same figures, under their own positions."""
+    encoding, followed = example(tiny), range(16)
+    whole, some = logit_lens(tiny, encoding, followed=followed), logit_lens(tiny, encoding, positions=[9, 2, 9])
+    assert whole.positions == tuple(range(16)) and some.positions == (2, 9)
+    assert some.followed == (encoding.input_ids[2], encoding.input_ids[9])
+    assert logit_lens(tiny, encoding, positions=[9, 2], followed=followed).followed == (2, 9)
+    for name in ("probabilities", "final_rank", "final_probability", "divergence", "entropy"):
+        np.testing.assert_allclose(getattr(some, name), getattr(whole, name)[:, [2, 9]], rtol=1e-4, atol=1e-5)
+    assert (some.final == whole.final[[2, 9]]).all()
+    with pytest.raises(ValueError, match="^position 16 does not exist: this text has positions 0 to 15$"):
+        logit_lens(tiny, encoding, positions=[16])
 
 
 def test_translators_that_do_nothing_are_the_logit_lens(tiny: LoadedModel) -> None:

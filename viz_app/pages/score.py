@@ -62,14 +62,17 @@ else:
     else:
         if (wrong := comparing.problems(rows)) is not None:
             st.warning(wrong, icon=":material/rule:")
-        scored = comparing.scored_table(loaded, gates, rows, state.variant)
-        if scored is not None:
-            st.markdown(comparing.summary(scored))
-            st.dataframe(comparing.table_columns(scored), hide_index=True, width="stretch")
-            st.download_button(
-                "All pairs (CSV)", pairs_csv(scored), "pairs.csv", "text/csv", icon=":material/table:",
-                on_click="ignore",
-            )  # fmt: skip
+        if (given := comparing.scored_table(loaded, gates, rows, state.variant)) is not None:
+            scored, stale = given
+            if stale:
+                frame.fade()
+            with st.container(key="stale_table" if stale else "scored_table"):
+                st.markdown(comparing.summary(scored))
+                st.dataframe(comparing.table_columns(scored), hide_index=True, width="stretch")
+                st.download_button(
+                    "All pairs (CSV)", pairs_csv(scored), "pairs.csv", "text/csv", icon=":material/table:",
+                    on_click="ignore", disabled=stale,
+                )  # fmt: skip
 st.caption(
     f"**How to read this:** {READ[state.compared]} **How it can mislead:** a shorter sentence has fewer pieces "
     "to pay for, a rare word is expensive in a true sentence too, and what is likely is not what is right."

@@ -109,18 +109,23 @@ def test_a_wrong_choice_is_said_and_left_out(address: dict[str, str], notice: st
     assert not app.exception and not app.error and notice in words(app)
 
 
-def test_a_long_text_is_read_around_the_chosen_token() -> None:
-    """Of 512 tokens the part that is drawn is read at once, and all of them when the button is clicked."""
-    app = start(text="word " * 600, cell="3.300")
+def test_a_long_text_is_read_around_the_chosen_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the whole would take long, the part that is drawn is read at once, and all when the button is clicked."""
+    monkeypatch.setattr(layers, "QUICK", 0.05)
+    app = start(text="word " * 60 + "[MASK]", cell="3.20")
+
+    def told() -> str:
+        return next(line for line in words(app).splitlines() if line.startswith("At position 20, "))
+
     assert not app.exception and not app.error
-    assert "Tokens 285 to 314 of 512, around the chosen one." in words(app)
-    (button,) = (button for button in app.button if button.label.startswith("Read all 512 tokens at 7 depths, about "))
-    some = words(app)
+    assert "Tokens 5 to 34 of 63, around the chosen one." in words(app)
+    (button,) = (button for button in app.button if button.label.startswith("Read all 63 tokens at 7 depths, about "))
+    before = told()
     settled(button.click().run(), "stop_here")
-    assert not app.exception and not app.error and words(app) == some
+    assert not app.exception and not app.error and told() == before
     assert not [button for button in app.button if button.label.startswith("Read all")]
     app.segmented_control(key="through").set_value("answer").run()
-    assert not app.exception and "How to read this" in words(app)
+    assert not app.exception and told() == before
 
 
 def test_the_numbers_are_those_of_the_library() -> None:

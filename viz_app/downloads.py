@@ -14,9 +14,9 @@ import streamlit as st
 from bert_core.record import HeadVectors, ModelRun
 from viz_app.export import tables
 from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit
-from viz_app.export.maps import MapView, ShownMaps
-from viz_app.export.page import attention_page
-from viz_app.export.snippet import neuron_snippet, snippet
+from viz_app.export.comparison import Comparison
+from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
+from viz_app.export.maps import MapView
 
 MIME = {
     "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
@@ -36,63 +36,43 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
             format_func={"view": chosen, "all": "All heads"}.__getitem__,
         )  # fmt: skip
         asked = view if which == "view" else replace(view, heads=(), together=None)
-        name = f"attention-L{view.layer}" if asked.heads else "attention-all"
-        if asked.together is not None:
-            name = f"attention-{asked.together.how}"
-        st.caption("A picture, for a paper or a slide")
-        for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
-            with place:
-                _button(kind.upper(), partial(_picture, run, asked, kind), f"{name}.{kind}")
-        st.caption("The numbers in float32, and the Python that makes the picture")
-        numbers, arrays, script = st.columns(3)
-        with numbers:
-            _button("CSV", partial(_csv, run, asked), f"{name}.csv", off=_too_long(run, asked))
-        with arrays:
-            _button("NPZ", lambda: tables.maps_npz(asked.of(run)), "attention.npz")
-        with script:
-            _button("Python", partial(snippet, run, asked, model), f"{name}.py")
-        st.caption("All heads as a page of its own, which needs no network; a byte a value")
-        _button("HTML", partial(attention_page, run, view), "attention.html")
+        _every_kind(AttentionFiles(run, asked, model), too_long=_too_long(run, asked))
         _bertviz(run, view)
 
 
 def neuron(run: ModelRun, vectors: HeadVectors, query: int, model: str) -> None:
-    """The neuron view of one query of a head, in every kind of file but HTML."""
+    """The neuron view of one query of a head, in every kind of file."""
     with st.popover("Export", icon=":material/download:"):
-        name = f"neuron-L{vectors.layer}-H{vectors.head}-{query}"
         st.caption(
             f"L{vectors.layer} H{vectors.head}, from the query at {query}; click a token on the left for another."
         )
-        st.caption("A picture, for a paper or a slide")
-        for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
-            with place:
-                _button(kind.upper(), partial(_neuron_picture, vectors, query, kind), f"{name}.{kind}")
-        st.caption("The numbers in float32, and the Python that makes the picture")
-        numbers, arrays, script = st.columns(3)
-        with numbers:
-            _button("CSV", partial(tables.neuron_csv, vectors, query), f"{name}.csv")
-        with arrays:
-            _button("NPZ", partial(tables.neuron_npz, vectors), f"neuron-L{vectors.layer}-H{vectors.head}.npz")
-        with script:
-            _button("Python", partial(neuron_snippet, run, vectors.layer, vectors.head, query, model), f"{name}.py")
+        _every_kind(NeuronFiles(run, vectors, query, model))
 
 
-def changes(shown: Callable[[], ShownMaps], view: MapView, listed: Sequence[Mapping[str, object]]) -> None:
-    """What the page Compare shows: the list as CSV, the chosen head as a picture, every head's change as numbers."""
+def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str, object]]) -> None:
+    """What the page Compare shows, in every kind of file, and the list of the largest changes."""
     with st.popover("Export", icon=":material/download:"):
-        names = ", ".join(f"H{head}" for head in view.heads)
-        st.caption(f"L{view.layer} {names}, a picture for a paper or a slide")
-        for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
-            with place:
-                _button(kind.upper(), partial(_maps_picture, shown, view, kind), f"change-L{view.layer}.{kind}")
-        st.caption("The list of the largest changes, and the change of every head in float32")
-        some, all_of_them = st.columns(2)
-        with some:
-            columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
-            nothing = None if listed else "Nothing changed: there is no list."
-            _button("CSV", partial(tables.labelled_csv, columns), "changes.csv", off=nothing)
-        with all_of_them:
-            _button("NPZ", lambda: tables.maps_npz(shown()), "change.npz")
+        st.caption(f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}: {comparison.difference}")
+        _every_kind(ChangeFiles(comparison, view), too_long=_too_long(comparison.before, view))
+        st.caption("The list of the largest changes")
+        columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
+        nothing = None if listed else "Nothing changed: there is no list."
+        _button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=nothing)
+
+
+def _every_kind(files: Files, *, too_long: str | None = None) -> None:
+    """A button for each kind of file that a view can be. too_long: why there is no CSV."""
+    st.caption("A picture, for a paper or a slide")
+    for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
+        with place:
+            _button(kind.upper(), partial(file_of, files, kind), files.name(kind))
+    st.caption("The numbers in float32, and the Python that makes the picture")
+    for place, kind in zip(st.columns(3), ("csv", "npz", "py"), strict=True):
+        with place:
+            label = "Python" if kind == "py" else kind.upper()
+            _button(label, partial(file_of, files, kind), files.name(kind), off=too_long if kind == "csv" else None)
+    st.caption("All heads as a page of its own, which needs no network and says how exact it is")
+    _button("HTML", partial(file_of, files, "html"), files.name("html"))
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
@@ -142,29 +122,6 @@ def _button(
         label, make, name, MIME[name.rpartition(".")[2]], on_click="ignore", key=f"export_{label}_{name}", width=width,
         disabled=off is not None, help=off, icon=icon,
     )  # fmt: skip
-
-
-def _picture(run: ModelRun, view: MapView, kind: str) -> bytes:
-    from viz_app.export.pictures import picture_of  # matplotlib takes half a second, which no page should wait for
-
-    return picture_of(run, view, kind)
-
-
-def _maps_picture(shown: Callable[[], ShownMaps], view: MapView, kind: str) -> bytes:
-    from viz_app.export.pictures import maps_picture, picture_bytes
-
-    return picture_bytes(maps_picture(shown(), view), kind)
-
-
-def _neuron_picture(vectors: HeadVectors, query: int, kind: str) -> bytes:
-    from viz_app.export.pictures import neuron_picture, picture_bytes
-
-    return picture_bytes(neuron_picture(vectors, query), kind)
-
-
-def _csv(run: ModelRun, view: MapView) -> bytes:
-    layer, heads = view.drawn
-    return tables.maps_csv(view.of(run), [(layer, head) for head in heads] or None)
 
 
 def _too_long(run: ModelRun, view: MapView) -> str | None:

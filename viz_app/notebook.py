@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
-from bert_core.record import ModelRun
+from bert_core.record import HeadVectors, ModelRun
+from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView
-from viz_app.export.page import Theme, attention_page
+from viz_app.export.page import Theme, attention_page, change_page, neuron_page
 
 
 class AttentionDisplay:
@@ -20,7 +20,7 @@ class AttentionDisplay:
     def _repr_html_(self) -> str:
         # The frame keeps the page's style and script away from the notebook, and has no rights but to run its script.
         return (
-            f'<iframe srcdoc="{html.escape(self.page)}" sandbox="allow-scripts" title="Who looks at whom?" '
+            f'<iframe srcdoc="{html.escape(self.page)}" sandbox="allow-scripts" title="Headlight" '
             f'style="width: 100%; height: {self.height}px; border: 0"></iframe>'
         )
 
@@ -32,24 +32,31 @@ def view(
     run: ModelRun,
     what: str = "attention",
     *,
-    part: str = "all",
-    hide_special: bool = False,
-    words: bool = False,
-    renormalise: bool = False,
-    layer: int = 0,
-    heads: Sequence[int] = (0,),
-    mode: Literal["curves", "matrix"] = "curves",
-    kept: float = 0.7,
+    vectors: HeadVectors | None = None,
+    query: int = 0,
+    against: ModelRun | None = None,
     theme: Theme | None = None,
     height: int = 860,
+    **choices: Any,
 ) -> AttentionDisplay:
     """Every layer and head of a run, to look around in; needs no network, and no Headlight once it is there.
 
-    what: "attention", or with a target "gradient" or "product". part: "all", or from which text to which, as in
-    "A to B". hide_special: without [CLS] and [SEP]. words: between words instead of pieces.
-    renormalise: rows sum to 1 again where tokens were left out.
-    layer, heads, mode, kept: what it opens with. theme: "light" or "dark"; None follows the system. height: in pixels.
-    Raises ValueError for a head that does not exist, a part that the text does not have, or a gradient not captured.
+    what: "attention", or with a target "gradient" or "product". choices: what it opens with, all that `MapView` takes:
+    layer, heads, mode, kept, words, part, hide_special, renormalise, and together for several heads as one map.
+    vectors, query: of a head of the same run (`bert_core.head_vectors`): opens at the neuron view of that query.
+    against: a run of another text, model or head mask: what that one gives, minus what this one gives.
+    theme: "light" or "dark"; None follows the system. height: in pixels.
+    Raises ValueError for a head that does not exist, a part that the text does not have, a gradient not captured, or
+    choices that do not go together.
     """
-    shown = MapView(what, part, hide_special, words, renormalise, layer, tuple(heads), mode, kept)
-    return AttentionDisplay(attention_page(run, shown, theme=theme), height)
+    asked = MapView(what, **choices)
+    if vectors is not None and against is not None:
+        raise ValueError("vectors and against: the neuron view is of one run, choose one of the two")
+    if vectors is not None:
+        asked.check_whole("the neuron view")
+        page = neuron_page(run, vectors, query, theme=theme)
+    elif against is not None:
+        page = change_page(Comparison(run, against, ("this run", "the other run")), asked, theme=theme)
+    else:
+        page = attention_page(run, asked, theme=theme)
+    return AttentionDisplay(page, height)

@@ -24,7 +24,7 @@ from tests.hostile import HOSTILE, run_of
 from viz_app import cli
 from viz_app.components.attention_view import Token
 from viz_app.export import pictures, tables
-from viz_app.export.maps import Combination, MapView, shown_maps
+from viz_app.export.maps import Combination, MapView
 from viz_app.export.pictures import picture_bytes, picture_of
 from viz_app.export.snippet import neuron_snippet, snippet
 
@@ -52,7 +52,7 @@ def no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_whole_map_is_the_captured_one(run: ModelRun) -> None:
     """Nothing is chosen away: the very numbers, every token in its place, and the heads that are off."""
-    shown = shown_maps(run)
+    shown = MapView().of(run)
     assert np.shares_memory(shown.values, run.attention) and not shown.values.flags.writeable
     assert [token.text for token in shown.queries] == list(run.encoding.tokens)
     assert [token.position for token in shown.keys] == list(range(len(run.encoding)))
@@ -61,7 +61,7 @@ def test_the_whole_map_is_the_captured_one(run: ModelRun) -> None:
 
 def test_a_part_between_words_is_worked_by_hand(run: ModelRun) -> None:
     """From A to B between words, each sum and mean taken one by one."""
-    shown = shown_maps(run, part="A to B", words=True)
+    shown = MapView(part="A to B", words=True).of(run)
     units = word_units(run.encoding)
     rows = [unit for unit in units if run.encoding.sides[unit[0]] == "A"]
     columns = [unit for unit in units if run.encoding.sides[unit[0]] == "B"]
@@ -137,7 +137,7 @@ def test_a_part_of_the_one_map_is_taken_after_the_heads_are_one(run: ModelRun) -
     one = run.attention.max((0, 1))[None, None]
     alone = dataclasses.replace(run, attention=one, head_mask=np.ones((1, 1), np.float32), gradient=None,
                                 gate_gradient=None, target=None)  # fmt: skip
-    expected = shown_maps(alone, part="A to B", words=True, renormalise=True).values
+    expected = MapView(part="A to B", words=True, renormalise=True).of(alone).values
     assert np.array_equal(view.of(run).values, expected)
 
 
@@ -214,7 +214,7 @@ def test_of_a_long_text_the_neuron_view_draws_the_keys_with_the_most_attention()
 
 def test_a_csv_reads_back_as_the_same_floats(run: ModelRun) -> None:
     """Every number of the chosen heads, with its layer, head, tokens and their positions, to the last bit."""
-    shown = shown_maps(run, "product", hide_special=True)
+    shown = MapView("product", hide_special=True).of(run)
     rows = list(csv.DictReader(io.StringIO(tables.maps_csv(shown, [(1, 3), (0, 0)]).decode())))
     assert len(rows) == 2 * len(shown.queries) * len(shown.keys)
     again = np.array([row["product"] for row in rows], np.float32).reshape(2, len(shown.queries), len(shown.keys))
@@ -227,7 +227,7 @@ def test_a_csv_reads_back_as_the_same_floats(run: ModelRun) -> None:
 
 def test_an_npz_holds_all_maps_and_their_tokens(run: ModelRun) -> None:
     """Read without pickle: the same arrays, tokens, positions, and the heads that are off."""
-    with np.load(io.BytesIO(tables.maps_npz(shown_maps(run, "gradient"))), allow_pickle=False) as file:
+    with np.load(io.BytesIO(tables.maps_npz(MapView("gradient").of(run))), allow_pickle=False) as file:
         assert np.array_equal(file["gradient"], run.gradient)
         assert file["queries"].tolist() == list(run.encoding.tokens)
         assert file["key_positions"].tolist() == list(range(len(run.encoding)))
@@ -237,7 +237,7 @@ def test_an_npz_holds_all_maps_and_their_tokens(run: ModelRun) -> None:
 def test_no_cell_of_a_csv_is_a_formula() -> None:
     """Hostile tokens come back as they were, but those that a spreadsheet would run, with an apostrophe in front."""
     texts = [*HOSTILE, "+1", "-1", "@SUM(A1)", "\t=1", "＝1+1", "\ud800"]
-    rows = list(csv.reader(io.StringIO(tables.maps_csv(shown_maps(run_of(texts)), [(0, 0)]).decode(), newline="")))
+    rows = list(csv.reader(io.StringIO(tables.maps_csv(MapView().of(run_of(texts)), [(0, 0)]).decode(), newline="")))
     keys = [row[5] for row in rows[2 : len(texts) + 2]]
     formulas = {"=cmd|' /C calc'!A0", "+1", "-1", "@SUM(A1)", "\t=1", "＝1+1"}
     expected = [f"'{text}" if text in formulas else text for text in texts[:-1]]
@@ -248,7 +248,7 @@ def test_no_cell_of_a_csv_is_a_formula() -> None:
 
 def test_a_csv_that_nothing_opens_is_refused() -> None:
     """More lines than can be used: the sentence names how many, and the way out."""
-    shown = dataclasses.replace(shown_maps(run_of(["a"] * 30)), values=np.zeros((200, 30, 32, 32), np.float32))
+    shown = dataclasses.replace(MapView().of(run_of(["a"] * 30)), values=np.zeros((200, 30, 32, 32), np.float32))
     with pytest.raises(ValueError, match=r"6,144,000 lines.*choose fewer heads, or NPZ"):
         tables.maps_csv(shown)
 
@@ -421,7 +421,7 @@ def test_the_snippet_of_the_neuron_view_makes_the_same_picture(
     vectors = bert_core.head_vectors(tiny_loaded, run.encoding, 1, 3, head_mask=gates)
     monkeypatch.chdir(tmp_path)
     scope: dict = {}
-    exec(compile(neuron_snippet(seen, 1, 3, 5, str(tiny_model_folder)), "snippet", "exec"), scope)
+    exec(compile(neuron_snippet(seen, vectors, 5, str(tiny_model_folder)), "snippet", "exec"), scope)
     assert (tmp_path / "neuron.svg").read_bytes() == picture_bytes(pictures.neuron_picture(vectors, 5), "svg")
     assert np.allclose(scope["softmax"], seen.attention[1, 3], atol=1e-6)
 
@@ -511,7 +511,16 @@ def test_the_command_writes_one_map_of_several_heads(
         (["--out", "a.svg", "--weights", "1,2"], "--weights needs --combine weighted"),
         (["--out", "a.svg", "--combine", "weighted", "--weights", "x"], "numbers between commas"),
         (["--out", "a.svg", "--combine", "weighted", "--layer", "0", "--weights", "1"], "1 weights for 4 heads"),
-        (["--out", "a.html", "--combine", "average"], "a page shows every head apart"),
+        (["--out", "a.html", "--neuron", "1"], "give --layer and one --head, and nothing to compare with"),
+        (["--out", "a.html", "--neuron", "1", "--layer", "0", "--head", "0", "--against", "a"], "nothing to compare"),
+        (["--out", "a.png", "--neuron", "9", "--layer", "0", "--head", "0"], "query 9 does not exist: this text has"),
+        (["--out", "a.py", "--neuron", "9", "--layer", "0", "--head", "0"], "query 9 does not exist: this text has"),
+        (["--out", "a.svg", "--neuron", "1", "--layer", "0", "--head", "0", "--words"], "leave out words"),
+        (["--out", "a.npz", "--against", "A dog.", "--combine", "average"], "a comparison is of attention"),
+        (["--out", "a.npz", "--against", "A dog.", "--layer", "4"], "layer 4 does not exist"),
+        (["--out", "a.py", "--against", "A dog.", "--layer", "0", "--head", "7"], "head 7 does not exist"),
+        (["--out", "a.npz", "--without-heads", "x"], "--without-heads is 'x': write layer.head"),
+        (["--out", "a.npz", "--without-heads", "0.9"], "head 9 does not exist in layer 0"),
         (["--out", "a.gif"], "its ending must be one of svg, png, pdf, html, npz, csv, py"),
         (["--out", "a"], "its ending must be one of"),
         (["--out", "nowhere/a.svg"], "there is no folder"),
@@ -580,7 +589,7 @@ def test_the_command_says_which_signs_no_font_has(
         warnings.warn("2 signs are in no font", stacklevel=1)
         return b"x"
 
-    monkeypatch.setattr(pictures, "picture_of", warned)
+    monkeypatch.setattr(pictures, "picture_bytes", warned)
     out = tmp_path / "a.png"
     code, _, err = headlight(capsys, "The cat.", "--model", tiny_model_folder, "--out", out, "--device", "cpu")
     assert (code, err, out.read_bytes()) == (0, "2 signs are in no font\n", b"x")

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.hostile import HOSTILE, run_of
 from viz_app import cli
 from viz_app.export.bertviz import CDN, WHAT_IT_IS, Kind, bertviz_page, escaped, estimate, layers_that_fit
-from viz_app.export.maps import shown_maps
+from viz_app.export.maps import MapView
 
 # BertViz reads its own script and leaves the file to be closed by chance.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
@@ -41,7 +41,7 @@ def handed_over(page: Page) -> list[dict]:
 def test_no_text_runs_and_every_text_arrives(page: Page, tmp_path: Path, kind: Kind) -> None:
     """Hostile tokens leave BertViz's script whole: it is handed over with every token as it was written."""
     run = run_of(HOSTILE)
-    opened(page, tmp_path, bertviz_page(shown_maps(run), kind), lambda r: r.fulfill(body=STAND_IN))
+    opened(page, tmp_path, bertviz_page(MapView().of(run), kind), lambda r: r.fulfill(body=STAND_IN))
     (data,) = handed_over(page)
     assert data["left_text"] == data["right_text"] == ["[CLS]", *HOSTILE, "[SEP]"]
     assert np.allclose(data["attn"], run.attention, atol=5.1e-5)
@@ -54,7 +54,7 @@ def test_no_text_runs_and_every_text_arrives(page: Page, tmp_path: Path, kind: K
 @pytest.mark.parametrize("kind", KINDS)
 def test_without_its_cdn_a_sentence_says_why_nothing_is_drawn(page: Page, tmp_path: Path, kind: Kind) -> None:
     """Blocked, the page asks the CDN alone, nothing runs, and it names what is missing and the way out."""
-    opened(page, tmp_path, bertviz_page(shown_maps(run_of(HOSTILE)), kind), lambda r: r.abort())
+    opened(page, tmp_path, bertviz_page(MapView().of(run_of(HOSTILE)), kind), lambda r: r.abort())
     expect(page.get_by_role("alert")).to_contain_text("cdnjs.cloudflare.com cannot be reached")
     expect(page.locator("body")).to_contain_text(WHAT_IT_IS)
     assert page.evaluate("window.ran") is None
@@ -64,7 +64,7 @@ def test_without_its_cdn_a_sentence_says_why_nothing_is_drawn(page: Page, tmp_pa
 def test_its_layers_keep_their_numbers(page: Page, tmp_path: Path) -> None:
     """Of three layers the last two: BertViz is told their own numbers, and their own maps."""
     run = run_of(["a", "b"], layers=3)
-    opened(page, tmp_path, bertviz_page(shown_maps(run), "head", [2, 1]), lambda r: r.fulfill(body=STAND_IN))
+    opened(page, tmp_path, bertviz_page(MapView().of(run), "head", [2, 1]), lambda r: r.fulfill(body=STAND_IN))
     (data,) = handed_over(page)
     assert np.allclose(data["attn"], run.attention[1:], atol=5.1e-5)
     assert '"include_layers": [1, 2]' in page.evaluate("window.handed")
@@ -74,12 +74,12 @@ def test_its_layers_keep_their_numbers(page: Page, tmp_path: Path) -> None:
 def test_the_estimate_is_near_the_file(kind: Kind) -> None:
     """What is said of the size before the page is built is within a third of what it then has."""
     run = run_of(["word"] * 62, layers=4)
-    assert len(bertviz_page(shown_maps(run), kind, [0, 2, 3])) == pytest.approx(estimate(64, 3, 3, kind)[0], rel=0.33)
+    assert len(bertviz_page(MapView().of(run), kind, [0, 2, 3])) == pytest.approx(estimate(64, 3, 3, kind)[0], rel=0.33)
 
 
 def test_what_no_browser_can_draw_is_refused_before_it_is_built() -> None:
     """The sentence gives the size, and the layers that would fit; where none fits, another way."""
-    shown = shown_maps(run_of(["word"] * 254, layers=12, heads=4))
+    shown = MapView().of(run_of(["word"] * 254, layers=12, heads=4))
     assert layers_that_fit(256, 4, 12, "model", 5) == [5, 6]
     with pytest.raises(ValueError, match=r"25 MB with 3,145,728 lines .* choose at most 2, as L0, L1"):
         bertviz_page(shown, "model")
@@ -91,16 +91,16 @@ def test_what_bertviz_cannot_draw_is_said(monkeypatch: pytest.MonkeyPatch) -> No
     """A part of a map, no layer, a layer that is not there; and BertViz itself, if it is not there."""
     run = run_of(["a", "b"], second=1)
     for problem, call in {
-        "not one part of it": lambda: bertviz_page(shown_maps(run, part="A to B")),
-        "at least one": lambda: bertviz_page(shown_maps(run), layers=[]),
-        "layer 7 does not exist": lambda: bertviz_page(shown_maps(run), layers=[7]),
-        "'head' and 'model'": lambda: bertviz_page(shown_maps(run), "neuron"),  # type: ignore[arg-type]
+        "not one part of it": lambda: bertviz_page(MapView(part="A to B").of(run)),
+        "at least one": lambda: bertviz_page(MapView().of(run), layers=[]),
+        "layer 7 does not exist": lambda: bertviz_page(MapView().of(run), layers=[7]),
+        "'head' and 'model'": lambda: bertviz_page(MapView().of(run), "neuron"),  # type: ignore[arg-type]
     }.items():
         with pytest.raises(ValueError, match=problem):
             call()
     monkeypatch.setitem(sys.modules, "bertviz", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'headlight\[bertviz\]'"):
-        bertviz_page(shown_maps(run))
+        bertviz_page(MapView().of(run))
 
 
 def test_the_command_writes_bertvizs_pages(

@@ -11,10 +11,13 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from bert_core import ModelRun
+import bert_core
+from bert_core import LoadedModel, ModelRun, Target
+from bert_core.record import HeadVectors
 from tests.hostile import HOSTILE, run_of
-from viz_app.export.maps import MapView
-from viz_app.export.page import attention_page
+from viz_app.export.comparison import Comparison
+from viz_app.export.maps import Combination, MapView
+from viz_app.export.page import attention_page, change_page, neuron_page
 from viz_app.notebook import view
 
 WORDS = ["The", "cat", "sat", "##s", "on", "it"]
@@ -57,13 +60,38 @@ def test_a_page_needs_nothing_but_itself(page: Page, tmp_path: Path) -> None:
     expect(page.locator(".note")).to_contain_text("8 × 8")
     page.locator("canvas.matrix").focus()
     page.keyboard.press("ArrowRight")
-    expect(page.get_by_role("tooltip").last).to_contain_text("attention ≈ 0.")
+    expect(page.get_by_role("tooltip").last).to_contain_text(re.compile(r"attention 0\.\d{6,}"))
     assert page.requested == [page.url] and page.problems == []
 
 
-def test_the_numbers_are_those_of_the_run_within_the_stated_precision(page: Page, tmp_path: Path) -> None:
-    """A row as the page lists it: each number within 1/256 of the row's largest, and the strongest edge exact."""
+def numbers_of(page: Page) -> list[Locator]:
+    """The cells of the panel that hold numbers."""
+    return page.locator(".numbers tr:not(.foot) td.number").all()
+
+
+def test_of_a_short_text_every_number_is_exact(page: Page, tmp_path: Path) -> None:
+    """A row and a column as the page lists them, and a cell of the matrix: those of the run, to nine digits."""
     run = run_of(WORDS)
+    opened(page, tmp_path, run, MapView(layer=1, heads=(2,)))
+    expect(page.locator("body")).to_contain_text("Every value is exact, in float32.")
+    for side, exact in (("query", run.attention[1, 2, 3]), ("key", run.attention[1, 2, :, 3])):
+        page.locator(f".column.{side} .token").nth(3).hover()
+        expect(page.locator(".numbers .title")).to_contain_text("sat (3)")
+        shown = [float(cell.get_attribute("title")) for cell in numbers_of(page)]
+        assert shown == pytest.approx(np.sort(exact)[::-1].tolist(), rel=1e-8)
+    page.get_by_role("button", name="Matrix").click()
+    page.locator("canvas.matrix").focus()
+    page.keyboard.press("ArrowDown")
+    tip = page.get_by_role("tooltip").last
+    expect(tip).to_contain_text("attention")
+    assert float(tip.inner_text().split()[-1].replace("−", "-")) == pytest.approx(
+        float(run.attention[1, 2, 0, 0]), rel=1e-8
+    )
+
+
+def test_the_numbers_of_a_long_text_are_within_the_stated_precision(page: Page, tmp_path: Path) -> None:
+    """A row as the page lists it: each number within 1/256 of the row's largest, and the strongest edge exact."""
+    run = run_of(WORDS * 60)
     opened(page, tmp_path, run, MapView(layer=1, heads=(2,)))
     expect(page.locator("body")).to_contain_text("off by at most 1/256 of the largest in their row")
     strongest = page.locator(".numbers td.number").first
@@ -71,9 +99,36 @@ def test_the_numbers_are_those_of_the_run_within_the_stated_precision(page: Page
     page.locator(".column.query .token").nth(3).hover()
     expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
     row = np.sort(run.attention[1, 2, 3])[::-1]
-    shown = page.locator(".numbers td.number").all_inner_texts()[: len(row)]
-    for text, exact in zip(shown, row, strict=True):
+    shown = [cell.inner_text() for cell in numbers_of(page)]
+    assert len(shown) == 10 and all(text.startswith("≈") for text in shown)
+    for text, exact in zip(shown, row, strict=False):
         assert float(text.lstrip("≈< ")) == pytest.approx(float(exact), abs=float(row[0]) / 256 + 0.005)
+
+
+def test_a_gradient_of_a_long_text_is_within_the_stated_precision(
+    page: Page, tmp_path: Path, tiny_loaded: LoadedModel
+) -> None:
+    """Kept in thin matrices: a row as it is drawn is within 1/200 of its largest, and the page is much smaller."""
+    encoding = tiny_loaded.tokenizer.encode("the cat sat on the mat and the dog saw it " * 30, "it was red")
+    run = bert_core.capture(tiny_loaded, encoding, target=Target("nsp"))
+    opened(page, tmp_path, run, MapView("gradient", layer=0, heads=(2,)))
+    expect(page.locator("body")).to_contain_text("off by at most 1/200 of the largest magnitude in their row")
+    assert (tmp_path / "attention.html").stat().st_size < run.attention.nbytes / 6
+    page.locator(".column.query .token").nth(3).hover()
+    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
+    row = run.gradient[0, 2, 3]
+    row = row[np.argsort(-np.abs(row))]
+    shown = [float(cell.inner_text().lstrip("≈ ").replace("−", "-")) for cell in numbers_of(page)]
+    assert len(shown) == 10
+    for number, exact in zip(shown, row, strict=False):
+        rounding = 0.5 * 10 ** (np.floor(np.log10(abs(number))) - 1)
+        assert number == pytest.approx(float(exact), abs=float(np.abs(row[0])) / 200 + rounding)
+    page.get_by_role("button", name="L1 H3").click()
+    expect(page.locator(".layer .name")).to_have_text("L1")
+    expect(head(page, 3)).to_have_attribute("aria-pressed", "true")
+    head(page, 1).click()
+    expect(page.locator(".note")).not_to_contain_text("on the way")
+    assert page.problems == []
 
 
 @pytest.mark.parametrize(("scheme", "theme", "colour"), [
@@ -100,11 +155,91 @@ def test_hostile_texts_are_only_text(page: Page, tmp_path: Path, mode) -> None:
     for place, text in enumerate(HOSTILE[:-1]):
         assert page.locator(".column.query .token").nth(place + 1).text_content() == text[:60]
     assert page.locator("#text .a").text_content() == "\n".join(HOSTILE[:9])
-    assert page.locator("#text *").count() == 2
+    assert page.locator("#text *").count() == 3
     assert page.locator("img, a, b:not(.faint b, .title b), svg, i").count() == 0
     assert page.locator("script").count() == 2 + 2 + 1, "what the page shows, its grid, two layers, and its script"
     assert page.evaluate("window.ran") is None
     assert page.requested == [page.url] and page.problems == []
+
+
+def vectors_of(run: ModelRun) -> HeadVectors:
+    """Vectors of L1 H2 from a seed; no model reads them."""
+    rng = np.random.default_rng(4)
+    n = len(run.encoding)
+    return HeadVectors(run.encoding, 1, 2, *rng.normal(size=(2, n, 4)).astype(np.float32))
+
+
+def pressed(page: Page) -> list[str]:
+    """The names of the ways to look that are chosen."""
+    return page.locator(".modes [aria-pressed=true]").all_inner_texts()
+
+
+def test_several_heads_as_one_map_and_apart(page: Page, tmp_path: Path) -> None:
+    """The page opens with the one map under its name, shows its exact numbers, and the heads apart after a click."""
+    run, together = run_of(WORDS), Combination("average")
+    opened(page, tmp_path, run, MapView(layer=1, heads=(0, 2), together=together))
+    assert pressed(page) == ["Curves", "average of L1 H0, H2"]
+    expect(page.locator(".note")).to_contain_text("average of L1 H0, H2")
+    page.locator(".column.query .token").nth(2).hover()
+    expect(page.locator(".numbers .title")).to_contain_text("cat (2)")
+    shown = [float(cell.get_attribute("title")) for cell in numbers_of(page)]
+    expected = np.sort(run.attention[1, [0, 2], 2].mean(0))[::-1]
+    assert shown == pytest.approx(expected.tolist(), rel=1e-6)
+    page.get_by_role("button", name="heads apart").click()
+    expect(page.locator(".note")).to_contain_text("of 128 edges")
+    expect(page.locator(".note")).not_to_contain_text("average")
+    page.get_by_role("button", name="average of L1 H0, H2").click()
+    expect(page.locator(".note")).to_contain_text("average of L1 H0, H2")
+    page.get_by_role("button", name="L0 H1").click()
+    expect(page.locator(".note")).not_to_contain_text("average")
+    assert pressed(page) == ["Curves", "heads apart"] and page.problems == []
+
+
+def test_a_head_down_to_its_vectors(page: Page, tmp_path: Path) -> None:
+    """Opened at the query that was asked for, with its numbers; other heads are curves, and a click leads back."""
+    run = run_of(WORDS)
+    vectors = vectors_of(run)
+    (tmp_path / "neuron.html").write_text(neuron_page(run, vectors, 3), encoding="utf-8")
+    page.context.set_offline(True)
+    page.goto((tmp_path / "neuron.html").as_uri())
+    expect(page.locator("body[data-ready]")).to_be_attached()
+    assert pressed(page) == ["Neuron L1 H2"]
+    best = int(vectors.attention[3].argmax())
+    expect(page.locator(".numbers .title")).to_contain_text(f"sat (3) → {run.encoding.tokens[best]} ({best})")
+    shares = page.locator(".numbers tr.foot").last.locator("td.number")
+    assert float(shares.get_attribute("title")) == pytest.approx(float(vectors.attention[3, best]), rel=1e-5)
+    page.get_by_role("button", name="L0 H1").click()
+    expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
+    assert pressed(page) == ["Curves"]
+    page.get_by_role("button", name="Neuron L1 H2").click()
+    expect(page.locator(".numbers .title")).to_contain_text("sat (3)")
+    assert page.problems == [] and page.requested == [page.url]
+
+
+def test_the_difference_of_two_runs(page: Page, tmp_path: Path) -> None:
+    """On one scale for all heads, with the list of the largest; its lines open their heads; hostile names stay text."""
+    before, after = run_of(HOSTILE, second=9), run_of(HOSTILE[::-1])
+    pair = Comparison(before, dataclasses.replace(after, encoding=before.encoding), ("<b>one</b>", HOSTILE[10]))
+    pair = dataclasses.replace(pair, after=dataclasses.replace(pair.after, attention=after.attention[:, ::-1]))
+    (tmp_path / "change.html").write_text(change_page(pair, MapView(layer=1, mode="matrix")), encoding="utf-8")
+    page.context.set_offline(True)
+    page.goto((tmp_path / "change.html").as_uri())
+    expect(page.locator("body[data-ready]")).to_be_attached()
+    lines = pair.listed(pair.largest())
+    table = page.locator("#changes tr")
+    expect(table).to_have_count(1 + len(lines))
+    assert table.first.locator("th").all_text_contents() == list(lines[0])
+    assert table.nth(1).locator("td").all_text_contents()[:3] == [
+        str(lines[0][name]) for name in ("head", "query", "key")
+    ]
+    table.nth(1).get_by_role("button").click()
+    layer, number = (int(part[1:]) for part in str(lines[0]["head"]).split())
+    expect(page.locator(".layer .name")).to_have_text(f"L{layer}")
+    expect(head(page, number)).to_have_attribute("aria-pressed", "true")
+    limit = float(np.abs(pair.shown().values).max())
+    expect(page.locator(".legend").last).to_contain_text(f"{limit:.2g}")
+    assert page.locator("img, a, b:not(.faint b, .title b), svg, i").count() == 0
+    assert page.evaluate("window.ran") is None and page.requested == [page.url] and page.problems == []
 
 
 def test_what_a_text_would_run_is_forbidden_too(page: Page, tmp_path: Path) -> None:
@@ -214,3 +349,9 @@ def test_what_no_page_can_be_is_refused() -> None:
         view(run, heads=(9,))
     with pytest.raises(ValueError, match="needs a target"):
         view(run, "gradient")
+    with pytest.raises(ValueError, match="a comparison is of attention.*leave out words"):
+        view(run, against=run, words=True)
+    with pytest.raises(ValueError, match="query 99 does not exist"):
+        neuron_page(run, vectors_of(run), 99)
+    with pytest.raises(ValueError, match="of another text"):
+        neuron_page(run_of(["a"]), vectors_of(run))

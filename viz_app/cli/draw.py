@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, encode, load, note
+from viz_app.cli.shared import Device, ModelName, encode, load, note, parse_heads
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
     from bert_core.record import ModelRun, Target
     from bert_core.tokenizer import Encoding
+    from viz_app.export.comparison import Comparison
     from viz_app.export.maps import Combination, MapView
 
 ENDINGS = ("svg", "png", "pdf", "html", "npz", "csv", "py")
@@ -51,6 +52,18 @@ def attention(
         typer.Option(help="One map of the chosen heads, of the layer, or without --layer of all."),
     ] = None,
     weights: Annotated[str, typer.Option(help="As in 2,1,0.5: one for each head; without it, by importance.")] = "",
+    neuron: Annotated[
+        int | None,
+        typer.Option(
+            min=0, metavar="POSITION", help="The head down to its vectors, from the query there; [CLS] is at 0."
+        ),
+    ] = None,
+    against: Annotated[str | None, typer.Option(help="Another text: what it gives, minus what TEXT gives.")] = None,
+    against_pair: Annotated[str | None, typer.Option(help="Its second text.")] = None,
+    against_model: Annotated[str | None, typer.Option(help="The same with another model.")] = None,
+    without_heads: Annotated[
+        str, typer.Option(help="The same with heads off, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
+    ] = "",
     dark: Annotated[bool, typer.Option("--dark", help="On a dark page.")] = False,
     bertviz: Annotated[
         Literal["head", "model"] | None, typer.Option(help="As .html: BertViz's own view instead of ours.")
@@ -69,8 +82,9 @@ def attention(
     if head and layer is None:
         raise ValueError("--head needs --layer: which layer is the head in?")
     together = _together(combine, weights, "chosen" if head else "all" if layer is None else "layer")
-    if together is not None and kind == "html":
-        raise ValueError("a page shows every head apart: --combine goes into svg, png, pdf, npz, csv or py")
+    compared = bool(against or against_pair or against_model or without_heads)
+    if neuron is not None and (layer is None or len(head or ()) != 1 or compared):
+        raise ValueError("--neuron shows one head of one run: give --layer and one --head, and nothing to compare with")
     if mode == "matrix" and not head and together is None and kind in ("svg", "png", "pdf"):
         raise ValueError("a matrix shows one head: give --layer and --head")
     if bertviz is not None and kind != "html":
@@ -78,6 +92,7 @@ def attention(
     import numpy as np
 
     import bert_core
+    from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
     from viz_app.export.maps import MapView
 
     loaded = load(model, device)
@@ -89,44 +104,56 @@ def attention(
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])
     view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept, together)
+    files: Files = AttentionFiles(run, view, model)
+    if neuron is not None:
+        view.check_whole("the neuron view")
+        files = NeuronFiles(run, bert_core.head_vectors(loaded, encoding, view.layer, heads[0]), neuron, model)
+    elif compared:
+        texts = (text, pair) if against is None and against_pair is None else (against or text, against_pair)
+        comparison = _comparison(run, loaded, model, *texts, against_model, without_heads, device)
+        files = ChangeFiles(comparison, view)
     with warnings.catch_warnings(record=True) as heard:
         warnings.filterwarnings("always", category=UserWarning)
-        written = _written(run, view, kind, model, dark=dark, bertviz=bertviz)
+        written = file_of(files, kind, dark=dark) if bertviz is None else _bertviz(run, view, bertviz)
     for warning in heard:
         if warning.category is UserWarning:
             note(str(warning.message))
     _save(out, written)
 
 
-def _written(
-    run: ModelRun, view: MapView, kind: str, model: str, *, dark: bool, bertviz: Literal["head", "model"] | None
-) -> bytes:
-    """The content of the file."""
-    from viz_app.export import tables
+def _bertviz(run: ModelRun, view: MapView, which: Literal["head", "model"]) -> bytes:
+    """BertViz's page of what is shown. Raises ValueError where it is not installed."""
+    from viz_app.export.bertviz import bertviz_page
 
-    if kind in ("svg", "png", "pdf"):
-        from viz_app.export.pictures import picture_of
+    try:
+        return bertviz_page(view.of(run), which, [view.layer] if view.heads else None).encode()
+    except ModuleNotFoundError as error:
+        raise ValueError(str(error)) from error
 
-        return picture_of(run, view, kind, dark=dark)
-    if kind == "npz":
-        return tables.maps_npz(view.of(run))
-    if kind == "csv":
-        layer, heads = view.drawn
-        return tables.maps_csv(view.of(run), [(layer, head) for head in heads] or None)
-    if kind == "py":
-        from viz_app.export.snippet import snippet
 
-        return snippet(run, view, model).encode()
-    if bertviz is not None:
-        from viz_app.export.bertviz import bertviz_page
+def _comparison(
+    run: ModelRun, loaded: LoadedModel, model: str, text: str, pair: str | None, other_model: str | None, off: str,
+    device: str,
+) -> Comparison:  # fmt: skip
+    """A run beside that of another text, with another model or with heads off; what differs gives them their names."""
+    import numpy as np
 
-        try:
-            return bertviz_page(view.of(run), bertviz, [view.layer] if view.heads else None).encode()
-        except ModuleNotFoundError as error:
-            raise ValueError(str(error)) from error
-    from viz_app.export.page import attention_page
+    import bert_core
+    from bert_core.config import check_head
+    from viz_app.export.comparison import Comparison
 
-    return attention_page(run, view, theme="dark" if dark else None).encode()
+    there = loaded if other_model is None else load(other_model, device)
+    encoding = encode(there, text, pair)
+    layers, count = there.config.num_hidden_layers, there.config.num_attention_heads
+    gates = np.ones((layers, count), np.float32)
+    for layer, head in parse_heads(off, layers, count, "--without-heads") if off else ():
+        check_head(layer, head, layers, count)
+        gates[layer, head] = 0
+    changed = {"text": (text, pair) != (run.encoding.text, run.encoding.pair), "model": other_model, "heads": off}
+    different = [name for name, value in changed.items() if value]
+    what = different[0] if len(different) == 1 else "run"
+    names = ("all heads on", "some off") if what == "heads" else (f"this {what}", f"the other {what}")
+    return Comparison(run, bert_core.capture(there, encoding, head_mask=gates), names, (model, other_model or model))
 
 
 def _together(how: str | None, written: str, among: str) -> Combination | None:

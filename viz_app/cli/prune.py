@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, TextFile, first_texts, load, note
+from viz_app.cli.shared import Device, ModelName, TextFile, first_texts, load, note, parse_heads
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -44,7 +44,7 @@ def prune(
         raise ValueError("say which heads: either --heads, as in 0.3,2.11, or --plan and --share")
     loaded = load(model, device)
     layers, count = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
-    gone = _parse_heads(heads, layers, count) if plan is None else list(_read_plan(plan, loaded).first(share))
+    gone = parse_heads(heads, layers, count) if plan is None else list(_read_plan(plan, loaded).first(share))
     smaller = bert_core.pruned(loaded, gone)
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
     left = sum(len(smaller.config.heads_of(layer)) for layer in range(layers))
@@ -109,18 +109,6 @@ def prune_curve(
             file.flush()
             note(f"{point.order}: {point.removed} of {there} heads gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")
     typer.echo(str(out))
-
-
-def _parse_heads(written: str, layers: int, heads: int) -> list[tuple[int, int]]:
-    """`0.3,2.*` as pairs. Raises ValueError for anything else; whether a head exists, the model says."""
-    found: list[tuple[int, int]] = []
-    try:
-        for part in written.split(","):
-            layer, _, head = part.strip().partition(".")
-            found += [(int(layer), number) for number in (range(heads) if head == "*" else [int(head)])]
-    except ValueError as error:
-        raise ValueError(f"--heads is {written!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
-    return found
 
 
 def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tuple[list[Batch], list[Batch]]:

@@ -45,5 +45,17 @@ def first_texts(path: Path) -> tuple[str, ...]:
     return texts
 
 
+def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") -> list[tuple[int, int]]:
+    """`0.3,2.*` as pairs. Raises ValueError for anything else; whether a head exists, the model says."""
+    found: list[tuple[int, int]] = []
+    try:
+        for part in written.split(","):
+            layer, _, head = part.strip().partition(".")
+            found += [(int(layer), number) for number in (range(heads) if head == "*" else [int(head)])]
+    except ValueError as error:
+        raise ValueError(f"{option} is {written!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
+    return found
+
+
 def note(sentence: str) -> None:
     typer.echo(sentence, err=True)

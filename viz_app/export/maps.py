@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy as np
@@ -24,6 +24,7 @@ UNITS = {
     "attention": "attention",
     "gradient": "gradient",
     "product": "attention × gradient",
+    "positive_product": "attention × gradient, above zero",
     "change": "change of attention",
 }
 WAYS = ("average", "maximum", "weighted")
@@ -35,8 +36,9 @@ class ShownMaps:
     """What goes into a file, whatever its kind.
 
     values: (layer, head, query, key) float32, read-only; a head that is NaN throughout does not exist (pruned).
-    queries, keys: what stands at each row and column. what: "attention", "gradient", "product", or "change" between two
-    runs. there: (layer, head), which exist. off: the heads that are switched off. notes: what is said of the rows.
+    queries, keys: what stands at each row and column. what: "attention", "gradient", "product", its part
+    above zero, "positive_product", or "change" between two runs. there: (layer, head), which exist. off: the heads that
+    are switched off. notes: what is said of the rows.
     together: what the one map is made of, where several heads are one; values are then (1, 1, query, key).
     """
 
@@ -51,8 +53,8 @@ class ShownMaps:
 
     @property
     def signed(self) -> bool:
-        """Whether values have a sign: all but attention itself."""
-        return self.what != "attention"
+        """Whether values have a sign: all but attention itself, and a product that is kept where it is above zero."""
+        return self.what not in ("attention", "positive_product")
 
     @property
     def unit(self) -> str:
@@ -69,7 +71,7 @@ class ShownMaps:
 
     def check(self, layer: int, heads: Iterable[int] = ()) -> None:
         """Raise ValueError unless the layer and each of the heads exist."""
-        _check(self.there, layer, heads)
+        check_heads(self.there, layer, heads)
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,10 @@ class Combination:
 class MapView:
     """What of the maps is looked at, and how.
 
-    what, part, hide_special, words, renormalise: as `shown_maps` takes them. layer: which one.
+    what: "attention", "gradient" or "product"; the last two need a run with a target.
+    part: "all", or from which text to which, as in "A to B". hide_special: without the added [CLS] and [SEP].
+    words: between words; to a word is the sum over its pieces, from a word their mean. renormalise: rows of attention
+    sum to 1 again where tokens were left out. layer: which one.
     heads: those drawn; none is all heads of all layers, small. mode: "curves", or the first of the heads as a "matrix".
     kept: the share of a head that the drawn curves hold, above 0 to 1. together: the one map that is drawn instead.
     Raises ValueError for another mode or share.
@@ -152,6 +157,7 @@ class MapView:
     together: Combination | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "heads", tuple(self.heads))
         if self.mode not in ("curves", "matrix"):
             raise ValueError(f"mode {self.mode!r}: 'curves' or 'matrix'")
         if not 0 < self.kept <= 1:
@@ -162,64 +168,62 @@ class MapView:
         """Where in the values of `of` that stands which is drawn: the layer, and its heads."""
         return (self.layer, self.heads) if self.together is None else (0, (0,))
 
+    def check_whole(self, of: str) -> None:
+        """Raise ValueError unless all of a run's attention is looked at; of: what needs that."""
+        plain = MapView(layer=self.layer, heads=self.heads, mode=self.mode, kept=self.kept)
+        chosen = [one.name for one in fields(self) if getattr(self, one.name) != getattr(plain, one.name)]
+        if chosen:
+            raise ValueError(
+                f"{of} is of attention, between all pieces and head by head: leave out {', '.join(chosen)}"
+            )
+
     def of(self, run: ModelRun) -> ShownMaps:
         """The maps of a run that this view shows, or the one map that stands for them.
 
-        Raises as `shown_maps` and `Combination.of` do, and for a head that does not exist.
+        Raises ValueError for a head that does not exist, a gradient that was not captured, an unknown part, or one that
+        the text does not have, and as `Combination.of`.
         """
-        _check(run.there, self.layer, self.heads)
+        check_heads(run.there, self.layer, self.heads)
         one = None if self.together is None else self.together.of(run, self.what, self.layer, self.heads)
-        return shown_maps(run, self.what, part=self.part, hide_special=self.hide_special, words=self.words,
-                          renormalise=self.renormalise, one=one)  # fmt: skip
+        values, encoding = run.shown(self.what) if one is None else one.map[None, None], run.encoding
+        units = word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
+        queries, keys = part_positions(encoding, self.part, hide_special=self.hide_special, units=units)
+        if not (len(queries) and len(keys)):
+            raise ValueError(
+                f"the part {self.part!r} is empty: there is no second text" if self.part != "all" else "nothing is left"
+            )
+        tokens = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
+        merged = map_between_words(values, units, self.what) if self.words else values
+        chosen = part_of(merged, queries, keys)
+        partial = self.what == "attention" and len(keys) * len(queries) < len(units) ** 2
+        if partial and self.renormalise:
+            chosen = renormalised(chosen)
+        again = "renormalised to 1" if self.renormalise else "not renormalised: what goes to hidden tokens is missing"
+        return ShownMaps(
+            values=read_only(chosen),
+            queries=tuple(tokens[position] for position in queries),
+            keys=tuple(tokens[position] for position in keys),
+            what=self.what,
+            there=run.there if one is None else np.ones((1, 1), bool),
+            off=() if one is not None else heads_off(run),
+            notes=(f"rows {again}",) if partial else (),
+            together="" if one is None else one.name,
+        )
 
 
-def shown_maps(
-    run: ModelRun,
-    what: str = "attention",
-    *,
-    part: str = "all",
-    hide_special: bool = False,
-    words: bool = False,
-    renormalise: bool = False,
-    one: Combined | None = None,
-) -> ShownMaps:
-    """The maps of a run as the page Attention shows them.
-
-    what: "attention", "gradient" or "product"; the last two need a run with a target.
-    part: "all", or from which text to which, as in "A to B". hide_special: without the added [CLS] and [SEP].
-    words: between words; to a word is the sum over its pieces, from a word their mean. renormalise: rows of attention
-    sum to 1 again where tokens were left out. one: a map between pieces that is shown in the place of all heads.
-    Raises ValueError for a gradient that was not captured, an unknown part, or one that the text does not have.
-    """
-    values, encoding = run.shown(what) if one is None else one.map[None, None], run.encoding
-    units = word_units(encoding) if words else [(position,) for position in range(len(encoding))]
-    queries, keys = part_positions(encoding, part, hide_special=hide_special, units=units)
-    if not (len(queries) and len(keys)):
-        raise ValueError(f"the part {part!r} is empty: there is no second text" if part != "all" else "nothing is left")
-    tokens = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
-    merged = map_between_words(values, units, what) if words else values
-    chosen = part_of(merged, queries, keys)
-    partial = what == "attention" and len(keys) * len(queries) < len(units) ** 2
-    if partial and renormalise:
-        chosen = renormalised(chosen)
-    said = f"rows {'renormalised to 1' if renormalise else 'not renormalised: what goes to hidden tokens is missing'}"
-    chosen = np.ascontiguousarray(chosen, np.float32).view()
-    chosen.flags.writeable = False
-    return ShownMaps(
-        values=chosen,
-        queries=tuple(tokens[position] for position in queries),
-        keys=tuple(tokens[position] for position in keys),
-        what=what,
-        there=run.there if one is None else np.ones((1, 1), bool),
-        off=()
-        if one is not None
-        else tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.there)),
-        notes=(said,) if partial else (),
-        together="" if one is None else one.name,
-    )
+def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
+    """The heads of a run that are there and switched off, (layer, head) each."""
+    return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.there))
 
 
-def _check(there: np.ndarray, layer: int, heads: Iterable[int]) -> None:
+def read_only(values: np.ndarray) -> np.ndarray:
+    """The same numbers as float32 that nobody can write to, copied only where they have to be."""
+    kept = np.ascontiguousarray(values, np.float32).view()
+    kept.flags.writeable = False
+    return kept
+
+
+def check_heads(there: np.ndarray, layer: int, heads: Iterable[int]) -> None:
     """Raise ValueError unless the layer and each of the heads exist. there: (layer, head)."""
     layers, count = there.shape
     if layer not in range(layers):

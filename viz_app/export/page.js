@@ -1,28 +1,30 @@
 // The two views in a page of their own. What Streamlit's server answers in the app is answered here, from what the
 // page holds: `headGrid` and `attentionView` stand above. Every text reaches the page through textContent.
 
+const COMBINED = -1; // stands for a head where several are one map
+
 const [shown, gridData] = await Promise.all([unpacked("shown"), unpacked("grid")]);
 const about = JSON.parse(new TextDecoder().decode(shown));
 const grid = read(gridData);
 const [rows, columns] = [about.fixed.queries.length, about.fixed.keys.length];
+const everyLine = [...counted(rows, "query"), ...counted(columns, "key")];
 const layers = new Map();
+const one = about.one && mapsIn(await unpacked("one"), [0])[0];
+const vectors = await Promise.all(about.vectors.map(async (said, i) => ({ ...said, bytes: await unpacked(`vectors-${i}`) })));
 let choice = about.choice;
-let mode = about.mode;
+let mode = vectors.length ? "neuron" : about.mode;
+let together = Boolean(one);
 // What the view holds, and the last of its choices that was answered.
 let held = new Set();
 let answered = 0;
 
 document.getElementById("text").append(...sentences());
-for (const button of document.querySelectorAll("[data-mode]")) {
-  button.onclick = () => {
-    mode = button.dataset.mode;
-    show();
-  };
-}
+const buttons = modes();
 const gridRoot = shadow("grid-view");
 const viewRoot = shadow("head-view");
 matchMedia("(prefers-color-scheme: dark)").onchange = () => show();
 await show();
+listChanges();
 document.getElementById("what").textContent = about.says;
 document.body.dataset.ready = "1";
 
@@ -33,49 +35,58 @@ async function show() {
   const maps = await mapsOf(layer);
   // Another layer was chosen while this one was unpacked.
   if (layer !== choice.layer) return;
-  for (const button of document.querySelectorAll("[data-mode]")) {
-    button.setAttribute("aria-pressed", String(button.dataset.mode === mode));
-  }
+  for (const [button, pressed] of buttons) button.setAttribute("aria-pressed", String(pressed()));
   const header = { ...grid.header, selected: [layer, choice.heads[0]] };
-  headGrid({ data: packed(header, [grid.tail]), parentElement: gridRoot, setTriggerValue: (_, log) => clicked(log) });
+  headGrid({ data: packed(header, [grid.tail]), parentElement: gridRoot, setTriggerValue: (_, log) => open(...log.at(-1)[1]) });
   attentionView({ data: answer(layer, maps), parentElement: viewRoot, setStateValue: (_, said) => heard(said) });
 }
 
-// A click in the grid opens that head alone.
-function clicked(log) {
-  const [layer, head] = log.at(-1)[1];
-  choice = { ...choice, layer, heads: [head] };
-  answered = Math.max(answered + 1, Date.now());
+// One head alone: a click in the grid or in the list, or the head whose vectors are wanted.
+function open(layer, head) {
+  choose({ ...choice, layer, heads: [head] }, Math.max(answered + 1, Date.now()));
   show();
 }
 
-// A choice in the view, or that it lacks a map. Exact numbers are not in this page: what asks for them gets none.
+// Several heads as one map are those that the page was made with, and only some heads have their vectors here.
+function choose(chosen, stamp) {
+  if (chosen.layer !== choice.layer || String(chosen.heads) !== String(choice.heads)) together = false;
+  [choice, answered] = [chosen, stamp];
+  if (mode === "neuron" && !vectorsHere()) mode = "curves";
+}
+
+// A choice in the view, or that it lacks a map.
 function heard(said) {
   held = new Set(said.have);
   const chosen = said.choice !== null && said.stamp > answered;
-  if (chosen) [choice, answered] = [said.choice, said.stamp];
-  if (chosen || existing(choice.layer).some((head) => !held.has(name(choice.layer, head)))) setTimeout(show);
+  if (chosen) choose(said.choice, said.stamp);
+  const seen = mode === "neuron" && vectorsHere();
+  const needed = [...wanted(choice.layer).map((head) => name(choice.layer, head)), ...(seen ? [vectorsName(seen)] : [])];
+  if (chosen || needed.some((one) => !held.has(one))) setTimeout(show);
 }
 
 function answer(layer, maps) {
   const here = about.layers[layer];
-  const there = existing(layer);
-  const drawn = (mode === "curves" ? choice.heads : choice.heads.slice(0, 1)).filter((head) => there.includes(head));
-  const sent = there.filter((head) => !held.has(name(layer, head)));
-  for (const head of sent) held.add(name(layer, head));
-  const strongest = drawn.flatMap((head) => here.strongest[head].map((edge) => [head, ...edge]));
+  const drawn = drawnOf(layer);
+  const sent = wanted(layer).filter((head) => !held.has(name(layer, head)));
+  const map = (head) => (head === COMBINED ? one : maps[head]);
+  const strongest = drawn.flatMap((head) =>
+    (head === COMBINED ? about.one : { strongest: here.strongest[head] }).strongest.map((edge) => [head, ...edge]),
+  );
   strongest.sort((a, b) => Math.abs(b[3]) - Math.abs(a[3]));
+  const seen = mode === "neuron" ? vectorsHere() : null;
+  const seenName = seen && vectorsName(seen);
+  const lines = about.exact && drawn.length ? everyLine : [];
   const header = {
     ...about.fixed,
     layer,
     mode,
-    names: Object.fromEntries(there.map((head) => [head, name(layer, head)])),
+    names: Object.fromEntries([...existing(layer), ...(one ? [COMBINED] : [])].map((head) => [head, name(layer, head)])),
     sent,
-    lines: [],
+    lines,
     drawn,
-    combined: null,
-    vectors: null,
-    limit: null,
+    combined: drawn.includes(COMBINED) ? about.one.name : null,
+    vectors: seen && { ...seen, bytes: null, name: seenName, sent: !held.has(seenName) },
+    limit: drawn.includes(COMBINED) ? null : about.limit,
     notes: about.notes,
     heads: choice.heads,
     selected: [choice.side, choice.positions],
@@ -83,14 +94,42 @@ function answer(layer, maps) {
     stamp: answered,
     pruned: here.pruned,
     off: here.off,
-    holes: Object.fromEntries(drawn.map((head) => [head, here.holes[head]])),
+    holes: Object.fromEntries(drawn.map((head) => [head, head === COMBINED ? about.one.holes : here.holes[head]])),
     strongest: strongest.slice(0, about.strongest),
   };
-  return packed(header, sent.map((head) => maps[head]));
+  const parts = sent.map((head) => map(head).coded());
+  if (header.vectors?.sent) parts.push(seen.bytes);
+  for (const head of lines.length ? drawn : []) parts.push(map(head).lines());
+  for (const head of sent) held.add(name(layer, head));
+  if (seen) held.add(seenName);
+  return packed(header, parts);
+}
+
+// What is drawn large: one map in the heads' stead, the chosen heads that exist, or in a matrix the first of them.
+function drawnOf(layer) {
+  if (mode === "neuron") return [];
+  if (together) return [COMBINED];
+  const there = existing(layer);
+  return (mode === "curves" ? choice.heads : choice.heads.slice(0, 1)).filter((head) => there.includes(head));
+}
+
+// The maps that the view should have. Thin matrices are only multiplied when they are looked at.
+function wanted(layer) {
+  const drawn = drawnOf(layer);
+  const quick = mode !== "neuron" && !about.layers[layer].ranks.some(Boolean);
+  return quick ? [...new Set([...drawn, ...existing(layer)])] : drawn;
+}
+
+function vectorsHere() {
+  return vectors.find(({ layer, head }) => layer === choice.layer && head === choice.heads[0]) ?? null;
 }
 
 function name(layer, head) {
-  return `${about.name} L${layer} H${head}`;
+  return head === COMBINED ? `${about.name} together` : `${about.name} L${layer} H${head}`;
+}
+
+function vectorsName({ layer, head }) {
+  return `${about.name} L${layer} H${head} vectors`;
 }
 
 function existing(layer) {
@@ -99,15 +138,82 @@ function existing(layer) {
 
 // ------------------------------------------------------------------------------------------------ bytes
 
-// The maps of a layer, for each head the maxima of its rows and then its codes; unpacked when it is first looked at.
+// The maps of a layer; unpacked when it is first looked at.
 async function mapsOf(layer) {
-  if (!layers.has(layer)) {
-    const bytes = await unpacked(`layer-${layer}`);
-    const length = 4 * rows + Math.ceil((rows * columns) / 4) * 4;
-    const maps = Array.from({ length: about.fixed.count }, (_, head) => bytes.subarray(head * length, (head + 1) * length));
-    layers.set(layer, maps);
-  }
+  if (!layers.has(layer)) layers.set(layer, mapsIn(await unpacked(`layer-${layer}`), about.layers[layer].ranks));
   return layers.get(layer);
+}
+
+// Each map as the view takes it: the maxima of its rows with its codes, and where they are here its exact numbers.
+function mapsIn(bytes, ranks) {
+  let at = 0;
+  const take = (length) => bytes.slice(at, (at += length));
+  return ranks.map((rank) => {
+    if (about.exact) {
+      const numbers = new Float32Array(woven(take(4 * rows * columns), 4).buffer);
+      return { coded: () => coded(numbers), lines: () => everyLineOf(numbers) };
+    }
+    if (!rank) {
+      const map = take(4 * rows + Math.ceil((rows * columns) / 4) * 4);
+      return { coded: () => map };
+    }
+    const head = new Float32Array(take(4 * rows + 4).buffer);
+    const [left, right] = [rows, columns].map((length) => new Int16Array(woven(take(2 * rank * length), 2).buffer));
+    take(-at & 3);
+    return { coded: () => coded(product(left, right, head.at(-1), rank), head.subarray(0, rows)) };
+  });
+}
+
+// The bytes of numbers that stand in planes: all first bytes, then all second ones.
+function woven(bytes, width) {
+  const count = bytes.length / width;
+  const made = new Uint8Array(bytes.length);
+  for (let plane = 0, i = 0; plane < width; plane++) {
+    for (let j = 0; j < count; j++, i++) made[j * width + plane] = bytes[i];
+  }
+  return made;
+}
+
+// Two thin matrices (rank, row) and (rank, column), multiplied: each row in shares of its largest magnitude.
+function product(left, right, step, rank) {
+  const made = new Float32Array(rows * columns);
+  for (let i = 0; i < rank; i++) {
+    const other = right.subarray(i * columns, (i + 1) * columns);
+    for (let row = 0, at = 0; row < rows; row++) {
+      const factor = left[i * rows + row] * step * step;
+      for (let column = 0; column < columns; column++, at++) made[at] += factor * other[column];
+    }
+  }
+  return made;
+}
+
+// As the view takes a map. numbers: the values, or with maxima given their shares of these.
+function coded(numbers, given = null) {
+  const maxima = given?.slice() ?? new Float32Array(rows);
+  const codes = new Uint8Array(Math.ceil((rows * columns) / 4) * 4);
+  for (let row = 0; row < rows; row++) {
+    const values = numbers.subarray(row * columns, (row + 1) * columns);
+    if (!given) maxima[row] = values.reduce((most, x) => (Number.isFinite(x) ? Math.max(most, Math.abs(x)) : most), 0);
+    const whole = given ? 1 : maxima[row] || 1;
+    values.forEach((x, i) => {
+      const share = Math.max(-1, Math.min(x / whole, 1));
+      const code = about.fixed.signed ? 127 + Math.round(127 * share) : Math.round(128 * share);
+      codes[row * columns + i] = Number.isFinite(x) ? code : 255;
+    });
+  }
+  const made = new Uint8Array(4 * rows + codes.length);
+  made.set(new Uint8Array(maxima.buffer));
+  made.set(codes, 4 * rows);
+  return made;
+}
+
+// Every row, then every column.
+function everyLineOf(numbers) {
+  const turned = Float32Array.from(numbers, (_, i) => numbers[(i % rows) * columns + Math.floor(i / rows)]);
+  const made = new Float32Array(2 * numbers.length);
+  made.set(numbers);
+  made.set(turned, numbers.length);
+  return new Uint8Array(made.buffer);
 }
 
 async function unpacked(id) {
@@ -138,6 +244,10 @@ function read(bytes) {
   return { header, tail: bytes.subarray(4 + length) };
 }
 
+function counted(count, side) {
+  return Array.from({ length: count }, (_, i) => [side, i]);
+}
+
 // ------------------------------------------------------------------------------------------------ elements
 
 // Each view stands behind a shadow, as in the app, so that its style is its own.
@@ -147,12 +257,87 @@ function shadow(id) {
   return root;
 }
 
+function element(tag, name, text) {
+  const made = document.createElement(tag);
+  if (name) made.className = name;
+  made.textContent = text;
+  return made;
+}
+
+// What was read, a line each; the label of a line says whose it is.
 function sentences() {
-  return about.texts.map((text, i) => {
-    const made = document.createElement("span");
-    made.className = i ? "b" : "a";
-    made.dir = "auto";
-    made.textContent = text;
-    return made;
+  return about.texts.map(([label, parts]) => {
+    const line = element("div", "", "");
+    if (label) line.append(element("span", "label", label));
+    line.append(...parts.map((text, i) => element("span", i ? "b" : "a", text)));
+    for (const part of line.children) part.dir = "auto";
+    return line;
   });
+}
+
+// The ways to look, in groups of which one button is pressed: [button, whether it is].
+function modes() {
+  const made = [];
+  const group = (...entries) => {
+    const box = element("div", "modes", "");
+    box.setAttribute("role", "group");
+    for (const [text, act, pressed] of entries) {
+      const button = element("button", "", text);
+      button.type = "button";
+      button.onclick = () => {
+        act();
+        show();
+      };
+      made.push([button, pressed]);
+      box.append(button);
+    }
+    document.getElementById("modes").append(box);
+  };
+  const drawAs = (next) => [() => (mode = next), () => mode === next];
+  group(
+    ["Curves", ...drawAs("curves")],
+    ["Matrix", ...drawAs("matrix")],
+    ...vectors.map(({ layer, head }) => [
+      `Neuron L${layer} H${head}`,
+      () => {
+        mode = "neuron";
+        choose({ ...choice, layer, heads: [head] }, Math.max(answered + 1, Date.now()));
+      },
+      () => mode === "neuron" && choice.layer === layer && choice.heads[0] === head,
+    ]),
+  );
+  if (one) {
+    group(
+      [about.one.name, () => (together = true), () => together],
+      ["heads apart", () => (together = false), () => !together],
+    );
+  }
+  return made;
+}
+
+// The largest changes as a table; a click on a line opens its head.
+function listChanges() {
+  const box = document.getElementById("changes");
+  if (!about.changes) return box.remove();
+  const [names, lines] = about.changes;
+  if (!lines.length) return box.replaceChildren(element("p", "faint", "Nothing changed at all."));
+  const table = element("table", "", "");
+  const head = element("tr", "", "");
+  head.append(...names.map((text) => element("th", "", text)));
+  table.append(head);
+  for (const [layer, number, cells] of lines) {
+    const row = element("tr", "", "");
+    row.append(...cells.map((x) => (typeof x === "number" ? element("td", "number", signed(x)) : element("td", "", x))));
+    for (const cell of row.children) cell.dir = "auto";
+    const button = element("button", "", cells[0]);
+    button.type = "button";
+    button.onclick = () => open(layer, number);
+    row.children[0].replaceChildren(button);
+    table.append(row);
+  }
+  box.append(table);
+}
+
+function signed(x) {
+  return x.toFixed(4).replace("-", "−");
 }

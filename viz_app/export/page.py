@@ -1,23 +1,28 @@
-"""The views of the page Attention as one HTML file that opens from disk and asks nobody for anything."""
+"""The views of the app as one HTML file that opens from disk and asks nobody for anything."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from bert_core.analysis.patterns import role_figures
-from bert_core.record import ModelRun
+from bert_core.record import HeadVectors, ModelRun
+from bert_core.tokenizer import Encoding
 from viz_app.components import attention_view, head_grid
-from viz_app.components.attention_view.packing import deflated, quantise, strongest_edges
+from viz_app.components.attention_view.packing import deflated, strongest_edges
+from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView, ShownMaps
+from viz_app.export.packing import MOST_EXACT, packed_layer
 from viz_app.figures.heads import head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
 from viz_app.figures.thumbnails import thumbnails
@@ -25,13 +30,26 @@ from viz_app.figures.thumbnails import thumbnails
 Theme = Literal["light", "dark"]
 _FOLDER = Path(__file__).parent
 READING = "from queries, who look, to keys, who are looked at; each small map is scaled to its own maximum."
+NEURON = (
+    "one query on the left, every key on the right: their vectors, multiplied number by number; the sum over the root "
+    "of their length is the score, and the softmax of all scores is the attention."
+)
+NEURON_MISLEADING = (
+    "a single number of a vector has no meaning of its own: turn queries and keys together, and every score stays what "
+    "it is."
+)
 MISLEADING = {
     False: "attention says where a head looks, not what the prediction is owed to.",
     True: "a gradient is a slope at this one point: switching a head off can do something else.",
 }
-
+EXACT = "Every value is exact, in float32."
+STRONGEST_EXACT = "the strongest edges are exact."
+THIN = (
+    "Gradients are kept as the products of thin matrices and drawn in one byte each, off by at most 1/200 of the "
+    f"largest magnitude in their row (≈); {STRONGEST_EXACT}"
+)
 PRECISION = {
-    signed: f"Values are kept in one byte each, off by at most {error} in their row (≈); the strongest edges are exact."
+    signed: f"Values are kept in one byte each, off by at most {error} in their row (≈); {STRONGEST_EXACT}"
     for signed, error in {
         False: "1/256 of the largest",
         True: "1/254 of the largest magnitude",
@@ -39,47 +57,157 @@ PRECISION = {
 }
 
 
+@dataclass(frozen=True)
+class _Sheet:
+    """What stands on a page.
+
+    texts: lines of (label, parts), what was read. titles: (layer, head), what a head is like. one: several heads as one
+    map, which is opened. vectors: of the heads that can be seen down to their vectors, the first of which is opened.
+    positions: the tokens selected among the queries. changes: the columns of a list, then its lines, each with the
+    layer and head that it opens. limit: the strongest colour, for all heads; None for each its own.
+    """
+
+    title: str
+    shown: ShownMaps
+    view: MapView
+    texts: Sequence[tuple[str, Sequence[str]]]
+    says: str
+    reading: str
+    misleading: str
+    titles: Sequence[Sequence[str]]
+    one: ShownMaps | None = None
+    vectors: Sequence[HeadVectors] = ()
+    positions: Sequence[int] = ()
+    changes: tuple[Sequence[str], Sequence[tuple[int, int, Sequence[str | float]]]] | None = None
+    limit: float | None = field(default=None)
+
+
 def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None) -> str:
     """A page with every layer and head of a run, opened at what a view shows, by default the first head.
 
-    Several heads as one map are shown apart. Values are in one byte each, and the page says so.
+    Where several heads are one map, that map is there too. A short text's values are exact, else they are in one byte
+    each, or gradients in two thin matrices; the page says which.
     theme: "light" or "dark"; None follows the system.
     Raises ValueError for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
+    view = view or MapView()
+    apart = replace(view, together=None)
+    shown = apart.of(run)
+    one = None if view.together is None else view.of(run)
+    sheet = _Sheet(
+        "Who looks at whom?", shown, apart, _texts(run.encoding), _says(shown, apart), READING,
+        MISLEADING[shown.signed], _titles(run), one,
+    )  # fmt: skip
+    return _written(sheet, theme)
+
+
+def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, *, theme: Theme | None = None) -> str:
+    """The same, opened at one query of a head down to its vectors, which are exact.
+
+    Raises ValueError for a query that does not exist, vectors of another text, or an unknown theme.
+    """
+    vectors.products(query)
+    if vectors.encoding.input_ids != run.encoding.input_ids:
+        raise ValueError("the vectors are of another text than the maps")
+    view = MapView(layer=vectors.layer, heads=(vectors.head,))
+    shown = view.of(run)
+    sheet = _Sheet(
+        "Who looks at whom?", shown, view, _texts(run.encoding), _says(shown, view), NEURON, NEURON_MISLEADING,
+        _titles(run), vectors=(vectors,), positions=(query,),
+    )  # fmt: skip
+    return _written(sheet, theme)
+
+
+def change_page(comparison: Comparison, view: MapView | None = None, *, theme: Theme | None = None) -> str:
+    """A page with the difference of every layer and head between two runs, and the list of the largest.
+
+    All heads are on one scale. view: which heads are opened, and how.
+    Raises ValueError for a head that one of them does not have, choices that a comparison does not know, or an unknown
+    theme.
+    """
+    view, shown = view or MapView(), comparison.shown()
+    view.check_whole("a comparison")
+    shown.check(view.layer, view.heads)
+    largest = np.abs(shown.values).max((-1, -2))
+    changes = comparison.largest()
+    lines = comparison.listed(changes)
+    layers, heads = largest.shape
+    rows = [(one.layer, one.head, list(line.values())) for one, line in zip(changes, lines, strict=True)]
+    between = [f"Change of attention of {layers} layers × {heads} heads, {comparison.difference}", *comparison.said]
+    sheet = _Sheet(
+        "What is different?", shown, view,
+        texts=[text for part in comparison.texts for text in _texts(*part)],
+        says=". ".join(between) + ".",
+        reading=f"{comparison.reading}; orange grew, blue fell, all heads on one scale.",
+        misleading=comparison.misleading,
+        titles=[
+            [f"L{layer} H{head}: changes by up to {largest[layer, head]:.3f}" for head in range(heads)]
+            for layer in range(layers)
+        ],
+        changes=(list(lines[0]) if lines else [], rows),
+        limit=float(largest[largest == largest].max(initial=0)) or None,
+    )  # fmt: skip
+    return _written(sheet, theme)
+
+
+def _written(sheet: _Sheet, theme: Theme | None) -> str:
     if theme not in (None, "light", "dark"):
         raise ValueError(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
-    view = replace(view or MapView(), together=None)
-    shown, encoding = view.of(run), run.encoding
-    heads = view.heads or (0,)
+    shown, view = sheet.shown, sheet.view
+    exact, thin = shown.values.size <= MOST_EXACT, shown.what == "gradient"
+    layers, heads = shown.values.shape[:2]
+    with ThreadPoolExecutor() as pool:  # zlib and linear algebra work without Python's lock
+        packed = list(
+            pool.map(lambda maps: packed_layer(maps, signed=shown.signed, exact=exact, thin=thin), shown.values)
+        )
     about = {
-        "texts": [text for text in (encoding.text, encoding.pair) if text is not None],
-        "says": _says(shown, view),
-        "choice": {"layer": view.layer, "heads": heads, "side": "query", "positions": [], "kept": view.kept},
+        "texts": sheet.texts,
+        "says": sheet.says,
+        "choice": {"layer": view.layer, "heads": view.heads or (0,), "side": "query", "positions": sheet.positions,
+                   "kept": view.kept},
         "mode": view.mode,
         "notes": shown.notes,
         "name": hashlib.blake2b(np.ascontiguousarray(shown.values).data, digest_size=6).hexdigest(),
         "strongest": attention_view.STRONGEST,
+        "exact": exact,
+        "limit": sheet.limit,
         "fixed": attention_view.fixed_header(
-            shown.queries, shown.keys,
-            layers=len(shown.values), heads=shown.values.shape[1], signed=shown.signed, unit=shown.unit,
+            shown.queries, shown.keys, layers=layers, heads=heads, signed=shown.signed, unit=shown.unit,
         ),
-        "layers": [_about_layer(shown, number) for number in range(len(shown.values))],
+        "layers": [_about_layer(shown, number) | {"ranks": packed[number][1]} for number in range(layers)],
+        "one": None if sheet.one is None else _about_one(sheet.one),
+        "vectors": [_about_vectors(one) for one in sheet.vectors],
+        "changes": sheet.changes,
     }  # fmt: skip
     grid = head_grid.grid_message(
-        layers=len(shown.values),
-        heads=shown.values.shape[1],
-        thumbnails=thumbnails(shown.values, signed=shown.signed),
+        layers=layers,
+        heads=heads,
+        thumbnails=thumbnails(shown.values, signed=shown.signed, shared_scale=sheet.limit is not None),
         signed=shown.signed,
         off=shown.off,
-        titles=head_titles(*role_figures(run.attention, encoding), there=run.there),
-        there=run.there,
+        titles=sheet.titles,
+        there=shown.there,
     )
     data = {"shown": json.dumps(about).encode(), "grid": grid}
+    data |= {f"vectors-{number}": _packed_vectors(one) for number, one in enumerate(sheet.vectors)}
     data = {name: deflated(part) for name, part in data.items()}
-    with ThreadPoolExecutor() as pool:  # zlib works without Python's lock
-        packed = pool.map(lambda number: deflated(_packed_layer(shown, number)), range(len(shown.values)))
-        data |= {f"layer-{number}": part for number, part in enumerate(packed)}
-    return _filled(data, PRECISION[shown.signed], shown.signed, theme)
+    if sheet.one is not None:
+        data["one"] = packed_layer(sheet.one.values[0], signed=shown.signed, exact=exact, thin=False)[0]
+    data |= {f"layer-{number}": part for number, (part, _) in enumerate(packed)}
+    loose = any(any(ranks) for _, ranks in packed)
+    precision = EXACT if exact else THIN if loose else PRECISION[shown.signed]
+    if sheet.vectors:
+        precision += " Vectors are exact." * (not exact)
+    return _filled(sheet, data, precision, theme)
+
+
+def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
+    """One line: a label, and the text or the two of them."""
+    return [(label, [text for text in (encoding.text, encoding.pair) if text is not None])]
+
+
+def _titles(run: ModelRun) -> list[list[str]]:
+    return head_titles(*role_figures(run.attention, run.encoding), there=run.there)
 
 
 def _says(shown: ShownMaps, view: MapView) -> str:
@@ -100,23 +228,37 @@ def _about_layer(shown: ShownMaps, layer: int) -> dict[str, Any]:
         "pruned": pruned,
         "off": [head for where, head in shown.off if where == layer],
         "holes": [int((~np.isfinite(values)).sum()) for values in maps],
-        "strongest": [
-            [edge[1:] for edge in strongest_edges({head: maps[head]}, [head], attention_view.STRONGEST)]
-            for head in range(len(maps))
-        ],
+        "strongest": [_strongest(values) for values in maps],
     }
 
 
-def _packed_layer(shown: ShownMaps, layer: int) -> bytes:
-    """For each head the maxima of its rows, then its codes; each at a multiple of four."""
-    parts = []
-    for values in shown.values[layer]:
-        codes, maxima = quantise(values, signed=shown.signed)
-        parts += [maxima.astype("<f4").tobytes(), codes.tobytes(), b"\0" * (-codes.size % 4)]
-    return b"".join(parts)
+def _about_one(one: ShownMaps) -> dict[str, Any]:
+    """What is said of the map that stands for several heads."""
+    values = one.values[0, 0]
+    return {"name": one.together, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
 
 
-def _filled(data: dict[str, bytes], precision: str, signed: bool, theme: Theme | None) -> str:
+def _strongest(values: np.ndarray) -> list[tuple[int, int, float]]:
+    return [edge[1:] for edge in strongest_edges({0: values}, [0], attention_view.STRONGEST)]
+
+
+def _about_vectors(vectors: HeadVectors) -> dict[str, Any]:
+    return {
+        "layer": vectors.layer,
+        "head": vectors.head,
+        "size": vectors.queries.shape[1],
+        "distances": vectors.distances is not None,
+        "causal": vectors.causal,
+    }
+
+
+def _packed_vectors(vectors: HeadVectors) -> bytes:
+    """Queries, keys, and what distances add, as the view takes them."""
+    parts = (vectors.queries, vectors.keys, vectors.distances)
+    return b"".join(part.astype("<f4").tobytes() for part in parts if part is not None)
+
+
+def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
     """The template with everything in it. What a reader typed is in `data` alone, and goes in as base64."""
     script = "\n".join(
         [_inner(attention_view.SCRIPT, "attentionView"), _inner(head_grid.SCRIPT, "headGrid"), _file("page.js")]
@@ -126,8 +268,9 @@ def _filled(data: dict[str, bytes], precision: str, signed: bool, theme: Theme |
         "hash": f"sha256-{digest}",
         "variables": _variables(theme),
         "style": _file("page.css"),
-        "reading": READING,
-        "misleading": MISLEADING[signed],
+        "title": html.escape(sheet.title),
+        "reading": html.escape(sheet.reading),
+        "misleading": html.escape(sheet.misleading),
         "precision": precision,
         "grid-style": head_grid.STYLE,
         "grid-markup": head_grid.MARKUP,

@@ -1,30 +1,24 @@
-"""The Python that makes a picture of attention again, from the text on."""
+"""The Python that makes what an export shows again, from the text on."""
 
 from __future__ import annotations
 
-import numpy as np
+import base64
+import zlib
 
-from bert_core.record import ModelRun
-from viz_app.export.maps import MapView
+from bert_core.record import DecoderRun, HeadVectors, ModelRun
+from viz_app.export.comparison import Comparison
+from viz_app.export.maps import MapView, heads_off
 
-_SCRIPT = """\
-from pathlib import Path
-
-import numpy as np
-
-import bert_core
-{imports}
-
+_READ = """\
 loaded = bert_core.load({model!r})
 encoding = loaded.tokenizer.encode({text!r}, {pair!r}, max_length=loaded.config.max_position_embeddings)
 encoding = loaded.tokenizer.mask_words(encoding, {masked!r})
 head_mask = np.ones((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), np.float32)
 for layer, head in {off!r}:
     head_mask[layer, head] = 0
-{rest}"""
-_MAPS = """\
-run = bert_core.capture(loaded, encoding, target={target}, head_mask=head_mask)
-
+"""
+_RUN = "{run} = bert_core.capture(loaded, encoding, target={target}, head_mask=head_mask)\n"
+_MAPS = """
 view = {view}
 maps = view.of(run).values  # {axes}
 Path({name!r}).write_bytes(picture_of(run, view, {kind!r}))
@@ -34,6 +28,21 @@ vectors = bert_core.head_vectors(loaded, encoding, {layer}, {head}, head_mask=he
 q, k, scores, softmax = vectors.queries, vectors.keys, vectors.scores, vectors.attention
 Path({name!r}).write_bytes(picture_bytes(neuron_picture(vectors, {query}), {kind!r}))
 """
+_CHANGE = """
+shown = Comparison(before, after, {names!r}, {models!r}).shown()
+maps = shown.values  # after minus before (layer, head, query, key), between the tokens that both texts have
+Path({name!r}).write_bytes(picture_bytes(maps_picture(shown, {view}), {kind!r}))
+"""
+_CAPTION = """\
+# The picture as the model saw it, packed: uint8 (rows, columns, 3).
+packed = (
+{packed}
+)
+picture = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8).reshape({shape})
+run = bert_core.describe(bert_core.load_captioner({model!r}), picture)
+maps = run.shown({what!r})  # (word, layer, head, patch)
+Path({name!r}).write_bytes(picture_bytes(caption_picture(run, {what!r}, {head!r}), {kind!r}))
+"""
 
 
 def snippet(run: ModelRun, view: MapView, model: str, *, kind: str = "svg") -> str:
@@ -42,33 +51,69 @@ def snippet(run: ModelRun, view: MapView, model: str, *, kind: str = "svg") -> s
     model: what `bert_core.load` takes. Everything that was typed stands in it as a quoted string, and as nothing else.
     """
     together = view.together is not None
-    rest = _MAPS.format(
-        target="None" if run.target is None else f"bert_core.{run.target!r}",
-        view=repr(view),
-        axes="(1, 1, query, key)" if together else "(layer, head, query, key)",
-        name=f"attention.{kind}",
-        kind=kind,
-    )
+    axes = "(1, 1, query, key)" if together else "(layer, head, query, key)"
     names = "Combination, MapView" if together else "MapView"
-    imports = f"from viz_app.export.maps import {names}\nfrom viz_app.export.pictures import picture_of"
-    return _script(run, model, imports, rest)
+    return _script(
+        [f"from viz_app.export.maps import {names}", "from viz_app.export.pictures import picture_of"],
+        _read(run, model), _capture(run, "run"),
+        _MAPS.format(view=repr(view), axes=axes, name=f"attention.{kind}", kind=kind),
+    )  # fmt: skip
 
 
-def neuron_snippet(run: ModelRun, layer: int, head: int, query: int, model: str, *, kind: str = "svg") -> str:
+def neuron_snippet(run: ModelRun, vectors: HeadVectors, query: int, model: str, *, kind: str = "svg") -> str:
     """The same for one query of a head in the neuron view; `q`, `k`, `scores` and `softmax` hold its numbers."""
-    rest = _NEURON.format(layer=layer, head=head, query=query, name=f"neuron.{kind}", kind=kind)
-    return _script(run, model, "from viz_app.export.pictures import neuron_picture, picture_bytes", rest)
+    return _script(
+        ["from viz_app.export.pictures import neuron_picture, picture_bytes"],
+        _read(run, model),
+        _NEURON.format(layer=vectors.layer, head=vectors.head, query=query, name=f"neuron.{kind}", kind=kind),
+    )
 
 
-def _script(run: ModelRun, model: str, imports: str, rest: str) -> str:
+def change_snippet(comparison: Comparison, view: MapView, *, kind: str = "svg") -> str:
+    """The same for the difference of two runs; `before` and `after` are the two, `maps` holds their difference."""
+    before, after = comparison.before, comparison.after
+    return _script(
+        ["from viz_app.export.comparison import Comparison", "from viz_app.export.maps import MapView",
+         "from viz_app.export.pictures import maps_picture, picture_bytes"],
+        _read(before, comparison.models[0]), _capture(before, "before"), "\n",
+        _read(after, comparison.models[1]), _capture(after, "after"),
+        _CHANGE.format(names=comparison.names, models=comparison.models, view=repr(view), name=f"change.{kind}",
+                       kind=kind),
+    )  # fmt: skip
+
+
+def caption_snippet(run: DecoderRun, what: str, head: tuple[int, int] | None, model: str, *, kind: str = "svg") -> str:
+    """The same for where a captioner looks, with the picture in the script; `maps` holds its numbers."""
+    text = base64.b64encode(zlib.compress(run.image.tobytes(), 9)).decode()
+    lines = (text[at : at + 100] for at in range(0, len(text), 100))
+    return _script(
+        ["from viz_app.export.pictures import caption_picture, picture_bytes"],
+        _CAPTION.format(packed="\n".join(f'    "{line}"' for line in lines), shape=run.image.shape, model=model,
+                        what=what, head=head, name=f"caption.{kind}", kind=kind),
+        first=("base64", "zlib"),
+    )  # fmt: skip
+
+
+def _script(imports: list[str], *parts: str, first: tuple[str, ...] = ()) -> str:
+    """The imports, then the parts as they follow each other."""
+    above = [*(f"import {name}" for name in first), "from pathlib import Path", "", "import numpy as np", "",
+             "import bert_core", *imports]  # fmt: skip
+    return "\n".join([*above, "", ""]) + "".join(parts)
+
+
+def _read(run: ModelRun, model: str) -> str:
+    """Loads a model, and gives it the same text and head mask."""
     encoding = run.encoding
     words = (encoding.words[position] for position in encoding.mask_positions)
-    return _SCRIPT.format(
+    return _READ.format(
         model=model,
         text=encoding.text,
         pair=encoding.pair,
         masked=tuple(sorted({word for word in words if word is not None})),
-        off=[(int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.there)],
-        imports=imports,
-        rest=rest,
+        off=list(heads_off(run)),
     )
+
+
+def _capture(run: ModelRun, name: str) -> str:
+    """Runs it, with the same target."""
+    return _RUN.format(run=name, target="None" if run.target is None else f"bert_core.{run.target!r}")

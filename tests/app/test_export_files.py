@@ -1,0 +1,155 @@
+"""Every view as every kind of file: heads, one map of several, a head down to its vectors, what two runs differ in."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import dataclasses
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import bert_core
+from bert_core import LoadedModel, ModelRun
+from tests.hostile import HOSTILE, run_of
+from viz_app.export.comparison import Comparison
+from viz_app.export.files import KINDS, AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
+from viz_app.export.maps import Combination, MapView
+from viz_app.export.snippet import change_snippet
+
+TEXT, OTHER, PAIR = "the cat sat on the mat", "the old cat ran to the mat", "it was red"
+STARTS = {
+    "svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>", "npz": b"PK",
+    "py": b"from pathlib import Path",
+}  # fmt: skip
+
+
+def captured(loaded: LoadedModel, text: str, off: tuple[tuple[int, int], ...] = ()) -> ModelRun:
+    """A run of a pair with some heads off."""
+    gates = np.ones((2, 4), np.float32)
+    for place in off:
+        gates[place] = 0
+    return bert_core.capture(loaded, loaded.tokenizer.encode(text, PAIR), head_mask=gates)
+
+
+@pytest.fixture(scope="module")
+def comparison(tiny_loaded: LoadedModel, tiny_model_folder: Path) -> Comparison:
+    """Two texts of other lengths, the second with a head off."""
+    models = (str(tiny_model_folder),) * 2
+    return Comparison(
+        captured(tiny_loaded, TEXT), captured(tiny_loaded, OTHER, ((0, 2),)), ("this text", "the other text"), models
+    )
+
+
+@pytest.fixture(scope="module")
+def views(tiny_loaded: LoadedModel, tiny_model_folder: Path, comparison: Comparison) -> dict[str, Files]:
+    """Each view, as a page would hand it over."""
+    run, model = captured(tiny_loaded, TEXT, ((1, 1),)), str(tiny_model_folder)
+    vectors = bert_core.head_vectors(tiny_loaded, run.encoding, 1, 3, head_mask=run.head_mask)
+    return {
+        "all heads": AttentionFiles(run, MapView(heads=()), model),
+        "curves": AttentionFiles(run, MapView(layer=1, heads=(0, 2)), model),
+        "matrix": AttentionFiles(run, MapView(layer=1, heads=(2,), mode="matrix", words=True), model),
+        "one map": AttentionFiles(run, MapView(heads=(0, 1), together=Combination("average")), model),
+        "neuron": NeuronFiles(run, vectors, 4, model),
+        "change": ChangeFiles(comparison, MapView(layer=1, heads=(2,))),
+        "all changes": ChangeFiles(comparison, MapView(heads=())),
+    }
+
+
+VIEWS = ("all heads", "curves", "matrix", "one map", "neuron", "change", "all changes")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_view_leaves_as_every_kind(views: dict[str, Files], name: str) -> None:
+    """Each file begins as its kind does, is called by it, and pictures open; dark ones are dark."""
+    for kind in KINDS:
+        made = file_of(views[name], kind)
+        assert made.startswith(STARTS.get(kind, b"")) and views[name].name(kind).endswith(f".{kind}")
+    assert len(list(csv.reader(io.StringIO(file_of(views[name], "csv").decode())))) > 1
+    picture = Image.open(io.BytesIO(file_of(views[name], "png", dark=True))).convert("RGB")
+    assert picture.getpixel((0, 0)) == (20, 22, 26)
+    with pytest.raises(ValueError, match="a file of kind 'gif' is unknown: one of svg, png"):
+        file_of(views[name], "gif")
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_snippet_gives_the_numbers_and_the_picture(
+    views: dict[str, Files], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Run as a script from its text alone: the arrays of the NPZ, and the bytes of the SVG."""
+    monkeypatch.chdir(tmp_path)
+    scope: dict = {}
+    exec(compile(file_of(views[name], "py"), "snippet", "exec"), scope)
+    (picture,) = tmp_path.glob("*.svg")
+    assert picture.read_bytes() == file_of(views[name], "svg")
+    with np.load(io.BytesIO(file_of(views[name], "npz")), allow_pickle=False) as file:
+        found = {"q": file["q"], "softmax": file["softmax"]} if "q" in file else {"maps": file[file.files[0]]}
+    for variable, numbers in found.items():
+        assert np.allclose(np.squeeze(scope[variable]), np.squeeze(numbers), atol=1e-6)
+
+
+# ---------------------------------------------------------------------------- the difference of two runs
+
+
+def test_a_comparison_is_worked_by_hand(comparison: Comparison) -> None:
+    """After minus before at each pair of equal tokens, its list in falling size, and what has no partner named."""
+    before, after = comparison.before, comparison.after
+    shown = comparison.shown()
+    assert [token.text for token in shown.queries] == [
+        *("[CLS]", "the", "cat", "the", "mat", "[SEP]", "it", "was", "red", "[SEP]"),
+    ]
+    ours = [0, 1, 2, 5, 6, 7, 8, 9, 10, 11]
+    theirs = [0, 1, 3, 6, 7, 8, 9, 10, 11, 12]
+    for q, (i, j) in enumerate(zip(ours, theirs, strict=True)):
+        by_hand = after.attention[:, :, j, theirs] - before.attention[:, :, i, ours]
+        assert np.array_equal(shown.values[:, :, q], by_hand)
+    assert shown.off == ((0, 2),) and shown.notes == ("the other text minus this text",)
+    listed = comparison.listed(comparison.largest())
+    sizes = [abs(float(line["change"])) for line in listed]
+    assert sizes == sorted(sizes, reverse=True) and sizes[0] == pytest.approx(np.abs(shown.values).max())
+    assert comparison.left_out is not None
+    assert "Left out of this text: sat (3), on (4); of the other text: old (2), ran (4), to (5)." in comparison.left_out
+
+
+def test_what_cannot_be_compared_is_named(comparison: Comparison) -> None:
+    """Models of other shapes, heads that do not exist, and choices that a comparison does not know."""
+    with pytest.raises(ValueError, match="2 layers of 4 heads and 2 of 3 cannot be compared"):
+        Comparison(comparison.before, run_of(["a"]))
+    with pytest.raises(ValueError, match="head 4 does not exist in layer 1"):
+        ChangeFiles(comparison, MapView(layer=1, heads=(4,)))
+    with pytest.raises(ValueError, match="a comparison is of attention.*leave out what, words"):
+        ChangeFiles(comparison, MapView("gradient", words=True))
+
+
+def test_a_head_that_one_of_them_lost_is_not_there(comparison: Comparison) -> None:
+    """It is a gap in the picture and cannot be opened, and its change is no number."""
+    attention = comparison.after.attention.copy()
+    attention[1, 0] = np.nan
+    lost = dataclasses.replace(comparison, after=dataclasses.replace(comparison.after, attention=attention))
+    assert not lost.there[1, 0] and lost.there.sum() == 7 and np.isnan(lost.shown().values[1, 0]).all()
+    with pytest.raises(ValueError, match=r"head 0 does not exist in layer 1: .* \(0 pruned\)"):
+        ChangeFiles(lost, MapView(layer=1, heads=(0,)))
+
+
+def test_nothing_that_was_typed_runs_in_a_change() -> None:
+    """Hostile texts, models and names stand in the script as quoted strings and in the page as data."""
+    names = (HOSTILE[10], HOSTILE[16])
+    pair = Comparison(run_of(HOSTILE, second=9), run_of(HOSTILE[:5]), names, (HOSTILE[0], HOSTILE[15]))
+    tree = ast.parse(change_snippet(pair, MapView()))
+    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    typed = {*names, *pair.models, pair.before.encoding.text, pair.before.encoding.pair, pair.after.encoding.text}
+    assert typed <= set(constants)
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert calls == {
+        "bert_core.load", "loaded.tokenizer.encode", "loaded.tokenizer.mask_words", "np.ones", "bert_core.capture",
+        "Comparison", f"Comparison(before, after, {names!r}, {pair.models!r}).shown", "Path",
+        "Path('change.svg').write_bytes", "picture_bytes", "maps_picture", "MapView",
+    }  # fmt: skip
+    page = ChangeFiles(pair, MapView()).page()
+    markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+    assert HOSTILE[16].replace('"', "&quot;") in markup and not re.search("<(script|img|svg|b>bold)", markup)

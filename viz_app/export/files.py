@@ -1,0 +1,162 @@
+"""What a view shows as a file, of every kind that there is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from bert_core.record import HeadVectors, ModelRun
+from viz_app.export import tables
+from viz_app.export.comparison import Comparison
+from viz_app.export.maps import MapView, ShownMaps, check_heads
+from viz_app.export.page import Theme, attention_page, change_page, neuron_page
+from viz_app.export.snippet import change_snippet, neuron_snippet, snippet
+
+if TYPE_CHECKING:  # matplotlib takes half a second to import, which no page should wait for
+    from matplotlib.figure import Figure
+
+PICTURES = ("svg", "png", "pdf")
+KINDS = (*PICTURES, "html", "npz", "csv", "py")
+
+
+class Files(Protocol):
+    """A view that can leave as a file: a picture, a page of its own, numbers, or the Python that makes it again."""
+
+    def name(self, kind: str) -> str:
+        """What a file of this kind is called."""
+
+    def picture(self, *, dark: bool = False) -> Figure:
+        """The view as a still picture."""
+
+    def page(self, theme: Theme | None = None) -> str:
+        """The view as a page that needs no network."""
+
+    def csv(self) -> bytes:
+        """What it draws as a table."""
+
+    def npz(self) -> bytes:
+        """All numbers that belong to it."""
+
+    def python(self) -> str:
+        """A script that makes the picture again."""
+
+
+def file_of(view: Files, kind: str, *, dark: bool = False) -> bytes:
+    """A view as a file of one of `KINDS`. Raises ValueError for another kind, and as the view does."""
+    if kind in PICTURES:
+        from viz_app.export.pictures import picture_bytes
+
+        return picture_bytes(view.picture(dark=dark), kind)
+    if kind == "html":
+        return view.page("dark" if dark else None).encode()
+    if kind not in KINDS:
+        raise ValueError(f"a file of kind {kind!r} is unknown: one of {', '.join(KINDS)}")
+    if kind == "py":
+        return view.python().encode()
+    return view.npz() if kind == "npz" else view.csv()
+
+
+@dataclass(frozen=True)
+class AttentionFiles:
+    """The maps of a run as a view shows them. model: what `bert_core.load` takes."""
+
+    run: ModelRun
+    view: MapView
+    model: str
+
+    def name(self, kind: str) -> str:
+        if kind in ("npz", "html"):  # hold every head, whichever are drawn
+            return f"attention.{kind}"
+        if self.view.together is not None:
+            return f"attention-{self.view.together.how}.{kind}"
+        return f"attention-{f'L{self.view.layer}' if self.view.heads else 'all'}.{kind}"
+
+    def picture(self, *, dark: bool = False) -> Figure:
+        from viz_app.export.pictures import maps_picture
+
+        return maps_picture(self.view.of(self.run), self.view, dark=dark)
+
+    def page(self, theme: Theme | None = None) -> str:
+        return attention_page(self.run, self.view, theme=theme)
+
+    def csv(self) -> bytes:
+        return _drawn_csv(self.view.of(self.run), self.view)
+
+    def npz(self) -> bytes:
+        return tables.maps_npz(self.view.of(self.run))
+
+    def python(self) -> str:
+        return snippet(self.run, self.view, self.model)
+
+
+@dataclass(frozen=True)
+class NeuronFiles:
+    """One query of a head down to its vectors. run: of the same text. model: what `bert_core.load` takes."""
+
+    run: ModelRun
+    vectors: HeadVectors
+    query: int
+    model: str
+
+    def __post_init__(self) -> None:
+        self.vectors.products(self.query)  # says which queries there are
+
+    def name(self, kind: str) -> str:
+        whose = f"neuron-L{self.vectors.layer}-H{self.vectors.head}"
+        return f"{whose}.npz" if kind == "npz" else f"{whose}-{self.query}.{kind}"
+
+    def picture(self, *, dark: bool = False) -> Figure:
+        from viz_app.export.pictures import neuron_picture
+
+        return neuron_picture(self.vectors, self.query, dark=dark)
+
+    def page(self, theme: Theme | None = None) -> str:
+        return neuron_page(self.run, self.vectors, self.query, theme=theme)
+
+    def csv(self) -> bytes:
+        return tables.neuron_csv(self.vectors, self.query)
+
+    def npz(self) -> bytes:
+        return tables.neuron_npz(self.vectors)
+
+    def python(self) -> str:
+        return neuron_snippet(self.run, self.vectors, self.query, self.model)
+
+
+@dataclass(frozen=True)
+class ChangeFiles:
+    """The difference of two runs; the view says which heads are drawn, and how."""
+
+    comparison: Comparison
+    view: MapView
+
+    def __post_init__(self) -> None:
+        self.view.check_whole("a comparison")
+        check_heads(self.comparison.there, self.view.layer, self.view.heads)
+
+    def name(self, kind: str) -> str:
+        every = kind in ("npz", "html") or not self.view.heads
+        return f"change.{kind}" if every else f"change-L{self.view.layer}.{kind}"
+
+    def picture(self, *, dark: bool = False) -> Figure:
+        from viz_app.export.pictures import maps_picture
+
+        return maps_picture(self.comparison.shown(), self.view, dark=dark)
+
+    def page(self, theme: Theme | None = None) -> str:
+        return change_page(self.comparison, self.view, theme=theme)
+
+    def csv(self) -> bytes:
+        return _drawn_csv(self.comparison.shown(), self.view)
+
+    def npz(self) -> bytes:
+        return tables.maps_npz(self.comparison.shown())
+
+    def python(self) -> str:
+        return change_snippet(self.comparison, self.view)
+
+
+def _drawn_csv(shown: ShownMaps, view: MapView) -> bytes:
+    """The heads that are drawn, or all of them where none was chosen."""
+    layer, heads = view.drawn
+    return tables.maps_csv(shown, [(layer, head) for head in heads] or None)

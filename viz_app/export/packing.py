@@ -1,0 +1,101 @@
+"""Maps as bytes in a page of its own, where nobody can be asked for the exact numbers afterwards.
+
+Maps of a short text travel as they are. Of a long one they are a byte a value, but for gradients: how the target would
+change with a query's look at a key is the product of what it wants of that query's output and of the key's value, so
+such a map has no more rank than a head has numbers, and two thin matrices hold it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import NamedTuple
+
+import numpy as np
+
+from viz_app.components.attention_view.packing import deflated, quantise
+
+MOST_EXACT = 600_000  # values of a page that are kept in float32: 64 tokens of 12 x 12 heads
+MOST_RANK = 96
+SPARE = 8  # directions more than the rank that is looked for
+FACTORS_ERROR = 1 / 1000  # of the largest magnitude in a row
+STEPS = tuple(2.0**-n for n in range(3, 15))
+
+
+class Factors(NamedTuple):
+    """A map as a product: row by row `maxima`, times `(step * left).T @ (step * right)`.
+
+    left: int16 (rank, query). right: int16 (rank, key). maxima: (query,) float32, the largest magnitude of each row.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    step: float
+    maxima: np.ndarray
+
+    def restored(self) -> np.ndarray:
+        """The map (query, key), float32."""
+        product: np.ndarray = (self.step * self.left.T).astype(np.float32) @ (self.step * self.right).astype(np.float32)
+        return product * self.maxima[:, None]
+
+
+def factored(values: np.ndarray) -> Factors | None:
+    """A map (query, key) as two thin matrices that give every value to a thousandth of the largest in its row.
+
+    None where they would hold as many numbers as the map, or where something is no number.
+    """
+    rows, columns = values.shape
+    most = min(MOST_RANK, rows * columns // (2 * (rows + columns)))
+    if most < 1 or not np.isfinite(values).all():
+        return None
+    maxima = np.abs(values).max(1).astype(np.float32)
+    shares = np.divide(values, maxima[:, None], out=np.zeros_like(values), where=maxima[:, None] > 0)
+    # What the map reaches from random directions is its range (Halko et al. 2011, arXiv:0909.4061); in it, the SVD.
+    directions = np.random.default_rng(0).standard_normal((columns, min(most + SPARE, columns)), np.float32)
+    basis = np.linalg.qr(shares @ directions)[0]
+    turn, sizes, right = np.linalg.svd(basis.T @ shares, full_matrices=False)
+    root = np.sqrt(sizes)
+    left, right = (basis @ turn * root).T, right * root[:, None]
+
+    def error(left: np.ndarray, right: np.ndarray) -> float:
+        return float(np.abs(left.T @ right - shares).max())
+
+    rank = bisect_left(range(most + 1), True, key=lambda n: error(left[:n], right[:n]) <= FACTORS_ERROR / 2)
+    if rank > most:
+        return None
+    left, right = left[:rank], right[:rank]
+    for step in STEPS:
+        coarse = [np.rint(part / step) for part in (left, right)]
+        if error(*(step * part for part in coarse)) <= FACTORS_ERROR:
+            fits = all(np.abs(part).max(initial=0) < 1 << 15 for part in coarse)
+            thin, wide = (part.astype("<i2") for part in coarse)
+            return Factors(thin, wide, step, maxima) if fits else None
+    return None
+
+
+def planes(values: np.ndarray) -> bytes:
+    """The first byte of every number, then the second, and so on: alike stands beside alike, and packs better."""
+    return np.ascontiguousarray(values).view(np.uint8).reshape(-1, values.itemsize).T.tobytes()
+
+
+def packed_layer(maps: np.ndarray, *, signed: bool, exact: bool, thin: bool) -> tuple[bytes, list[int]]:
+    """The maps of a layer (head, query, key), deflated, and for each the rank of its two matrices, 0 for none.
+
+    exact: every number as it is, in planes. Else a map is the maxima of its rows in float32 and its codes; or, if thin
+    is asked for and smaller, these maxima, the step in float32, and in planes the left matrix and the right one.
+    Each map begins at a multiple of four.
+    """
+    if exact:
+        return deflated(b"".join(planes(one.astype("<f4")) for one in maps)), [0] * len(maps)
+    parts, ranks = [], []
+    for one in maps:
+        codes, maxima = quantise(one, signed=signed)
+        part, rank = maxima.astype("<f4").tobytes() + codes.tobytes(), 0
+        found = factored(one) if thin else None
+        if found is not None:
+            head = np.append(found.maxima, np.float32(found.step)).astype("<f4").tobytes()
+            other = head + planes(found.left) + planes(found.right)
+            if len(deflated(other)) < len(deflated(part)):
+                part, rank = other, len(found.left)
+        parts += [part, b"\0" * (-len(part) % 4)]
+        ranks.append(rank)
+    return deflated(b"".join(parts)), ranks

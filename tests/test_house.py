@@ -86,7 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.frame": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.session",
     },
-    "viz_app.change": {"streamlit", "bert_core.record", "viz_app.figures", "viz_app.frame"},
+    "viz_app.change": {"streamlit", "bert_core.record", "viz_app.figures", "viz_app.frame", "viz_app.session"},
     "viz_app.lab": {"numpy", "streamlit", *EVERYTHING, "viz_app.frame", "viz_app.jobs", "viz_app.session"},
     "viz_app.pictures": {
         "numpy", "streamlit", "PIL", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.session",

@@ -1,4 +1,4 @@
-"""What a model predicts with all its heads, beside what it predicts now."""
+"""What a model predicts with all its heads, beside what it predicts now; and what stands in for a head."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import streamlit as st
 
 from bert_core.record import MaskPrediction
 from viz_app.figures.predictions import nsp_bar, prediction_bars
-from viz_app.frame import Frame
+from viz_app.frame import MOST_REFERENCES, Frame
+from viz_app.session import INSTEAD
+
+INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean elsewhere", "resample": "Its output elsewhere"}
 
 
 def word_change(
@@ -37,3 +40,24 @@ def nsp_change(current: Frame, before: float, after: float, *, key: str) -> None
         key=key,
         alt=f"Probability that B follows A: {before:.2f} with all heads, {after:.2f} now",
     )
+
+
+def choose_instead() -> None:
+    """What takes the place of a head that is removed: the control, and the texts that it needs."""
+    st.segmented_control("In its place", INSTEAD, key="instead", format_func=INSTEAD_NAMES.__getitem__, required=True)
+    if st.session_state.instead != "zero":
+        give_reference()
+
+
+def in_its_place() -> str:
+    """What takes the place of a head that is removed, as the end of a sentence."""
+    ends = {"mean": ", its mean over other texts in its place", "resample": ", its output in another text in its place"}
+    return ends.get(st.session_state.instead, "")
+
+
+def give_reference() -> None:
+    """The texts that stand in for a head."""
+    st.text_area(
+        f"Texts to take it from, a line each, at most {MOST_REFERENCES}", key="reference", height=110,
+        help="The mean is that over all their tokens; the output is that in the first, position by position.",
+    )  # fmt: skip

@@ -75,6 +75,16 @@ def of_page(page: str) -> Example:
     return _OF_PAGES.get(page, first())
 
 
+# What stands in for a head that is taken out by mean or resample, until other texts are given.
+REFERENCE = "\n".join(
+    (
+        "She opened the window and looked out at the garden.",
+        "The train left the station at noon, and nobody was late.",
+        "He wrote a long letter to his sister about the war.",
+        "Most of the water in the lake comes from the mountains.",
+    )
+)
+
 # One word in four sentences, and two sentences to compare, for the pages that do not read the shared text.
 LIKE = "bank"
 SEVERAL = "\n".join(

@@ -48,6 +48,7 @@ NO_TOKENS = ("query", ())
 FRAME = "_frame"  # what was drawn above the page; None above a page that is not about the text
 STATUS = "_status"  # where the status line stands
 OFFERED_CLASSES = 20  # as targets, the likeliest first
+MOST_REFERENCES = 64
 UNSURE = 0.2  # a best guess below this probability is called unsure
 LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
 # Less empty space above the text; in lectures, larger type that the last row can read.
@@ -96,17 +97,32 @@ class Frame:
         return run
 
     def sweep(self) -> HeadSweep:
-        """The record of this text without each head in turn, all others on, from the queue."""
-        of = int(self.head_mask.size)
+        """The record of this text without each head in turn, all others on, from the queue.
+
+        Raises ValueError if other texts are to stand in for a head, and there are none.
+        """
+        of, method = int(self.head_mask.size), st.session_state.instead
+        reference = () if method == "zero" else self.reference()
         job = queue().submit(
-            ("sweep", self.loaded.name, self.encoding, self.target),
+            ("sweep", self.loaded.name, self.encoding, self.target, method, reference),
             f"{self.loaded.name} without each of its {of} heads",
             lambda job: ablate_heads(
-                self.loaded, self.encoding, target=self.target, report=lambda done, of: job.report(done / of)
+                self.loaded, self.encoding, target=self.target, method=method, reference=reference,
+                report=lambda done, of: job.report(done / of),
             ),
-        )
+        )  # fmt: skip
         found: HeadSweep = result_of(job)
         return found
+
+    def reference(self) -> tuple[Encoding, ...]:
+        """The texts that stand in for a head. Raises ValueError if there are none, or too many."""
+        lines = [line for line in st.session_state.reference.splitlines() if line.strip()]
+        if not 1 <= len(lines) <= MOST_REFERENCES:
+            raise ValueError(
+                f"there are {len(lines)} texts to stand in for a head: give 1 to {MOST_REFERENCES}, a line each"
+            )
+        longest = self.loaded.config.max_position_embeddings
+        return tuple(self.loaded.tokenizer.encode(line, max_length=longest) for line in lines)
 
     def walk(self, layer: int, position: int, *, pads: int, engine: str) -> Walk:
         """The record of every value on the way, from the queue; see `bert_core.run.stages.walk`."""

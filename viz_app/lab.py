@@ -17,6 +17,7 @@ from bert_core.modeling import IGNORED_LABEL
 from bert_core.pruning import pruned, zero_filled
 from bert_core.record import Batch, CurvePoint, PruningPlan
 from bert_core.run import removal
+from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.frame import Frame
@@ -136,10 +137,21 @@ class Questions:
         return found
 
     def _plan(self, method: str) -> Job:
+        reference = self.reference(method)
         return self._job(
-            ("plan", method), f"and an order by {method}",
-            lambda report: removal.propose_plan(self.loaded, self.batches, method, report=report),
+            ("plan", method, reference), f"and an order by {method}",
+            lambda report: removal.propose_plan(
+                self.loaded, self.batches, method, reference=reference, report=report
+            ),
         )  # fmt: skip
+
+    def needs_reference(self, method: str) -> bool:
+        """Whether other texts stand in for a head in this order."""
+        return method in ("ablation-mean", "ablation-resample")
+
+    def reference(self, method: str) -> tuple[Encoding, ...]:
+        """The texts that stand in for a head in this order. Raises ValueError if it needs some and there are none."""
+        return self.frame.reference() if self.needs_reference(method) else ()
 
     def made_plan(self, method: str) -> PruningPlan | None:
         """The same, if it is there already; nothing is started."""
@@ -163,7 +175,7 @@ class Questions:
 
     def _points(self, method: str) -> dict[tuple[str, int], CurvePoint]:
         # By name and place: two visitors may let one curve grow.
-        found: dict[tuple[str, int], CurvePoint] = kept(("lab points", method, *self.key), dict)
+        found: dict[tuple[str, int], CurvePoint] = kept(("lab points", method, self.reference(method), *self.key), dict)
         return found
 
     def points_in_all(self, there: int) -> int:

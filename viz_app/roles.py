@@ -35,10 +35,12 @@ from bert_core.record import HeadTable, ModelRun
 from bert_core.treebank import TreeSentence, read_treebank
 from viz_app.components.head_grid import HeadClick
 from viz_app.frame import Frame
-from viz_app.session import Head, queue, result_of
+from viz_app.session import Head, as_written, queue, result_of
 
 LARGEST_TREEBANK = 5  # megabytes
 LARGEST_TABLE = LARGEST_FILE  # megabytes
+LEAST = 20  # times that a relation was asked before a head is said to find it
+EXAMINED = "_examined"  # model, name and tally of the treebank that was read last
 TABLES = "HEADLIGHT_TABLES"  # a folder of tables, named at start
 
 
@@ -130,7 +132,25 @@ def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
         return track_relations(loaded, sentences, report=lambda done: job.report(done / len(sentences)))
 
     tally: RelationTally = result_of(queue().submit(key, f"{loaded.name} reads {name}", work))
+    st.session_state[EXAMINED] = (loaded.name, name, tally)
     return tally
+
+
+def relations_found(loaded: LoadedModel, head: Head) -> str:
+    """What a head finds best of all in the treebank that this visitor examined with this model, as a sentence; or none.
+
+    A relation counts where the head is better than the best fixed offset.
+    """
+    model, name, tally = st.session_state.get(EXAMINED, ("", "", None))
+    if tally is None or model != loaded.name:
+        return ""
+    found = tally.of_head(*head, least=LEAST)
+    if not found:
+        return f"In {as_written(name)} it finds no relation best of all heads."
+    said = ", ".join(
+        f"**{as_written(row.relation)}** ({row.accuracy:.2f}, offset {row.offset_accuracy:.2f})" for row in found
+    )
+    return f"In {as_written(name)}, of all heads, it is the best at {said}."
 
 
 def _sentences(data: bytes, name: str) -> list[TreeSentence]:

@@ -27,7 +27,12 @@ PATIENCE = 2.0  # seconds a page waits before it shows the queue
 # A link always names its text, and what it does not say of that text is this: nothing of the first example stays.
 ALONE: dict[str, Any] = {"text": None, "pair": "", "masked": ()}
 # Free texts, each group with what means nothing without it: too long together, they stay out of the address.
-TEXTS = {("text", "pair"): ("masked", "target", "contrast"), ("several",): ("like",), ("one", "two"): ()}
+TEXTS = {
+    ("text", "pair"): ("masked", "target", "contrast"),
+    ("several",): ("like",),
+    ("one", "two"): (),
+    ("reference",): (),
+}
 FIRST_SCENE = 71
 PUBLISHED = "_published"  # the address that was written last
 UNTOUCHED = "_untouched"  # the example that is shown as long as no text was chosen; None after that
@@ -144,6 +149,7 @@ AMONG = ("chosen", "layer", "all")
 AGAINST = ("masked", "text", "model", "heads")
 SHOWN = ("attention", "gradient", "product")
 COLOURED_BY = ("slope", "removal")
+INSTEAD = ("zero", "mean", "resample")
 ROLES_OVER = ("text", "file", "treebank")
 PICTURES = ("random", "composed", "uploaded")
 COUNTS = ("any", "1", "2", "3")
@@ -153,7 +159,7 @@ STAGES = (
     *("output", "feed_forward", "next", "pooler", "heads"),
 )
 ENGINES = ("torch", "numpy")
-ORDERS = ("importance", "ablation", "iterative")
+ORDERS = ("importance", "importance-in-layer", "ablation", "ablation-mean", "ablation-resample", "iterative")
 FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
 LENSES = ("logit", "tuned")
@@ -196,6 +202,8 @@ def _choices() -> dict[str, Choice]:
         "other_model": Choice(models_on_offer()[-1], _one_of(*models_on_offer())),
         "edges": flag,
         "colour": Choice("slope", _one_of(*COLOURED_BY)),
+        "instead": Choice(INSTEAD[0], _one_of(*INSTEAD)),
+        "reference": Choice(examples.REFERENCE),
         "over": Choice("text", _one_of(*ROLES_OVER)),
         "normal": flag,
         "removal": flag,

@@ -118,6 +118,14 @@ class RelationTally:
             )
         return found
 
+    def of_head(self, layer: int, head: int, least: int = 20) -> list[RelationRow]:
+        """The relations that this head finds best of all heads, and better than any fixed offset; the surest first.
+
+        least: how often a relation was asked, at least.
+        """
+        own = [row for row in self.rows(least) if (row.layer, row.head) == (layer, head)]
+        return sorted((row for row in own if row.accuracy > row.offset_accuracy), key=lambda row: -row.accuracy)
+
     def accuracy(self, relation: str) -> np.ndarray:
         """(direction, layer, head), the share of right answers; NaN for a head that is not there.
 

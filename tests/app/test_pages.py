@@ -21,7 +21,7 @@ from bert_core.record import HeadTable
 from bert_core.run.capture import capture
 from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, said, settled, words
-from viz_app import examples
+from viz_app import examples, roles
 from viz_app.session import as_written
 
 PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "inside")
@@ -324,6 +324,13 @@ def test_heads_can_be_removed_one_by_one() -> None:
     assert not app.exception and not app.error
     assert "when this head alone is taken out" in words(app)
     assert re.search(r"Does the slope tell the truth here\? Spearman's rank [+-][01]\.\d\d", words(app))
+    app.segmented_control(key="instead").set_value("mean").run()
+    saying(app, "taken out, its mean over other texts in its place.")
+    app.text_area(key="reference").set_value(" ").run()
+    assert not app.exception
+    assert [said(error) for error in app.error] == [
+        "There are 0 texts to stand in for a head: give 1 to 64, a line each."
+    ]
     linked = start(**{"text": "A word.", "colour": "nonsense"})
     assert "colour='nonsense', which is not possible: one of slope, removal" in words(linked)
 
@@ -386,8 +393,8 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not app.exception and "The file c.csv is no table of heads" in words(app)
 
 
-def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel) -> None:
-    """The rows are those of the library, and a broken file is one sentence."""
+def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are those of the library; a head's card says what it finds; a broken file is one sentence."""
     app = roles_page(over="treebank")
     assert "Give a file of sentences with their trees" in words(app)
     app.file_uploader(key="treebank").upload("trees.conllu", "\n".join(conllu()).encode(), "text/plain").run()
@@ -397,6 +404,12 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel) -> No
     shown = app.dataframe[0].value
     assert shown["relation"].tolist() == [row.relation for row in rows]
     assert shown["found"].tolist() == pytest.approx([row.accuracy for row in rows])
+    monkeypatch.setattr(roles, "LEAST", 3)  # twelve sentences ask little twenty times
+    best = next(row for row in track_relations(loaded, sentences()).rows(3) if row.accuracy > row.offset_accuracy)
+    app.session_state["head"] = (best.layer, best.head)
+    app.segmented_control(key="over").set_value("text").run()
+    saying(app, f"**{best.relation}** ({best.accuracy:.2f}, offset {best.offset_accuracy:.2f})")
+    app.segmented_control(key="over").set_value("treebank").run()
     app.file_uploader(key="treebank").upload("trees.conllu", b"1 The\n", "text/plain").run()
     for _ in range(60):
         if app.error:

@@ -84,6 +84,12 @@ def test_a_plan_is_carried_out(
     plan = bert_core.propose_plan(tiny_loaded, batches, "ablation")
     assert app.session_state.off == tuple(sorted(plan.order[:3]))
     assert press(app, "undo").session_state.off == ((0, 1),)
+    app.selectbox(key="order").set_value("ablation-mean").run()
+    settled(app.text_area(key="reference").set_value("a dog ran\nit was old").run())
+    press(app, "carry_out")
+    reference = [tiny_loaded.tokenizer.encode(text) for text in ("a dog ran", "it was old")]
+    plan = bert_core.propose_plan(tiny_loaded, batches, "ablation-mean", reference=reference)
+    assert app.session_state.off == tuple(sorted(plan.order[:3]))
     wrong = start(**TEXT, model=str(tiny_model_folder), going="140")
     assert "going='140', which is not possible: 0 to 100" in words(wrong)
 

@@ -4,7 +4,7 @@ import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
 from viz_app import downloads, frame
-from viz_app.change import nsp_change, word_change
+from viz_app.change import choose_instead, in_its_place, nsp_change, word_change
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
@@ -28,6 +28,8 @@ with left:
             format_func={"slope": "Slope", "removal": f"Removal of each of the {before.there.sum()}"}.__getitem__,
             label_visibility="collapsed",
         )
+        if st.session_state.colour == "removal":
+            choose_instead()
     removed = current.sweep().effect if current.target is not None and st.session_state.colour == "removal" else None
     colours, what = (slopes, "slope") if removed is None else (removed, "without it")
     head_grid(
@@ -49,7 +51,7 @@ with left:
     )
     meaning = "" if slopes is None else "Colour: how the target changes when the head is turned up, with all heads on."
     if removed is not None:
-        meaning = "Colour: how the target changes when this head alone is taken out."
+        meaning = f"Colour: how the target changes when this head alone is taken out{in_its_place()}."
     st.caption(f"Click a head to switch it off or on; a row or column label switches all of it. {meaning}")
     downloads.heads(before, current.off, slopes, removed)
     if removed is not None and slopes is not None:

@@ -4,13 +4,14 @@ import streamlit as st
 
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from viz_app import frame, lab, session
-from viz_app.change import nsp_change, word_change
+from viz_app.change import give_reference, nsp_change, word_change
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.pruning import pruning_curve
 
 ORDER_NAMES = {
-    "importance": "By the slope of the loss", "ablation": "By the loss without each head",
-    "iterative": "By slope, again every tenth",
+    "importance": "By the slope of the loss", "importance-in-layer": "By slope within its layer",
+    "ablation": "By the loss without each head", "ablation-mean": "By the loss with its mean",
+    "ablation-resample": "By the loss with its output elsewhere", "iterative": "By slope, again every tenth",
 }  # fmt: skip
 FIGURE_NAMES = {
     "loss": "Loss", "mlm": "Hidden pieces", "nsp": "Next sentences", "parameters": "Parameters",
@@ -108,7 +109,9 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.file_uploader(
             "A text file: one paragraph a line, a blank line between documents", type=["txt"], key="lab_file"
         )
-curve_key = ("curve", questions.key, state.order)
+if questions.needs_reference(state.order):
+    give_reference()
+curve_key = ("curve", questions.key, state.order, questions.reference(state.order))
 running = lab.is_asked(*curve_key)
 
 

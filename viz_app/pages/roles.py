@@ -55,6 +55,8 @@ def card(seen: roles.RolesOfText) -> None:
     if slopes is not None:
         said.append(f"importance **{abs(slopes[layer, head]):.3g}**")
     st.markdown(" &nbsp;·&nbsp; ".join(said))
+    if relations := roles.relations_found(current.loaded, (layer, head)):
+        st.markdown(relations)
     nearest = seen.nearest((layer, head))
     if nearest:
         st.caption("Attend most like it (Jensen-Shannon distance, 0 to 1):")

@@ -44,9 +44,12 @@ def nsp_change(current: Frame, before: float, after: float, *, key: str) -> None
 
 def choose_instead() -> None:
     """What takes the place of a head that is removed: the control, and the texts that it needs."""
-    st.segmented_control("In its place", INSTEAD, key="instead", format_func=INSTEAD_NAMES.__getitem__, required=True)
-    if st.session_state.instead != "zero":
-        give_reference()
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.segmented_control(
+            "In its place", INSTEAD, key="instead", format_func=INSTEAD_NAMES.__getitem__, required=True
+        )
+        if st.session_state.instead != "zero":
+            give_reference()
 
 
 def in_its_place() -> str:
@@ -57,7 +60,8 @@ def in_its_place() -> str:
 
 def give_reference() -> None:
     """The texts that stand in for a head."""
-    st.text_area(
-        f"Texts to take it from, a line each, at most {MOST_REFERENCES}", key="reference", height=110,
-        help="The mean is that over all their tokens; the output is that in the first, position by position.",
-    )  # fmt: skip
+    with st.popover("From which texts"):
+        st.text_area(
+            f"One a line, at most {MOST_REFERENCES}", key="reference", height=150, width=420,
+            help="The mean is that over all their tokens; the output is that in the first, position by position.",
+        )  # fmt: skip

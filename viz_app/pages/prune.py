@@ -10,8 +10,8 @@ from viz_app.figures.pruning import pruning_curve
 
 ORDER_NAMES = {
     "importance": "By the slope of the loss", "importance-in-layer": "By slope within its layer",
-    "ablation": "By the loss without each head", "ablation-mean": "By the loss with its mean",
-    "ablation-resample": "By the loss with its output elsewhere", "iterative": "By slope, again every tenth",
+    "ablation": "By the loss without each head", "ablation-mean": "By loss, its mean instead",
+    "ablation-resample": "By loss, another output instead", "iterative": "By slope, again every tenth",
 }  # fmt: skip
 FIGURE_NAMES = {
     "loss": "Loss", "mlm": "Hidden pieces", "nsp": "Next sentences", "parameters": "Parameters",
@@ -89,6 +89,8 @@ with right:
 st.subheader("In which order, and how far?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
     st.selectbox("Order", session.ORDERS, key="order", format_func=ORDER_NAMES.__getitem__, width=255)
+    if questions.needs_reference(state.order):
+        give_reference()
     st.slider("Share to go", 0, 100, key="going", format="%d%%", width=170)
     share = state.going / 100
     st.button(
@@ -109,8 +111,6 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.file_uploader(
             "A text file: one paragraph a line, a blank line between documents", type=["txt"], key="lab_file"
         )
-if questions.needs_reference(state.order):
-    give_reference()
 curve_key = ("curve", questions.key, state.order, questions.reference(state.order))
 running = lab.is_asked(*curve_key)
 

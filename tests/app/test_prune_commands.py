@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +114,31 @@ def test_a_curve_goes_on_where_it_stopped(
     assert len(asked) == 14 + 1  # the points that were missing, and one pass to warm up
     code, _, err = headlight(*given, *SMALL[:3], 32, *SMALL[4:])
     assert code == 2 and "holds a curve with another length (16, not 32)" in err
+
+
+def test_a_full_disk_leaves_what_was_there(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """One sentence; a curve, its plans, a table of heads and what it goes on from are as they were, or not there."""
+    model, curve, table = ("--model", tiny_model_folder, "--device", "cpu"), tmp_path / "c.csv", tmp_path / "t.csv"
+    commands = (
+        ("prune-curve", text_file, *SMALL, *model[:2], "--orders", "importance", "--out", curve),
+        ("heads", text_file, "--importance", *model, "--out", table),
+        ("heads", text_file, "--importance", *model, "--out", tmp_path / "new.parquet"),
+    )
+    for command in commands[:2]:
+        assert headlight(*command)[0] == 0
+    there = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert there.keys() == {"c.csv", "c.importance.json", "t.csv"}
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    try:
+        for command in commands:
+            code, _, err = headlight(*command)
+            assert code == 2 and "File too large" in err.splitlines()[-1]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == there
 
 
 def test_orders_by_what_stands_in_for_a_head(

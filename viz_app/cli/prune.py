@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import tempfile
 import time
 from collections.abc import Callable
@@ -129,6 +130,7 @@ def _kept_plan(
     loaded: LoadedModel, batches: list[Batch], method: str, seed: int, out: Path, reference: list[Encoding]
 ) -> PruningPlan:
     """The plan of this name beside the CSV file, made and kept there the first time."""
+    from bert_core import checkpoint
     from bert_core.run.removal import propose_plan
 
     name = f"{method}-{seed}" if method == "random" else method
@@ -137,7 +139,7 @@ def _kept_plan(
         return _read_plan(path, loaded)
     note(f"finding the order by {name}")
     plan = propose_plan(loaded, batches, method, seed=seed, reference=reference, report=_tenths())
-    path.write_text(plan.to_json(), encoding="utf-8")
+    checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(plan.to_json(), encoding="utf-8"))
     return plan
 
 
@@ -202,10 +204,12 @@ def _known_points(out: Path, same: dict[str, str]) -> list[CurvePoint]:
 
 
 def _rewrite(out: Path, same: dict[str, str], known: list[CurvePoint]) -> None:
-    """The file with its header and the points that are whole."""
+    """The file with its header and the points that are whole; as it was, where the disk takes no more."""
+    from bert_core import checkpoint
     from bert_core.record import CurvePoint
 
-    with open(out, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([*same, *(entry.name for entry in fields(CurvePoint))])
-        writer.writerows([*same.values(), *astuple(point)] for point in known)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow([*same, *(entry.name for entry in fields(CurvePoint))])
+    writer.writerows([*same.values(), *astuple(point)] for point in known)
+    checkpoint.write_whole(out, lambda temporary: Path(temporary).write_bytes(text.getvalue().encode()))

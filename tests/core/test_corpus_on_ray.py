@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.corpus.heads import heads_over
+from bert_core.corpus.heads import CorpusSettings, heads_over
+from bert_core.corpus.rows import Columns
 from bert_core.corpus.table import read_table
 
 ROOT = Path(__file__).parents[2]
@@ -19,10 +20,11 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 import ray
-from bert_core.corpus.heads import heads_over
+from bert_core.corpus.heads import CorpusSettings, heads_over
+from bert_core.corpus.rows import Columns
 from bert_core.corpus.table import write_table
 
-text, model, out = sys.argv[1:]
+text, model, out, pairs, other = sys.argv[1:]
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 
 @ray.remote
@@ -36,22 +38,31 @@ for total, _ in heads_over(Path(text), model, engine="ray", device="cpu"):
         os.kill(killed, signal.SIGKILL)
 write_table(total.table(model), Path(out))
 Path(out).with_suffix(".pid").write_text(str(killed))
+settings = CorpusSettings(loss="next", columns=Columns("a", "b"), method="mean", reference=("the old door",))
+*_, (total, _) = heads_over(Path(pairs), model, settings, engine="ray", device="cpu")
+write_table(total.table(model, settings), Path(other))
 """
 
 
 def test_a_cluster_gives_the_same_numbers_though_a_worker_dies(tiny_model_folder: Path, tmp_path: Path) -> None:
-    """On two workers, one of them killed: every text once, and every figure within 1e-6 of the local one."""
+    """On two workers, one of them killed: every text once, and every figure within 1e-6 of the local one; so for rows
+    of a table, what follows, and ablation by mean.
+    """
     text, out = tmp_path / "corpus.txt", tmp_path / "heads.csv"
+    pairs, other = tmp_path / "pairs.csv", tmp_path / "follows.csv"
+    pairs.write_text("a,b\n" + "".join(f"the cat {n},it was {n % 7} dogs\n" for n in range(70)))
     text.write_text("".join(f"the cat sat on the {n} mat and {n % 7} dogs ran\n" for n in range(320)))
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
     done = subprocess.run(
-        [sys.executable, "-c", DRIVER, text, tiny_model_folder, out],
+        [sys.executable, "-c", DRIVER, text, tiny_model_folder, out, pairs, other],
         env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert int(out.with_suffix(".pid").read_text()) > 0
-    *_, (local, _) = heads_over(text, str(tiny_model_folder), device="cpu")
-    expected, found = local.table("tiny-bert"), read_table(out.read_bytes(), out.name)
-    assert found.texts == expected.texts == 320
-    for name, values in expected.figures.items():
-        assert np.abs(found.figures[name] - values).max() <= 1e-6, name
+    settings = CorpusSettings(loss="next", columns=Columns("a", "b"), method="mean", reference=("the old door",))
+    for path, asked, table, texts in ((text, CorpusSettings(), out, 320), (pairs, settings, other, 70)):
+        *_, (local, _) = heads_over(path, str(tiny_model_folder), asked, device="cpu")
+        expected, found = local.table("tiny-bert", asked), read_table(table.read_bytes(), table.name)
+        assert found.texts == expected.texts == texts
+        for name, values in expected.figures.items():
+            assert np.abs(found.figures[name] - values).max() <= 1e-6, name

@@ -15,7 +15,7 @@ from bert_core.record import HeadVectors, ModelRun
 from viz_app.export import tables
 from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit
 from viz_app.export.comparison import Comparison
-from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
+from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.maps import MapView
 
 MIME = {
@@ -58,6 +58,20 @@ def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str,
         columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
         nothing = None if listed else "Nothing changed: there is no list."
         _button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=nothing)
+
+
+def caption(files: CaptionFiles, numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
+    """What the page Words on images shows, in every kind of file; every number of the run, and the picture itself."""
+    with st.popover("Export", icon=":material/download:"):
+        whose = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
+        st.caption(f"{whose}: where it looks for each word.")
+        _every_kind(files)
+        st.caption("Attention and gradient of every head, and the picture as the model sees it")
+        left, right = st.columns(2)
+        with left:
+            _button("All numbers, CSV", numbers, "caption-all.csv")
+        with right:
+            _button("Picture, PNG", picture, "picture.png")
 
 
 def _every_kind(files: Files, *, too_long: str | None = None) -> None:

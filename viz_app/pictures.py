@@ -18,7 +18,7 @@ from bert_core.record import DecoderRun
 from bert_core.run.decoding import describe
 from bert_core.scenes import Scene
 from bert_core.tokenizer import SPECIAL_TOKENS
-from viz_app.components.attention_view import Token, ViewChoice
+from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
 from viz_app.figures.images import Outline
@@ -116,20 +116,6 @@ class Looked:
         values = self.run.shown(what)[word]
         values = values.clip(min=0) if what == "product" else values
         return values.reshape(*values.shape[:2], *self.run.grid)
-
-    def layer(self, what: str, layer: int) -> np.ndarray:
-        """(head, word, patch) of one layer, the product clipped: who of the words looks at which of the patches."""
-        maps = self.run.shown(what)[:, layer].swapaxes(0, 1)
-        return maps.clip(min=0) if what == "product" else maps
-
-    def word_tokens(self) -> list[Token]:
-        """The words as queries, by their place in the sentence."""
-        return [Token(word, n) for n, word in enumerate(self.run.words)]
-
-    def patch_tokens(self) -> list[Token]:
-        """The patches as keys, row after row, by their number."""
-        rows, columns = self.run.grid
-        return [Token(f"row {n // columns}, column {n % columns}", n) for n in range(rows * columns)]
 
     def titles(self, what: str, word: int) -> list[list[str]]:
         """(layer, head): what the reader is told of each head on hover."""
@@ -338,13 +324,6 @@ def verdict(looked: Looked) -> str:
         "layers and heads count from zero",
     ]
     return " &nbsp;·&nbsp; ".join(part for part in parts if part)
-
-
-def exports(looked: Looked) -> None:
-    """What can be taken away."""
-    left, middle, _ = st.columns([2, 2, 6])
-    left.download_button("Numbers (CSV)", looked.numbers, "caption.csv", "text/csv", icon=":material/table:")
-    middle.download_button("Picture (PNG)", looked.png, "picture.png", "image/png", icon=":material/image:")
 
 
 def reading(what: str) -> str:

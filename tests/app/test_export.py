@@ -505,6 +505,50 @@ def test_the_command_writes_one_map_of_several_heads(
             assert np.abs(file["attention"] - by_hand).max() < 1e-6
 
 
+def test_the_command_writes_a_head_down_to_its_vectors(
+    capsys: pytest.CaptureFixture[str], tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """The vectors of the library, and the query that was asked for in a page and in a script."""
+    asked = (TEXT, "--model", tiny_model_folder, "--device", "cpu", "--layer", 1, "--head", 3, "--neuron", 4, "--out")
+    for ending in ("npz", "html", "py"):
+        assert headlight(capsys, *asked, tmp_path / f"a.{ending}") == (0, "", "")
+    vectors = bert_core.head_vectors(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT), 1, 3)
+    with np.load(tmp_path / "a.npz", allow_pickle=False) as file:
+        assert np.array_equal(file["q"], vectors.queries) and np.array_equal(file["k"], vectors.keys)
+    assert 'id="vectors-0"' in (tmp_path / "a.html").read_text("utf-8")
+    assert "neuron_picture(vectors, 4)" in (tmp_path / "a.py").read_text("utf-8")
+
+
+def test_the_command_compares(
+    capsys: pytest.CaptureFixture[str],
+    tiny_loaded: LoadedModel,
+    tiny_model_folder: Path,
+    tiny_classifier_folder: Path,
+    tmp_path: Path,
+) -> None:
+    """With another text, another model, or heads off: what that gives, minus what the text gives."""
+    out, common = tmp_path / "a.npz", (TEXT, "--pair", PAIR, "--model", tiny_model_folder, "--device", "cpu")
+    encode = tiny_loaded.tokenizer.encode
+    gates = np.ones((2, 4), np.float32)
+    gates[0, [1, 2]] = 0
+    before = bert_core.capture(tiny_loaded, encode(TEXT, PAIR)).attention
+    same_length = "The dogs sat on the [MASK]."
+    expected = {
+        ("--against", same_length, "--against-pair", PAIR): bert_core.capture(tiny_loaded, encode(same_length, PAIR)),
+        ("--without-heads", "0.1,0.2"): bert_core.capture(tiny_loaded, encode(TEXT, PAIR), head_mask=gates),
+        ("--against-model", tiny_classifier_folder): bert_core.capture(tiny_loaded, encode(TEXT, PAIR)),
+    }
+    for options, after in expected.items():
+        assert headlight(capsys, *common, *options, "--out", out) == (0, "", "")
+        with np.load(out, allow_pickle=False) as file:
+            assert np.abs(file["change"] - (after.attention - before)).max() < 1e-6
+    page = tmp_path / "a.html"
+    assert headlight(capsys, *common, "--without-heads", "1.*", "--out", page) == (0, "", "")
+    assert "all heads on" in page.read_text("utf-8")
+    assert headlight(capsys, *common, "--against", "A dog.", "--layer", 1, "--head", 0, "--out", page) == (0, "", "")
+    assert "the other text" in page.read_text("utf-8")
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -14,18 +14,19 @@ import pytest
 from PIL import Image
 
 import bert_core
-from bert_core import LoadedModel, ModelRun
+from bert_core import LoadedModel, ModelRun, scenes
+from bert_core.vision import BUNDLED
 from tests.hostile import HOSTILE, run_of
+from viz_app.export.captions import caption_maps
 from viz_app.export.comparison import Comparison
-from viz_app.export.files import KINDS, AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
+from viz_app.export.files import KINDS, AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.maps import Combination, MapView
+from viz_app.export.page import caption_page
 from viz_app.export.snippet import change_snippet
 
+SEED = np.random.default_rng(3)
 TEXT, OTHER, PAIR = "the cat sat on the mat", "the old cat ran to the mat", "it was red"
-STARTS = {
-    "svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>", "npz": b"PK",
-    "py": b"from pathlib import Path",
-}  # fmt: skip
+STARTS = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF", "html": b"<!doctype html>", "npz": b"PK"}
 
 
 def captured(loaded: LoadedModel, text: str, off: tuple[tuple[int, int], ...] = ()) -> ModelRun:
@@ -49,6 +50,7 @@ def comparison(tiny_loaded: LoadedModel, tiny_model_folder: Path) -> Comparison:
 def views(tiny_loaded: LoadedModel, tiny_model_folder: Path, comparison: Comparison) -> dict[str, Files]:
     """Each view, as a page would hand it over."""
     run, model = captured(tiny_loaded, TEXT, ((1, 1),)), str(tiny_model_folder)
+    caption = bert_core.describe(bert_core.load_captioner(), scenes.draw(scenes.random_scene(SEED, count=1), 96))
     vectors = bert_core.head_vectors(tiny_loaded, run.encoding, 1, 3, head_mask=run.head_mask)
     return {
         "all heads": AttentionFiles(run, MapView(heads=()), model),
@@ -58,10 +60,15 @@ def views(tiny_loaded: LoadedModel, tiny_model_folder: Path, comparison: Compari
         "neuron": NeuronFiles(run, vectors, 4, model),
         "change": ChangeFiles(comparison, MapView(layer=1, heads=(2,))),
         "all changes": ChangeFiles(comparison, MapView(heads=())),
+        "words on a picture": CaptionFiles(caption, "attention", None, 2, BUNDLED),
+        "a head on a picture": CaptionFiles(caption, "product", (1, 2), 0, BUNDLED),
     }
 
 
-VIEWS = ("all heads", "curves", "matrix", "one map", "neuron", "change", "all changes")
+VIEWS = (
+    *("all heads", "curves", "matrix", "one map", "neuron", "change", "all changes"),
+    *("words on a picture", "a head on a picture"),
+)
 
 
 @pytest.mark.parametrize("name", VIEWS)
@@ -91,6 +98,28 @@ def test_every_snippet_gives_the_numbers_and_the_picture(
         found = {"q": file["q"], "softmax": file["softmax"]} if "q" in file else {"maps": file[file.files[0]]}
     for variable, numbers in found.items():
         assert np.allclose(np.squeeze(scope[variable]), np.squeeze(numbers), atol=1e-6)
+
+
+# ---------------------------------------------------------------------------- where a captioner looks
+
+
+def test_the_maps_of_a_caption_are_those_of_the_run(views: dict[str, Files]) -> None:
+    """Word by word and head by head, the product only above zero, and the average of all heads."""
+    files = views["words on a picture"]
+    assert isinstance(files, CaptionFiles)
+    run = files.run
+    shown, clipped = caption_maps(run), caption_maps(run, "product")
+    for word in range(len(run.words)):
+        assert np.array_equal(shown.values[1, 2, word], run.cross_attention[word, 1, 2])
+        assert np.array_equal(clipped.values[0, 3, word], run.shown("product")[word, 0, 3].clip(min=0))
+    assert shown.keys[9].text == "row 1, column 1" and [token.text for token in shown.queries] == list(run.words)
+    average = caption_maps(run, as_one=True)
+    assert average.values.shape[:2] == (1, 1) and average.together == "average of all 2 × 4 heads"
+    assert np.allclose(average.values[0, 0], run.cross_attention.mean((1, 2)), atol=1e-7)
+    with pytest.raises(ValueError, match="word 99 does not exist: this sentence has words 0 to"):
+        caption_page(run, word=99)
+    with pytest.raises(ValueError, match="head 7 does not exist in layer 0"):
+        file_of(dataclasses.replace(files, head=(0, 7)), "svg")
 
 
 # ---------------------------------------------------------------------------- the difference of two runs

@@ -13,11 +13,11 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 import bert_core
 from bert_core import LoadedModel, ModelRun, Target
-from bert_core.record import HeadVectors
+from bert_core.record import DecoderRun, HeadVectors
 from tests.hostile import HOSTILE, run_of
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import Combination, MapView
-from viz_app.export.page import attention_page, change_page, neuron_page
+from viz_app.export.page import attention_page, caption_page, change_page, neuron_page
 from viz_app.notebook import view
 
 WORDS = ["The", "cat", "sat", "##s", "on", "it"]
@@ -242,6 +242,31 @@ def test_the_difference_of_two_runs(page: Page, tmp_path: Path) -> None:
     assert page.evaluate("window.ran") is None and page.requested == [page.url] and page.problems == []
 
 
+def test_where_a_captioner_looks(page: Page, tmp_path: Path) -> None:
+    """The average of all heads for a word, over the picture; clicks show another word and a head; all is only text."""
+    words, rng = [*HOSTILE[:6], "blue", "[SEP]"], np.random.default_rng(2)
+    maps = rng.dirichlet(np.full(9, 0.3), (len(words), 2, 3)).astype(np.float32)
+    image = rng.integers(0, 255, (12, 12, 3), np.uint8)
+    run = DecoderRun(image, (3, 3), tuple(words), np.ones(8), (((words[0], 1.0),),) * 8, maps, maps - 0.1)
+    (tmp_path / "caption.html").write_text(caption_page(run, word=6), encoding="utf-8")
+    page.context.set_offline(True)
+    page.goto((tmp_path / "caption.html").as_uri())
+    expect(page.locator("body[data-ready]")).to_be_attached()
+    assert pressed(page) == ["Curves", "average of all 2 × 3 heads"]
+    picture = page.locator("#seen canvas")
+    expect(picture).to_have_attribute("aria-label", "attention over the picture for “blue”, average of all 2 × 3 heads")
+    strongest = int(maps.mean((1, 2))[6].argmax())
+    expect(page.locator(".numbers td.word").first).to_have_text(f"row {strongest // 3}, column {strongest % 3}")
+    before = picture.screenshot()
+    page.get_by_role("button", name="L1 H2").click()
+    page.locator(".column.query .token").first.click()
+    expect(page.locator("#seen figcaption")).to_contain_text("L1 H2")
+    expect(page.locator("#seen figcaption")).to_contain_text(HOSTILE[0])
+    assert picture.screenshot() != before
+    assert page.locator("img, a, svg, i").count() == 0
+    assert page.evaluate("window.ran") is None and page.requested == [page.url] and page.problems == []
+
+
 def test_what_a_text_would_run_is_forbidden_too(page: Page, tmp_path: Path) -> None:
     """Should a text ever become markup, the page's own policy still lets no script but its own run."""
     opened(page, tmp_path, run_of(WORDS))
@@ -295,6 +320,20 @@ def test_the_same_in_a_notebook(browser: Browser, tmp_path: Path) -> None:
     assert page.locator("iframe").get_attribute("sandbox") == "allow-scripts"
     assert page.evaluate("window.ran") is None
     context.close()
+
+
+def test_every_view_can_be_shown_in_a_notebook() -> None:
+    """One map of several heads, a head's vectors, and the difference to another run are the pages of the exports."""
+    run, other = run_of(WORDS), run_of(WORDS, layers=2)
+    vectors = vectors_of(run)
+    together = Combination("average")
+    asked = MapView(layer=1, heads=(0, 2), together=together, words=True)
+    assert view(run, layer=1, heads=[0, 2], together=together, words=True).page == attention_page(run, asked)
+    assert view(run, vectors=vectors, query=2, theme="dark").page == neuron_page(run, vectors, 2, theme="dark")
+    pair = Comparison(run, other, ("this run", "the other run"))
+    assert view(run, against=other, layer=1, mode="matrix").page == change_page(pair, MapView(layer=1, mode="matrix"))
+    with pytest.raises(ValueError, match="choose one of the two"):
+        view(run, vectors=vectors, against=other)
 
 
 CONTROL = """

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bert_core.record import HeadVectors, ModelRun
+from bert_core.record import DecoderRun, HeadVectors, ModelRun
 from viz_app.export import tables
+from viz_app.export.captions import caption_maps
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView, ShownMaps, check_heads
-from viz_app.export.page import Theme, attention_page, change_page, neuron_page
-from viz_app.export.snippet import change_snippet, neuron_snippet, snippet
+from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
+from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import, which no page should wait for
     from matplotlib.figure import Figure
@@ -154,6 +155,43 @@ class ChangeFiles:
 
     def python(self) -> str:
         return change_snippet(self.comparison, self.view)
+
+
+@dataclass(frozen=True)
+class CaptionFiles:
+    """Where a captioner looks: one head of its decoder, or all on average.
+
+    what: "attention", "gradient" or "product". word: the one whose heat a page opens with.
+    model: what `bert_core.load_captioner` takes.
+    """
+
+    run: DecoderRun
+    what: str
+    head: tuple[int, int] | None
+    word: int
+    model: str
+
+    def name(self, kind: str) -> str:
+        return f"caption.{kind}"
+
+    def picture(self, *, dark: bool = False) -> Figure:
+        from viz_app.export.pictures import caption_picture
+
+        return caption_picture(self.run, self.what, self.head, dark=dark)
+
+    def page(self, theme: Theme | None = None) -> str:
+        return caption_page(self.run, self.what, self.head, self.word, theme=theme)
+
+    def csv(self) -> bytes:
+        if self.head is None:
+            return tables.maps_csv(caption_maps(self.run, self.what, as_one=True))
+        return tables.maps_csv(caption_maps(self.run, self.what), [self.head])
+
+    def npz(self) -> bytes:
+        return tables.maps_npz(caption_maps(self.run, self.what))
+
+    def python(self) -> str:
+        return caption_snippet(self.run, self.what, self.head, self.model)
 
 
 def _drawn_csv(shown: ShownMaps, view: MapView) -> bytes:

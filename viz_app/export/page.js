@@ -11,6 +11,7 @@ const everyLine = [...counted(rows, "query"), ...counted(columns, "key")];
 const layers = new Map();
 const one = about.one && mapsIn(await unpacked("one"), [0])[0];
 const vectors = await Promise.all(about.vectors.map(async (said, i) => ({ ...said, bytes: await unpacked(`vectors-${i}`) })));
+const pixels = about.picture && (await unpacked("pixels"));
 let choice = about.choice;
 let mode = vectors.length ? "neuron" : about.mode;
 let together = Boolean(one);
@@ -25,6 +26,7 @@ const viewRoot = shadow("head-view");
 matchMedia("(prefers-color-scheme: dark)").onchange = () => show();
 await show();
 listChanges();
+if (!pixels) document.getElementById("seen").remove();
 document.getElementById("what").textContent = about.says;
 document.body.dataset.ready = "1";
 
@@ -38,6 +40,7 @@ async function show() {
   for (const [button, pressed] of buttons) button.setAttribute("aria-pressed", String(pressed()));
   const header = { ...grid.header, selected: [layer, choice.heads[0]] };
   headGrid({ data: packed(header, [grid.tail]), parentElement: gridRoot, setTriggerValue: (_, log) => open(...log.at(-1)[1]) });
+  if (pixels) drawPicture(maps);
   attentionView({ data: answer(layer, maps), parentElement: viewRoot, setStateValue: (_, said) => heard(said) });
 }
 
@@ -151,11 +154,12 @@ function mapsIn(bytes, ranks) {
   return ranks.map((rank) => {
     if (about.exact) {
       const numbers = new Float32Array(woven(take(4 * rows * columns), 4).buffer);
-      return { coded: () => coded(numbers), lines: () => everyLineOf(numbers) };
+      const row = (i) => numbers.subarray(i * columns, (i + 1) * columns);
+      return { coded: () => coded(numbers), lines: () => everyLineOf(numbers), row };
     }
     if (!rank) {
       const map = take(4 * rows + Math.ceil((rows * columns) / 4) * 4);
-      return { coded: () => map };
+      return { coded: () => map, row: (i) => decoded(map, i) };
     }
     const head = new Float32Array(take(4 * rows + 4).buffer);
     const [left, right] = [rows, columns].map((length) => new Int16Array(woven(take(2 * rank * length), 2).buffer));
@@ -205,6 +209,13 @@ function coded(numbers, given = null) {
   made.set(new Uint8Array(maxima.buffer));
   made.set(codes, 4 * rows);
   return made;
+}
+
+// One row of a map as the view takes it.
+function decoded(map, row) {
+  const [maximum] = new Float32Array(map.slice(4 * row, 4 * row + 4).buffer);
+  const codes = map.subarray(4 * rows + row * columns, 4 * rows + (row + 1) * columns);
+  return Float32Array.from(codes, (code) => ((about.fixed.signed ? (code - 127) / 127 : code / 128) * maximum));
 }
 
 // Every row, then every column.
@@ -313,6 +324,48 @@ function modes() {
     );
   }
   return made;
+}
+
+// The picture, faint, under the row of the word that is selected.
+function drawPicture(maps) {
+  const word = Math.max(about.fixed.queries.findIndex(([, at]) => choice.side === "query" && choice.positions.includes(at)), 0);
+  const head = drawnOf(choice.layer)[0];
+  const values = (head === COMBINED ? one : maps[head]).row(word);
+  const most = values.reduce((so, x) => Math.max(so, Math.abs(x) || 0), 0) || 1;
+  const [height, width] = about.picture.size;
+  const [down, across] = about.picture.grid;
+  const style = getComputedStyle(document.body);
+  const dark = style.colorScheme === "dark";
+  const [canvas, caption] = document.getElementById("seen").children;
+  const side = 4; // pixels of the screen for one of the picture, so that the edges of patches are sharp
+  [canvas.width, canvas.height] = [width * side, height * side];
+  const small = new OffscreenCanvas(width, height);
+  const image = new ImageData(width, height);
+  for (let i = 0; i < width * height; i++) {
+    image.data.set(pixels.subarray(3 * i, 3 * i + 3), 4 * i);
+    image.data[4 * i + 3] = 255;
+  }
+  small.getContext("2d").putImageData(image, 0, 0);
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = false;
+  context.fillStyle = style.backgroundColor;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.filter = "grayscale(1)";
+  context.globalAlpha = 0.4;
+  context.drawImage(small, 0, 0, canvas.width, canvas.height);
+  context.filter = "none";
+  const scale = about.fixed.colours[Number(dark)];
+  values.forEach((x, i) => {
+    const [row, column] = [Math.floor(i / across), i % across];
+    context.globalAlpha = 0.9 * (Math.abs(x) / most) ** 0.6 || 0;
+    context.fillStyle = scale[about.fixed.signed && x < 0 ? 1 : scale.length - 2];
+    context.fillRect((column * canvas.width) / across, (row * canvas.height) / down, canvas.width / across, canvas.height / down);
+  });
+  const whose = head === COMBINED ? about.one.name : `L${choice.layer} H${head}`;
+  const said = `“${about.fixed.queries[word][0]}”, ${whose}`;
+  canvas.setAttribute("aria-label", `${about.fixed.unit} over the picture for ${said}`);
+  caption.textContent = said;
+  caption.dir = "auto";
 }
 
 // The largest changes as a table; a click on a line opens its head.

@@ -9,17 +9,18 @@ import json
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from bert_core.analysis.patterns import role_figures
-from bert_core.record import HeadVectors, ModelRun
+from bert_core.record import DecoderRun, HeadVectors, ModelRun
 from bert_core.tokenizer import Encoding
 from viz_app.components import attention_view, head_grid
 from viz_app.components.attention_view.packing import deflated, strongest_edges
+from viz_app.export.captions import NOTE, caption_maps
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView, ShownMaps
 from viz_app.export.packing import MOST_EXACT, packed_layer
@@ -37,6 +38,10 @@ NEURON = (
 NEURON_MISLEADING = (
     "a single number of a vector has no meaning of its own: turn queries and keys together, and every score stays what "
     "it is."
+)
+CAPTION_MISLEADING = (
+    "it is where the decoder looked for one word, not all that the word rests on: the state of a patch also knows what "
+    "lies around it."
 )
 MISLEADING = {
     False: "attention says where a head looks, not what the prediction is owed to.",
@@ -64,7 +69,8 @@ class _Sheet:
     texts: lines of (label, parts), what was read. titles: (layer, head), what a head is like. one: several heads as one
     map, which is opened. vectors: of the heads that can be seen down to their vectors, the first of which is opened.
     positions: the tokens selected among the queries. changes: the columns of a list, then its lines, each with the
-    layer and head that it opens. limit: the strongest colour, for all heads; None for each its own.
+    layer and head that it opens. limit: the strongest colour, for all heads; None for each its own. picture: uint8
+    (rows, columns, 3) whose patches are the keys, and the rows and columns of these.
     """
 
     title: str
@@ -79,7 +85,8 @@ class _Sheet:
     vectors: Sequence[HeadVectors] = ()
     positions: Sequence[int] = ()
     changes: tuple[Sequence[str], Sequence[tuple[int, int, Sequence[str | float]]]] | None = None
-    limit: float | None = field(default=None)
+    limit: float | None = None
+    picture: tuple[np.ndarray, tuple[int, int]] | None = None
 
 
 def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None) -> str:
@@ -150,6 +157,37 @@ def change_page(comparison: Comparison, view: MapView | None = None, *, theme: T
     return _written(sheet, theme)
 
 
+def caption_page(
+    run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
+    *, theme: Theme | None = None,
+) -> str:  # fmt: skip
+    """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
+
+    what: "attention", "gradient" or "product", what of it is above zero. head: the one to open; None for their average.
+    word: the one whose heat is shown first. Raises ValueError for a word or head that does not exist, or as above.
+    """
+    if word not in range(len(run.words)):
+        raise ValueError(f"word {word} does not exist: this sentence has words 0 to {len(run.words) - 1}")
+    shown = caption_maps(run, what)
+    layer, number = head or (0, 0)
+    shown.check(layer, [number])
+    layers, heads = shown.values.shape[:2]
+    view = MapView(layer=layer, heads=(number,))
+    sheet = _Sheet(
+        "Where does each word look?", shown, view, [("", [run.sentence])],
+        says=f"{shown.unit.capitalize()} of {layers} layers × {heads} heads of the decoder, "
+        f"from {len(run.words)} words to {len(shown.keys)} patches.",
+        reading=f"from words to the patches of the picture, named by row and column; {NOTE}. Click a word on the left "
+        "to see its row on the picture.",
+        misleading=CAPTION_MISLEADING,
+        titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
+        one=caption_maps(run, what, as_one=True) if head is None else None,
+        positions=(word,),
+        picture=(run.image, run.grid),
+    )  # fmt: skip
+    return _written(sheet, theme)
+
+
 def _written(sheet: _Sheet, theme: Theme | None) -> str:
     if theme not in (None, "light", "dark"):
         raise ValueError(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
@@ -178,6 +216,7 @@ def _written(sheet: _Sheet, theme: Theme | None) -> str:
         "one": None if sheet.one is None else _about_one(sheet.one),
         "vectors": [_about_vectors(one) for one in sheet.vectors],
         "changes": sheet.changes,
+        "picture": sheet.picture and {"size": sheet.picture[0].shape[:2], "grid": sheet.picture[1]},
     }  # fmt: skip
     grid = head_grid.grid_message(
         layers=layers,
@@ -190,6 +229,8 @@ def _written(sheet: _Sheet, theme: Theme | None) -> str:
     )
     data = {"shown": json.dumps(about).encode(), "grid": grid}
     data |= {f"vectors-{number}": _packed_vectors(one) for number, one in enumerate(sheet.vectors)}
+    if sheet.picture is not None:
+        data["pixels"] = sheet.picture[0].tobytes()
     data = {name: deflated(part) for name, part in data.items()}
     if sheet.one is not None:
         data["one"] = packed_layer(sheet.one.values[0], signed=shown.signed, exact=exact, thin=False)[0]

@@ -22,9 +22,11 @@ from matplotlib.font_manager import fontManager
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
-from bert_core.record import HeadVectors, ModelRun
+from bert_core.record import DecoderRun, HeadVectors, ModelRun
 from viz_app.components.attention_view import Token
+from viz_app.export.captions import caption_maps
 from viz_app.export.maps import MapView, ShownMaps
+from viz_app.figures.images import faint
 from viz_app.figures.style import (
     DIVERGING,
     HEAD_COLOURS,
@@ -268,6 +270,43 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
         said += f"\nDrawn with their places: the {len(keys)} keys with the most attention, together {share}"
     axes.annotate(said, (0, 0), (0, -7), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=7.5,
                   color=colours.faint)  # fmt: skip
+    return figure
+
+
+def caption_picture(
+    run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, *, dark: bool = False
+) -> Figure:
+    """Where a captioner looks: the picture under one heat for each word, of one head or of all on average.
+
+    what: "attention", "gradient" or "product", of which what is above zero is drawn. All words are on one scale.
+    Raises ValueError for a head that does not exist, or another name.
+    """
+    shown = caption_maps(run, what, as_one=head is None)
+    layer, number = head or (0, 0)
+    shown.check(layer, [number])
+    values, colours = shown.values[layer, number], page(dark)
+    height, width = run.image.shape[:2]
+    across = min(len(run.words), 6)
+    down = -(-len(run.words) // across)
+    figure, first = _figure(1.25 * across, 1.45 * down, dark)
+    first.remove()
+    limit, under = _limit(values), faint(run.image, dark)
+    table = _colours(DIVERGING if shown.signed else SEQUENTIAL, dark)
+    for place, word in enumerate(run.words):
+        left, bottom = (place % across) / across, 1 - (place // across + 1) / down
+        axes = figure.add_axes((left + 0.02 / across, bottom, 0.96 / across, 1.2 / 1.45 / down))
+        shares = values[place].reshape(run.grid) / limit
+        heat = table((shares + 1) / 2 if shown.signed else shares)
+        heat[..., 3] = 0.9 * np.abs(shares) ** 0.6
+        whole = (0, width, height, 0)
+        axes.imshow(under, extent=whole, interpolation="nearest")
+        axes.imshow(heat, extent=whole, interpolation="nearest")
+        axes.axis("off")
+        axes.set_title(one_line(word, LONGEST_LABEL), fontsize=10, color=colours.text, pad=3, parse_math=False,
+                       fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))  # fmt: skip
+    span = f"−{two_digits(limit)} to {two_digits(limit)}" if shown.signed else f"0 to {two_digits(limit)}"
+    figure.text(0, -0.04 / down, f"{shown.title(layer, number)}: {shown.unit}, {span}", fontsize=8, va="top",
+                color=colours.faint, parse_math=False)  # fmt: skip
     return figure
 
 

@@ -40,7 +40,7 @@ packed = (
 )
 picture = np.frombuffer(zlib.decompress(base64.b64decode(packed)), np.uint8).reshape({shape})
 run = bert_core.describe(bert_core.load_captioner({model!r}), picture)
-maps = run.shown({what!r})  # (word, layer, head, patch)
+maps = caption_maps(run, {what!r}).values  # (layer, head, word, patch)
 Path({name!r}).write_bytes(picture_bytes(caption_picture(run, {what!r}, {head!r}), {kind!r}))
 """
 
@@ -87,7 +87,8 @@ def caption_snippet(run: DecoderRun, what: str, head: tuple[int, int] | None, mo
     text = base64.b64encode(zlib.compress(run.image.tobytes(), 9)).decode()
     lines = (text[at : at + 100] for at in range(0, len(text), 100))
     return _script(
-        ["from viz_app.export.pictures import caption_picture, picture_bytes"],
+        ["from viz_app.export.captions import caption_maps",
+         "from viz_app.export.pictures import caption_picture, picture_bytes"],
         _CAPTION.format(packed="\n".join(f'    "{line}"' for line in lines), shape=run.image.shape, model=model,
                         what=what, head=head, name=f"caption.{kind}", kind=kind),
         first=("base64", "zlib"),

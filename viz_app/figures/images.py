@@ -53,7 +53,7 @@ def picture_heat(
     height, width = image.shape[:2]
     limit = float(np.abs(heat).max()) or 1.0
     step_x, step_y = width / columns, height / rows
-    figure = go.Figure(go.Image(z=_faint(image, dark), hoverinfo="skip"))
+    figure = go.Figure(go.Image(z=faint(image, dark), hoverinfo="skip"))
     figure.add_heatmap(
         z=heat,
         x=[(column + 0.5) * step_x - 0.5 for column in range(columns)],
@@ -125,8 +125,8 @@ def _rectangle(figure: go.Figure, left: float, top: float, right: float, bottom:
     figure.add_shape(type="rect", x0=left - 0.5, y0=top - 0.5, x1=right - 0.5, y1=bottom - 0.5, line=line)
 
 
-def _faint(image: np.ndarray, dark: bool) -> np.ndarray:
-    """The picture in grey, most of the way to the colour of the page."""
+def faint(image: np.ndarray, dark: bool) -> np.ndarray:
+    """A picture in grey, most of the way to the colour of the page, as it lies under a heat; uint8 as it was."""
     background = np.array(_channels(page(dark).background), np.float32)
     grey = image.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
     grey = 255 * (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)

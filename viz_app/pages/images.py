@@ -2,10 +2,12 @@
 
 import streamlit as st
 
-from viz_app import frame, pictures, session
+from viz_app import downloads, frame, pictures, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import head_grid
 from viz_app.components.token_strip import token_strip
+from viz_app.export.captions import caption_maps
+from viz_app.export.files import CaptionFiles
 from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
 
@@ -82,16 +84,17 @@ with right:
 @st.fragment
 def every_word(looked: pictures.Looked) -> None:
     """All words to all patches, as curves; runs alone while the hand is on it."""
-    layers = looked.run.cross_attention.shape[1]
+    shown = caption_maps(looked.run, state.heat)
+    layers = len(shown.values)
     choice = pictures.view_choice(layers)
     attention_view(
-        looked.layer(state.heat, choice.layer),
-        looked.word_tokens(),
-        looked.patch_tokens(),
+        shown.values[choice.layer],
+        shown.queries,
+        shown.keys,
         choice=choice,
         layers=layers,
-        signed=signed,
-        notes=["a word's row is where the decoder looked when it predicted that word"],
+        signed=shown.signed,
+        notes=shown.notes,
         unit=UNITS[state.heat],
         key="patches",
         lecture=lecture,
@@ -105,4 +108,5 @@ def every_word(looked: pictures.Looked) -> None:
 if st.toggle("Every word to every patch", key="edges"):
     every_word(looked)
 st.caption(pictures.reading(state.heat))
-pictures.exports(looked)
+files = CaptionFiles(looked.run, state.heat, head, word, session.loaded_captioner().name)
+downloads.caption(files, looked.numbers, looked.png)

@@ -1,0 +1,35 @@
+"""The cross-attention of a captioner as maps: every word of a sentence to every patch of its picture."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bert_core.record import DecoderRun
+from viz_app.components.attention_view import Token
+from viz_app.export.maps import ShownMaps, read_only
+
+NOTE = "a word's row is where the decoder looked when it predicted that word"
+
+
+def caption_maps(run: DecoderRun, what: str = "attention", *, as_one: bool = False) -> ShownMaps:
+    """Words as queries, patches as keys, row after row of the picture; of the product, what is above zero.
+
+    what: "attention", "gradient" or "product". as_one: the average of all heads in their place.
+    Raises ValueError for another name.
+    """
+    values = run.shown(what).transpose(1, 2, 0, 3)
+    if what == "product":
+        what, values = "positive_product", values.clip(min=0)
+    layers, heads, words, patches = values.shape
+    columns = run.grid[1]
+    if as_one:
+        values = values.mean((0, 1), keepdims=True)
+    return ShownMaps(
+        read_only(values),
+        tuple(Token(word, place) for place, word in enumerate(run.words)),
+        tuple(Token(f"row {n // columns}, column {n % columns}", n) for n in range(patches)),
+        what,
+        np.ones(values.shape[:2], bool),
+        notes=(NOTE,),
+        together=f"average of all {layers} × {heads} heads" if as_one else "",
+    )

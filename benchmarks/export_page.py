@@ -4,7 +4,8 @@
     python benchmarks/export_page.py --write    and put it between the markers of benchmarks/README.md
     python benchmarks/export_page.py --quick    16 tokens only, to try a change
 
-The maps are those of views.py: headlight-mini on real text, its 6 layers taken twice, so 12 x 12 heads.
+The maps are those of views.py: headlight-mini on real text, its 6 layers taken twice, so 12 x 12 heads; of the longest
+text also their gradients, and what changes when the heads of layer 0 are off.
 """
 
 from __future__ import annotations
@@ -16,17 +17,31 @@ import shutil
 import statistics
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 from tables import write_table
 from views import tiled_run
 
-from viz_app.export.page import attention_page
+from viz_app.export.comparison import Comparison
+from viz_app.export.maps import MapView
+from viz_app.export.page import attention_page, change_page
 
 ROOT = Path(__file__).parents[1]
 MOST_MB = 15  # at 512 tokens
 ROUNDS = 3
+
+
+def pages(lengths: Sequence[int]) -> Iterator[tuple[int, str, Callable[[], str]]]:
+    """Of each length what the page shows, and what makes it: attention, and of the longest gradients and a change."""
+    for tokens in lengths:
+        yield tokens, "attention", partial(attention_page, tiled_run(tokens)[0])
+    hidden, _ = tiled_run(tokens, gradients=True)
+    yield tokens, "gradient", partial(attention_page, hidden, MapView("gradient"))
+    both = Comparison(tiled_run(tokens)[0], tiled_run(tokens, off=0)[0])
+    yield tokens, "change without layer 0", partial(change_page, both)
 
 
 def main() -> None:
@@ -37,18 +52,18 @@ def main() -> None:
     out = io.StringIO()
     print(
         f"{os.cpu_count()} CPUs; medians of {ROUNDS}; {time.strftime('%Y-%m-%d')}.\n\n"
-        "| tokens | page | bytes a value | made in | opened and drawn in | |\n"
-        "| ---: | ---: | ---: | ---: | ---: | --- |",
+        "| tokens | shows | page | bytes a value | made in | opened and drawn in | |\n"
+        "| ---: | --- | ---: | ---: | ---: | ---: | --- |",
         file=out,
     )
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for tokens in (16,) if asked.quick else (16, 64, 128, 512):
-            (run, _), file = tiled_run(tokens), Path(name) / f"{tokens}.html"
+        for tokens, shows, make in pages((16,) if asked.quick else (16, 64, 128, 512)):
+            file = Path(name) / "page.html"
             made, drawn = [], []
             for _ in range(ROUNDS):
                 start = time.perf_counter()
-                file.write_text(attention_page(run), encoding="utf-8")
+                file.write_text(make(), encoding="utf-8")
                 made.append(time.perf_counter() - start)
                 page = browser.new_context(offline=True).new_page()
                 start = time.perf_counter()
@@ -60,8 +75,8 @@ def main() -> None:
             size = file.stat().st_size
             target = f"target {MOST_MB} MB {'met' if size <= MOST_MB * 1e6 else '**missed**'}" if tokens == 512 else ""
             print(
-                f"| {tokens} | {size / 1e6:.2f} MB | {size / run.attention.size:.2f} | {statistics.median(made):.2f} s "
-                f"| {statistics.median(drawn):.2f} s | {target} |",
+                f"| {tokens} | {shows} | {size / 1e6:.2f} MB | {size / (144 * tokens**2):.2f} "
+                f"| {statistics.median(made):.2f} s | {statistics.median(drawn):.2f} s | {target} |",
                 file=out,
             )
         browser.close()

@@ -38,6 +38,7 @@ from playwright.sync_api import TimeoutError as TooLong
 from tables import write_table
 
 import bert_core
+from bert_core.record import Target
 from bert_core.run.capture import capture
 from viz_app.components.attention_view.packing import deflated, quantise
 from viz_app.figures.thumbnails import thumbnails
@@ -84,14 +85,24 @@ else:
 """
 
 
-def tiled_run(tokens: int) -> tuple[bert_core.ModelRun, str]:
-    """A run of 12 x 12 heads, those of the bundled model twice, on the license's first words; and these words."""
+def tiled_run(tokens: int, *, gradients: bool = False, off: int | None = None) -> tuple[bert_core.ModelRun, str]:
+    """A run of 12 x 12 heads, those of the bundled model twice, on the license's first words; and these words.
+
+    gradients: of the second word's log-probability, where it is hidden. off: a layer whose heads are.
+    """
     loaded = bert_core.load("headlight-mini", device="cpu")
     text = " ".join((ROOT / "LICENSE").read_text(encoding="utf-8").split())
     encoding = loaded.tokenizer.encode(text, max_length=tokens)
-    run = capture(loaded, encoding, positions=())
-    attention, head_mask = (np.concatenate([part] * 2) for part in (run.attention, run.head_mask))
-    return dataclasses.replace(run, attention=attention, head_mask=head_mask), text[: encoding.offsets[-2][1]]
+    gates, target = np.ones((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), np.float32), None
+    if off is not None:
+        gates[off] = 0
+    if gradients:
+        target = Target("mlm", 2, encoding.input_ids[2])
+        encoding = loaded.tokenizer.mask_words(encoding, [1])
+    run = capture(loaded, encoding, target=target, head_mask=gates, positions=())
+    names = ("attention", "head_mask", "gradient", "gate_gradient")
+    twice = {name: np.concatenate([part] * 2) for name in names if (part := getattr(run, name)) is not None}
+    return dataclasses.replace(run, **twice), text[: encoding.offsets[-2][1]]
 
 
 # ---------------------------------------------------------------------------- theirs

@@ -17,6 +17,7 @@ from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_f
 from viz_app.export.comparison import Comparison
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.maps import MapView
+from viz_app.export.packing import MOST_EXACT
 
 MIME = {
     "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
@@ -36,7 +37,7 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
             format_func={"view": chosen, "all": "All heads"}.__getitem__,
         )  # fmt: skip
         asked = view if which == "view" else replace(view, heads=(), together=None)
-        _every_kind(AttentionFiles(run, asked, model), too_long=_too_long(run, asked))
+        _every_kind(AttentionFiles(run, asked, model), too_long=_too_long(run, asked), size=_size(run, view))
         _bertviz(run, view)
 
 
@@ -74,8 +75,8 @@ def caption(files: CaptionFiles, numbers: Callable[[], str], picture: Callable[[
             _button("Picture, PNG", picture, "picture.png")
 
 
-def _every_kind(files: Files, *, too_long: str | None = None) -> None:
-    """A button for each kind of file that a view can be. too_long: why there is no CSV."""
+def _every_kind(files: Files, *, too_long: str | None = None, size: str = "") -> None:
+    """A button for each kind of file that a view can be. too_long: why there is no CSV. size: of the page, if large."""
     st.caption("A picture, for a paper or a slide")
     for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
         with place:
@@ -85,7 +86,7 @@ def _every_kind(files: Files, *, too_long: str | None = None) -> None:
         with place:
             label = "Python" if kind == "py" else kind.upper()
             _button(label, partial(file_of, files, kind), files.name(kind), off=too_long if kind == "csv" else None)
-    st.caption("All heads as a page of its own, which needs no network and says how exact it is")
+    st.caption("All heads as a page of its own, which needs no network and says how exact it is" + size)
     _button("HTML", partial(file_of, files, "html"), files.name("html"))
 
 
@@ -144,6 +145,15 @@ def _too_long(run: ModelRun, view: MapView) -> str | None:
     if heads * run.attention[0, 0].size <= tables.MOST_LINES:
         return None
     return "More lines than a CSV can usefully have: choose fewer heads, or NPZ."
+
+
+def _size(run: ModelRun, view: MapView) -> str:
+    """How large a page can be that is larger than those of attention; of another page, nothing."""
+    layers, heads, tokens = run.attention.shape[:3]
+    if view.what != "gradient" or run.attention.size <= MOST_EXACT:
+        return ""
+    # Two thin matrices a head, of a head's 64 numbers at most, 1.8 bytes each as measured, four signs for three bytes.
+    return f": up to about {layers * heads * 2 * tokens * 64 * 1.8 * 4 / 3 / 1e6:.0f} MB of gradients"
 
 
 def _bertviz(run: ModelRun, view: MapView) -> None:

@@ -14,9 +14,10 @@ import pytest
 from PIL import Image
 
 import bert_core
-from bert_core import LoadedModel, ModelRun, scenes
+from bert_core import LoadedModel, ModelRun, Target, scenes
 from bert_core.vision import BUNDLED
 from tests.hostile import HOSTILE, run_of
+from viz_app import downloads
 from viz_app.export.captions import caption_maps
 from viz_app.export.comparison import Comparison
 from viz_app.export.files import KINDS, AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
@@ -182,3 +183,17 @@ def test_nothing_that_was_typed_runs_in_a_change() -> None:
     page = ChangeFiles(pair, MapView()).page()
     markup = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert HOSTILE[16].replace('"', "&quot;") in markup and not re.search("<(script|img|svg|b>bold)", markup)
+
+
+# ---------------------------------------------------------------------------- before the page is made
+
+
+def test_export_says_how_large_a_page_of_gradients_can_be(tiny_loaded: LoadedModel) -> None:
+    """Of a long text, at least as much as the page then has; of anything else there is nothing to say."""
+    encoding = tiny_loaded.tokenizer.encode("the cat sat on the mat and the dog saw it " * 30, "it was red")
+    run = bert_core.capture(tiny_loaded, encoding, target=Target("nsp"))
+    view = MapView("gradient")
+    said = re.fullmatch(r": up to about (\d+) MB of gradients", downloads._size(run, view))
+    assert said is not None
+    assert float(said[1]) * 1e6 >= len(AttentionFiles(run, view, "").page())
+    assert downloads._size(run, MapView()) == downloads._size(run_of(["a"]), view) == ""

@@ -278,23 +278,25 @@ def caption_picture(
 ) -> Figure:
     """Where a captioner looks: the picture under one heat for each word, of one head or of all on average.
 
-    what: "attention", "gradient" or "product", of which what is above zero is drawn. All words are on one scale.
+    what: "attention", "gradient" or "product", of which what is above zero is drawn. Each word is scaled to its own
+    largest value, which stands beside it.
     Raises ValueError for a head that does not exist, or another name.
     """
     shown = caption_maps(run, what, as_one=head is None)
-    layer, number = head or (0, 0)
-    shown.check(layer, [number])
-    values, colours = shown.values[layer, number], page(dark)
+    layer, which = head or (0, 0)
+    shown.check(layer, [which])
+    values, colours = shown.values[layer, which], page(dark)
     height, width = run.image.shape[:2]
     across = min(len(run.words), 6)
     down = -(-len(run.words) // across)
     figure, first = _figure(1.25 * across, 1.45 * down, dark)
     first.remove()
-    limit, under = _limit(values), faint(run.image, dark)
+    under = faint(run.image, dark)
     table = _colours(DIVERGING if shown.signed else SEQUENTIAL, dark)
     for place, word in enumerate(run.words):
         left, bottom = (place % across) / across, 1 - (place // across + 1) / down
         axes = figure.add_axes((left + 0.02 / across, bottom, 0.96 / across, 1.2 / 1.45 / down))
+        limit = _limit(values[place])
         shares = values[place].reshape(run.grid) / limit
         heat = table((shares + 1) / 2 if shown.signed else shares)
         heat[..., 3] = 0.9 * np.abs(shares) ** 0.6
@@ -302,11 +304,12 @@ def caption_picture(
         axes.imshow(under, extent=whole, interpolation="nearest")
         axes.imshow(heat, extent=whole, interpolation="nearest")
         axes.axis("off")
-        axes.set_title(one_line(word, LONGEST_LABEL), fontsize=10, color=colours.text, pad=3, parse_math=False,
-                       fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))  # fmt: skip
-    span = f"−{two_digits(limit)} to {two_digits(limit)}" if shown.signed else f"0 to {two_digits(limit)}"
-    figure.text(0, -0.04 / down, f"{shown.title(layer, number)}: {shown.unit}, {span}", fontsize=8, va="top",
-                color=colours.faint, parse_math=False)  # fmt: skip
+        axes.set_title(one_line(word, LONGEST_LABEL), loc="left", fontsize=10, color=colours.text, pad=3,
+                       parse_math=False, fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))  # fmt: skip
+        number = f"±{two_digits(limit)}" if shown.signed else two_digits(limit)
+        axes.set_title(number, loc="right", fontsize=7, color=colours.faint, pad=3)
+    said = f"{shown.title(layer, which)}: {shown.unit}; each word is scaled to its own largest value, beside it"
+    figure.text(0, -0.04 / down, said, fontsize=8, va="top", color=colours.faint, parse_math=False)
     return figure
 
 

@@ -380,12 +380,13 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     figures = {name: rng.random((6, 12)) for name in ("importance", "loss_change", "confidence", *THRESHOLDS)}
     folder = tmp_path / "tables"
     folder.mkdir()
-    write_table(HeadTable("headlight-mini", 12, 340, figures, 2.5), folder / "a.csv")
+    write_table(HeadTable("headlight-mini", 12, 340, figures, 2.5, "class", "mean"), folder / "a.csv")
     write_table(HeadTable("another", 12, 340, figures, 2.5), folder / "b.parquet")
     (folder / "c.csv").write_text("no,table\n")
     monkeypatch.setenv("HEADLIGHT_TABLES", str(folder))
     app = saying(roles_page(over="file"), "Does the slope tell the truth? Spearman's rank")
-    assert "12 texts with 340 tokens, whose loss is 2.500 nats" in words(app)
+    assert "12 texts with 340 tokens, whose loss is 2.500 nats a class to tell" in words(app)
+    assert "What its removal costs, by mean" in app.selectbox(key="file_figure").options
     app.selectbox(key="table").set_value("b.parquet").run()
     assert not app.exception
     assert "The table is of another with 6 layers of 12 heads, and this is headlight-mini" in words(app)

@@ -150,6 +150,8 @@ def file() -> None:
         st.info("No table yet: make one with the command above, and give it here.", icon=":material/upload:")
         return
     figures = {name: words for name, words in FIGURES.items() if name in table.figures}
+    if table.method != "zero" and "loss_change" in figures:
+        figures["loss_change"] += f", by {table.method}"
     left, right = st.columns(2, gap="large")
     with left:
         shown = st.selectbox("Figure", list(figures), key="file_figure", format_func=figures.__getitem__)

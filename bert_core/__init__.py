@@ -91,6 +91,7 @@ _HOME = {
     "curve_points": "run.removal",
     "propose_plan": "run.removal",
     "pruning_costs": "run.removal",
+    "Columns": "corpus.rows",
     "CorpusSettings": "corpus.heads",
     "heads_over": "corpus.heads",
     "track_relations": "corpus.relations",

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import bert_core
-from bert_core import Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, word_target
+from bert_core import Columns, Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, word_target
 from bert_core.corpus import heads as corpus_heads
 from bert_core.corpus.heads import FOLLOWS, STRANGER, CorpusSettings, HeadSums, heads_over, note_of, paired
 from bert_core.corpus.lines import LONGEST_LINE, SHARD_LINES, Line, shards
-from bert_core.corpus.rows import Columns, row_shards
+from bert_core.corpus.rows import row_shards
 from tests.core.test_corpus import last
 
 

@@ -80,6 +80,7 @@ def prune_curve(
     Every point is a model that was really pruned. The same command again goes on where it stopped. Each order is kept
     beside the CSV as a plan that `headlight prune --plan` takes.
     """
+    from bert_core.analysis.pruning import hardly_missed
     from bert_core.run.removal import METHODS, curve_points
 
     chosen = [name.strip() for name in orders.split(",") if name.strip()]
@@ -102,6 +103,7 @@ def prune_curve(
     there = len(plans[0].order)
     removed = sorted({round(there * step / points) for step in range(points + 1)})
     _rewrite(out, same, known)
+    found = list(known)
     with open(out, "a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         wanted = {plan.method: plan.order for plan in plans}
@@ -109,6 +111,10 @@ def prune_curve(
             writer.writerow([*same.values(), *astuple(point)])
             file.flush()
             note(f"{point.order}: {point.removed} of {there} heads gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")
+            found.append(point)
+    for plan in plans:
+        fine = hardly_missed(found, plan.method)
+        typer.echo(f"{plan.method}: {fine} of {there} heads go before the loss is more than 1% above that with all")
     typer.echo(str(out))
 
 

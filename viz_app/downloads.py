@@ -19,6 +19,7 @@ from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, File
 from viz_app.export.maps import MapView
 from viz_app.export.packing import MOST_EXACT
 
+LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
 MIME = {
     "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
     "npz": "application/octet-stream", "html": "text/html",
@@ -37,7 +38,7 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
             format_func={"view": chosen, "all": "All heads"}.__getitem__,
         )  # fmt: skip
         asked = view if which == "view" else replace(view, heads=(), together=None)
-        _every_kind(AttentionFiles(run, asked, model), too_long=_too_long(run, asked), size=_size(run, view))
+        _every_kind(AttentionFiles(run, asked, model), too_long=_too_long(run, asked), size=_size(run, view.what))
         _bertviz(run, view)
 
 
@@ -54,7 +55,8 @@ def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str,
     """What the page Compare shows, in every kind of file, and the list of the largest changes."""
     with st.popover("Export", icon=":material/download:"):
         st.caption(f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}: {comparison.difference}")
-        _every_kind(ChangeFiles(comparison, view), too_long=_too_long(comparison.before, view))
+        before = comparison.before
+        _every_kind(ChangeFiles(comparison, view), too_long=_too_long(before, view), size=_size(before, "change"))
         st.caption("The list of the largest changes")
         columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
         nothing = None if listed else "Nothing changed: there is no list."
@@ -147,13 +149,15 @@ def _too_long(run: ModelRun, view: MapView) -> str | None:
     return "More lines than a CSV can usefully have: choose fewer heads, or NPZ."
 
 
-def _size(run: ModelRun, view: MapView) -> str:
-    """How large a page can be that is larger than those of attention; of another page, nothing."""
+def _size(run: ModelRun, what: str) -> str:
+    """About how large a page of all maps is, where it is large."""
     layers, heads, tokens = run.attention.shape[:3]
-    if view.what != "gradient" or run.attention.size <= MOST_EXACT:
+    # As measured: a third of a byte for each value; or two thin matrices a head, of a head's 64 numbers at most.
+    each = 2 * 64 * 1.4 * 4 / 3 if what == "gradient" else 0.35 * tokens
+    megabytes = layers * heads * tokens * each / 1e6
+    if run.attention.size <= MOST_EXACT or megabytes < LARGE_PAGE:
         return ""
-    # Two thin matrices a head, of a head's 64 numbers at most, 1.8 bytes each as measured, four signs for three bytes.
-    return f": up to about {layers * heads * 2 * tokens * 64 * 1.8 * 4 / 3 / 1e6:.0f} MB of gradients"
+    return f"; about {megabytes:.0f} MB" + (" or less" if what == "gradient" else "")
 
 
 def _bertviz(run: ModelRun, view: MapView) -> None:

@@ -22,7 +22,7 @@ from viz_app.export.captions import caption_maps
 from viz_app.export.comparison import Comparison
 from viz_app.export.files import KINDS, AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.maps import Combination, MapView
-from viz_app.export.page import caption_page
+from viz_app.export.page import attention_page, caption_page
 from viz_app.export.snippet import change_snippet
 
 SEED = np.random.default_rng(3)
@@ -188,12 +188,14 @@ def test_nothing_that_was_typed_runs_in_a_change() -> None:
 # ---------------------------------------------------------------------------- before the page is made
 
 
-def test_export_says_how_large_a_page_of_gradients_can_be(tiny_loaded: LoadedModel) -> None:
-    """Of a long text, at least as much as the page then has; of anything else there is nothing to say."""
-    encoding = tiny_loaded.tokenizer.encode("the cat sat on the mat and the dog saw it " * 30, "it was red")
-    run = bert_core.capture(tiny_loaded, encoding, target=Target("nsp"))
-    view = MapView("gradient")
-    said = re.fullmatch(r": up to about (\d+) MB of gradients", downloads._size(run, view))
+def test_export_says_how_large_a_page_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long text about as much as the page of gradients then has; of a short text, or a small page, nothing."""
+    run, rng = run_of(["word"] * 510, heads=8), np.random.default_rng(0)
+    gradient = rng.normal(size=(2, 8, 512, 64)) @ rng.normal(size=(2, 8, 64, 512))
+    run = dataclasses.replace(run, target=Target("nsp"), gradient=gradient.astype(np.float32))
+    assert downloads._size(run, "gradient") == "" and downloads._size(run_of(["a"]), "gradient") == ""
+    monkeypatch.setattr(downloads, "LARGE_PAGE", 0)
+    said = re.fullmatch(r"; about (\d+) MB or less", downloads._size(run, "gradient"))
     assert said is not None
-    assert float(said[1]) * 1e6 >= len(AttentionFiles(run, view, "").page())
-    assert downloads._size(run, MapView()) == downloads._size(run_of(["a"]), view) == ""
+    assert len(attention_page(run, MapView("gradient"))) / 1e6 == pytest.approx(int(said[1]), rel=0.3)
+    assert downloads._size(run, "attention") == "; about 1 MB"

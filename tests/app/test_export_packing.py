@@ -30,7 +30,7 @@ def gradient(tiny_loaded: LoadedModel) -> np.ndarray:
 
 
 def test_a_gradient_has_the_rank_of_its_head_and_keeps_its_values(gradient: np.ndarray) -> None:
-    """No more than 8 pairs of numbers for each place, and every value to a thousandth of the largest in its row."""
+    """No more than 8 pairs of numbers for each place, and every value to a 500th of the largest in its row."""
     for one in gradient:
         found = factored(one)
         assert found is not None and len(found.left) == len(found.right) <= 8

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from typing import NamedTuple
+from zlib import Z_HUFFMAN_ONLY
 
 import numpy as np
 
@@ -17,8 +18,8 @@ from viz_app.components.attention_view.packing import deflated, quantise
 MOST_EXACT = 600_000  # values of a page that are kept in float32: 64 tokens of 12 x 12 heads
 MOST_RANK = 96
 SPARE = 8  # directions more than the rank that is looked for
-FACTORS_ERROR = 1 / 1000  # of the largest magnitude in a row
-STEPS = tuple(2.0**-n for n in range(3, 15))
+FACTORS_ERROR = 1 / 500  # of the largest magnitude in a row
+STEPS = tuple(2.0 ** (-n / 2) for n in range(6, 29))
 
 
 class Factors(NamedTuple):
@@ -39,7 +40,7 @@ class Factors(NamedTuple):
 
 
 def factored(values: np.ndarray) -> Factors | None:
-    """A map (query, key) as two thin matrices that give every value to a thousandth of the largest in its row.
+    """A map (query, key) as two thin matrices that give every value to a 500th of the largest in its row.
 
     None where they would hold as many numbers as the map, or where something is no number.
     """
@@ -63,13 +64,18 @@ def factored(values: np.ndarray) -> Factors | None:
     if rank > most:
         return None
     left, right = left[:rank], right[:rank]
-    for step in STEPS:
-        coarse = [np.rint(part / step) for part in (left, right)]
-        if error(*(step * part for part in coarse)) <= FACTORS_ERROR:
-            fits = all(np.abs(part).max(initial=0) < 1 << 15 for part in coarse)
-            thin, wide = (part.astype("<i2") for part in coarse)
-            return Factors(thin, wide, step, maxima) if fits else None
-    return None
+    coarse = bisect_left(STEPS, True, key=lambda step: error(*_stepped(left, right, step)) <= FACTORS_ERROR)
+    if coarse == len(STEPS):
+        return None
+    step = STEPS[coarse]
+    thin, wide = (np.rint(part / step) for part in (left, right))
+    if max(np.abs(part).max(initial=0) for part in (thin, wide)) >= 1 << 15:
+        return None
+    return Factors(thin.astype("<i2"), wide.astype("<i2"), step, maxima)
+
+
+def _stepped(left: np.ndarray, right: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray]:
+    return step * np.rint(left / step), step * np.rint(right / step)
 
 
 def planes(values: np.ndarray) -> bytes:
@@ -98,4 +104,6 @@ def packed_layer(maps: np.ndarray, *, signed: bool, exact: bool, thin: bool) -> 
                 part, rank = other, len(found.left)
         parts += [part, b"\0" * (-len(part) % 4)]
         ranks.append(rank)
-    return deflated(b"".join(parts)), ranks
+    whole = b"".join(parts)
+    # Numbers of thin matrices seldom repeat: to weigh their bytes is all that packs them.
+    return min(deflated(whole), deflated(whole, Z_HUFFMAN_ONLY), key=len) if any(ranks) else deflated(whole), ranks

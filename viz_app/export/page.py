@@ -50,7 +50,7 @@ MISLEADING = {
 EXACT = "Every value is exact, in float32."
 STRONGEST_EXACT = "the strongest edges are exact."
 THIN = (
-    "Gradients are kept as the products of thin matrices and drawn in one byte each, off by at most 1/200 of the "
+    "Gradients are kept as the products of thin matrices and drawn in one byte each, off by at most 1/160 of the "
     f"largest magnitude in their row (≈); {STRONGEST_EXACT}"
 )
 PRECISION = {

@@ -54,12 +54,12 @@ def restored(quantised: Quantised, *, signed: bool = False) -> np.ndarray:
     return values.astype(np.float32)
 
 
-def deflated(part: bytes) -> bytes:
+def deflated(part: bytes, strategy: int = zlib.Z_RLE) -> bytes:
     """Packed, without a header (`deflate-raw`); equal bytes give equal bytes.
 
     Maps are mostly zeros in a row, which this way of packing is quickest to find, and larger ones hardly pack better.
     """
-    packer = zlib.compressobj(1, zlib.DEFLATED, -15, 9, zlib.Z_RLE)
+    packer = zlib.compressobj(1, zlib.DEFLATED, -15, 9, strategy)
     return packer.compress(part) + packer.flush()
 
 

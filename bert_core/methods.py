@@ -92,6 +92,15 @@ def _there_and_back(tokens: int) -> int:
     return 3
 
 
+def _each_pair(tokens: int) -> int:
+    """Of heads for every two tokens, as measured: a pass itself grows with the tokens."""
+    return 1 + tokens // 100
+
+
+def _each_pairs_vector(tokens: int) -> int:
+    return 1 + tokens // 25
+
+
 def _shares(method: Callable[..., TokenMaps]) -> Callable[[_Question], np.ndarray]:
     """Of each layer by itself, how the target's position shares itself out among the tokens."""
 
@@ -171,6 +180,7 @@ METHODS = (
         "A long vector may point where nobody reads; it knows no target.",
         lambda asked: asked.rolled(decomposition.attention_norms),
         layers=_shares(decomposition.attention_norms),
+        passes=_each_pair,
     ),
     Method(
         "norms with residual", False, False,
@@ -178,6 +188,7 @@ METHODS = (
         "Lengths lose direction, and rolling them out treats layers as if they only mixed.",
         lambda asked: asked.rolled(decomposition.residual_norms),
         layers=_shares(decomposition.residual_norms),
+        passes=_each_pair,
     ),
     Method(
         "GlobEnc", False, False,
@@ -185,6 +196,7 @@ METHODS = (
         "What the feed-forward network does to a vector is left out; it knows no target.",
         lambda asked: asked.rolled(decomposition.globenc),
         layers=_shares(decomposition.globenc),
+        passes=_each_pair,
     ),
     Method(
         "ALTI", False, False,
@@ -192,6 +204,7 @@ METHODS = (
         "Tokens that pull away count as nothing, and so does the feed-forward network; it knows no target.",
         lambda asked: asked.rolled(decomposition.alti),
         layers=_shares(decomposition.alti),
+        passes=_each_pairs_vector,
     ),
     Method(
         "value zeroing", False, False,

@@ -35,9 +35,10 @@ SURPRISE = Example(
     "He drank a cup of tea with milk.",
     masked=(5,),
     target="6:tea",
-    remark="**Look at “milk”:** of all words, attention rests on it most, and yet it speaks *against* “tea”: hide it, "
-    "and “tea” becomes likelier, because it is “milk” that the model would rather put in the gap. Where a model looks "
-    "is not why it answers, and the methods below do not agree on it.",
+    remark="**Look at “milk”:** of all words, attention rests on it most, but is “tea” owed to it? DecompX says yes, "
+    "gradient x attention and occlusion say no: hide “milk”, and “tea” rises from 0.17 to 0.33. All are right. “milk” "
+    "adds 2.8 to the score of “tea”, and 5.6 to that of “milk”, which the model would rather put in the gap. Ask why "
+    "“tea” *and not milk*, above, and DecompX says no, too.",
 )
 
 

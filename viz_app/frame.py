@@ -576,7 +576,7 @@ def _with_target(current: Frame) -> Frame:
     state[STATUS].caption(_status(current))
     if not options:
         state.target = state.contrast = ""
-        right.caption("No target: click a word to mask it")
+        right.caption(f"No target: {way_to_a_target(current).partition(', or ')[0]}")
         return current
     if state.target not in options:
         typed, problem = _typed_target(current, state.target)
@@ -597,6 +597,13 @@ def _with_target(current: Frame) -> Frame:
     if target.kind == "mlm":
         target = _against(current, target, other)
     return replace(current, target=target)
+
+
+def way_to_a_target(current: Frame) -> str:
+    """What a visitor can do so that there is something to explain: the end of a sentence."""
+    loaded = current.loaded
+    ways = [*["click a word above to mask it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
+    return ", or ".join(ways) or "this model has no trained head, choose another"
 
 
 def _targets(current: Frame) -> tuple[dict[str, Target], dict[str, str]]:

@@ -27,7 +27,7 @@ from viz_app.figures.lens import (
 )
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
-from viz_app.frame import Frame
+from viz_app.frame import Frame, way_to_a_target
 from viz_app.jobs import Job
 from viz_app.session import BY, LENSES, as_written, asked_for, kept, queue, result_of, still_running, surprise
 
@@ -462,7 +462,7 @@ def kinds(current: Frame) -> None:
     with right:
         st.subheader("What it would matter", anchor=False)
         if found.gradient is None:
-            st.info("A gradient needs a target: click a word above to mask it, or add a second sentence.")
+            st.info(f"A gradient needs a target: {way_to_a_target(current)}.")
         else:
             gradient = {name: found.gradient[:, n] for n, name in there}
             _lines(current, "kind_gradient", gradient, layers, "mean size of the gradient")

@@ -77,10 +77,12 @@ def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
 
     norms: (layer, query, key), not negative. residual: whether the norms lack the residual connection; then half of
     each layer is the identity. ALTI, GlobEnc, value zeroing and the norms of 2021 hold it already.
-    Returns (layer, query, key), every row sums to 1 (unless a row of norms is all 0).
+    Returns (layer, query, key), every row sums to 1. A row of norms that is all 0, as in a layer without heads, moves
+    nothing: it is the identity's.
     Source: Abnar & Zuidema 2020 (arXiv:2005.00928), of norms: Modarressi 2022 (arXiv:2205.03286).
     """
     shares = rows_of_one(norms)
+    shares = np.where(shares.any(-1, keepdims=True), shares, np.eye(shares.shape[-1]))
     if residual:
         shares = (shares + np.eye(shares.shape[-1])) / 2
     return product_of_layers(shares)

@@ -122,9 +122,8 @@ def _summed_norms(mixing: Tensor, brought: Tensor) -> Tensor:
     # Where heads cancel, little is left of large products: in single precision it would be noise.
     wide = torch.float32 if mixing.device.type == "mps" else torch.float64
     gram = torch.einsum("hkd,gkd->khg", brought.to(wide), brought.to(wide))
-    squares = torch.zeros(mixing.shape[1:], dtype=wide, device=mixing.device)
-    for head, one in enumerate(mixing.to(wide)):
-        squares += one * torch.einsum("gqk,kg->qk", mixing.to(wide), gram[:, head])
+    weights = mixing.to(wide).permute(2, 1, 0).contiguous()  # (key, query, head)
+    squares = ((weights @ gram) * weights).sum(-1).T
     return squares.clamp(min=0).sqrt()
 
 

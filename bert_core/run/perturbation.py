@@ -271,7 +271,8 @@ def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndar
             parts = torch.einsum("hqk,hkd->kqhd", one.mixing[..., some], one.values[:, some]).flatten(2)
             attended = one.layer.attention.output(one.context - parts, one.entering.expand(len(parts), -1, -1))
             changed = one.layer.feed_forward_chunk(attended)  # (token, query, hidden)
-            distance = 1 - F.cosine_similarity(changed, whole, dim=-1)
+            # Where nothing was taken off, nothing turns: rounding alone would look like a map.
+            distance = (1 - F.cosine_similarity(changed, whole, dim=-1)) * parts.any(-1)
             maps[number, :, some] = as_array(distance.clamp(min=0).T)
     return TokenMaps(encoding, "value zeroing", maps, residual=True)
 

@@ -100,7 +100,7 @@ def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
     assert all(name[-1] in "●○✕" for name in rows)
     app.text_input(key="text").set_value("the dog sat on the mat").run()
     assert "This was the answer to: Why “mat” at 6?" in words(app), "the last answer stays in sight"
-    assert "then there is something to explain" in words(app) and table_of(app)[0][2][1] == "cat"
+    assert "There is nothing to explain yet" in words(app) and table_of(app)[0][2][1] == "cat"
     app.text_input(key="text").set_value("the dog sat on the [MASK]").run()
     until(app, lambda app: table_of(app)[0][2][1] == "dog")
     assert "This was the answer to: Why “mat” at 6?" in words(app) and button(app, "Take the words away")
@@ -164,7 +164,7 @@ def test_without_a_target_there_is_a_way_to_one(opened: Callable[..., AppTest]) 
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT})
     app.run().switch_page(PAGE).run()
-    assert "then there is something to explain" in words(app)
+    assert "There is nothing to explain yet: click a word above to mask it, or add a second sentence" in words(app)
     assert not app.exception and not app.error and not app.get("plotly_chart")
 
 
@@ -195,18 +195,31 @@ def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypa
 
 
 def test_the_example_surprises_as_it_says() -> None:
-    """The bundled model: of all words attention rests most on "milk", and hiding it makes "tea" likelier."""
-    loaded, example = bert_core.load("headlight-mini"), examples.SURPRISE
+    """The bundled model: every number and every sign that the remark on "milk" names."""
+    loaded, example = bert_core.load("headlight-mini", device="cpu"), examples.SURPRISE
     original = loaded.tokenizer.encode(example.text)
     encoding = loaded.tokenizer.mask_words(original, example.masked)
-    target = Target("mlm", encoding.mask_positions[0], loaded.tokenizer.id_of("tea"))
-    assert example.target == f"{target.position}:tea" and original.tokens[target.rows[0]] == "tea"
-    attention, decompx, occlusion = token_scores(loaded, encoding, target, ["attention", "DecompX", "occlusion"])
-    milk, free = original.tokens.index("milk"), list(target.removable(encoding))
-    assert attention[free].max() == attention[milk]
-    assert occlusion[milk] < -0.1 and decompx[milk] > 0.1
+    place, tea, milk = encoding.mask_positions[0], *map(loaded.tokenizer.id_of, ("tea", "milk"))
+    target = Target("mlm", place, tea)
+    assert example.target == f"{place}:tea" and original.tokens[place] == "tea"
+    at, free = original.tokens.index("milk"), list(target.removable(encoding))
+    names = ["attention", "DecompX", "gradient x attention", "occlusion"]
+    attention, decompx, slopes, occlusion = token_scores(loaded, encoding, target, names)
+    assert attention[free].max() == attention[at]
+    assert slopes[at] < -0.5 and occlusion[at] < -0.5
+    (rather,) = token_scores(loaded, encoding, Target("mlm", place, milk), ["DecompX"])
+    assert (f"{decompx[at]:.1f}", f"{rather[at]:.1f}") == ("2.8", "5.6")
+    (contrast,) = token_scores(loaded, encoding, Target("contrast", place, tea, against=milk), ["DecompX"])
+    assert contrast[at] == contrast.min() < -1
+    shares = [
+        bert_core.capture(loaded, loaded.tokenizer.mask_words(original, masked)).predictions[0].probabilities[tea]
+        for masked in (example.masked, (*example.masked, original.words[at]))
+    ]
+    assert [f"{share:.2f}" for share in shares] == ["0.17", "0.33"]
     top = bert_core.capture(loaded, encoding).predictions[0].top[0][0]
     assert loaded.tokenizer.token_of(top) == "milk"
+    said = " ".join(example.remark.split())
+    assert all(number in said for number in ("0.17", "0.33", "2.8", "5.6"))
 
 
 def test_the_page_opens_on_it() -> None:

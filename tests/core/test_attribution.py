@@ -99,6 +99,17 @@ def test_norms_roll_out_like_attention() -> None:
     np.testing.assert_allclose(held[-1], np.linalg.multi_dot(attention[::-1, 0]))
 
 
+@pytest.mark.parametrize("residual", [False, True])
+def test_a_layer_that_brings_nothing_moves_nothing(residual: bool) -> None:
+    """Rows of zeros, as where all heads are gone, leave what the other layers say; rows still sum to 1."""
+    norms = some_attention(3, 1, 5, 5)[:, 0]
+    norms[1] = 0
+    found = norm_rollout(norms, residual=residual)
+    np.testing.assert_allclose(found.sum(-1), 1)
+    np.testing.assert_array_equal(found[1], found[0])
+    np.testing.assert_allclose(found[2], norm_rollout(norms[[0, 2]], residual=residual)[1])
+
+
 def test_rows_become_shares() -> None:
     """Rows sum to 1, a row of zeros stays, and a negative number has no share."""
     np.testing.assert_allclose(rows_of_one(np.array([[1.0, 3.0], [0.0, 0.0]])), [[0.25, 0.75], [0, 0]])

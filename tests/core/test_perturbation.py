@@ -262,6 +262,12 @@ def test_value_zeroing_is_a_value_of_zero(gates: np.ndarray | None, tiny: Loaded
     assert found.residual and expected.max() > 0.01
 
 
+def test_zeroing_values_that_nobody_reads_turns_nothing(tiny: LoadedModel) -> None:
+    """In a layer whose heads are all off the map is 0 to the last digit, and not the noise of rounding."""
+    found = value_zeroing(tiny, example(tiny), head_mask=np.array([[0.0] * 4, [1.0] * 4]))
+    assert not found.maps[0].any() and found.maps[1].max() > 0.01
+
+
 @pytest.mark.parametrize("variant", ["original", "within word"])
 def test_a_text_is_scored_one_mask_at_a_time(variant: str, tiny: LoadedModel) -> None:
     """Each piece with a forward pass of its own; the variant also hides the later pieces of its word."""

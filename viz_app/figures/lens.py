@@ -19,7 +19,7 @@ from viz_app.figures.style import (
 )
 
 LONGEST_LABEL, LONGEST_HOVER = 16, 160
-LETTERS_A_LINE = 74  # of all cells of a row together
+LETTERS_A_LINE = 64  # of all cells of a row together
 STRONG = 0.5  # share of the scale from where on a cell is further from the page than from its text
 ROWS_THAT_FIT = 30
 POINTS_WITH_NAMES = 60

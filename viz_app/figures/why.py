@@ -11,7 +11,7 @@ from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, styled, tw
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 NUMBERS_THAT_FIT = 18  # columns with a number in every cell
-LABELS_THAT_FIT = 60
+LABELS_THAT_FIT = 40
 SIGNS = {"better": "circle", "chance": "circle-open", "worse": "x"}
 MEANINGS = {"better": "better than chance here", "chance": "no better than chance here", "worse": "worse than chance"}
 
@@ -66,7 +66,7 @@ def score_table(
             type="rect", x0=-0.5, x1=columns - 0.5, y0=chosen - 0.5, y1=chosen + 0.5,
             line={"color": colours.accent, "width": 3},
         )  # fmt: skip
-    step = max(1, -(-columns // LABELS_THAT_FIT))
+    step = max(1, -(-columns // (LABELS_THAT_FIT // 2 if lecture else LABELS_THAT_FIT)))
     shown = list(range(0, columns, step))
     size = 18 if lecture else 13
     figure.update_layout(

@@ -96,7 +96,7 @@ with right:
         st.subheader(f"B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now", anchor=False)
         nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
     if not after.predictions and after.nsp is None and after.classes is None:
-        st.info("There is nothing to predict yet: click a word above to mask it, or add a second sentence.")
+        st.info(f"There is nothing to predict yet: {frame.way_to_a_target(current)}.")
 st.caption(
     "**How to read this:** a head that is off adds nothing to its layer's output; the bars compare all heads on with "
     "the heads that are on now. **How it can mislead:** one sentence is one sentence: a head that does nothing here "

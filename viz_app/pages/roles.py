@@ -40,6 +40,7 @@ def card(seen: roles.RolesOfText) -> None:
     layer, head = state.head
     st.subheader(f"L{layer} H{head} {roles.does(seen.roles[layer][head])}", anchor=False)
     if seen.roles[layer][head] is None:
+        st.caption("Click a point of the map to choose another.")
         return
     st.plotly_chart(
         role_bars(seen.scores((layer, head)), list(LABELS.values()), list(THRESHOLDS.values()), **look),
@@ -83,7 +84,7 @@ def worth(seen: roles.RolesOfText) -> None:
     """Importance, confidence and removal of every head for the target, beside each other."""
     slopes = seen.run.gate_gradient
     if slopes is None:
-        st.info("What a head is worth needs a target: click a word above to mask it, or add a second sentence.")
+        st.info(f"What a head is worth needs a target: {frame.way_to_a_target(current)}.")
         return
     st.subheader("What are the heads worth for the target?", anchor=False)
     st.toggle("Importance within each layer", key="normal", help="Over its length in each layer (Michel 2019).")
@@ -104,7 +105,7 @@ def worth(seen: roles.RolesOfText) -> None:
             rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]
             st.caption(f"Spearman's rank with removal: importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}.")
         else:
-            st.toggle(f"Remove each of the {layers * heads}, some seconds", key="removal")
+            st.toggle(f"Remove each of the {seen.run.there.sum()}, some seconds", key="removal")
 
 
 def text() -> None:
@@ -121,12 +122,12 @@ def text() -> None:
     with right:
         card(seen)
     worth(seen)
-    nothing = sum(role is not None and role.name == NO_ROLE for row in seen.roles for role in row)
+    nothing = len(seen.by_role()[NO_ROLE])
     st.caption(
         "**How to read this:** heads that attend alike lie near each other; a role is more than half of a head's "
         "attention on one offset, more than 0.6 on [CLS], [SEP] or punctuation, or an entropy above 0.78 of the "
-        f"largest; {nothing} of {layers * heads} heads do none of these. **How it can mislead:** a plane cannot hold "
-        "all distances, and one text is one text: a role is what a head does here, not what it is for."
+        f"largest; {nothing} of {seen.run.there.sum()} heads do none of these. **How it can mislead:** a plane cannot "
+        "hold all distances, and one text is one text: a role is what a head does here, not what it is for."
     )
 
 

@@ -23,7 +23,7 @@ current, state = frame.current(), st.session_state
 look = {"dark": current.dark, "lecture": current.lecture}
 st.header("What is this word owed to?", anchor=False)
 if current.target is None:
-    st.info("Click a word above to hide it, or add a second sentence: then there is something to explain.")
+    st.info(f"There is nothing to explain yet: {frame.way_to_a_target(current)}.")
     st.caption(
         "**How to read this:** nothing is asked yet. **How it can mislead:** an answer is to one question alone."
     )
@@ -35,8 +35,9 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     st.selectbox("Method", answers.method_names(), key="method", width=260)
     st.toggle("Words, not pieces", key="words", help="A word's score is the sum over its pieces.")
     if slow:
+        several = f"{'the' if asked_slow else 'also the'} {len(slow)} slow methods"
         st.button(
-            f"Ask {'the' if asked_slow else 'also the'} {len(slow)} slow methods",
+            f"Ask {several if len(slow) > 1 else slow[0].name}",
             on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow, icon=":material/hourglass:",
             help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
         )  # fmt: skip

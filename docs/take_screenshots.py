@@ -1,13 +1,23 @@
-"""Takes the README's pictures from the running app: `python docs/take_screenshots.py http://localhost:8501`."""
+"""Takes the pictures of the documentation: `python docs/take_screenshots.py http://localhost:8501`.
+
+All are of the running app but `page`, a page that Export writes.
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from urllib.parse import urlencode
 
-from playwright.sync_api import expect, sync_playwright
+import numpy as np
+from playwright.sync_api import Browser, expect, sync_playwright
+
+import bert_core
+from viz_app.export.comparison import Comparison
+from viz_app.export.maps import MapView
+from viz_app.export.page import change_page
 
 PAIR = {
     "text": "She opened the door and walked in.",
@@ -51,7 +61,27 @@ def main(address: str, names: list[str]) -> None:
             page.wait_for_timeout(3000)
             page.screenshot(path=folder / f"{name}.png")
             page.close()
+        if not names or "page" in names:
+            _page(browser, folder)
         browser.close()
+
+
+def _page(browser: Browser, folder: Path) -> None:
+    """Of what changes when two heads are off, opened from a file without a network."""
+    loaded = bert_core.load("headlight-mini")
+    encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.", PAIR["pair"])
+    gates = np.ones((6, 12), np.float32)
+    gates[[0, 1], [2, 3]] = 0
+    runs = (bert_core.capture(loaded, encoding, head_mask=mask) for mask in (None, gates))
+    made = change_page(Comparison(*runs, ("all heads on", "L0 H2 and L1 H3 off")), MapView(layer=2, heads=(1,)))
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "page.html"
+        file.write_text(made, encoding="utf-8")
+        page = browser.new_context(viewport={"width": 1440, "height": 1150}, offline=True).new_page()
+        page.goto(file.as_uri())
+        expect(page.locator("body[data-ready]")).to_be_attached()
+        page.wait_for_timeout(500)
+        page.screenshot(path=folder / "page.png")
 
 
 if __name__ == "__main__":

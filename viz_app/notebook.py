@@ -5,10 +5,10 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from bert_core.record import HeadVectors, ModelRun
+from bert_core.record import DecoderRun, HeadVectors, ModelRun
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView
-from viz_app.export.page import Theme, attention_page, change_page, neuron_page
+from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
 
 
 class AttentionDisplay:
@@ -60,3 +60,20 @@ def view(
     else:
         page = attention_page(run, asked, theme=theme)
     return AttentionDisplay(page, height)
+
+
+def view_caption(
+    run: DecoderRun,
+    what: str = "attention",
+    *,
+    head: tuple[int, int] | None = None,
+    word: int = 0,
+    theme: Theme | None = None,
+    height: int = 1100,
+) -> AttentionDisplay:
+    """Where a captioner looked for each word of its sentence (`bert_core.describe`), over its picture.
+
+    what: "attention", "gradient" or "product", what of it is above zero. head: (layer, head) to open, None for the
+    average of all. word: the one to begin with. Raises ValueError for a word or head that does not exist.
+    """
+    return AttentionDisplay(caption_page(run, what, head, word, theme=theme), height)

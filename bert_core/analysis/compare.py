@@ -48,9 +48,15 @@ def change(before: np.ndarray, after: np.ndarray, pairs: Alignment) -> tuple[np.
         raise ValueError(
             f"{layers} layers of {heads} heads and {other_layers} of {other_heads} cannot be compared head by head"
         )
-    ours = before[..., pairs.before[:, None], pairs.before]
-    theirs = after[..., pairs.after[:, None], pairs.after]
-    return ours, theirs
+    return _between(before, pairs.before), _between(after, pairs.after)
+
+
+def _between(maps: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Maps (..., query, key) of some places only; where these are all places, as they are and not copied."""
+    if np.array_equal(places, np.arange(maps.shape[-1])):
+        return maps
+    chosen: np.ndarray = maps[..., places[:, None], places]
+    return chosen
 
 
 class Change(NamedTuple):

@@ -18,7 +18,7 @@ from tests.hostile import HOSTILE, run_of
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import Combination, MapView
 from viz_app.export.page import attention_page, caption_page, change_page, neuron_page
-from viz_app.notebook import view
+from viz_app.notebook import view, view_caption
 
 WORDS = ["The", "cat", "sat", "##s", "on", "it"]
 
@@ -247,12 +247,19 @@ def test_the_difference_of_two_runs(page: Page, tmp_path: Path) -> None:
     assert page.evaluate("window.ran") is None and page.requested == [page.url] and page.problems == []
 
 
-def test_where_a_captioner_looks(page: Page, tmp_path: Path) -> None:
-    """The average of all heads for a word, over the picture; clicks show another word and a head; all is only text."""
-    words, rng = [*HOSTILE[:6], "blue", "[SEP]"], np.random.default_rng(2)
+def caption_of(words: list[str]) -> DecoderRun:
+    """These words about a picture of 3 x 3 patches, from a seed; no model looks at it."""
+    rng = np.random.default_rng(2)
     maps = rng.dirichlet(np.full(9, 0.3), (len(words), 2, 3)).astype(np.float32)
     image = rng.integers(0, 255, (12, 12, 3), np.uint8)
-    run = DecoderRun(image, (3, 3), tuple(words), np.ones(8), (((words[0], 1.0),),) * 8, maps, maps - 0.1)
+    others = (((words[0], 1.0),),) * len(words)
+    return DecoderRun(image, (3, 3), tuple(words), np.ones(len(words)), others, maps, maps - np.float32(0.1))
+
+
+def test_where_a_captioner_looks(page: Page, tmp_path: Path) -> None:
+    """The average of all heads for a word, over the picture; clicks show another word and a head; all is only text."""
+    run = caption_of([*HOSTILE[:6], "blue", "[SEP]"])
+    maps = run.cross_attention
     shown(page, tmp_path, caption_page(run, word=6))
     assert pressed(page) == ["Curves", "average of all 2 × 3 heads"]
     picture = page.locator("#seen canvas")
@@ -336,6 +343,8 @@ def test_every_view_can_be_shown_in_a_notebook() -> None:
     assert view(run, against=other, layer=1, mode="matrix").page == change_page(pair, MapView(layer=1, mode="matrix"))
     with pytest.raises(ValueError, match="choose one of the two"):
         view(run, vectors=vectors, against=other)
+    said = caption_of(["a", "blue", "star"])
+    assert view_caption(said, "gradient", head=(1, 2), word=1).page == caption_page(said, "gradient", (1, 2), 1)
 
 
 CONTROL = """

@@ -27,10 +27,11 @@ def test_other_texts_are_aligned_by_equal_tokens() -> None:
 
 
 def test_the_change_of_shared_tokens() -> None:
-    """Rows and columns are those of the pairs, values are as they were."""
+    """Rows and columns are those of the pairs, values are as they were, and of one text nothing is copied."""
     before, after = np.arange(9.0).reshape(1, 1, 3, 3), np.arange(16.0).reshape(1, 1, 4, 4)
     ours, theirs = change(before, after, aligned(["a", "x", "b"], ["a", "y", "z", "b"]))
     assert ours[0, 0].tolist() == [[0, 2], [6, 8]] and theirs[0, 0].tolist() == [[0, 3], [12, 15]]
+    assert np.shares_memory(change(before, before, aligned("abc", "abd"))[1], before)
     with pytest.raises(ValueError, match="1 layers of 1 heads and 2 of 1 cannot be compared"):
         change(before, np.zeros((2, 1, 3, 3)), aligned("abc", "abc"))
 

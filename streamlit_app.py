@@ -7,7 +7,7 @@ from viz_app import frame, session
 WITHOUT_TEXT = ("images", "score")  # pages about something else than the shared text
 WITHOUT_MODELS = ("images",)  # pages with a model of their own
 
-st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide")
+st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
 st.logo(frame.LOGO, size="large")
 notices = session.restore()
 page = st.navigation(

@@ -33,10 +33,12 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
         if view.together is not None:
             chosen = view.together.how.capitalize()
             st.caption(f"One map: {view.together.name(view.layer, view.heads)}.")
-        which = st.segmented_control(
-            "Export", ["view", "all"], key="export_which", default="view", required=True, label_visibility="collapsed",
-            format_func={"view": chosen, "all": "All heads"}.__getitem__,
-        )  # fmt: skip
+        which = "all"
+        if view.heads:
+            which = st.segmented_control(
+                "Export", ["view", "all"], key="export_which", default="view", required=True,
+                label_visibility="collapsed", format_func={"view": chosen, "all": "All heads"}.__getitem__,
+            )  # fmt: skip
         asked = view if which == "view" else replace(view, heads=(), together=None)
         _every_kind(AttentionFiles(run, asked, model), too_long=_too_long(run, asked), size=_size(run, view.what))
         _bertviz(run, view)

@@ -45,6 +45,7 @@ from viz_app.session import (
 
 LONGEST_TEXT = 200_000  # characters that are read at all
 NO_TOKENS = ("query", ())
+CHOSEN = "_head_chosen"  # whether the visitor has chosen a head
 FRAME = "_frame"  # what was drawn above the page; None above a page that is not about the text
 STATUS = "_status"  # where the status line stands
 OFFERED_CLASSES = 20  # as targets, the likeliest first
@@ -367,19 +368,29 @@ def choose_head(click: HeadClick) -> None:
     """Make the clicked head the chosen one; a click in a grid."""
     if click.layer is not None and click.head is not None:
         st.session_state.head, st.session_state.also = (click.layer, click.head), ()
+        st.session_state[CHOSEN] = True
 
 
-def view_choice() -> ViewChoice:
-    """The layer, heads and tokens that the large view shows."""
+def view_choice(first: Head | None = None) -> ViewChoice:
+    """The layer, heads and tokens that the large view shows. first: the head as long as none was chosen."""
     state = st.session_state
     (layer, head), (side, positions) = state.head, state.tokens
+    if first is not None and not state.get(CHOSEN) and (layer, head, *state.also) == (0, 0):
+        layer, head = first
     return ViewChoice(layer, (head, *state.also), "key" if side == "key" else "query", positions, state.kept)
+
+
+def open_head(click: HeadClick, control: str) -> None:
+    """Make the clicked head the chosen one and show it large; control: that of the page's view."""
+    choose_head(click)
+    st.session_state[control] = "curves"
 
 
 def choose_view(choice: ViewChoice) -> None:
     """Take over what was chosen in the large view."""
     state = st.session_state
     state.head, state.also = (choice.layer, choice.heads[0]), choice.heads[1:]
+    state[CHOSEN] = True
     state.tokens, state.kept = (choice.side, choice.positions), choice.kept
 
 

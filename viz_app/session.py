@@ -142,7 +142,8 @@ def _parse_percent(value: str) -> int:
     return int(value)
 
 
-VIEWS = ("curves", "matrix", "neuron")
+VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
+COMPARE_VIEWS = ("heads", "curves", "matrix")
 SORTS = ("number", "entropy", "to_sep", "distance")
 COMBINED = ("apart", "average", "maximum", "weighted")
 AMONG = ("chosen", "layer", "all")
@@ -197,7 +198,7 @@ def _choices() -> dict[str, Choice]:
         "among": Choice("chosen", _one_of(*AMONG)),
         "weights": Choice((), parse_weights, write_weights),  # none: by importance
         "against": Choice("masked", _one_of(*AGAINST)),
-        "compare_view": Choice("curves", _one_of(*VIEWS[:2])),
+        "compare_view": Choice("curves", _one_of(*COMPARE_VIEWS)),
         "other": Choice(""),
         "other_model": Choice(models_on_offer()[-1], _one_of(*models_on_offer())),
         "edges": flag,

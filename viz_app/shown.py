@@ -21,7 +21,7 @@ from bert_core.analysis.patterns import (
 from bert_core.record import HeadVectors, ModelRun
 from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice
 from viz_app.export.maps import Combination, MapView
-from viz_app.figures.thumbnails import thumbnails
+from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.frame import Frame
 
 MOST_NAMED = 6  # rows without numbers
@@ -84,15 +84,15 @@ class Shown:
         maps = part_of(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
         return renormalised(maps) if self.again else maps
 
-    def small(self) -> np.ndarray:
-        """The thumbnails of all heads, between pieces, made once."""
+    def small(self, size: int = SMALL) -> np.ndarray:
+        """The thumbnails of all heads, between pieces, made once. size: their most rows and columns."""
 
         def make() -> np.ndarray:
             queries, keys = part_positions(self.current.encoding, self.part, hide_special=self.hide)
             maps = part_of(self.values, queries, keys)
-            return thumbnails(renormalised(maps) if self.again else maps, signed=self.signed)
+            return thumbnails(renormalised(maps) if self.again else maps, size, signed=self.signed)
 
-        made: np.ndarray = self.current.kept("thumbnails", self.what, self.part, self.hide, self.again, make=make)
+        made: np.ndarray = self.current.kept("thumbnails", size, self.what, self.part, self.hide, self.again, make=make)
         return made
 
     def together(self, layer: int, heads: Sequence[int]) -> Combined | None:
@@ -120,7 +120,7 @@ class Shown:
     def combination(self) -> Combination | None:
         """How several heads are to be one map; None to draw them apart."""
         state = st.session_state
-        if self.neuron or state.combine == "apart":
+        if state.view in ("heads", "neuron") or state.combine == "apart":
             return None
         own = state.combine == "weighted" and state.among == "chosen"
         return Combination(state.combine, state.among, state.weights if own else ())
@@ -182,7 +182,7 @@ def shown_now(current: Frame) -> Shown:
         what,
         part=state.part if current.encoding.pair is not None and not neuron else "all",
         hide=state.hide and not neuron,
-        words=state.words and not neuron,
+        words=state.words and state.view not in ("heads", "neuron"),
         share=state.share,
     )
 
@@ -212,7 +212,7 @@ def reading(shown: Shown) -> str:
         sums = "what a query gives to the tokens that are shown was divided by its sum, so that it is 1 again"
     elif shown.partial:
         sums += ", and was not renormalised for those that are shown"
-    if st.session_state.combine == "maximum":
+    if shown.combination is not None and shown.combination.how == "maximum":
         sums += "; the maximum over heads sums to 1 or more"
     return (
         f"**How to read this:** from queries, who look, to keys, who are looked at; {sums}. **How it can mislead:** "

@@ -128,6 +128,8 @@ def test_the_view_mounts_without_a_browser() -> None:
         ("tokens", "k7", ("key", (7,))),
         ("kept", "35", 0.35),
         ("view", "matrix", "matrix"),
+        ("view", "heads", "heads"),
+        ("compare_view", "heads", "heads"),
         ("words", "1", True),
     ],
 )

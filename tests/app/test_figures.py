@@ -28,7 +28,7 @@ from viz_app.figures.style import (
     plain,
     two_digits,
 )
-from viz_app.figures.thumbnails import thumbnails
+from viz_app.figures.thumbnails import common_limit, thumbnails
 
 THEME = Path(__file__).parents[2] / "viz_app" / "theme.toml"
 # What linear light becomes for an eye without green cones, without red cones (Machado, Oliveira & Fernandes 2009).
@@ -273,15 +273,25 @@ def test_signed_thumbnails_keep_the_sign_of_the_largest_magnitude() -> None:
 
 
 def test_thumbnails_of_short_maps_and_of_one_scale() -> None:
-    """A short map is not enlarged; each head fills the range on its own, or all share one; zeros stay zeros."""
+    """A short map is not enlarged; a head fills its own range, or all share one whose end caps what is more."""
     values = np.zeros((1, 3, 2, 2), np.float32)
     values[0, 0, 0, 1], values[0, 1, 0, 1] = 1.0, 0.5
     assert thumbnails(values)[0, :, 0, 1].tolist() == [255, 255, 0]
-    assert thumbnails(values, shared_scale=True)[0, :, 0, 1].tolist() == [255, 128, 0]
+    assert thumbnails(values, limit=1.0)[0, :, 0, 1].tolist() == [255, 128, 0]
+    assert thumbnails(-values, signed=True, limit=0.25)[0, :, 0, 1].tolist() == [1, 1, 128]
+    assert not thumbnails(values, limit=0.0).any()
     assert thumbnails(values).shape == (1, 3, 2, 2)
     assert (thumbnails(np.zeros((1, 1, 3, 3)), signed=True) == 128).all()
     with pytest.raises(ValueError, match=r"shape \(2, 2\): expected \(layer, head, query, key\)"):
         thumbnails(np.zeros((2, 2)))
+
+
+def test_a_common_scale_ends_where_one_value_in_a_hundred_is_larger() -> None:
+    """What is no number does not count; where hardly anything changes the scale ends at the largest change."""
+    values = np.append(np.linspace(-1, 1, 2001), np.nan)
+    assert common_limit(values) == pytest.approx(0.99, abs=1e-3)
+    assert common_limit(np.array([0.0] * 500 + [-0.3])) == pytest.approx(0.3)
+    assert common_limit(np.full(3, np.nan)) == common_limit(np.zeros(3)) == 0
 
 
 def test_the_grid_refuses_arrays_that_do_not_fit() -> None:

@@ -6,15 +6,21 @@ import itertools
 
 import numpy as np
 
+SHARE_BELOW = 0.99  # of the values, the end of a common scale of colours
+SMALL, LARGE = 28, 64  # rows and columns of a picture beside another one, and of one that has the page for itself
 
-def thumbnails(values: np.ndarray, size: int = 28, *, signed: bool = False, shared_scale: bool = False) -> np.ndarray:
+
+def thumbnails(
+    values: np.ndarray, size: int = SMALL, *, signed: bool = False, limit: float | None = None
+) -> np.ndarray:
     """Every head's map as a small picture of bytes, ready for `head_grid`.
 
     values: (layer, head, query, key).
     size: the most rows and columns a picture gets; a shorter map keeps its own size.
     signed: False paints 0..maximum as 0..255 and keeps each block's maximum; True keeps each block's value of largest
         magnitude, and paints -magnitude..magnitude as 1..255, zero as 128.
-    shared_scale: False scales each head to its own maximum; True scales all of them to the largest.
+    limit: where the colours end, for all heads alike; what is larger gets the last colour. None scales each head to
+        its own maximum.
     Returns uint8 (layer, head, rows, columns).
     Raises ValueError for another number of axes, an empty map or a size below 1.
     """
@@ -22,28 +28,46 @@ def thumbnails(values: np.ndarray, size: int = 28, *, signed: bool = False, shar
         raise ValueError(f"values of shape {values.shape}: expected (layer, head, query, key), none of them empty")
     if size < 1:
         raise ValueError(f"size {size}: at least 1")
-    if signed:
-        high, low = _shrink(values, size, np.maximum), _shrink(values, size, np.minimum)
-        small = np.where(-low > high, low, high)
-    else:
-        small = _shrink(values, size, np.maximum)
-    small = np.nan_to_num(small.astype(np.float32, copy=False))
-    largest = np.abs(small).max(axis=None if shared_scale else (2, 3), keepdims=True)
+    small = np.nan_to_num(blocks(values, size, signed=signed))
+    largest = np.abs(small).max(axis=(2, 3), keepdims=True) if limit is None else np.float32(limit)
     share = np.divide(small, largest, out=np.zeros_like(small), where=largest > 0)
     if signed:
-        return np.rint(128 + 127 * share).astype(np.uint8)
+        return np.rint(128 + 127 * share.clip(-1, 1)).astype(np.uint8)
     return np.rint(255 * share.clip(0, 1)).astype(np.uint8)
+
+
+def blocks(values: np.ndarray, size: int = SMALL, *, signed: bool = False) -> np.ndarray:
+    """Maps of at most `size` rows and columns, float32: of each block the maximum, or, signed, the largest magnitude.
+
+    values: (..., query, key).
+    """
+    if not signed:
+        return _shrink(values, size, np.maximum).astype(np.float32, copy=False)
+    high, low = _shrink(values, size, np.maximum), _shrink(values, size, np.minimum)
+    furthest: np.ndarray = np.where(-low > high, low, high).astype(np.float32, copy=False)
+    return furthest
+
+
+def common_limit(values: np.ndarray) -> float:
+    """A value for the end of the colours, for maps on one scale of which few values are large.
+
+    One value in a hundred is larger, of those that are numbers; 0 where nothing is, and the largest where that is less.
+    """
+    sizes = np.abs(values[np.isfinite(values)])
+    if not sizes.size:
+        return 0.0
+    return float(np.quantile(sizes, SHARE_BELOW)) or float(sizes.max())
 
 
 def _shrink(values: np.ndarray, size: int, extreme: np.ufunc) -> np.ndarray:
     """The extreme of each block; rows first, since a whole row is contiguous."""
-    for axis in (2, 3):
+    for axis in (-2, -1):
         length = values.shape[axis]
         if length > size:
             edges = [i * length // size for i in range(size + 1)]
             # Twenty times faster than `extreme.reduceat`, which takes one number at a time.
             blocks = [
-                extreme.reduce(values[:, :, a:b] if axis == 2 else values[..., a:b], axis=axis)
+                extreme.reduce(values[..., a:b, :] if axis == -2 else values[..., a:b], axis=axis)
                 for a, b in itertools.pairwise(edges)
             ]
             values = np.stack(blocks, axis=axis)

@@ -1,12 +1,17 @@
 """Who looks at whom?"""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
 import streamlit as st
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from viz_app import downloads, frame, session
 from viz_app.components.attention_view import attention_view
-from viz_app.components.head_grid import head_grid
+from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.figures.heads import head_titles
+from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.shown import as_sent, reading, shown_now
 
 SORTS = {"number": "by number", "entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
@@ -14,99 +19,120 @@ NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention
 AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 
 current, state = frame.current(), st.session_state
-neuron = state.view == "neuron"
+view = state.view
+neuron, every = view == "neuron", view == "heads"
 st.header("Who looks at whom?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
-    st.segmented_control("View", session.VIEWS, key="view", format_func=str.capitalize, required=True)
+    st.segmented_control("View", session.VIEWS, key="view", format_func=session.VIEWS.__getitem__, required=True)
     if not neuron:
         st.segmented_control("Show", session.SHOWN, key="show", format_func=NAMES.__getitem__, required=True)
         st.selectbox("From and to", session.PARTS, key="part", disabled=current.encoding.pair is None, width=110)
+    if not (neuron or every):
         st.selectbox("Heads", session.COMBINED, key="combine", format_func=str.capitalize, width=130)
 if not neuron:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.toggle("Hide [CLS] and [SEP]", key="hide")
-        st.toggle("Words, not pieces", key="words", help="To a word: the sum over its pieces. From a word: their mean.")
+        if not every:
+            help_ = "To a word: the sum over its pieces. From a word: their mean."
+            st.toggle("Words, not pieces", key="words", help=help_)
         st.toggle(
             "Rows sum to 1 again", key="share", disabled=state.show != "attention",
             help="Where tokens are left out, what a query gives to the others is divided by its sum.",
         )  # fmt: skip
-        if state.combine != "apart":
+        if state.combine != "apart" and not every:
             st.selectbox(
                 "Together", session.AMONG, key="among", format_func=AMONG.__getitem__, width=190,
                 label_visibility="collapsed",
             )  # fmt: skip
-        if state.combine == "weighted" and state.among == "chosen":
-            given = st.text_input(
-                "Weights", session.write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5", width=210,
-                label_visibility="collapsed", help="Importance is the size of the gradient of a head's gate.",
-            )  # fmt: skip
-            state.weights = session.parse_weights(given)
+            if state.combine == "weighted" and state.among == "chosen":
+                given = st.text_input(
+                    "Weights", session.write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5",
+                    width=210, label_visibility="collapsed",
+                    help="Importance is the size of the gradient of a head's gate.",
+                )  # fmt: skip
+                state.weights = session.parse_weights(given)
 
 shown = shown_now(current)
 layers, heads = shown.run.head_mask.shape
 there = shown.run.there
-queries, keys = shown.tokens()
 figures = current.kept("roles", make=lambda: role_figures(shown.run.attention, current.encoding))
 titles = head_titles(*figures, there=there)
+
+
+def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
+    """Every head in `size` rows and columns, sorted as asked."""
+    with st.container(horizontal=True):
+        for name, key in (("Heads of a layer", "sort"), ("Layers", "rows")):
+            st.selectbox(name, session.SORTS, key=key, format_func=SORTS.__getitem__, width=220 if every else "stretch")
+    head_grid(
+        layers=layers,
+        heads=heads,
+        thumbnails=shown.small(size),
+        signed=shown.signed,
+        mode="select",
+        selected=state.head,
+        off=current.off,
+        titles=titles,
+        order=None if state.sort == "number" else heads_by(getattr(figures, state.sort)),
+        rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
+        there=there,
+        key="grid",
+        lecture=current.lecture,
+        on_click=on_click,
+    )
+    st.caption(
+        "Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys."
+        + ("" if state.sort == "number" else " Heads stand in falling order in each layer: hover one for its name.")
+        + ("" if state.rows == "number" else " Layers stand in falling order of the mean over their heads.")
+    )
+
+
+def large_head() -> None:
+    """The chosen heads of a layer, and the files of what is seen."""
+    choice = frame.view_choice()
+    queries, keys = shown.tokens()
+    vectors = shown.vectors(choice.layer, choice.heads[0])
+    maps, one = shown.seen(shown.values[choice.layer]), shown.together(choice.layer, choice.heads)
+    present = [head for head in choice.heads if there[choice.layer, head]]
+    attention_view(
+        maps,
+        queries,
+        keys,
+        choice=choice,
+        layers=layers,
+        mode=view,
+        combined=one,
+        vectors=None if vectors is None else as_sent(vectors),
+        off=[head for layer, head in current.off if layer == choice.layer],
+        pruned=[head for head in range(heads) if not there[choice.layer, head]],
+        signed=shown.signed,
+        notes=shown.notes(maps[present] if one is None else one.map[None]),
+        unit=NAMES[shown.what].lower(),
+        key="large",
+        lecture=current.lecture,
+        on_change=frame.choose_view,
+    )
+    if vectors is None:
+        downloads.attention(shown.weighing, shown.view(choice, as_one=one is not None), current.loaded.name)
+    else:
+        downloads.neuron(shown.run, vectors, shown.query(choice), current.loaded.name)
 
 
 @st.fragment
 def picture() -> None:
     """All heads small, and the chosen ones large; runs alone while the hand is on them."""
-    left, right = st.columns([1, 3 if neuron else 2], gap="medium")
-    with left:
-        first, second = (left, left) if neuron else st.columns(2)
-        first.selectbox("Heads of a layer", session.SORTS, key="sort", format_func=SORTS.__getitem__)
-        second.selectbox("Layers", session.SORTS, key="rows", format_func=SORTS.__getitem__)
-        head_grid(
-            layers=layers,
-            heads=heads,
-            thumbnails=shown.small(),
-            signed=shown.signed,
-            mode="select",
-            selected=state.head,
-            off=current.off,
-            titles=titles,
-            order=None if state.sort == "number" else heads_by(getattr(figures, state.sort)),
-            rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
-            there=there,
-            key="grid",
-            lecture=current.lecture,
-            on_click=frame.choose_head,
-        )
-        st.caption(
-            "Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys."
-            + ("" if state.sort == "number" else " Heads stand in falling order in each layer: hover one for its name.")
-            + ("" if state.rows == "number" else " Layers stand in falling order of the mean over their heads.")
-        )
-    with right:
-        choice = frame.view_choice()
-        vectors = shown.vectors(choice.layer, choice.heads[0])
-        maps, one = shown.seen(shown.values[choice.layer]), shown.together(choice.layer, choice.heads)
-        present = [head for head in choice.heads if there[choice.layer, head]]
-        attention_view(
-            maps,
-            queries,
-            keys,
-            choice=choice,
-            layers=layers,
-            mode=state.view,
-            combined=one,
-            vectors=None if vectors is None else as_sent(vectors),
-            off=[head for layer, head in current.off if layer == choice.layer],
-            pruned=[head for head in range(heads) if not there[choice.layer, head]],
-            signed=shown.signed,
-            notes=shown.notes(maps[present] if one is None else one.map[None]),
-            unit=NAMES[shown.what].lower(),
-            key="large",
-            lecture=current.lecture,
-            on_change=frame.choose_view,
-        )
-        view = shown.view(choice, as_one=one is not None)
-        if vectors is None:
-            downloads.attention(shown.weighing, view, current.loaded.name)
-        else:
-            downloads.neuron(shown.run, vectors, shown.query(choice), current.loaded.name)
+    if state.view != view:  # a head was opened
+        st.rerun()
+    if every:
+        small_heads(LARGE, partial(frame.open_head, control="view"))
+        all_of_them = replace(shown.view(frame.view_choice(), as_one=False), heads=())
+        downloads.attention(shown.run, all_of_them, current.loaded.name)
+    else:
+        left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
+        with left:
+            small_heads(SMALL, frame.choose_head)
+        with right:
+            large_head()
     session.publish()
 
 

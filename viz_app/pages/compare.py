@@ -1,5 +1,8 @@
 """What is different?"""
 
+from collections.abc import Callable
+from functools import partial
+
 import streamlit as st
 
 from bert_core.analysis.compare import largest_changes
@@ -8,7 +11,8 @@ from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.export.comparison import LISTED, Comparison
 from viz_app.export.maps import MapView
-from viz_app.figures.thumbnails import thumbnails
+from viz_app.figures.style import two_digits
+from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
 
 AGAINST = {
     "masked": "Shown and hidden words",
@@ -24,10 +28,13 @@ SIDES = {
 }
 
 state = st.session_state
+view = state.compare_view
 st.header("What is different?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     st.segmented_control("Compare", session.AGAINST, key="against", format_func=AGAINST.__getitem__, required=True)
-    st.segmented_control("View", session.VIEWS[:2], key="compare_view", format_func=str.capitalize, required=True)
+    st.segmented_control(
+        "View", session.COMPARE_VIEWS, key="compare_view", format_func=session.VIEWS.__getitem__, required=True
+    )
     if state.against == "text":
         st.text_input("Other text", key="other", placeholder="Type another sentence", width=420)
     if state.against == "model":
@@ -45,77 +52,111 @@ def summary():
     """What is small: the thumbnails, the largest difference of each head, and the list."""
     ours, theirs = comparison.maps()
     changed = theirs - ours
-    return (
-        thumbnails(changed, signed=True, shared_scale=True),
-        abs(changed).max((-1, -2)),
-        largest_changes(ours, theirs, LISTED),
-    )
+    reduced = blocks(changed, size, signed=True)
+    limit = common_limit(reduced)
+    small = thumbnails(reduced, size, signed=True, limit=limit)
+    return small, abs(changed).max((-1, -2)), limit, largest_changes(ours, theirs, LISTED)
 
 
 other = (after.loaded.name, after.encoding.input_ids, after.encoding.token_type_ids, after.head_mask.tobytes())
-small, largest, changes = before.kept("change", *other, make=summary)
+size = LARGE if view == "heads" else SMALL
+small, largest, limit, changes = before.kept("change", size, *other, make=summary)
+first = (changes[0].layer, changes[0].head) if changes else None
+most = abs(changes[0].after - changes[0].before) if changes else 0.0
 layers, heads = largest.shape
 if comparison.left_out is not None:
     st.caption(session.as_written(comparison.left_out))
 listed = comparison.listed(changes)
 
 
+def title(layer: int, head: int) -> str:
+    """A head's name and its largest change, for hover."""
+    what = f"changes by up to {two_digits(largest[layer, head])}" if there[layer, head] else "pruned"
+    return f"L{layer} H{head}: {what}"
+
+
+def small_heads(on_click: Callable[[HeadClick], None]) -> None:
+    """Every head's difference."""
+    choice = frame.view_choice(first)
+    head_grid(
+        layers=layers,
+        heads=heads,
+        thumbnails=small,
+        signed=True,
+        limit=limit or None,
+        selected=(choice.layer, choice.heads[0]),
+        off=after.off,
+        titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
+        there=there,
+        key="changes",
+        lecture=before.lecture,
+        on_click=on_click,
+    )
+    st.caption(
+        f"Every head's difference, all on one scale: orange grew, blue fell. The colours end at ±{two_digits(limit)}, "
+        f"which 99 % of what is drawn here stays below; the largest change is {two_digits(most)}. "
+        "Click a head to see it large."
+    )
+
+
+def large_head() -> None:
+    """The difference of the chosen heads of a layer."""
+    choice = frame.view_choice(first)
+    ours, theirs = comparison.maps(slice(choice.layer, choice.layer + 1))
+    attention_view(
+        (theirs - ours)[0],
+        tokens,
+        tokens,
+        choice=choice,
+        layers=layers,
+        mode=view,
+        off=[head for layer, head in after.off if layer == choice.layer],
+        pruned=[head for head in range(heads) if not there[choice.layer, head]],
+        signed=True,
+        limit=(limit if view == "matrix" else most) or None,
+        notes=[comparison.difference],
+        unit="change of attention",
+        key="difference",
+        lecture=before.lecture,
+        on_change=frame.choose_view,
+    )
+
+
+def files() -> None:
+    """The list, the chosen heads as a picture, and every head's change."""
+    choice = frame.view_choice(first)
+    drawn = MapView(
+        layer=choice.layer,
+        heads=tuple(head for head in choice.heads if there[choice.layer, head]),
+        mode="matrix" if view == "matrix" else "curves",
+        kept=choice.kept,
+    )
+    downloads.changes(comparison, drawn, listed)
+
+
 @st.fragment
 def picture() -> None:
     """Every head's difference small, and the chosen ones large; runs alone while the hand is on them."""
-    left, right = st.columns([1, 2], gap="medium")
-    with left:
-        head_grid(
-            layers=layers,
-            heads=heads,
-            thumbnails=small,
-            signed=True,
-            selected=state.head,
-            off=after.off,
-            titles=[
-                [f"L{layer} H{head}: changes by up to {largest[layer, head]:.3f}" for head in range(heads)]
-                for layer in range(layers)
-            ],
-            there=there,
-            key="changes",
-            lecture=before.lecture,
-            on_click=frame.choose_head,
-        )
-        st.caption("Every head's difference, all on one scale: orange grew, blue fell. Click one to see it large.")
-    with right:
-        choice = frame.view_choice()
-        ours, theirs = comparison.maps(slice(choice.layer, choice.layer + 1))
-        attention_view(
-            (theirs - ours)[0],
-            tokens,
-            tokens,
-            choice=choice,
-            layers=layers,
-            mode=state.compare_view,
-            off=[head for layer, head in after.off if layer == choice.layer],
-            pruned=[head for head in range(heads) if not there[choice.layer, head]],
-            signed=True,
-            limit=float(largest[largest == largest].max(initial=0)) or None,
-            notes=[comparison.difference],
-            unit="change of attention",
-            key="difference",
-            lecture=before.lecture,
-            on_change=frame.choose_view,
-        )
-        view = MapView(
-            layer=choice.layer,
-            heads=tuple(head for head in choice.heads if there[choice.layer, head]),
-            mode="matrix" if state.compare_view == "matrix" else "curves",
-            kept=choice.kept,
-        )
-        downloads.changes(comparison, view, listed)
+    if state.compare_view != view:  # a head was opened
+        st.rerun()
+    if view == "heads":
+        small_heads(partial(frame.open_head, control="compare_view"))
+        files()
+    else:
+        left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
+        with left:
+            small_heads(frame.choose_head)
+        with right:
+            large_head()
+            files()
     session.publish()
 
 
 def choose_listed() -> None:
     """Make the head of the clicked line the chosen one."""
     for row in state.largest.selection.rows:
-        frame.choose_head(HeadClick(changes[row].layer, changes[row].head))
+        click = HeadClick(changes[row].layer, changes[row].head)
+        frame.choose_head(click) if view != "heads" else frame.open_head(click, "compare_view")
 
 
 picture()

@@ -455,7 +455,9 @@ function build(view, sameText) {
     root.classList.toggle("long", header.keys.filter(([text]) => text.length > 12).length * 2 > header.keys.length);
     for (const side of ["query", "key"]) view[side].replaceChildren(...tokens(view, side).map(token));
     for (const side of ["query", "key"]) view[side].children[0].tabIndex = 0;
-    view.stage.scrollTop = 0;
+    const { side, positions } = view.choice;
+    const first = tokens(view, side).findIndex(([, position]) => positions.includes(position));
+    view.stage.scrollTop = Math.max(first - 5, 0) * view.row; // the first that is selected is in sight
   }
   const colour = (head) => header.headColours[head % header.headColours.length];
   if (view.heads.children.length !== header.count) {
@@ -739,8 +741,10 @@ function strokes(context, view, head, list, largest, { width, off }) {
   const half = view.row / 2;
   const top = view.stage.scrollTop;
   const heavy = view.header.lecture ? 1.7 : 1;
-  // Thousands of curves would paint a wall: the more there are, the lighter each.
-  const light = (off ? 0.35 : 1) * Math.min(1, Math.max(0.3, Math.sqrt(500 / list.length)));
+  // Thousands of curves would paint a wall: the more there are, the lighter each, and a hint of what leaves the sight.
+  const many = Math.min(1, Math.max(0.3, Math.sqrt(500 / list.length)));
+  const last = top + view.stage.clientHeight;
+  const stays = (place) => (place + 1) * view.row > top && place * view.row < last;
   // Curves of one strength are one path: a few paths are much faster than a thousand.
   let level = -1;
   let waiting = 0;
@@ -751,15 +755,18 @@ function strokes(context, view, head, list, largest, { width, off }) {
   };
   flush();
   let sign = 0;
+  let leaving = false;
   for (const [row, column, number] of list) {
     const share = Math.min(Math.abs(number) / largest, 1);
+    const leaves = !stays(row) || !stays(column);
     const now = Math.round(share * 24);
-    if (now !== level || Math.sign(number) !== sign || waiting >= 48) {
+    if (now !== level || Math.sign(number) !== sign || leaves !== leaving || waiting >= 48) {
       flush();
-      [level, sign] = [now, Math.sign(number)];
+      [level, sign, leaving] = [now, Math.sign(number), leaves];
+      const light = (off ? 0.35 : 1) * many * (leaves ? 0.2 : 1);
       const alpha = (0.07 + 0.85 * (now / 24)) * light;
       context.strokeStyle = `rgb(${colourOf(view, head, number).join(" ")} / ${alpha.toFixed(3)})`;
-      context.lineWidth = (0.6 + 3 * (now / 24)) * heavy;
+      context.lineWidth = (0.6 + (leaves ? 0.6 : 3) * (now / 24)) * heavy;
     }
     const [from, to] = [(row * 2 + 1) * half - top, (column * 2 + 1) * half - top];
     context.moveTo(0, from);
@@ -913,7 +920,7 @@ function layoutOf(view) {
     area.width = Math.min(room.width, cell * columns);
     area.height = Math.min(Math.max(area.height, Math.min(room.height, room.width)), cell * rows);
   }
-  return { rows, columns, font, margin, width, area, cell, fit, top: 4, height: area.height + margin.bottom + 8 };
+  return { rows, columns, font, margin, width, area, cell, fit, top: Math.ceil(font / 2), height: area.height + margin.bottom + font };
 }
 
 function cellAt(view, x, y) {
@@ -981,7 +988,8 @@ function drawMatrix(view) {
   matrix.setAttribute("aria-label", `Map of ${header.combined ?? `L${header.layer} H${view.choice.heads[0]}`}; arrow keys read its cells`);
   if (head === undefined) return;
   const map = mapOf(view, head);
-  const limit = header.limit || peak(map.maxima) || 1;
+  const most = peak(map.maxima);
+  const limit = Math.min(header.limit || capOf(map), most) || 1;
   context.save();
   context.globalAlpha = header.off.includes(head) ? 0.4 : 1;
   cells(context, view, map, limit, layout, density);
@@ -1014,8 +1022,9 @@ function drawMatrix(view) {
   context.restore();
 
   const [low, bar, high] = view.legend;
-  low.textContent = header.signed ? `−${rounded(limit, 2, true)}` : "0";
-  high.textContent = rounded(limit, 2, true);
+  const beyond = limit < most;
+  low.textContent = header.signed ? `${beyond ? "≤ " : ""}−${rounded(limit, 2, true)}` : "0";
+  high.textContent = `${beyond ? "≥ " : ""}${rounded(limit, 2, true)}`;
   const stops = [0, 32, 64, 96, 128, 160, 192, 224, 255].map((i) => `rgb(${view.colours[i].join(" ")})`);
   bar.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
   if (view.cell) pointed(context, view, map, layout, ink);
@@ -1044,8 +1053,9 @@ function cells(context, view, map, limit, { margin, top, area, cell, rows, colum
       const size = Number.isNaN(number) ? Infinity : Math.abs(number);
       if (size <= sizes[at]) continue;
       sizes[at] = size;
-      const share = map.signed ? (number / limit + 1) / 2 : number / limit;
-      image.data.set(size === Infinity ? gap : view.colours[Math.round(255 * Math.min(share, 1))], 4 * at);
+      const share = Math.max(-1, Math.min(number / limit, 1));
+      const shade = map.signed ? 127.5 + 127.5 * share : 255 * share;
+      image.data.set(size === Infinity ? gap : view.colours[Math.round(shade)], 4 * at);
       image.data[4 * at + 3] = 255;
     }
   }
@@ -1064,6 +1074,12 @@ function cells(context, view, map, limit, { margin, top, area, cell, rows, colum
     context.drawImage(small, margin.left, top, area.width, area.height);
   }
   context.restore();
+}
+
+// Where the colours end: in a long map a few values would leave all others pale, so one in a thousand may exceed it.
+function capOf(map) {
+  const { sizes } = ranked(map);
+  return sizes[Math.floor(sizes.length / 1000)] || sizes[0];
 }
 
 // What is no number is crossed out.

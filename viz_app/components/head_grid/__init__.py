@@ -42,6 +42,7 @@ def head_grid(
     thumbnails: np.ndarray | None = None,
     values: np.ndarray | None = None,
     signed: bool = False,
+    limit: float | None = None,
     mode: Literal["select", "switch"] = "select",
     selected: tuple[int, int] | None = None,
     off: Collection[tuple[int, int]] = (),
@@ -57,7 +58,8 @@ def head_grid(
 
     thumbnails: uint8 (layer, head, rows, columns), as `figures.thumbnails` makes them; painted into the cells.
     values: (layer, head); without thumbnails they colour the cells. NaN is a head that does not exist (pruned).
-    signed: the bytes or values have their zero in the middle.
+    signed: the bytes or values have their zero in the middle. limit: the value where the colours of all thumbnails
+        end, for a legend; None where each has its own.
     mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
     selected: the chosen head. off: the heads that are switched off.
     there: (layer, head), False for a head that does not exist (pruned), where no values say so.
@@ -104,8 +106,8 @@ def head_grid(
             on_click(click)
 
     message = grid_message(
-        layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, mode=mode, selected=selected,
-        off=off, titles=titles, order=order, rows=rows, there=there, lecture=lecture,
+        layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, limit=limit, mode=mode,
+        selected=selected, off=off, titles=titles, order=order, rows=rows, there=there, lecture=lecture,
     )  # fmt: skip
     result = _view(
         key=key,
@@ -122,6 +124,7 @@ def grid_message(
     thumbnails: np.ndarray | None = None,
     values: np.ndarray | None = None,
     signed: bool = False,
+    limit: float | None = None,
     mode: Literal["select", "switch"] = "select",
     selected: tuple[int, int] | None = None,
     off: Collection[tuple[int, int]] = (),
@@ -146,14 +149,14 @@ def grid_message(
         "rows": None if rows is None else [int(layer) for layer in rows],
         "lecture": lecture,
         "colours": DIVERGING if signed else SEQUENTIAL,
-    } | _coded(values, signed)
+    } | _coded(values, signed, limit)
     return _packed(header, b"" if thumbnails is None else thumbnails.tobytes())
 
 
-def _coded(values: np.ndarray | None, signed: bool) -> dict:
+def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict:
     """Each value as a share of the colours and as a number to read; None where the head does not exist."""
     if values is None:
-        return {"shares": None, "numbers": None, "legend": None}
+        return {"shares": None, "numbers": None, "legend": None if limit is None else _legend(limit, signed, cut=True)}
     exists = np.isfinite(values)
     limit = float(np.abs(values[exists]).max(initial=0)) or 1.0
     shares = (values / limit + 1) / 2 if signed else (values / limit).clip(0, 1)
@@ -162,8 +165,14 @@ def _coded(values: np.ndarray | None, signed: bool) -> dict:
             [round(float(s), 4) if e else None for s, e in zip(*row, strict=True)] for row in _rows(shares, exists)
         ],
         "numbers": [[two_digits(v) if e else "–" for v, e in zip(*row, strict=True)] for row in _rows(values, exists)],
-        "legend": [f"−{two_digits(limit)}" if signed else "0", two_digits(limit)],
+        "legend": _legend(limit, signed),
     }
+
+
+def _legend(limit: float, signed: bool, *, cut: bool = False) -> list[str]:
+    """What stands at both ends of the colours; cut: whether there may be more beyond them."""
+    least, most = ("≤ ", "≥ ") if cut else ("", "")
+    return [f"{least}−{two_digits(limit)}" if signed else "0", most + two_digits(limit)]
 
 
 def _rows(*arrays: np.ndarray):

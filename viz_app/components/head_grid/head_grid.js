@@ -23,11 +23,18 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (grid.dataset.form !== form) {
     grid.dataset.form = form;
     grid.style.setProperty("--heads", header.heads);
+    grid.style.setProperty("--layers", header.layers);
+    grid.classList.toggle("pictures", header.size !== null);
     grid.replaceChildren(...build(header));
     hide(tip);
   }
   const at = (layer, head) => grid.querySelector(`[data-layer="${layer}"][data-head="${head}"]`);
-  paint(grid, header, pixels, colours);
+  grid.paint = () => paint(grid, header, pixels, colours);
+  grid.paint();
+  if (!grid.observer) {
+    grid.observer = new ResizeObserver(() => grid.paint());
+    grid.observer.observe(grid);
+  }
   legend(parentElement.querySelector(".legend"), header, colours);
   if (!grid.querySelector('[tabindex="0"]')) {
     const [layer, head] = header.selected ?? [0, 0];
@@ -101,8 +108,15 @@ function build({ layers, heads, mode, size, order, rows: placed }) {
 }
 
 function label(role, mode, layer, head, text) {
-  if (mode !== "switch") return wrapped(role, element("span", "label", text));
-  const button = element("button", "label", text);
+  // The letter goes first where there is no room.
+  const parts = text.startsWith("H") ? [element("span", "letter", "H"), text.slice(1)] : [text];
+  if (mode !== "switch") {
+    const made = element("span", "label");
+    made.append(...parts);
+    return wrapped(role, made);
+  }
+  const button = element("button", "label");
+  button.append(...parts);
   button.type = "button";
   button.tabIndex = -1;
   button.dataset.layer = layer;
@@ -135,9 +149,11 @@ function element(tag, name, text = "") {
 function paint(grid, header, pixels, colours) {
   // Most runs change only what is chosen: the pictures are painted when they, or the page, have changed.
   const before = grid.painted;
-  const same = before?.colours === String(colours[255]) && before.pixels.length === pixels.length && before.form === grid.dataset.form
+  const room = header.size && roomOf(grid, header.size);
+  const now = [colours[255], room, grid.dataset.form].join();
+  const same = before?.now === now && before.pixels.length === pixels.length
     && before.pixels.every((code, i) => code === pixels[i]);
-  if (!same) grid.painted = { colours: String(colours[255]), form: grid.dataset.form, pixels: pixels.slice() };
+  if (!same) grid.painted = { now, pixels: pixels.slice() };
   const off = new Set(header.off.map(String));
   const chosen = String(header.selected);
   const gone = new Set(header.gone.map(String));
@@ -162,7 +178,8 @@ function paint(grid, header, pixels, colours) {
       if (same) continue;
       const [rows, columns] = header.size;
       const start = (layer * header.heads + head) * rows * columns;
-      draw(button.querySelector("canvas"), pixels.subarray(start, start + rows * columns), rows, columns, colours);
+      const codes = pixels.subarray(start, start + rows * columns);
+      draw(button.querySelector("canvas"), fitted(codes, header, room), room, colours);
     } else {
       button.querySelector(".number").textContent = number ?? "";
       const colour = share == null ? null : colours[Math.round(share * 255)];
@@ -172,8 +189,26 @@ function paint(grid, header, pixels, colours) {
   }
 }
 
+// Rows and columns of a picture: its own, or as many pixels as the screen has for it.
+function roomOf(grid, size) {
+  const pixels = Math.round(grid.querySelector("button.cell").clientWidth * (window.devicePixelRatio || 1));
+  return size.map((length) => Math.min(length, pixels || length));
+}
+
+// Of the values that share a pixel of the screen the strongest is shown, so that no line is lost.
+function fitted(codes, { size: [rows, columns], signed }, [height, width]) {
+  if (height === rows && width === columns) return codes;
+  const strength = (code) => (signed ? Math.abs(code - 128) : code);
+  const made = new Uint8Array(height * width).fill(signed ? 128 : 0);
+  for (let i = 0; i < codes.length; i++) {
+    const at = Math.floor((Math.floor(i / columns) * height) / rows) * width + Math.floor(((i % columns) * width) / columns);
+    if (strength(codes[i]) > strength(made[at])) made[at] = codes[i];
+  }
+  return made;
+}
+
 // One pixel a value; the style sheet enlarges them with hard edges, sharp at every density of the screen.
-function draw(canvas, values, rows, columns, colours) {
+function draw(canvas, values, [rows, columns], colours) {
   canvas.width = columns;
   canvas.height = rows;
   const context = canvas.getContext("2d");

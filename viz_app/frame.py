@@ -54,7 +54,10 @@ UNSURE = 0.2  # a best guess below this probability is called unsure
 LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
 # Less empty space above the text; in lectures, larger type that the last row can read.
 STYLE = "<style>[data-testid=stMainBlockContainer] { padding: 4.4rem 2.5rem 4rem; }</style>"
-LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }")
+LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }") + (
+    "<style>.st-key-lecture_settings { position: fixed; top: 0.55rem; right: 4.5rem; z-index: 999999; "
+    "width: auto; }</style>"
+)
 
 
 @dataclass(frozen=True)
@@ -170,8 +173,12 @@ def open_frame(notices: list[str], *, text: bool = True, models: bool = True) ->
     """
     state = st.session_state
     st.html(LECTURE_STYLE if state.lecture else STYLE)
-    with st.popover("Settings", icon=":material/tune:") if state.lecture else st.sidebar:
-        _settings(models=models)
+    if state.lecture:
+        with st.container(key="lecture_settings").popover("Settings", icon=":material/tune:"):
+            _settings(models=models)
+    else:
+        with st.sidebar:
+            _settings(models=models)
     state[FRAME] = _frame(notices) if text else None
     if not text:
         _say(notices)
@@ -321,12 +328,12 @@ def chosen_model() -> LoadedModel | None:
 
 
 def _text_inputs() -> None:
-    first, second, side = st.columns([5, 4, 1.4], vertical_alignment="bottom")
-    first.text_input("Sentence", key="text", on_change=_text_changed, placeholder="Type a sentence")
-    second.text_input(
+    row = st.container(horizontal=True, vertical_alignment="bottom")
+    row.text_input("Sentence", key="text", on_change=_text_changed, placeholder="Type a sentence")
+    row.text_input(
         "Second sentence", key="pair", on_change=_text_changed, placeholder="Optional: does this one follow?"
     )
-    with side.popover("Examples", width="stretch"):
+    with row.popover("Examples", width="content"):
         for number, example in enumerate(examples.all_examples()):
             st.button(example.title, key=f"example_{number}", on_click=take_example, args=(example,), width="stretch")
 

@@ -41,8 +41,9 @@ def attention_heatmap(
     # An all-zero map still needs a range; 1 is what a probability could reach.
     limit = float(np.abs(finite).max(initial=0)) or 1.0
     longest = max(values.shape)
-    side = min(640, max(340, 34 * longest))
-    font_size = (17 if longest <= 16 else 14) if lecture else (13 if longest <= 24 else 12)
+    side = min(640 if lecture else 560, max(340, 34 * longest))
+    room = side / min(longest, LABELS_THAT_FIT)  # pixels from one label to the next
+    font_size = int(min(18 if lecture else 13, max(12, 0.75 * room)))
     gap = 1 if longest <= 64 else 0
 
     heatmap = go.Heatmap(

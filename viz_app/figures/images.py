@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, page, plain, styled
 
-SIDE, LECTURE_SIDE = 340, 430  # pixels of a picture on the page
+SIDE, LECTURE_SIDE = 340, 520  # pixels of a picture on the page
 FAINT = 0.35  # how much of the picture is left under the heat
 OPAQUE = 0.9  # the strongest heat
 
@@ -64,9 +64,9 @@ def picture_heat(
         customdata=[[f"row {row}, column {column}" for column in range(columns)] for row in range(rows)],
         hovertemplate=f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
         colorbar={
-            "orientation": "h", "lenmode": "fraction", "len": 0.9, "thickness": 12, "x": 0, "xanchor": "left",
-            "y": 0, "yanchor": "top", "ypad": 8, "xpad": 0, "nticks": 4, "tickformat": "~g",
-            "tickangle": 0, "outlinewidth": 0,
+            "orientation": "h", "lenmode": "pixels", "len": LECTURE_SIDE if lecture else SIDE, "thickness": 12,
+            "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 0, "nticks": 4, "tickformat": "~g",
+            "tickangle": 0, "outlinewidth": 1, "outlinecolor": page(dark).line,
         },
     )  # fmt: skip
     if heat.max() > heat.min():

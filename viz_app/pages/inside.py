@@ -15,40 +15,37 @@ stage, number = STAGES[state.stage], session.STAGES.index(state.stage)
 room = config.max_position_embeddings - len(encoding)
 st.header("What happens to my sentence?", anchor=False)
 
-back, chosen, on, layers, heads, tokens, engines = st.columns(
-    [11, 26, 11, 8.5, 8.5, 15, 21], vertical_alignment="bottom", gap="small"
-)
-back.button(
-    "Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back", width="stretch"
-)
-chosen.selectbox(
+row = st.container(horizontal=True, vertical_alignment="bottom")
+row.button("Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
+row.selectbox(
     "Stage",
     session.STAGES,
     key="stage",
     format_func=lambda name: f"{session.STAGES.index(name) + 1} of {len(STAGES)} · {STAGES[name].title}",
+    width=290,
 )
-on.button(
+row.button(
     "Next", on_click=frame.step_stage, args=(1,), shortcut="N", disabled=number + 1 == len(STAGES), key="on",
-    width="stretch", type="primary",
+    type="primary",
 )  # fmt: skip
 state.inside_layer, state.inside_head = state.head
 state.inside_token = frame.chosen_token(current)
 here = config.heads_of(state.head[0])  # those that were not pruned
-for place, name, offered in (
-    (layers, "layer", range(config.num_hidden_layers)),
-    (heads, "head", here or range(config.num_attention_heads)),
+for name, offered in (
+    ("layer", range(config.num_hidden_layers)),
+    ("head", here or range(config.num_attention_heads)),
 ):
-    place.selectbox(
-        name.capitalize(), offered, key=f"inside_{name}",
+    row.selectbox(
+        name.capitalize(), offered, key=f"inside_{name}", width=100,
         disabled=name not in stage.needs or (not here and name == "head"),
         on_change=frame.choose_layer_and_head, args=("inside_layer", "inside_head"),
     )  # fmt: skip
-tokens.selectbox(
-    "Token", range(len(encoding)), key="inside_token", disabled="token" not in stage.needs,
+row.selectbox(
+    "Token", range(len(encoding)), key="inside_token", width=170, disabled="token" not in stage.needs,
     format_func=lambda position: f"{encoding.tokens[position]} ({position})",
     on_change=frame.choose_token, args=("inside_token",), help="The query, and where the masked-word head is asked",
 )  # fmt: skip
-engines.segmented_control("Engine", session.ENGINES, key="engine", format_func=ENGINE_NAMES.__getitem__, required=True)
+row.segmented_control("Engine", session.ENGINES, key="engine", format_func=ENGINE_NAMES.__getitem__, required=True)
 
 layer, head = state.head
 pads = min(PADS, room) if state.pads else 0

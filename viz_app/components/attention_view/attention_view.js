@@ -631,8 +631,8 @@ function sentence({ side, indices }, [text, position]) {
 }
 
 function cell(text) {
-  const made = element("td", "word", text);
-  made.dir = "auto";
+  const made = element("td", "word");
+  made.append(element("bdi", "", text));
   return made;
 }
 
@@ -764,9 +764,9 @@ function strokes(context, view, head, list, largest, { width, off }) {
       flush();
       [level, sign, leaving] = [now, Math.sign(number), leaves];
       const light = (off ? 0.35 : 1) * many * (leaves ? 0.2 : 1);
-      const alpha = (0.07 + 0.85 * (now / 24)) * light;
+      const alpha = (0.16 + 0.76 * (now / 24)) * light;
       context.strokeStyle = `rgb(${colourOf(view, head, number).join(" ")} / ${alpha.toFixed(3)})`;
-      context.lineWidth = (0.6 + (leaves ? 0.6 : 3) * (now / 24)) * heavy;
+      context.lineWidth = (0.8 + (leaves ? 0.4 : 2.8) * (now / 24)) * heavy;
     }
     const [from, to] = [(row * 2 + 1) * half - top, (column * 2 + 1) * half - top];
     context.moveTo(0, from);
@@ -810,7 +810,7 @@ function note(view, said) {
 
 // ------------------------------------------------------------------------------------------------ the matrix
 
-const LARGEST_CELL = 44;
+const LARGEST_CELL = 64;
 
 function mountMatrix(view) {
   view.matrixBox = element("div", "matrix-box");
@@ -910,7 +910,9 @@ function layoutOf(view) {
   const longest = (list) => Math.min(Math.max(...list.map(([text]) => [...text.slice(0, 40)].length)), 16);
   const margin = { left: 24 + longest(header.queries) * font * 0.62, bottom: 26 + longest(header.keys) * font * 0.62 };
   const width = matrix.clientWidth;
-  const room = { width: Math.max(width - margin.left - 6, 40), height: lecture ? 820 : 600 };
+  // With its labels and tools a map is no taller than the screen.
+  const tallest = Math.max(0.82 * window.innerHeight - margin.bottom, 240);
+  const room = { width: Math.max(width - margin.left - 6, 40), height: Math.min(lecture ? 820 : 600, tallest) };
   const fit = Math.min(room.width / columns, room.height / rows, LARGEST_CELL);
   const { zoom: by } = windowOf(view);
   const cell = fit * by;

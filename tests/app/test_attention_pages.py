@@ -24,6 +24,7 @@ from bert_core.run.vectors import head_vectors
 from viz_app import downloads, frame
 from viz_app.components import attention_view, head_grid
 from viz_app.export import tables
+from viz_app.figures.thumbnails import LARGE
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAIR = {"text": "the cat sat on the mat", "pair": "it was red"}
@@ -347,6 +348,27 @@ def test_hiding_a_word_is_compared_head_by_head(
     assert table["head"][0] == f"L{first[0]} H{first[1]}"
     assert table["change"][0] == pytest.approx(difference[first]) and len(table) == 20
     assert table["words hidden"][0] - table["words shown"][0] == pytest.approx(table["change"][0])
+
+
+def test_compare_opens_on_the_largest_change(sent: Sent, opened: Callable[..., AppTest]) -> None:
+    """As long as no head was chosen, and without choosing it for the other pages; the small maps are on one scale."""
+    app = opened("compare", masked="1")
+    largest = app.dataframe[0].value["head"][0]
+    assert f"L{sent.large['layer']} H{sent.large['heads'][0]}" == largest
+    assert sent.grid["selected"] == [sent.large["layer"], sent.large["heads"][0]]
+    assert app.session_state["head"] == (0, 0)
+    assert sent.grid["legend"][0].startswith("≤ −") and sent.grid["legend"][1] in words(app).replace("±", "≥ ")
+    opened("compare", masked="1", head="1.3")
+    assert (sent.large["layer"], sent.large["heads"]) == (1, [3])
+
+
+@pytest.mark.parametrize("page", ["attention", "compare"])
+def test_all_heads_have_the_page_for_themselves(sent: Sent, opened: Callable[..., AppTest], page: str) -> None:
+    """Larger pictures, of pieces, and nothing beside them."""
+    app = opened(
+        page, text="the cat " * 40, masked="1", words="1", combine="maximum", view="heads", compare_view="heads"
+    )
+    assert not app.error and sent.large == {} and sent.grid["size"] == [LARGE, LARGE]
 
 
 def test_texts_of_other_lengths_are_aligned_and_the_rest_is_named(sent: Sent, opened: Callable[..., AppTest]) -> None:

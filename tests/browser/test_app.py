@@ -161,6 +161,20 @@ def test_attention_opens_the_head_that_is_clicked(app: tuple[str, Path], page: P
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
+@pytest.mark.parametrize("path", ["attention", "compare"])
+def test_a_head_is_opened_from_all_heads(app: tuple[str, Path], page: Page, path: str) -> None:
+    """The view of all heads has the page for itself; a click opens that head as curves, and the address says so."""
+    view = "view" if path == "attention" else "compare_view"
+    opened(page, app[0], path, **{"text": TEXT, "masked": "4", view: "heads"})
+    cell = page.get_by_role("button", name=re.compile(r"^L3 H5\b"))
+    expect(cell).to_be_visible(timeout=60_000)
+    assert cell.bounding_box()["width"] > 50 and page.locator(".view").count() == 0
+    cell.click()
+    expect(page.locator(".head[aria-pressed=true]")).to_have_text("H5", timeout=60_000)
+    expect(page.locator(".view .layer .name")).to_have_text("L3")
+    assert reaches_address(page, lambda address: address.get("head") == "3.5" and view not in address)
+
+
 def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: tuple[str, Path], page: Page) -> None:
     """N goes on and P goes back, every stage draws its picture, the address says which; typing in the text does not."""
     base, _ = app

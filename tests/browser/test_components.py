@@ -89,6 +89,10 @@ if show == "select":
         seen["returned"].append(str(clicked))
         state.chosen = (clicked.layer, clicked.head)
         st.rerun()
+if show == "line":
+    line = np.broadcast_to(255 * np.eye(28, dtype=np.uint8), (2, 3, 28, 28))
+    with st.container(width=100):
+        head_grid(layers=2, heads=3, thumbnails=line, key="grid")
 if show == "switch":
     off = state.setdefault("off", [])
 
@@ -329,6 +333,21 @@ def test_thumbnails_have_the_colours_of_the_figures(page: Page, address: str, sc
     assert pixels[4:7] == rgb(colours[-1])
     # Byte 128 lies half a step above the middle stop.
     assert all(abs(a - b) <= 8 for a, b in zip(pixels[8:11], rgb(colours[len(colours) // 2]), strict=True))
+
+
+def test_a_thumbnail_smaller_than_its_map_loses_no_line(page: Page, address: str) -> None:
+    """On fewer pixels than the map has rows, its diagonal is still in every row of them, in its full colour."""
+    page.goto(f"{address}/?show=line")
+    canvas = page.locator("canvas").first
+    expect(canvas).to_be_visible()
+    width, height = canvas.evaluate("c => [c.width, c.height]")
+    shown = canvas.bounding_box()
+    assert shown is not None and width == height == round(shown["width"]) < 28
+    pixels = canvas.evaluate("c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]")
+    last = SEQUENTIAL.light[-1]
+    assert all(
+        pixels[4 * (row * width + row) :][:3] == [int(last[i : i + 2], 16) for i in (1, 3, 5)] for row in range(height)
+    )
 
 
 def test_heads_layers_and_columns_are_switched(page: Page, address: str) -> None:

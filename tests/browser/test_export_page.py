@@ -18,6 +18,7 @@ from tests.hostile import HOSTILE, run_of
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import Combination, MapView
 from viz_app.export.page import attention_page, caption_page, change_page, neuron_page
+from viz_app.figures.thumbnails import LARGE, blocks, common_limit
 from viz_app.notebook import view, view_caption
 
 WORDS = ["The", "cat", "sat", "##s", "on", "it"]
@@ -61,6 +62,11 @@ def test_a_page_needs_nothing_but_itself(page: Page, tmp_path: Path) -> None:
     expect(page.locator(".cell.selected")).to_have_attribute("data-layer", "1")
     head(page, 1).click()
     expect(page.locator(".note")).to_contain_text("of 128 edges")
+    page.get_by_role("button", name="All heads").click()
+    expect(page.locator(".note")).to_be_hidden()
+    assert page.locator(".cell").first.bounding_box()["width"] > 90
+    page.get_by_role("button", name="L0 H3").click()
+    expect(page.locator(".layer .name")).to_have_text("L0")
     page.get_by_role("button", name="Matrix").click()
     expect(page.locator(".note")).to_contain_text("8 × 8")
     page.locator("canvas.matrix").focus()
@@ -241,8 +247,9 @@ def test_the_difference_of_two_runs(page: Page, tmp_path: Path) -> None:
     layer, number = (int(part[1:]) for part in str(lines[0]["head"]).split())
     expect(page.locator(".layer .name")).to_have_text(f"L{layer}")
     expect(head(page, number)).to_have_attribute("aria-pressed", "true")
-    limit = float(np.abs(pair.shown().values).max())
-    expect(page.locator(".legend").last).to_contain_text(f"{limit:.2g}")
+    cap = common_limit(blocks(pair.shown().values, LARGE, signed=True))
+    for legend in (page.locator(".legend").first, page.locator(".legend").last):
+        expect(legend).to_contain_text(f"≥ {cap:.2g}")
     assert page.locator("img, a, b:not(.faint b, .title b), svg, i").count() == 0
     assert page.evaluate("window.ran") is None and page.requested == [page.url] and page.problems == []
 

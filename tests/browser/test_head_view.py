@@ -62,6 +62,7 @@ attention_view(
 st.text(json.dumps(seen))
 row = maps[0, min(2, n - 1)]
 st.html(f"<p id='exact'>{' '.join(repr(float(x)) for x in np.sort(row)[::-1][:3])}</p>")
+st.html(f"<p id='cap'>{float(np.sort(maps[0], None)[::-1][maps[0].size // 1000])}</p>")
 st.html(f"<p id='row'>{' '.join(repr(float(x)) for x in row)}</p>")
 """
 TEXTS = {
@@ -325,6 +326,7 @@ def test_a_map_of_512_tokens_loses_no_line_and_can_be_zoomed(page: Page, address
     """A diagonal one cell wide is seen whole; zoomed in, dragging brings other rows, and there is a way back."""
     opened(page, address, "mode=matrix&texts=same&line=1")
     assert lit(page) > 0.9
+    expect(page.locator(".legend")).to_have_text("01.0")
     matrix = page.locator("canvas.matrix")
     matrix.focus()
     for _ in range(6):
@@ -341,6 +343,13 @@ def test_a_map_of_512_tokens_loses_no_line_and_can_be_zoomed(page: Page, address
     drawn_again(page)
     assert lit(page) > 0.9
     assert page.problems == []
+
+
+def test_a_few_large_values_do_not_make_a_long_map_pale(page: Page, address: str) -> None:
+    """Where one value in a thousand is larger the colours end, and the legend says that there is more."""
+    opened(page, address, "mode=matrix&texts=same")
+    cap = float(page.locator("#cap").inner_text())
+    expect(page.locator(".legend")).to_have_text(f"0≥ {cap:#.2g}")
 
 
 @pytest.mark.parametrize("query_string", ["texts=one", "texts=hostile", "texts=strange", "holes=1", "signed=1"])

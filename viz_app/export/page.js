@@ -15,6 +15,7 @@ const pixels = about.picture && (await unpacked("pixels"));
 let choice = about.choice;
 let mode = vectors.length ? "neuron" : about.mode;
 let together = Boolean(one);
+let alone = false; // whether the small maps have the page for themselves
 // What the view holds, and the last of its choices that was answered.
 let held = new Set();
 let answered = 0;
@@ -37,6 +38,7 @@ async function show() {
   const maps = await mapsOf(layer);
   // Another layer was chosen while this one was unpacked.
   if (layer !== choice.layer) return;
+  document.querySelector("main").classList.toggle("alone", alone);
   for (const [button, pressed] of buttons) button.setAttribute("aria-pressed", String(pressed()));
   const header = { ...grid.header, selected: [layer, choice.heads[0]] };
   headGrid({ data: packed(header, [grid.tail]), parentElement: gridRoot, setTriggerValue: (_, log) => open(...log.at(-1)[1]) });
@@ -46,6 +48,7 @@ async function show() {
 
 // One head alone: a click in the grid or in the list, or the head whose vectors are wanted.
 function open(layer, head) {
+  alone = false;
   choose({ ...choice, layer, heads: [head] }, Math.max(answered + 1, Date.now()));
   show();
 }
@@ -89,7 +92,7 @@ function answer(layer, maps) {
     drawn,
     combined: drawn.includes(COMBINED) ? about.one.name : null,
     vectors: seen && { ...seen, bytes: null, name: seenName, sent: !held.has(seenName) },
-    limit: drawn.includes(COMBINED) ? null : about.limit,
+    limit: drawn.includes(COMBINED) ? null : mode === "matrix" ? about.cap : about.limit,
     notes: about.notes,
     heads: choice.heads,
     selected: [choice.side, choice.positions],
@@ -296,6 +299,7 @@ function modes() {
       const button = element("button", "", text);
       button.type = "button";
       button.onclick = () => {
+        alone = false;
         act();
         show();
       };
@@ -304,8 +308,9 @@ function modes() {
     }
     document.getElementById("modes").append(box);
   };
-  const drawAs = (next) => [() => (mode = next), () => mode === next];
+  const drawAs = (next) => [() => (mode = next), () => mode === next && !alone];
   group(
+    ["All heads", () => (alone = true), () => alone],
     ["Curves", ...drawAs("curves")],
     ["Matrix", ...drawAs("matrix")],
     ...vectors.map(({ layer, head }) => [
@@ -314,7 +319,7 @@ function modes() {
         mode = "neuron";
         choose({ ...choice, layer, heads: [head] }, Math.max(answered + 1, Date.now()));
       },
-      () => mode === "neuron" && choice.layer === layer && choice.heads[0] === head,
+      () => mode === "neuron" && !alone && choice.layer === layer && choice.heads[0] === head,
     ]),
   );
   if (one) {

@@ -26,7 +26,7 @@ from viz_app.export.maps import MapView, ShownMaps
 from viz_app.export.packing import MOST_EXACT, packed_layer
 from viz_app.figures.heads import head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
-from viz_app.figures.thumbnails import thumbnails
+from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 
 Theme = Literal["light", "dark"]
 _FOLDER = Path(__file__).parent
@@ -69,7 +69,7 @@ class _Sheet:
     texts: lines of (label, parts), what was read. titles: (layer, head), what a head is like. one: several heads as one
     map, which is opened. vectors: of the heads that can be seen down to their vectors, the first of which is opened.
     positions: the tokens selected among the queries. changes: the columns of a list, then its lines, each with the
-    layer and head that it opens. limit: the strongest colour, for all heads; None for each its own. picture: uint8
+    layer and head that it opens. limit: the strongest curve, for all heads; None for each its own. picture: uint8
     (rows, columns, 3) whose patches are the keys, and the rows and columns of these.
     """
 
@@ -198,6 +198,8 @@ def _written(sheet: _Sheet, theme: Theme | None) -> str:
         packed = list(
             pool.map(lambda maps: packed_layer(maps, signed=shown.signed, exact=exact, thin=thin), shown.values)
         )
+    small = blocks(shown.values, LARGE, signed=shown.signed)
+    cap = None if sheet.limit is None else common_limit(small)
     about = {
         "texts": sheet.texts,
         "says": sheet.says,
@@ -209,6 +211,7 @@ def _written(sheet: _Sheet, theme: Theme | None) -> str:
         "strongest": attention_view.STRONGEST,
         "exact": exact,
         "limit": sheet.limit,
+        "cap": cap,
         "fixed": attention_view.fixed_header(
             shown.queries, shown.keys, layers=layers, heads=heads, signed=shown.signed, unit=shown.unit,
         ),
@@ -221,8 +224,9 @@ def _written(sheet: _Sheet, theme: Theme | None) -> str:
     grid = head_grid.grid_message(
         layers=layers,
         heads=heads,
-        thumbnails=thumbnails(shown.values, signed=shown.signed, shared_scale=sheet.limit is not None),
+        thumbnails=thumbnails(small, LARGE, signed=shown.signed, limit=cap),
         signed=shown.signed,
+        limit=cap,
         off=shown.off,
         titles=sheet.titles,
         there=shown.there,

@@ -632,7 +632,8 @@ function sentence({ side, indices }, [text, position]) {
 
 function cell(text) {
   const made = element("td", "word");
-  made.append(element("bdi", "", text));
+  made.append(element("span", "", text));
+  made.firstChild.dir = "auto";
   return made;
 }
 

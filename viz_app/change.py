@@ -60,7 +60,7 @@ def in_its_place() -> str:
 
 def give_reference() -> None:
     """The texts that stand in for a head."""
-    with st.popover("From which texts"):
+    with st.popover("Texts"):
         st.text_area(
             f"One a line, at most {MOST_REFERENCES}", key="reference", height=150, width=420,
             help="The mean is that over all their tokens; the output is that in the first, position by position.",

@@ -81,20 +81,19 @@ class Asked:
 
         states: (..., text, some, hidden), the last layer at the positions.
         """
-        model, classifier = self.loaded.model, self.loaded.classifier
+        heads, classifier = self.loaded.model.cls, self.loaded.classifier
         pieces, told, sorted_in = self._of_kind
-        found = [model.cls.predictions(states[..., pieces, self._places, :]).float()]
-        none = states.new_empty(*states.shape[:-3], 0, 2)
-        for asked, head in (
-            (told, model.cls.seq_relationship),
-            (sorted_in, None if classifier is None else classifier.classifier),
-        ):
-            if not len(asked) or head is None or model.bert.pooler is None:
-                found.append(none)
-                continue
-            # The pooler reads the first of the positions, which is [CLS] wherever a text as a whole is asked.
-            pooled = model.bert.pooler(states[..., asked, :1, :].flatten(0, -3))
-            found.append(head(pooled).float().view(*states.shape[:-3], len(asked), -1))
+        found = [heads.predictions(states[..., pieces, self._places, :]).float()]
+        judges = (heads.seq_relationship, None if classifier is None else classifier.classifier)
+        for whole, head in zip((told, sorted_in), judges, strict=True):
+            if len(whole) and head is not None:
+                pooler = self.loaded.model.bert.pooler
+                assert pooler is not None  # a model that judges whole texts has one
+                # It reads the first of the positions, which is [CLS] wherever a text as a whole is asked.
+                logits = head(pooler(states[..., whole, :1, :].flatten(0, -3))).float()
+                found.append(logits.view(*states.shape[:-3], len(whole), -1))
+            else:
+                found.append(states.new_empty(*states.shape[:-3], 0, 2))
         return list(zip(found, self._right, strict=True))
 
     def losses(self, states: Tensor) -> Tensor:

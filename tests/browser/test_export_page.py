@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 import bert_core
 from bert_core import LoadedModel, ModelRun, Target
+from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.record import DecoderRun, HeadVectors
 from tests.hostile import HOSTILE, run_of
 from viz_app.export.comparison import Comparison
@@ -283,6 +284,41 @@ def test_where_a_captioner_looks(page: Page, tmp_path: Path) -> None:
     assert page.evaluate("window.ran") is None and page.requested == [page.url] and page.problems == []
 
 
+def test_heads_and_layers_stand_in_another_order(page: Page, tmp_path: Path) -> None:
+    """By any of the role figures, the largest first, and back by number; a click still opens the head that it shows."""
+    run = run_of(WORDS, layers=3, heads=4)
+    opened(page, tmp_path, run)
+    figures = role_figures(run.attention, run.encoding)
+    page.get_by_label("Heads of a layer").select_option("by mean distance")
+    page.get_by_label("Layers").select_option("by entropy")
+
+    def order() -> list[tuple[int, int]]:
+        cells = page.locator(".cell").all()
+        return [(int(cell.get_attribute("data-layer")), int(cell.get_attribute("data-head"))) for cell in cells]
+
+    heads, rows = heads_by(figures.distance), layers_by(figures.entropy)
+    assert order() == [(int(layer), int(number)) for layer in rows for number in heads[layer]]
+    layer, number = order()[1]
+    page.locator(".cell").nth(1).click()
+    expect(page.locator(".layer .name")).to_have_text(f"L{layer}")
+    expect(head(page, number)).to_have_attribute("aria-pressed", "true")
+    page.get_by_label("Heads of a layer").select_option("by number")
+    page.get_by_label("Layers").select_option("by number")
+    assert order() == [(layer, number) for layer in range(3) for number in range(4)] and page.problems == []
+
+
+def test_larger_type_for_a_lecture(page: Page, tmp_path: Path) -> None:
+    """By its button, or from the address of the file: every part of the page grows."""
+    opened(page, tmp_path, run_of(WORDS))
+    before = page.locator(".token").first.bounding_box()["height"]
+    page.get_by_role("button", name="Larger type").click()
+    expect(page.locator(".view.lecture")).to_be_attached()
+    assert page.locator(".token").first.bounding_box()["height"] > before
+    page.goto(f"{page.url}?lecture=1")
+    expect(page.get_by_role("button", name="Larger type")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".view.lecture")).to_be_attached()
+
+
 def test_what_a_text_would_run_is_forbidden_too(page: Page, tmp_path: Path) -> None:
     """Should a text ever become markup, the page's own policy still lets no script but its own run."""
     opened(page, tmp_path, run_of(WORDS))
@@ -307,6 +343,18 @@ def test_holes_pruned_heads_and_heads_that_are_off(page: Page, tmp_path: Path) -
     expect(page.locator(".note")).to_contain_text("2 values of H0 are no numbers")
     expect(page.locator(".note")).to_contain_text("H1 is switched off")
     expect(page.get_by_role("button", name="H2, pruned", exact=True)).to_be_disabled()
+    assert page.problems == []
+
+
+@pytest.mark.parametrize(("words", "layers", "heads"), [([], 1, 1), (["a"], 24, 16)])
+def test_unusual_models_and_texts(page: Page, tmp_path: Path, words: list[str], layers: int, heads: int) -> None:
+    """No word at all and one head, and twice as many layers as usual: the last head opens, as a matrix too."""
+    opened(page, tmp_path, run_of(words, layers=layers, heads=heads))
+    expect(page.locator(".cell")).to_have_count(layers * heads)
+    page.get_by_role("button", name=f"L{layers - 1} H{heads - 1}", exact=True).click()
+    expect(page.locator(".layer .name")).to_have_text(f"L{layers - 1}")
+    page.get_by_role("button", name="Matrix").click()
+    expect(page.locator(".note")).to_contain_text(f"{len(words) + 2} × {len(words) + 2}")
     assert page.problems == []
 
 

@@ -16,12 +16,15 @@ let choice = about.choice;
 let mode = vectors.length ? "neuron" : about.mode;
 let together = Boolean(one);
 let alone = false; // whether the small maps have the page for themselves
+let lecture = new URLSearchParams(location.search).get("lecture") === "1";
+const sorted = { heads: null, layers: null }; // the names of their orders; null for by number
 // What the view holds, and the last of its choices that was answered.
 let held = new Set();
 let answered = 0;
 
 document.getElementById("text").append(...sentences());
 const buttons = modes();
+chooseOrder();
 const gridRoot = shadow("grid-view");
 const viewRoot = shadow("head-view");
 matchMedia("(prefers-color-scheme: dark)").onchange = () => show();
@@ -40,7 +43,14 @@ async function show() {
   if (layer !== choice.layer) return;
   document.querySelector("main").classList.toggle("alone", alone);
   for (const [button, pressed] of buttons) button.setAttribute("aria-pressed", String(pressed()));
-  const header = { ...grid.header, selected: [layer, choice.heads[0]] };
+  document.documentElement.classList.toggle("lecture", lecture);
+  const header = {
+    ...grid.header,
+    selected: [layer, choice.heads[0]],
+    order: about.sorts[sorted.heads]?.[0] ?? null,
+    rows: about.sorts[sorted.layers]?.[1] ?? null,
+    lecture,
+  };
   headGrid({ data: packed(header, [grid.tail]), parentElement: gridRoot, setTriggerValue: (_, log) => open(...log.at(-1)[1]) });
   if (pixels) drawPicture(maps);
   attentionView({ data: answer(layer, maps), parentElement: viewRoot, setStateValue: (_, said) => heard(said) });
@@ -84,6 +94,7 @@ function answer(layer, maps) {
   const lines = about.exact && drawn.length ? everyLine : [];
   const header = {
     ...about.fixed,
+    lecture,
     layer,
     mode,
     names: Object.fromEntries([...existing(layer), ...(one ? [COMBINED] : [])].map((head) => [head, name(layer, head)])),
@@ -328,7 +339,24 @@ function modes() {
       ["heads apart", () => (together = false), () => !together],
     );
   }
+  group(["Larger type", () => (lecture = !lecture), () => lecture]);
   return made;
+}
+
+// In which order heads stand in their layer, and layers below each other.
+function chooseOrder() {
+  const names = Object.keys(about.sorts);
+  for (const [what, text] of names.length ? [["heads", "Heads of a layer"], ["layers", "Layers"]] : []) {
+    const label = element("label", "", text);
+    const select = element("select", "", "");
+    select.append(...["by number", ...names].map((name) => element("option", "", name)));
+    select.onchange = () => {
+      sorted[what] = select.value;
+      show();
+    };
+    label.append(select);
+    document.getElementById("sorting").append(label);
+  }
 }
 
 // The picture, faint, under the row of the word that is selected.

@@ -7,15 +7,15 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from bert_core.analysis.patterns import role_figures
+from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.record import DecoderRun, HeadVectors, ModelRun
 from bert_core.tokenizer import Encoding
 from viz_app.components import attention_view, head_grid
@@ -24,7 +24,7 @@ from viz_app.export.captions import NOTE, caption_maps
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView, ShownMaps
 from viz_app.export.packing import MOST_EXACT, packed_layer
-from viz_app.figures.heads import head_titles
+from viz_app.figures.heads import ROLE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 
@@ -66,11 +66,12 @@ PRECISION = {
 class _Sheet:
     """What stands on a page.
 
-    texts: lines of (label, parts), what was read. titles: (layer, head), what a head is like. one: several heads as one
-    map, which is opened. vectors: of the heads that can be seen down to their vectors, the first of which is opened.
-    positions: the tokens selected among the queries. changes: the columns of a list, then its lines, each with the
-    layer and head that it opens. limit: the strongest curve, for all heads; None for each its own. picture: uint8
-    (rows, columns, 3) whose patches are the keys, and the rows and columns of these.
+    texts: lines of (label, parts), what was read. titles: (layer, head), what a head is like. sorts: by name, an order
+    of the heads in each layer, and one of the layers. one: several heads as one map, which is opened. vectors: of the
+    heads that can be seen down to their vectors, the first of which is opened. positions: the tokens selected among the
+    queries. changes: the columns of a list, then its lines, each with the layer and head that it opens. limit: the
+    strongest curve, for all heads; None for each its own. picture: uint8 (rows, columns, 3) whose patches are the
+    keys, and the rows and columns of these.
     """
 
     title: str
@@ -81,6 +82,7 @@ class _Sheet:
     reading: str
     misleading: str
     titles: Sequence[Sequence[str]]
+    sorts: Mapping[str, tuple[list[list[int]], list[int]]] = field(default_factory=dict)
     one: ShownMaps | None = None
     vectors: Sequence[HeadVectors] = ()
     positions: Sequence[int] = ()
@@ -103,7 +105,7 @@ def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme |
     one = None if view.together is None else view.of(run)
     sheet = _Sheet(
         "Who looks at whom?", shown, apart, _texts(run.encoding), _says(shown, apart), READING,
-        MISLEADING[shown.signed], _titles(run), one,
+        MISLEADING[shown.signed], *_titles_and_sorts(run), one,
     )  # fmt: skip
     return _written(sheet, theme)
 
@@ -120,7 +122,7 @@ def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, *, theme: T
     shown = view.of(run)
     sheet = _Sheet(
         "Who looks at whom?", shown, view, _texts(run.encoding), _says(shown, view), NEURON, NEURON_MISLEADING,
-        _titles(run), vectors=(vectors,), positions=(query,),
+        *_titles_and_sorts(run), vectors=(vectors,), positions=(query,),
     )  # fmt: skip
     return _written(sheet, theme)
 
@@ -219,6 +221,7 @@ def _written(sheet: _Sheet, theme: Theme | None) -> str:
         "one": None if sheet.one is None else _about_one(sheet.one),
         "vectors": [_about_vectors(one) for one in sheet.vectors],
         "changes": sheet.changes,
+        "sorts": sheet.sorts,
         "picture": sheet.picture and {"size": sheet.picture[0].shape[:2], "grid": sheet.picture[1]},
     }  # fmt: skip
     grid = head_grid.grid_message(
@@ -251,8 +254,14 @@ def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
     return [(label, [text for text in (encoding.text, encoding.pair) if text is not None])]
 
 
-def _titles(run: ModelRun) -> list[list[str]]:
-    return head_titles(*role_figures(run.attention, run.encoding), there=run.there)
+def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], dict[str, tuple[list[list[int]], list[int]]]]:
+    """What each head is like, and the orders that follow from it."""
+    figures = role_figures(run.attention, run.encoding)
+    sorts = {
+        said: (heads_by(values).tolist(), layers_by(values).tolist())
+        for said, values in zip(ROLE_ORDERS.values(), figures, strict=True)
+    }
+    return head_titles(*figures, there=run.there), sorts
 
 
 def _says(shown: ShownMaps, view: MapView) -> str:

@@ -9,6 +9,8 @@ import plotly.graph_objects as go
 
 from viz_app.figures.style import HEAD_COLOURS, page, styled
 
+# The figures of `role_figures`, in their order, and what an order by each of them is called.
+ROLE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
 ROLE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "circle-open")
 
 

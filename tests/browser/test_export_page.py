@@ -314,6 +314,9 @@ def test_larger_type_for_a_lecture(page: Page, tmp_path: Path) -> None:
     page.get_by_role("button", name="Larger type").click()
     expect(page.locator(".view.lecture")).to_be_attached()
     assert page.locator(".token").first.bounding_box()["height"] > before
+    page.get_by_role("button", name="All heads").click()
+    page.get_by_role("button", name="Larger type").click()
+    assert pressed(page) == ["All heads"]
     page.goto(f"{page.url}?lecture=1")
     expect(page.get_by_role("button", name="Larger type")).to_have_attribute("aria-pressed", "true")
     expect(page.locator(".view.lecture")).to_be_attached()

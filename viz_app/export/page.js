@@ -310,7 +310,6 @@ function modes() {
       const button = element("button", "", text);
       button.type = "button";
       button.onclick = () => {
-        alone = false;
         act();
         show();
       };
@@ -319,24 +318,28 @@ function modes() {
     }
     document.getElementById("modes").append(box);
   };
-  const drawAs = (next) => [() => (mode = next), () => mode === next && !alone];
+  const large = (act) => () => {
+    alone = false;
+    act();
+  };
+  const drawAs = (next) => [large(() => (mode = next)), () => mode === next && !alone];
   group(
     ["All heads", () => (alone = true), () => alone],
     ["Curves", ...drawAs("curves")],
     ["Matrix", ...drawAs("matrix")],
     ...vectors.map(({ layer, head }) => [
       `Neuron L${layer} H${head}`,
-      () => {
+      large(() => {
         mode = "neuron";
         choose({ ...choice, layer, heads: [head] }, Math.max(answered + 1, Date.now()));
-      },
+      }),
       () => mode === "neuron" && !alone && choice.layer === layer && choice.heads[0] === head,
     ]),
   );
   if (one) {
     group(
-      [about.one.name, () => (together = true), () => together],
-      ["heads apart", () => (together = false), () => !together],
+      [about.one.name, large(() => (together = true)), () => together],
+      ["heads apart", large(() => (together = false)), () => !together],
     );
   }
   group(["Larger type", () => (lecture = !lecture), () => lecture]);

@@ -10,11 +10,11 @@ from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from viz_app import downloads, frame, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import HeadClick, head_grid
-from viz_app.figures.heads import head_titles
+from viz_app.figures.heads import ROLE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.shown import as_sent, reading, shown_now
 
-SORTS = {"number": "by number", "entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
+SORTS = {"number": "by number"} | ROLE_ORDERS
 NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
 AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 

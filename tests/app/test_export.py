@@ -23,9 +23,10 @@ from bert_core.record import HeadVectors
 from tests.hostile import HOSTILE, run_of
 from viz_app import cli
 from viz_app.components.attention_view import Token
-from viz_app.export import pictures, tables
+from viz_app.export import drawing, pictures, tables
+from viz_app.export.drawing import picture_bytes
 from viz_app.export.maps import Combination, MapView
-from viz_app.export.pictures import picture_bytes, picture_of
+from viz_app.export.pictures import picture_of
 from viz_app.export.snippet import neuron_snippet, snippet
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -312,7 +313,7 @@ def test_a_matrix_has_the_colours_of_its_values() -> None:
     picture = Image.open(io.BytesIO(picture_of(run, MapView(mode="matrix"), "png"))).convert("RGB")
     values = run.attention[0, 0]
     pixels = np.asarray(picture).astype(int)
-    scale = pictures._colours(pictures.SEQUENTIAL, False)
+    scale = drawing.colour_map(pictures.SEQUENTIAL, False)
     expected = {tuple(round(255 * part) for part in scale(value / values.max())[:3]) for value in values.ravel()}
     seen = {tuple(colour) for colour in np.unique(pixels.reshape(-1, 3), axis=0)}
     assert expected <= seen
@@ -332,7 +333,7 @@ def test_what_is_no_number_is_crossed_out_and_pruned_heads_are_gaps() -> None:
     assert "1 values are no numbers" in " ".join(texts_of(picture_of(holed, MapView(), "svg")))
 
 
-@pytest.mark.parametrize("kind", pictures.KINDS)
+@pytest.mark.parametrize("kind", drawing.KINDS)
 def test_hostile_and_foreign_texts_are_drawn_as_they_are(kind: str) -> None:
     """No formula, no tag, no crash; signs that no font has are named in one warning, and not in an SVG."""
     texts = [*HOSTILE, "漢字", "שלום", "🏳️‍🌈", "\u200b", "", "\x00\x0b", "\ud800", "\uffff", "ひら"]
@@ -633,7 +634,7 @@ def test_the_command_says_which_signs_no_font_has(
         warnings.warn("2 signs are in no font", stacklevel=1)
         return b"x"
 
-    monkeypatch.setattr(pictures, "picture_bytes", warned)
+    monkeypatch.setattr(drawing, "picture_bytes", warned)
     out = tmp_path / "a.png"
     code, _, err = headlight(capsys, "The cat.", "--model", tiny_model_folder, "--out", out, "--device", "cpu")
     assert (code, err, out.read_bytes()) == (0, "2 signs are in no font\n", b"x")

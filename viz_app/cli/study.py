@@ -41,7 +41,7 @@ def faithfulness(
     """
     from bert_core.methods import METHODS
     from bert_core.study import StudySettings, judge_file, markdown, standings
-    from viz_app.export.pictures import KINDS as PICTURES
+    from viz_app.export.drawing import KINDS as PICTURES
 
     if plot is not None and plot.suffix.removeprefix(".") not in PICTURES:
         raise ValueError(f"--plot is {plot.name}: a picture ends in .{', .'.join(PICTURES)}")
@@ -73,7 +73,7 @@ def faithfulness(
     found = judge_file(load(model, device), text, out, settings, report=report)
     typer.echo(markdown(standings(found)), nl=False)
     if plot is not None:
-        from viz_app.export.pictures import picture_bytes
+        from viz_app.export.drawing import picture_bytes
         from viz_app.export.standings import standings_picture
 
         plot.write_bytes(picture_bytes(standings_picture(standings(found)), plot.suffix.removeprefix(".")))

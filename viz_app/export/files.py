@@ -45,7 +45,7 @@ class Files(Protocol):
 def file_of(view: Files, kind: str, *, dark: bool = False) -> bytes:
     """A view as a file of one of `KINDS`. Raises ValueError for another kind, and as the view does."""
     if kind in PICTURES:
-        from viz_app.export.pictures import picture_bytes
+        from viz_app.export.drawing import picture_bytes
 
         return picture_bytes(view.picture(dark=dark), kind)
     if kind == "html":

@@ -1,30 +1,36 @@
-"""Pictures for a paper, drawn without a browser: a head as curves or as a matrix, all heads, bars, scored tokens.
+"""Pictures for a paper, drawn without a browser: heads as curves or a matrix, all heads, vectors, captions, scores.
 
-Each function gives a matplotlib Figure in the colours of the app; `picture_bytes` writes it as PNG, SVG or PDF. Texts
-are drawn as they are: no dollar sign starts a formula, and in an SVG they stay text.
+Each function gives a matplotlib Figure in the colours of the app; `drawing.picture_bytes` writes it as PNG, SVG or
+PDF. Texts are drawn as they are: no dollar sign starts a formula, and in an SVG they stay text.
 """
 
 from __future__ import annotations
 
-import io
-import threading
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import PathCollection
-from matplotlib.colors import LinearSegmentedColormap, to_rgba
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.font_manager import fontManager
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
 from bert_core.record import DecoderRun, HeadVectors, ModelRun
 from viz_app.components.attention_view import Token
 from viz_app.export.captions import caption_maps
+from viz_app.export.drawing import (
+    LONGEST_LABEL,
+    LONGEST_TITLE,
+    colour_map,
+    empty_figure,
+    largest_of,
+    picture_bytes,
+    plain_axes,
+    token_fonts,
+    token_label,
+)
 from viz_app.export.maps import MapView, ShownMaps
 from viz_app.figures.images import faint
 from viz_app.figures.style import (
@@ -33,30 +39,16 @@ from viz_app.figures.style import (
     SENTENCE_TINTS,
     SEQUENTIAL,
     Page,
-    Scale,
     one_line,
     page,
     two_digits,
 )
 from viz_app.figures.thumbnails import thumbnails
 
-KINDS = ("png", "svg", "pdf")
-DOTS = 200  # per inch, of a PNG
-LONGEST_LABEL, LONGEST_TITLE = 18, 60
 MOST_CURVES = 6000  # in one picture; more paint a wall, and a file that no program opens
 MOST_KEYS = 40  # of the neuron view
 VECTOR_CELLS = 96 * 96  # a matrix of no more is drawn as shapes
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)))
-# The first for a sign that is there is taken: letters, then the signs of other scripts, as far as they are installed.
-BODY = ("Source Sans 3", "Source Sans Pro", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans")
-MONOSPACED = ("Source Code Pro", "DejaVu Sans Mono", "Menlo", "Consolas", "Liberation Mono")
-OTHER_SCRIPTS = (
-    *("DejaVu Sans", "Noto Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans Hebrew", "Noto Sans Arabic"),
-    *("Noto Sans Devanagari", "Noto Emoji", "Arial Unicode MS", "PingFang SC", "Hiragino Sans", "Microsoft YaHei"),
-    *("Yu Gothic", "Malgun Gothic", "Segoe UI", "Segoe UI Symbol", "Segoe UI Emoji", "Apple Symbols"),
-)
-# Settings of matplotlib are global, and so are Python's warnings: one picture at a time is written.
-_WRITING = threading.Lock()
 
 
 def picture_of(run: ModelRun, view: MapView, kind: str, *, dark: bool = False) -> bytes:
@@ -87,14 +79,15 @@ def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = Fals
     rows, columns = values.shape
     cell = min(0.34, max(5.2 / max(rows, columns), 0.011))
     margin, bar = 1.3, 0.5
-    figure, axes = _figure(columns * cell + margin, rows * cell + margin + bar, dark)
+    figure, axes = empty_figure(columns * cell + margin, rows * cell + margin + bar, dark)
     axes.set_position((margin / figure.get_figwidth(), margin / figure.get_figheight(),
                        columns * cell / figure.get_figwidth(), rows * cell / figure.get_figheight()))  # fmt: skip
     limit = float(np.abs(values[np.isfinite(values)]).max(initial=0)) or 1.0
     edges: dict[str, Any] = {"edgecolors": colours.background, "linewidth": 0.5} if cell > 0.12 else {}
     drawn = axes.pcolormesh(
         np.arange(columns + 1), np.arange(rows + 1), np.ma.masked_invalid(values),
-        cmap=_colours(DIVERGING if shown.signed else SEQUENTIAL, dark), vmin=-limit if shown.signed else 0, vmax=limit,
+        cmap=colour_map(DIVERGING if shown.signed else SEQUENTIAL, dark), vmin=-limit if shown.signed else 0,
+        vmax=limit,
         rasterized=values.size > VECTOR_CELLS, **edges,
     )  # fmt: skip
     holes = np.argwhere(~np.isfinite(values))
@@ -105,9 +98,9 @@ def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = Fals
     for axis, tokens, turn in ((axes.xaxis, shown.keys, 90), (axes.yaxis, shown.queries, 0)):
         every = max(1, int(np.ceil(size * 1.15 / (cell * 72))))
         places = np.arange(0, len(tokens), every)
-        axis.set_ticks(places + 0.5, labels=[_label(tokens[i]) for i in places], parse_math=False)
+        axis.set_ticks(places + 0.5, labels=[token_label(tokens[i]) for i in places], parse_math=False)
         for text in axis.get_ticklabels():
-            text.set(rotation=turn, fontsize=size, fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))
+            text.set(rotation=turn, fontsize=size, fontfamily=token_fonts())
             text.set_color(colours.text)
     axes.tick_params(length=0, pad=3)
     axes.set_xlabel("\n".join(["key: who is looked at", *shown.notes]), color=colours.faint, fontsize=9)
@@ -141,7 +134,7 @@ def curves_picture(
     colours, longest = page(dark), max(len(shown.queries), len(shown.keys))
     row = min(0.23, max(11 / longest, 0.075))
     height = longest * row
-    figure, axes = _figure(2.4, height, dark)
+    figure, axes = empty_figure(2.4, height, dark)
     axes.set_position((0, 0, 1, 1))
     axes.set(xlim=(0, 1), ylim=(longest, 0))
     axes.axis("off")
@@ -150,9 +143,9 @@ def curves_picture(
         for place, token in enumerate(tokens):
             tint = SENTENCE_TINTS[token.side].on(dark)[0] if token.side else "none"
             axes.text(
-                x, place + 0.5, _label(token), ha=side, va="center_baseline", fontsize=size, parse_math=False,
+                x, place + 0.5, token_label(token), ha=side, va="center_baseline", fontsize=size, parse_math=False,
                 color=colours.text if token.side else colours.faint,
-                fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS),
+                fontfamily=token_fonts(),
                 bbox={"boxstyle": "round,pad=0.16", "facecolor": tint, "edgecolor": "none"},
             )  # fmt: skip
     chosen = [_strongest(shown.values[layer, head], kept) for head in heads]
@@ -183,9 +176,9 @@ def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
     colours = page(dark)
     layers, heads = shown.values.shape[:2]
     small = thumbnails(shown.values, size=56, signed=shown.signed)
-    figure, axes = _figure(0.52 * heads, 0.52 * layers, dark)
+    figure, axes = empty_figure(0.52 * heads, 0.52 * layers, dark)
     axes.set_position((0, 0, 1, 1))
-    table = _colours(DIVERGING if shown.signed else SEQUENTIAL, dark)
+    table = colour_map(DIVERGING if shown.signed else SEQUENTIAL, dark)
     for layer in range(layers):
         gone = shown.pruned(layer)
         for head in range(heads):
@@ -227,18 +220,18 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     heads = [f"q·k/√{size}"] if distances is None else [f"q·k/√{size}", "distance", "score"]
     places = 2 * (strip + gap) + 0.62 * len(numbers)  # where the bars begin
     width, height = places + gap + 1.3, row * len(keys)
-    figure, axes = _figure(width, height, dark)
+    figure, axes = empty_figure(width, height, dark)
     axes.set_position((0, 0, 1, 1))
     axes.set(xlim=(0, width), ylim=(len(keys), 0))
     axes.axis("off")
-    limit = _limit(vectors.queries, vectors.keys)
-    most = _limit(products)
+    limit = largest_of(vectors.queries, vectors.keys)
+    most = largest_of(products)
     pad = 0.1  # of a row, above and below a vector
     for left, values, largest in ((0.0, vectors.keys[keys], limit), (strip + gap, products[keys], most)):
         _cells(axes, values, left, strip, largest, dark, rows=[(i + pad, i + 1 - pad) for i in range(len(keys))])
     above = -2.3  # rows over the first
     _cells(axes, vectors.queries[query][None], 0, strip, limit, dark, rows=[(above + pad, above + 1 - pad)])
-    mono, small = _installed(*MONOSPACED, *OTHER_SCRIPTS), 8.5
+    mono, small = token_fonts(), 8.5
     write: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "fontsize": small, "clip_on": False}
     name = f"{one_line(encoding.tokens[query], LONGEST_LABEL)} ({query})"
     axes.text(-0.08, above + 0.5, f"query {name}", ha="right", color=colours.text, fontfamily=mono, **write)
@@ -289,14 +282,14 @@ def caption_picture(
     height, width = run.image.shape[:2]
     across = min(len(run.words), 6)
     down = -(-len(run.words) // across)
-    figure, first = _figure(1.25 * across, 1.45 * down, dark)
+    figure, first = empty_figure(1.25 * across, 1.45 * down, dark)
     first.remove()
     under = faint(run.image, dark)
-    table = _colours(DIVERGING if shown.signed else SEQUENTIAL, dark)
+    table = colour_map(DIVERGING if shown.signed else SEQUENTIAL, dark)
     for place, word in enumerate(run.words):
         left, bottom = (place % across) / across, 1 - (place // across + 1) / down
         axes = figure.add_axes((left + 0.02 / across, bottom, 0.96 / across, 1.2 / 1.45 / down))
-        limit = _limit(values[place])
+        limit = largest_of(values[place])
         shares = values[place].reshape(run.grid) / limit
         heat = table((shares + 1) / 2 if shown.signed else shares)
         heat[..., 3] = 0.9 * np.abs(shares) ** 0.6
@@ -305,7 +298,7 @@ def caption_picture(
         axes.imshow(heat, extent=whole, interpolation="nearest")
         axes.axis("off")
         axes.set_title(one_line(word, LONGEST_LABEL), loc="left", fontsize=10, color=colours.text, pad=3,
-                       parse_math=False, fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))  # fmt: skip
+                       parse_math=False, fontfamily=token_fonts())  # fmt: skip
         number = f"±{two_digits(limit)}" if shown.signed else two_digits(limit)
         axes.set_title(number, loc="right", fontsize=7, color=colours.faint, pad=3)
     said = f"{shown.title(layer, which)}: {shown.unit}; each word is scaled to its own largest value, beside it"
@@ -313,17 +306,12 @@ def caption_picture(
     return figure
 
 
-def _limit(*arrays: np.ndarray) -> float:
-    """The largest magnitude, which is the strongest colour; 1 where all is zero."""
-    return max(float(np.abs(values[np.isfinite(values)]).max(initial=0)) for values in arrays) or 1.0
-
-
 def _cells(
     axes: Axes, values: np.ndarray, left: float, width: float, limit: float, dark: bool,
     *, rows: Sequence[tuple[float, float]],
 ) -> None:  # fmt: skip
     """Vectors (row, number) as strips of signed colours, each between two heights."""
-    table = _colours(DIVERGING, dark)
+    table = colour_map(DIVERGING, dark)
     for vector, (top, bottom) in zip(values, rows, strict=True):
         axes.pcolormesh(
             np.linspace(left, left + width, len(vector) + 1), [top, bottom], np.ma.masked_invalid(vector[None]),
@@ -341,7 +329,7 @@ def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str, d
     if len(labels) != len(shares) or not labels:
         raise ValueError(f"{len(labels)} labels and {len(shares)} shares: one for each, at least one")
     colours = page(dark)
-    figure, axes = _figure(3.4, 0.26 * len(labels), dark)
+    figure, axes = empty_figure(3.4, 0.26 * len(labels), dark)
     axes.set_position((0, 0, 1, 1))
     axes.barh(range(len(shares)), shares, height=0.68, color=SEQUENTIAL.on(dark)[7])
     axes.set(ylim=(len(labels) - 0.5, -0.5), xlim=(0, (max(shares) or 1.0) * 1.12))
@@ -349,8 +337,8 @@ def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str, d
         axes.text(share, place, f" {two_digits(share)}", va="center_baseline", fontsize=9, color=colours.text)
     axes.set_yticks(range(len(labels)), labels=[one_line(label, LONGEST_LABEL) for label in labels], parse_math=False)
     for text in axes.get_yticklabels():
-        text.set(fontsize=10, fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))
-    _plain_axes(axes, colours, unit)
+        text.set(fontsize=10, fontfamily=token_fonts())
+    plain_axes(axes, colours, unit)
     return figure
 
 
@@ -363,66 +351,20 @@ def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: st
         raise ValueError(f"{len(tokens)} tokens and {len(scores)} scores: one for each, at least one")
     colours, numbers = page(dark), np.asarray(scores, float)
     row = min(0.23, max(11 / len(tokens), 0.075))
-    figure, axes = _figure(3.0, row * len(tokens), dark)
+    figure, axes = empty_figure(3.0, row * len(tokens), dark)
     axes.set_position((0, 0, 1, 1))
     ends = (DIVERGING.on(dark)[2], DIVERGING.on(dark)[9])
     axes.barh(range(len(numbers)), numbers, height=0.72, color=[ends[int(number >= 0)] for number in numbers])
     axes.axvline(0, color=colours.faint, linewidth=0.8)
     axes.set_ylim(len(tokens) - 0.5, -0.5)
-    axes.set_yticks(range(len(tokens)), labels=[_label(token) for token in tokens], parse_math=False)
+    axes.set_yticks(range(len(tokens)), labels=[token_label(token) for token in tokens], parse_math=False)
     for text, token in zip(axes.get_yticklabels(), tokens, strict=True):
-        text.set(fontsize=min(10.0, row * 72 * 0.66), fontfamily=_installed(*MONOSPACED, *OTHER_SCRIPTS))
+        text.set(fontsize=min(10.0, row * 72 * 0.66), fontfamily=token_fonts())
         if token.side:
             tint = SENTENCE_TINTS[token.side].on(dark)[0]
             text.set_bbox({"boxstyle": "round,pad=0.14", "facecolor": tint, "edgecolor": "none"})
-    _plain_axes(axes, colours, unit)
+    plain_axes(axes, colours, unit)
     return figure
-
-
-def picture_bytes(figure: Figure, kind: str) -> bytes:
-    """A figure as a file of this kind: "png" (200 dots an inch), "svg" (texts stay texts) or "pdf" (fonts inside).
-
-    Warns once, in one sentence, where no font of this machine has a sign and it is drawn as a box.
-    Raises ValueError for another kind.
-    """
-    if kind not in KINDS:
-        raise ValueError(f"a picture as {kind!r} is unknown: one of {', '.join(KINDS)}")
-    out = io.BytesIO()
-    # The same figure gives the same bytes: no date, and no random names inside an SVG.
-    settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "headlight",
-                "image.composite_image": False}  # fmt: skip
-    undated = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
-    with _WRITING, warnings.catch_warnings(record=True) as heard, mpl.rc_context(settings):
-        warnings.simplefilter("always")
-        figure.savefig(out, format=kind, dpi=DOTS, bbox_inches="tight", pad_inches=0.06, metadata=undated)
-    missing = {str(warning.message) for warning in heard if "missing from font" in str(warning.message)}
-    for warning in heard:
-        if str(warning.message) not in missing:
-            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
-    if missing and kind != "svg":
-        warnings.warn(
-            f"{len(missing)} signs are in no font of this machine and are drawn as boxes: "
-            "install a font that has them, or take SVG, where they stay text",
-            stacklevel=2,
-        )
-    return out.getvalue()
-
-
-def _figure(width: float, height: float, dark: bool) -> tuple[Figure, Axes]:
-    """An empty figure in inches, in the colours of a page; no window, no state of pyplot."""
-    background = page(dark).background
-    figure = Figure(figsize=(max(width, 0.5), max(height, 0.3)), facecolor=background)
-    axes = figure.add_subplot(facecolor=background)
-    return figure, axes
-
-
-def _plain_axes(axes: Axes, colours: Page, unit: str) -> None:
-    axes.tick_params(axis="y", length=0, colors=colours.text)
-    axes.tick_params(axis="x", labelsize=8, colors=colours.faint, length=2)
-    axes.set_xlabel(unit, fontsize=9, color=colours.faint, fontfamily=_installed(*BODY))
-    for name, spine in axes.spines.items():
-        spine.set_visible(name == "bottom")
-        spine.set_color(colours.line)
 
 
 def _headings(
@@ -498,17 +440,3 @@ def _head_colour(shown: ShownMaps, head: int, dark: bool) -> str:
 
 def _sign_colour(value: float, dark: bool) -> str:
     return DIVERGING.on(dark)[1 if value < 0 else 11]
-
-
-def _colours(scale: Scale, dark: bool) -> LinearSegmentedColormap:
-    return LinearSegmentedColormap.from_list("headlight", scale.on(dark), N=256)
-
-
-def _label(token: Token) -> str:
-    return one_line(token.text, LONGEST_LABEL)
-
-
-def _installed(*families: str) -> list[str]:
-    """Those of these fonts that are there; matplotlib would complain of each of the others."""
-    there = {font.name for font in fontManager.ttflist}
-    return [family for family in dict.fromkeys(families) if family in there] or ["sans-serif"]

@@ -63,7 +63,7 @@ def snippet(run: ModelRun, view: MapView, model: str, *, kind: str = "svg") -> s
 def neuron_snippet(run: ModelRun, vectors: HeadVectors, query: int, model: str, *, kind: str = "svg") -> str:
     """The same for one query of a head in the neuron view; `q`, `k`, `scores` and `softmax` hold its numbers."""
     return _script(
-        ["from viz_app.export.pictures import neuron_picture, picture_bytes"],
+        ["from viz_app.export.drawing import picture_bytes", "from viz_app.export.pictures import neuron_picture"],
         _read(run, model),
         _NEURON.format(layer=vectors.layer, head=vectors.head, query=query, name=f"neuron.{kind}", kind=kind),
     )
@@ -73,8 +73,8 @@ def change_snippet(comparison: Comparison, view: MapView, *, kind: str = "svg") 
     """The same for the difference of two runs; `before` and `after` are the two, `maps` holds their difference."""
     before, after = comparison.before, comparison.after
     return _script(
-        ["from viz_app.export.comparison import Comparison", "from viz_app.export.maps import MapView",
-         "from viz_app.export.pictures import maps_picture, picture_bytes"],
+        ["from viz_app.export.comparison import Comparison", "from viz_app.export.drawing import picture_bytes",
+         "from viz_app.export.maps import MapView", "from viz_app.export.pictures import maps_picture"],
         _read(before, comparison.models[0]), _capture(before, "before"), "\n",
         _read(after, comparison.models[1]), _capture(after, "after"),
         _CHANGE.format(names=comparison.names, models=comparison.models, view=repr(view), name=f"change.{kind}",
@@ -88,7 +88,7 @@ def caption_snippet(run: DecoderRun, what: str, head: tuple[int, int] | None, mo
     lines = (text[at : at + 100] for at in range(0, len(text), 100))
     return _script(
         ["from viz_app.export.captions import caption_maps",
-         "from viz_app.export.pictures import caption_picture, picture_bytes"],
+         "from viz_app.export.drawing import picture_bytes", "from viz_app.export.pictures import caption_picture"],
         _CAPTION.format(packed="\n".join(f'    "{line}"' for line in lines), shape=run.image.shape, model=model,
                         what=what, head=head, name=f"caption.{kind}", kind=kind),
         first=("base64", "zlib"),

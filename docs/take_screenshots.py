@@ -29,9 +29,14 @@ SHOTS = {
     "predict": ("", PAIR, "light", 900),
     "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1150),
     "inside": ("inside", {**PAIR, "head": "1.8", "stage": "scores"}, "light", 1250),
-    "matrix512": ("attention", {"text": LONG, "head": "2.0", "view": "matrix"}, "dark", 1200),
+    "heads512": ("attention", {"text": LONG, "head": "2.0", "view": "heads"}, "light", 1340),
+    "curves512": ("attention", {"text": LONG, "head": "2.0", "also": "9", "kept": "50"}, "dark", 1340),
+    "matrix512": ("attention", {"text": LONG, "head": "2.0", "view": "matrix"}, "dark", 1420),
+    "neuron512": ("attention", {"text": LONG, "head": "2.0", "view": "neuron", "tokens": "q40"}, "dark", 1340),
+    "lecture": ("attention", {**PAIR, "head": "1.8", "also": "4", "lecture": "1"}, "dark", 1420),
     "neuron": ("attention", {**PAIR, "head": "1.8", "view": "neuron", "tokens": "q2"}, "light", 1180),
-    "compare": ("compare", {**PAIR, "head": "2.0"}, "light", 1300),
+    "compare": ("compare", PAIR, "light", 1300),
+    "compare_heads": ("compare", {**PAIR, "compare_view": "heads"}, "dark", 1080),
     "words_to_patches": ("images", {"text": PAIR["text"], "edges": "1", "look": "1.1"}, "dark", 1500),
     "images": ("images", {"text": PAIR["text"], "boxes": "1"}, "light", 1030),
     "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1400),
@@ -54,7 +59,9 @@ def main(address: str, names: list[str]) -> None:
                 continue
             page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
             page.goto(f"{address}/{path}?{urlencode(choices)}")
-            picture = page.get_by_test_id("stPlotlyChart").or_(page.locator(".view .note:not(:empty)"))
+            picture = page.get_by_test_id("stPlotlyChart").or_(
+                page.locator(".view .note:not(:empty), button.cell canvas")
+            )
             expect(picture.first).to_be_visible(timeout=60_000)
             for unfinished in ("stProgress", "stSkeleton"):
                 expect(page.get_by_test_id(unfinished)).to_have_count(0, timeout=60_000)

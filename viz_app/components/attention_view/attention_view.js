@@ -54,7 +54,7 @@ function receive(view, header, tail) {
     const maxima = floats(rows);
     const codes = new Uint8Array(tail, at, rows * columns);
     at += Math.ceil((rows * columns) / 4) * 4;
-    const map = { rows, columns, maxima, codes, signed: header.signed, exact: new Map(), bytes: rows * columns };
+    const map = { name: header.names[head], rows, columns, maxima, codes, signed: header.signed, exact: new Map(), bytes: rows * columns };
     cache.set(header.names[head], map);
   }
   const { vectors } = header;
@@ -599,7 +599,7 @@ function numbers(view, active, found) {
     grid.append(tableRow([element("th", ""), ...found.map(({ head }) => swatch(view, head))], "th"));
   }
   const cellsOf = (numberOf) => {
-    if (!many) return found.map(({ total, exact }) => digits(numberOf(total), exact, header.signed));
+    if (!many) return found.map(({ total, exact }) => digits(numberOf(total), exact, header.signed, found.length > 2 ? 3 : 4));
     const mean = found.reduce((sum, { total }) => sum + numberOf(total), 0) / found.length;
     const made = digits(mean, found.every(({ exact }) => exact), header.signed);
     made.title = found.map(({ head, total }) => `${headName(view, head)} ${exactly(numberOf(total))}`).join("\n");
@@ -643,8 +643,8 @@ function swatch(view, head) {
   return made;
 }
 
-function digits(number, exact, signed) {
-  const made = element("td", "number", `${exact ? "" : "≈ "}${rounded(number, !exact ? 2 : signed ? 3 : 4, signed)}`);
+function digits(number, exact, signed, places = 4) {
+  const made = element("td", "number", `${exact ? "" : "≈ "}${rounded(number, !exact ? 2 : signed ? 3 : places, signed)}`);
   if (exact) made.title = exactly(number);
   return made;
 }
@@ -705,7 +705,7 @@ function draw(view) {
 // The edges of a head that are drawn, weakest first: [row, column, value].
 function edgesOf(view, head, active) {
   const map = mapOf(view, head);
-  const list = [];
+  let list = [];
   const top = view.stage.scrollTop / view.row - 1;
   const bottom = top + view.stage.clientHeight / view.row + 2;
   const inside = (place) => place >= top && place <= bottom;
@@ -720,22 +720,33 @@ function edgesOf(view, head, active) {
         if (Math.abs(number) > least && seen(row, column)) list.push([row, column, number]);
       });
     }
+    list.sort(byStrength);
     shown = list.length;
   } else {
-    const { sizes } = ranked(map);
     shown = countHolding(map, view.choice.kept);
-    const least = Math.max(sizes[shown - 1], 1e-12);
-    for (let row = 0; row < map.rows; row++) {
-      if (map.maxima[row] < least) continue;
-      for (let column = 0; column < map.columns; column++) {
-        const number = value(map, row, column);
-        if (Math.abs(number) >= least && seen(row, column)) list.push([row, column, number]);
-      }
-    }
+    list = keptEdges(map, shown).filter(([row, column]) => seen(row, column));
   }
-  list.sort((a, b) => Math.abs(a[2]) - Math.abs(b[2]));
   const left = Math.max(list.length - MOST_CURVES, 0);
   return { list: left ? list.slice(left) : list, shown, left };
+}
+
+const byStrength = (a, b) => Math.abs(a[2]) - Math.abs(b[2]);
+
+// So many of the strongest, and those as strong as the last of them; kept while one scrolls.
+function keptEdges(map, count) {
+  if (map.kept?.count === count) return map.kept.list;
+  const least = Math.max(ranked(map).sizes[count - 1], 1e-12);
+  const list = [];
+  for (let row = 0; row < map.rows; row++) {
+    if (map.maxima[row] < least) continue;
+    for (let column = 0; column < map.columns; column++) {
+      const number = value(map, row, column);
+      if (Math.abs(number) >= least) list.push([row, column, number]);
+    }
+  }
+  list.sort(byStrength);
+  map.kept = list.length < 50000 ? { count, list } : null;
+  return list;
 }
 
 function strokes(context, view, head, list, largest, { width, off }) {
@@ -1042,28 +1053,9 @@ function cells(context, view, map, limit, { margin, top, area, cell, rows, colum
   const lastRow = Math.min(Math.ceil(above + area.height / cell), rows);
   const lastColumn = Math.min(Math.ceil(left + area.width / cell), columns);
   const [w, h] = exactly ? [lastColumn - firstColumn, lastRow - firstRow] : [width, height];
-  const image = new ImageData(w, h);
-  const sizes = new Float32Array(w * h).fill(-1);
-  const gap = view.dark ? [84, 90, 100] : [190, 196, 205];
-  for (let row = firstRow; row < lastRow; row++) {
-    const y = exactly ? row - firstRow : Math.min(Math.floor((row - above) * cell * density), h - 1);
-    for (let column = firstColumn; column < lastColumn; column++) {
-      const x = exactly ? column - firstColumn : Math.min(Math.floor((column - left) * cell * density), w - 1);
-      if (x < 0 || y < 0) continue;
-      const number = value(map, row, column);
-      const at = y * w + x;
-      // A hole is never covered.
-      const size = Number.isNaN(number) ? Infinity : Math.abs(number);
-      if (size <= sizes[at]) continue;
-      sizes[at] = size;
-      const share = Math.max(-1, Math.min(number / limit, 1));
-      const shade = map.signed ? 127.5 + 127.5 * share : 255 * share;
-      image.data.set(size === Infinity ? gap : view.colours[Math.round(shade)], 4 * at);
-      image.data[4 * at + 3] = 255;
-    }
-  }
-  const small = new OffscreenCanvas(w, h);
-  small.getContext("2d").putImageData(image, 0, 0);
+  // Painted again only when something else is seen, not with every cell that is pointed at.
+  const now = [map.name, limit, left, above, cell, w, h, view.dark].join();
+  if (view.painted?.now !== now) view.painted = { now, picture: painted() };
   context.save();
   context.beginPath();
   context.rect(margin.left, top, area.width, area.height);
@@ -1071,12 +1063,38 @@ function cells(context, view, map, limit, { margin, top, area, cell, rows, colum
   context.imageSmoothingEnabled = false;
   if (exactly) {
     const [x, y] = [margin.left + (firstColumn - left) * cell, top + (firstRow - above) * cell];
-    context.drawImage(small, x, y, w * cell, h * cell);
+    context.drawImage(view.painted.picture, x, y, w * cell, h * cell);
     if (cell >= 4) crosses(context, map, { margin, top, cell }, { left, above, firstRow, lastRow, firstColumn, lastColumn });
   } else {
-    context.drawImage(small, margin.left, top, area.width, area.height);
+    context.drawImage(view.painted.picture, margin.left, top, area.width, area.height);
   }
   context.restore();
+
+  function painted() {
+    const image = new ImageData(w, h);
+    const sizes = new Float32Array(w * h).fill(-1);
+    const gap = view.dark ? [84, 90, 100] : [190, 196, 205];
+    for (let row = firstRow; row < lastRow; row++) {
+      const y = exactly ? row - firstRow : Math.min(Math.floor((row - above) * cell * density), h - 1);
+      for (let column = firstColumn; column < lastColumn; column++) {
+        const x = exactly ? column - firstColumn : Math.min(Math.floor((column - left) * cell * density), w - 1);
+        if (x < 0 || y < 0) continue;
+        const number = value(map, row, column);
+        const at = y * w + x;
+        // A hole is never covered.
+        const size = Number.isNaN(number) ? Infinity : Math.abs(number);
+        if (size <= sizes[at]) continue;
+        sizes[at] = size;
+        const share = Math.max(-1, Math.min(number / limit, 1));
+        const shade = map.signed ? 127.5 + 127.5 * share : 255 * share;
+        image.data.set(size === Infinity ? gap : view.colours[Math.round(shade)], 4 * at);
+        image.data[4 * at + 3] = 255;
+      }
+    }
+    const small = new OffscreenCanvas(w, h);
+    small.getContext("2d").putImageData(image, 0, 0);
+    return small;
+  }
 }
 
 // Where the colours end: in a long map a few values would leave all others pale, so one in a thousand may exceed it.

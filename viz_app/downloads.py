@@ -56,7 +56,8 @@ def neuron(run: ModelRun, vectors: HeadVectors, query: int, model: str) -> None:
 def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str, object]]) -> None:
     """What the page Compare shows, in every kind of file, and the list of the largest changes."""
     with st.popover("Export", icon=":material/download:"):
-        st.caption(f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}: {comparison.difference}")
+        whose = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}" if view.heads else "All heads"
+        st.caption(f"{whose}: {comparison.difference}")
         before = comparison.before
         _every_kind(ChangeFiles(comparison, view), too_long=_too_long(before, view), size=_size(before, "change"))
         st.caption("The list of the largest changes")

@@ -188,6 +188,9 @@ def test_export_of_compare_has_every_heads_change_and_the_list(
     sizes = [abs(float(row["change"])) for row in rows]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] == pytest.approx(abs(expected).max(), abs=1e-6)
     assert b"some off minus all heads on" in files["change-L1.svg"]()
+    opened("compare", against="heads", off="0.1", compare_view="heads")
+    drawn = files["change.svg"]()
+    assert b"some off minus all heads on" in drawn and b"all on one scale" in drawn and drawn.count(b"<image") == 8
 
 
 # ---------------------------------------------------------------------------- heads together, rows renormalised

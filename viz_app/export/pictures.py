@@ -43,9 +43,10 @@ from viz_app.figures.style import (
     page,
     two_digits,
 )
-from viz_app.figures.thumbnails import thumbnails
+from viz_app.figures.thumbnails import blocks, common_limit, thumbnails
 
 MOST_CURVES = 6000  # in one picture; more paint a wall, and a file that no program opens
+GRID_CELLS = 56  # rows and columns of a small map
 MOST_KEYS = 40  # of the neuron view
 VECTOR_CELLS = 96 * 96  # a matrix of no more is drawn as shapes
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.2)))
@@ -172,10 +173,12 @@ def curves_picture(
 
 
 def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
-    """Every head of every layer as a small map, each scaled to its own maximum; layer 0 on top."""
+    """Every head of every layer as a small map, each scaled to its own maximum, changes all alike; layer 0 on top."""
     colours = page(dark)
     layers, heads = shown.values.shape[:2]
-    small = thumbnails(shown.values, size=56, signed=shown.signed)
+    reduced = blocks(shown.values, GRID_CELLS, signed=shown.signed)
+    limit = common_limit(reduced) if shown.what == "change" else None
+    small = thumbnails(reduced, GRID_CELLS, signed=shown.signed, limit=limit)
     figure, axes = empty_figure(0.52 * heads, 0.52 * layers, dark)
     axes.set_position((0, 0, 1, 1))
     table = colour_map(DIVERGING if shown.signed else SEQUENTIAL, dark)
@@ -197,7 +200,8 @@ def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
     axes.set_yticks(np.arange(layers) + 0.5, labels=[f"L{layer}" for layer in range(layers)])
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=8, colors=colours.faint)
-    said = f"{shown.unit}, each map scaled to its own maximum; rows are queries"
+    scale = "each map scaled to its own maximum" if limit is None else f"all on one scale that ends at ±{two_digits(limit)}"
+    said = "\n".join([f"{shown.unit}, {scale}; rows are queries", *shown.notes])
     axes.annotate(said, (0, 0), (0, -5), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=7.5,
                   color=colours.faint)  # fmt: skip
     for spine in axes.spines.values():

@@ -123,11 +123,11 @@ def large_head() -> None:
 
 
 def files() -> None:
-    """The list, the chosen heads as a picture, and every head's change."""
+    """What is seen, the chosen heads or all of them, and the list."""
     choice = frame.view_choice(first)
     drawn = MapView(
         layer=choice.layer,
-        heads=tuple(head for head in choice.heads if there[choice.layer, head]),
+        heads=() if view == "heads" else tuple(head for head in choice.heads if there[choice.layer, head]),
         mode="matrix" if view == "matrix" else "curves",
         kept=choice.kept,
     )

@@ -366,7 +366,7 @@ def sentences(current: Frame) -> None:
     """How alike the states of one word are in several sentences."""
     state = st.session_state
     left, right = st.columns([5, 2])
-    left.text_area("Sentences, one a line", key="several", height=130)
+    left.text_area("Sentences, one a line", key="several", height="content")
     right.text_input("The word in them", key="like")
     lines = [line.strip() for line in state.several.splitlines() if line.strip()]
     if len(lines) > MOST_SENTENCES or any(len(line) > LONGEST_SENTENCE for line in lines):

@@ -289,6 +289,15 @@ def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     assert {(x, y): float(said[2]) for x, y, said in cells} == {
         (x, y): values[y, x] for x in range(2) for y in range(2)
     }
+    for dark in (False, True):
+        drawn = score_table(
+            np.array([[0.0, 1.0, np.nan]]), np.array([[0.0, 3.25, np.nan]]), ["a"], ["x", "y", "z"], dark=dark
+        )
+        inks = {number: trace.textfont.color for trace in drawn.data[2:] for number in trace.text}
+        assert inks["0.0"] == inks["nan"] == shade(0, signed=True, dark=dark)[1]
+        assert inks["3.2"] == shade(1, signed=True, dark=dark)[1] != inks["0.0"], "what is written stands out"
+    many = np.zeros((1, 30))
+    assert len(score_table(many, many, ["a"], ["x"] * 30, dark=False).data) == 2, "no room for numbers"
     with pytest.raises(ValueError, match="expected \\(row, column\\) of one size"):
         score_table(values, values, ["a"], ["x", "y"], dark=True)
     chart = trust_chart(["a", "b"], np.array([0.1, 0.4]), ["chance", "better"], (0.0, 0.2), measure="AOPC", dark=True)

@@ -140,7 +140,7 @@ def layer_lines(
         figure.add_scatter(
             x=list(range(len(names))), y=values, name=plain(name, 40), mode="lines+markers",
             line={"color": colour, "width": 4 if lecture else 2.5, "dash": HEAD_DASHES[number % len(HEAD_DASHES)]},
-            marker={"size": 11 if lecture else 8},
+            marker={"size": 11 if lecture else 8}, cliponaxis=False,
             hovertemplate=f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:.9g}}<extra></extra>",
         )  # fmt: skip
     top = max((float(np.nanmax(v)) for v in series.values() if np.isfinite(v).any()), default=1.0)
@@ -178,7 +178,9 @@ def state_map(
     if not len(labels) == len(groups) == length:
         raise ValueError(f"{len(labels)} labels and {len(groups)} groups for {length} points: one for each")
     colours = page(dark)
-    reach = 1.15 * np.abs(points).max(0, initial=1e-3)
+    # As long on both axes; the picture is about twice as wide as it is high.
+    width, height = 1.15 * np.abs(points).max(0, initial=1e-3)
+    reach = max(width / 2, height) * np.array([2.0, 1.0])
     # Where another name would stand in the way, a name goes below its point.
     apart = (points[None] - points[:, None]) / reach  # (seq, seq, 2): of each, where the others are
     crowded = (abs(apart[..., 0]) < 0.09) & (apart[..., 1] > 0) & (apart[..., 1] < 0.09)
@@ -205,7 +207,12 @@ def state_map(
         margin={"t": 44 if lecture else 36},
         showlegend=True,
         xaxis={"range": [-reach[0], reach[0]], "showticklabels": False, "title": {"text": "first axis"}},
-        yaxis={"range": [-reach[1], reach[1]], "showticklabels": False, "title": {"text": "second axis"}},
+        yaxis={
+            "range": [-reach[1], reach[1]],
+            "showticklabels": False,
+            "title": {"text": "second axis"},
+            "scaleanchor": "x",
+        },
     )
     return styled(figure, dark=dark, lecture=lecture)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, styled, two_digits
+from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, shade, styled, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 NUMBERS_THAT_FIT = 18  # columns with a number in every cell
@@ -41,13 +41,10 @@ def score_table(
         )
     rows, columns = shares.shape
     colours = page(dark)
-    written = columns <= NUMBERS_THAT_FIT and not lecture
     figure = go.Figure(
         go.Heatmap(
             z=shares, x=list(range(columns)), y=list(range(rows)), zmin=-1, zmax=1,
-            colorscale=DIVERGING.colorscale(dark), showscale=False, xgap=1, ygap=1,
-            text=[[two_digits(value) for value in row] for row in values.tolist()],
-            texttemplate="%{text}" if written else None, textfont={"size": 11}, hoverinfo="skip",
+            colorscale=DIVERGING.colorscale(dark), showscale=False, xgap=1, ygap=1, hoverinfo="skip",
         )
     )  # fmt: skip
     # Points that nobody sees over the map: clicks on a map get lost.
@@ -61,6 +58,17 @@ def score_table(
         ],
         hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
     )  # fmt: skip
+    if columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT):
+        known = np.nan_to_num(shares)
+        inks = np.array([[shade(share, signed=True, dark=dark)[1] for share in row] for row in known.tolist()])
+        for ink in sorted(set(inks.flat)):
+            cells = np.argwhere(inks == ink).tolist()
+            figure.add_scatter(
+                x=[column for _, column in cells], y=[row for row, _ in cells], mode="text", hoverinfo="skip",
+                text=[two_digits(float(values[row, column])) for row, column in cells], showlegend=False,
+                textfont={"size": 16 if lecture else 12, "color": ink}, selected={"textfont": {"color": ink}},
+                unselected={"textfont": {"color": ink}},
+            )  # fmt: skip
     if chosen is not None:
         figure.add_shape(
             type="rect", x0=-0.5, x1=columns - 0.5, y0=chosen - 0.5, y1=chosen + 0.5,

@@ -620,7 +620,7 @@ def _with_target(current: Frame) -> Frame:
 def way_to_a_target(current: Frame) -> str:
     """What a visitor can do so that there is something to explain: the end of a sentence."""
     loaded = current.loaded
-    ways = [*["click a word above to mask it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
+    ways = [*["click a word to mask it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
     return ", or ".join(ways) or "this model has no trained head, choose another"
 
 

@@ -13,7 +13,7 @@ import bert_core
 from tests.visit import settled, visited, words
 from viz_app import examples, layers, session
 from viz_app.export.tables import labelled_csv
-from viz_app.figures.lens import layer_lines, lens_grid, short_names, similarity_matrix, state_map
+from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
 from viz_app.frame import Frame
 
 
@@ -185,6 +185,16 @@ def test_lines_of_ranks_have_the_first_on_top() -> None:
     assert figure.layout.yaxis.type == "log" and low > np.log10(900) and high < 0
     with pytest.raises(ValueError, match="'word' has 2 figures for 3 layers"):
         layer_lines({"word": np.array([1, 2])}, short_names(3), title="rank", dark=False)
+
+
+def test_names_stand_clear_of_each_other() -> None:
+    """A name is on top, unless another point or name is there already."""
+    assert name_sides(np.zeros((1, 2)), [5]) == ["top center"]
+    pair = np.array([[0.0, 0.0], [0.0, 0.06]])
+    assert name_sides(pair, [5, 5])[0] == "bottom center", "above it stands the other point"
+    row = np.array([[0.0, 0.0], [0.05, 0.0]])
+    one, other = name_sides(row, [8, 8])
+    assert one == "top center" and other != "top center"
 
 
 def test_points_and_similarities_need_a_label_each() -> None:

@@ -177,5 +177,11 @@ def test_the_figure_marks_where_the_sentences_part() -> None:
     np.testing.assert_array_equal(figure.data[1].y, second)
     assert figure.data[0].text[:2] == ("1.0", "2.0") and figure.data[1].text[2] == "3.0", "as long as the bars"
     assert "&lt;b&gt;" in [note.text for note in figure.layout.annotations]
+    columns = 130
+    figure = pair_bars(
+        ["a"] * columns, ["a"] * columns, *[np.full(columns, -1.0)] * 2, np.arange(columns) != 100, dark=False
+    )
+    named = {note.x for note in figure.layout.annotations}
+    assert 100 in named and len(named) <= 61, "few names in a long text, but always where the two part"
     with pytest.raises(ValueError, match="as many in each part"):
         pair_bars(one, other[:2], first, second, np.array([True, False, False]), dark=False)

@@ -181,19 +181,16 @@ def state_map(
     # As long on both axes; the picture is about twice as wide as it is high.
     width, height = 1.15 * np.abs(points).max(0, initial=1e-3)
     reach = max(width / 2, height) * np.array([2.0, 1.0])
-    # Where another name would stand in the way, a name goes below its point.
-    apart = (points[None] - points[:, None]) / reach  # (seq, seq, 2): of each, where the others are
-    crowded = (abs(apart[..., 0]) < 0.09) & (apart[..., 1] > 0) & (apart[..., 1] < 0.09)
-    sides = np.where(crowded.any(1), "bottom center", "top center")
     figure = go.Figure()
     named = length <= POINTS_WITH_NAMES
+    sides = name_sides(points / reach, [min(len(label), LONGEST_LABEL) for label in labels]) if named else []
     for number, group in enumerate(dict.fromkeys(groups)):
         places = [place for place, of in enumerate(groups) if of == group]
         figure.add_scatter(
             x=points[places, 0], y=points[places, 1], name=plain(group),
             mode="markers+text" if named else "markers",
             text=[plain(labels[place], LONGEST_LABEL) for place in places],
-            textposition=sides[places].tolist(),
+            textposition=[sides[place] for place in places] if named else None,
             textfont={"family": TOKEN_FONT, "size": 16 if lecture else 12, "color": colours.text},
             customdata=[f"{plain(labels[place], LONGEST_HOVER)} ({place})" for place in places],
             hovertemplate="%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
@@ -215,6 +212,31 @@ def state_map(
         },
     )
     return styled(figure, dark=dark, lecture=lecture)
+
+
+def name_sides(points: np.ndarray, letters: Sequence[int]) -> list[str]:
+    """On which side of its point each name stands in the way of the fewest others, in plotly's words.
+
+    points: (point, 2), -1 to 1 in a picture twice as wide as high. letters: how long each name is.
+    """
+    letter, line, away, sign = 0.018, 0.07, 0.06, 0.04  # widths as shares of half the picture's, heights of half of its
+    names: list[tuple[float, float, float, float]] = []  # of those that have a place: middle, half the width, height
+    sides = []
+    for place, (x, y) in enumerate(points.tolist()):
+        half = letters[place] * letter / 2
+        found = {
+            "top center": (x, y + away), "bottom center": (x, y - away), "middle right": (x + half + away / 3, y),
+            "middle left": (x - half - away / 3, y),
+        }  # fmt: skip
+        others = [*names, *((u, v, 0.01, sign) for number, (u, v) in enumerate(points.tolist()) if number != place)]
+        clashes = {
+            side: sum(abs(u - a) < half + wide and abs(v - b) < high for u, v, wide, high in others)
+            for side, (a, b) in found.items()
+        }
+        best = min(clashes, key=clashes.__getitem__)
+        sides.append(best)
+        names.append((*found[best], half, line))
+    return sides
 
 
 def similarity_matrix(values: np.ndarray, labels: Sequence[str], *, dark: bool, lecture: bool = False) -> go.Figure:

@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
-COLUMNS_WITH_NUMBERS = 30
+COLUMNS_WITH_NUMBERS, LABELS_THAT_FIT = 30, 60
+COLUMNS_WITH_LEVEL_LABELS = 16
 
 
 def pair_bars(
@@ -61,17 +62,21 @@ def pair_bars(
             ],
             hovertemplate=f"{name}<br>%{{customdata[0]}}<br>probability %{{customdata[1]:.9g}}<extra></extra>",
         )  # fmt: skip
+        step = -(-count // LABELS_THAT_FIT)
         for column, token in enumerate(tokens):
-            if token is not None:
+            if token is not None and (column % step == 0 or not same[column]):
+                tilted = count > COLUMNS_WITH_LEVEL_LABELS
                 figure.add_annotation(
                     x=column, y=1 if sign > 0 else 0, yref="paper", text=plain(token, LONGEST_LABEL), showarrow=False,
-                    yanchor="bottom" if sign > 0 else "top", textangle=0 if count <= 16 else -60,
+                    yanchor="bottom" if sign > 0 else "top", textangle=-60 if tilted else 0,
+                    # What is tilted begins above its column, or ends below it.
+                    xanchor=("left" if sign > 0 else "right") if tilted else "center", xshift=-5 * sign * tilted,
                     font={
                         "family": TOKEN_FONT, "size": size + 1,
                         "color": colours.text if same[column] else colours.accent,
                     },
                 )  # fmt: skip
-    room = 24 if count <= 16 else 84
+    room = 84 if count > COLUMNS_WITH_LEVEL_LABELS else 24
     figure.update_layout(
         barmode="overlay",
         bargap=0.2,

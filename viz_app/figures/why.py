@@ -11,7 +11,7 @@ from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, shade, sty
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 NUMBERS_THAT_FIT = 18  # columns with a number in every cell
-LABELS_THAT_FIT = 40
+LABELS_THAT_FIT = 36
 SIGNS = {"better": "circle", "chance": "circle-open", "worse": "x"}
 MEANINGS = {"better": "better than chance here", "chance": "no better than chance here", "worse": "worse than chance"}
 

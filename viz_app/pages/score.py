@@ -30,8 +30,8 @@ way.segmented_control(
 )  # fmt: skip
 if state.compared == "pair":
     left, right = st.columns(2, gap="medium")
-    left.text_area("First sentence", key="one", height=80)
-    right.text_area("Second sentence", key="two", height=80)
+    left.text_area("First sentence", key="one", height="content")
+    right.text_area("Second sentence", key="two", height="content")
     scores, stale = comparing.scored_pair(loaded, gates, state.one, state.two)
     if stale:
         frame.fade()

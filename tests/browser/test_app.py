@@ -308,7 +308,7 @@ def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: tuple[
     base, _ = app
     opened(page, base, "layers", text="The ship sailed from England to America.", masked="5")
     grid = page.locator(".js-plotly-plot").first
-    expect(grid.get_by_text("friendship")).to_be_visible(timeout=60_000)
+    expect(grid.get_by_text("kindness")).to_be_visible(timeout=60_000)
     for depth, position, token in ((3, 2, "ship"), (6, 4, "from")):  # a pale cell and a strong one
         box = grid.locator(".nsewdrag").first.bounding_box()
         assert box is not None

@@ -22,7 +22,7 @@ from bert_core.record import HeadVectors, ModelRun
 from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice
 from viz_app.export.maps import Combination, MapView
 from viz_app.figures.thumbnails import SMALL, thumbnails
-from viz_app.frame import Frame
+from viz_app.frame import Frame, way_to_a_target
 
 MOST_NAMED = 6  # rows without numbers
 
@@ -104,7 +104,7 @@ class Shown:
         if combination is None:
             return None
         if combination.by_importance and self.current.target is None:
-            st.info("Weights by importance need a target: click a word above to mask it, or add a second sentence.")
+            st.info(f"Weights by importance need a target: {way_to_a_target(self.current)}.")
             return None
         name = combination.name(layer, heads)
         try:
@@ -173,7 +173,7 @@ def shown_now(current: Frame) -> Shown:
     neuron = state.view == "neuron"
     what = "attention" if neuron else state.show
     if what != "attention" and current.target is None:
-        st.info("A gradient needs a target: click a word above to mask it, or add a second sentence.")
+        st.info(f"A gradient needs a target: {way_to_a_target(current)}.")
         what = "attention"
     return Shown(
         current,

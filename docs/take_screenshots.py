@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from itertools import chain
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -78,17 +77,17 @@ def main(address: str, names: list[str]) -> None:
 
 
 def _shrink(path: Path) -> None:
-    """Write a picture in 256 colours, a third as large: the most frequent as they are, the others by near ones."""
+    """Write a picture in 256 of its colours, a third as large: each next one is the frequent one furthest from them."""
     image = Image.open(path).convert("RGB")
-    counted = sorted(image.getcolors(image.width * image.height), reverse=True)
-    often, seldom = counted[:128], [colour for count, colour in counted[128:] for _ in range(min(count, 40))]
-    colours = list(chain.from_iterable(colour for _, colour in often))
-    if seldom:
-        row = Image.new("RGB", (len(seldom), 1))
-        row.putdata(seldom)
-        colours += row.quantize(128).getpalette()
+    counted = image.getcolors(image.width * image.height)
+    often = np.sqrt([count for count, _ in counted])
+    colours = np.array([colour for _, colour in counted], np.float64)
+    chosen, away = [], np.full(len(colours), np.inf)
+    for _ in range(min(256, len(colours))):
+        chosen.append(colours[int((np.minimum(away, 1e9) * often).argmax())])
+        away = np.minimum(away, ((colours - chosen[-1]) ** 2).sum(1))
     palette = Image.new("P", (1, 1))
-    palette.putpalette(colours)
+    palette.putpalette(np.array(chosen, np.uint8).ravel().tolist())
     image.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
 
 

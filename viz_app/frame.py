@@ -52,8 +52,12 @@ OFFERED_CLASSES = 20  # as targets, the likeliest first
 MOST_REFERENCES = 64
 UNSURE = 0.2  # a best guess below this probability is called unsure
 LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
-# Less empty space above the text; in lectures, larger type that the last row can read.
-STYLE = "<style>[data-testid=stMainBlockContainer] { padding: 4.4rem 2.5rem 4rem; }</style>"
+# Less empty space above the text, and room for the exponents of a formula; in lectures, larger type that the last row
+# can read.
+STYLE = (
+    "<style>[data-testid=stMainBlockContainer] { padding: 4.4rem 2.5rem 4rem; } "
+    ".katex-display { padding: 0.4em 0; }</style>"
+)
 LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }") + (
     "<style>.st-key-lecture_settings { position: fixed; top: 0.55rem; right: 4.5rem; z-index: 999999; "
     "width: auto; }</style>"

@@ -145,13 +145,13 @@ def vector_panels(
     # Where rows are thin not every one has a label, but the chosen one does.
     every = -(-14 // int(row_height))
     labelled = [row for row in range(rows) if (row - (chosen or 0) + shown.start) % every == 0]
-    height = (panel_height + title_height) * stacked + 50
+    height = (panel_height + title_height) * stacked + 76
     figure = make_subplots(
         rows=1 if across else count,
         cols=count if across else 1,
         subplot_titles=[f"<b>{plain(title)}</b>" for title in drawn],
         horizontal_spacing=0.03,
-        vertical_spacing=0 if stacked == 1 else title_height / (height - 50 - title_height),
+        vertical_spacing=0 if stacked == 1 else title_height / (height - 76 - title_height),
         shared_yaxes=across,
     )
     for number, (title, values) in enumerate(drawn.items(), start=1):
@@ -191,7 +191,7 @@ def vector_panels(
         figure.update_annotations(x=0, xanchor="left")
     figure.update_layout(
         height=height,
-        margin={"t": title_height + (26 if across else 0), "b": 4},
+        margin={"t": title_height + 26, "b": 4},
         coloraxis={
             "colorscale": DIVERGING.colorscale(dark),
             "cmin": -limit,
@@ -205,7 +205,7 @@ def vector_panels(
                 "xanchor": "right",
                 "y": 1,
                 "yanchor": "bottom",
-                "ypad": 26 if across else 2,
+                "ypad": 26,  # above the title, which a narrow page would put under it
                 "xpad": 20,
                 "tickvals": [-limit, 0, limit],
                 "ticktext": [two_digits(-limit), "0", two_digits(limit)],

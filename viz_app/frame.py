@@ -593,7 +593,7 @@ def _with_target(current: Frame) -> Frame:
     """Draw the status line with the target's controls, and put the target into the frame."""
     options, labels = _targets(current)
     state = st.session_state
-    left, right, other = st.columns([4.3, 1.4, 1.1], vertical_alignment="center")
+    left, right, *more = st.columns([4.3, 1.4, 1.1] if options else [4.3, 2.5], vertical_alignment="center")
     state[STATUS] = left.empty()
     state[STATUS].caption(_status(current))
     if not options:
@@ -617,7 +617,7 @@ def _with_target(current: Frame) -> Frame:
     )  # fmt: skip
     target = options[state.target]
     if target.kind == "mlm":
-        target = _against(current, target, other)
+        target = _against(current, target, more[0])
     return replace(current, target=target)
 
 

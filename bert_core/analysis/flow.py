@@ -9,7 +9,7 @@ import numpy as np
 # Capacities are whole numbers for the solver. One unit is 2e-9 of a row, and no sum leaves 32 bits.
 _UNITS = 2**29
 _PIPES_AT_ONCE = 50_000  # of one call of the solver: a call has its price, whatever it solves
-_WIDEST = 6  # pipes in and out of a position that are tried before all are, or one in 32 of a long text's
+_WIDEST = 6  # pipes in and out of a position that are tried before all are, or one in eight of a long text's
 
 
 def mean_of_heads(maps: np.ndarray) -> np.ndarray:
@@ -103,7 +103,7 @@ def _all_flows(capacities: np.ndarray, queries: Sequence[int]) -> np.ndarray:
     """
     every = np.arange(capacities.shape[-1])
     into = capacities[0].sum(0, dtype=np.int64)
-    narrow, whole = _Pipes(capacities, max(_WIDEST, len(every) // 32)), _Pipes(capacities, len(every))
+    narrow, whole = _Pipes(capacities, max(_WIDEST, len(every) // 8)), _Pipes(capacities, len(every))
     flows = np.empty((len(queries), len(every)), np.int64)
     for row, query in zip(flows, queries, strict=True):
         # What fills a cut even through the widest pipes alone is the largest flow there is.

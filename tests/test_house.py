@@ -78,7 +78,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.components", "viz_app.figures",
     },
     "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "viz_app.export"},
-    "viz_app.notebook": {"bert_core.record", "viz_app.export"},
+    "viz_app.notebook": {"numpy", "bert_core.record", "viz_app.export"},
     "viz_app.downloads": {"numpy", "streamlit", "bert_core.record", "viz_app.export", "viz_app.export.bertviz"},
     "viz_app.jobs": set(),
     "viz_app.examples": {"bert_core.loading"},

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from bert_core.record import DecoderRun, HeadVectors, ModelRun
 from viz_app.export.comparison import Comparison
-from viz_app.export.maps import MapView
-from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
+from viz_app.export.maps import MapView, maps_across
+from viz_app.export.page import Theme, attention_page, caption_page, change_page, maps_page, neuron_page
 
 
 class AttentionDisplay:
@@ -77,3 +80,22 @@ def view_caption(
     average of all. word: the one to begin with. Raises ValueError for a word or head that does not exist.
     """
     return AttentionDisplay(caption_page(run, what, head, word, theme=theme), height)
+
+
+def view_maps(
+    maps: np.ndarray,
+    queries: Sequence[str],
+    keys: Sequence[str],
+    what: str = "attention",
+    *,
+    theme: Theme | None = None,
+    height: int = 860,
+    **choices: Any,
+) -> AttentionDisplay:
+    """Maps from anywhere in the same view, also across: from the tokens of one text to those of another.
+
+    maps: (layer, head, query, key). queries, keys: a name for each row and column. what: "attention", "gradient",
+    "product" or "change". choices: layer, heads, mode and kept, as `MapView` takes them.
+    Raises ValueError for names that do not fit the maps, or as `view`.
+    """
+    return AttentionDisplay(maps_page(maps_across(maps, queries, keys, what), MapView(**choices), theme=theme), height)

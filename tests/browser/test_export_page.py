@@ -9,18 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from playwright.sync_api import Browser, Locator, Page, expect
 
 import bert_core
-from bert_core import LoadedModel, ModelRun, Target
+from bert_core import BertConfig, BertLMHeadModel, LoadedModel, ModelRun, Target
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.record import DecoderRun, HeadVectors
+from bert_core.recording import record
 from tests.hostile import HOSTILE, run_of
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import Combination, MapView
 from viz_app.export.page import attention_page, caption_page, change_page, neuron_page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit
-from viz_app.notebook import view, view_caption
+from viz_app.notebook import view, view_caption, view_maps
 
 WORDS = ["The", "cat", "sat", "##s", "on", "it"]
 
@@ -403,6 +405,33 @@ def test_every_view_can_be_shown_in_a_notebook() -> None:
         view(run, vectors=vectors, against=other)
     said = caption_of(["a", "blue", "star"])
     assert view_caption(said, "gradient", head=(1, 2), word=1).page == caption_page(said, "gradient", (1, 2), 1)
+
+
+def test_a_decoder_over_another_text(page: Page, tmp_path: Path, tiny_loaded: LoadedModel) -> None:
+    """Its cross-attention in the same view: a row for each of its tokens, a column for each of the other text's."""
+    read = tiny_loaded.tokenizer.encode("the room was dark")
+    sizes = {"num_hidden_layers": 2, "num_attention_heads": 3, "hidden_size": 24, "intermediate_size": 48}
+    config = BertConfig(
+        vocab_size=50, is_decoder=True, add_cross_attention=True, encoder_width=tiny_loaded.config.hidden_size, **sizes
+    )
+    with torch.no_grad(), record() as recording:
+        states = tiny_loaded.model.bert(torch.tensor([read.input_ids])).last_hidden_state
+        BertLMHeadModel(config).eval()(torch.arange(6)[None], encoder_hidden_states=states)
+    across = np.stack([maps[0].numpy() for _, maps in sorted(recording.cross_attention.items())])
+    queries = [*HOSTILE[:5], "said"]
+    cell = view_maps(across, queries, read.tokens, layer=1, heads=[2])
+    shown(page, tmp_path, cell.page)
+    expect(page.locator(".column.query .token")).to_have_count(6)
+    expect(page.locator(".column.key .token")).to_have_count(len(read))
+    page.locator(".column.query .token").nth(5).hover()
+    expect(page.locator(".numbers .title")).to_contain_text("said (5)")
+    listed = [float(cell.get_attribute("title")) for cell in numbers_of(page)]
+    assert listed == pytest.approx(np.sort(across[1, 2, 5])[::-1][: len(listed)].tolist(), rel=1e-8)
+    assert page.evaluate("window.ran") is None and page.problems == []
+    with pytest.raises(ValueError, match="with 6 queries and 2 keys"):
+        view_maps(across, queries, ["one", "two"])
+    with pytest.raises(ValueError, match="leave out words"):
+        view_maps(across, queries, read.tokens, words=True)
 
 
 CONTROL = """

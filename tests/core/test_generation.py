@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -175,7 +176,7 @@ def test_bad_settings_are_one_clear_sentence(model: Any, prompt: Tensor, how: di
 def test_the_documented_example_runs() -> None:
     """The code of docs/decoder.md runs as it stands, and its recording holds what the page says."""
     page = Path(__file__).parents[2] / "docs" / "decoder.md"
-    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    code = "".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
     names: dict[str, Any] = {}
     with torch.enable_grad():
         exec(code, names)
@@ -183,3 +184,4 @@ def test_the_documented_example_runs() -> None:
     assert recording.cross_attention[1].shape == recording.cross_gradients[1].shape == (1, 4, length, 64)
     assert torch.allclose(recording.cross_attention[1].sum(-1), torch.ones(1, 4, length))
     assert recording.cross_gradients[1][:, :, 0].abs().max() > 0
+    assert np.array_equal(names["across"][1], recording.cross_attention[1][0].detach())

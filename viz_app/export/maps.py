@@ -211,6 +211,24 @@ class MapView:
         )
 
 
+def maps_across(maps: np.ndarray, queries: Sequence[str], keys: Sequence[str], what: str = "attention") -> ShownMaps:
+    """Maps from anywhere, also from the tokens of one text to those of another.
+
+    maps: (layer, head, query, key); a head that is NaN throughout is pruned. queries, keys: what stands at each row and
+    column. what: "attention", "gradient", "product" or "change". Raises ValueError for another name, or other sizes.
+    """
+    if what not in UNITS:
+        raise ValueError(f"{what!r} is unknown: one of {', '.join(UNITS)}")
+    values = read_only(maps)
+    if values.ndim != 4 or not values.size or values.shape[2:] != (len(queries), len(keys)):
+        raise ValueError(
+            f"maps of shape {values.shape} with {len(queries)} queries and {len(keys)} keys: (layer, head, query, key) "
+            "is needed, with a name for each query and each key"
+        )
+    rows, columns = (tuple(Token(name, place) for place, name in enumerate(names)) for names in (queries, keys))
+    return ShownMaps(values, rows, columns, what, ~np.isnan(values).all((2, 3)))
+
+
 def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
     """The heads of a run that are there and switched off, (layer, head) each."""
     return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.there))

@@ -159,6 +159,25 @@ def change_page(comparison: Comparison, view: MapView | None = None, *, theme: T
     return _written(sheet, theme)
 
 
+def maps_page(shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None) -> str:
+    """A page with maps from anywhere, such as a decoder's from one text to another; see `maps_across`.
+
+    Raises ValueError for a head that does not exist, choices that need a run, or an unknown theme.
+    """
+    view = view or MapView()
+    view.check_whole("a page of maps from elsewhere")
+    shown.check(view.layer, view.heads)
+    layers, heads, queries, keys = shown.values.shape
+    sheet = _Sheet(
+        "Who looks at whom?", shown, view, texts=(),
+        says=f"{shown.unit.capitalize()} of {layers} layers × {heads} heads, from {queries} queries to {keys} keys.",
+        reading=READING,
+        misleading=MISLEADING[shown.signed],
+        titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
+    )  # fmt: skip
+    return _written(sheet, theme)
+
+
 def caption_page(
     run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
     *, theme: Theme | None = None,

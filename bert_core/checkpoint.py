@@ -239,7 +239,10 @@ def write_whole(path: Path, writer: Callable[[str], object]) -> None:
     os.close(handle)
     try:
         writer(temporary)
-        os.chmod(temporary, 0o644)
+        # What mkstemp makes is its owner's alone; a file that is written is everyone's to read, as far as umask lets.
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -597,16 +597,21 @@ def test_a_file_that_cannot_be_is_one_sentence_and_no_file(
     assert os.listdir(tmp_path) == []
 
 
-def test_a_file_that_was_there_stays_when_writing_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The new file takes the place of the old one whole, or not at all, and leaves nothing behind."""
-    from viz_app.cli import draw
-
-    out = tmp_path / "a.svg"
+def test_a_file_that_was_there_stays_when_writing_fails(
+    tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The new file takes the old one's place whole or not at all, leaves nothing behind, and the cause is said."""
+    out = tmp_path / "a.csv"
     out.write_bytes(b"before")
-    monkeypatch.setattr(draw.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left", str(out))))
-    with pytest.raises(OSError):
-        draw._save(out, b"after")
-    assert out.read_bytes() == b"before" and os.listdir(tmp_path) == ["a.svg"]
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device", str(out))
+
+    monkeypatch.setattr("bert_core.checkpoint.os.replace", full)
+    asked = ("The cat sat.", "--model", tiny_model_folder, "--device", "cpu", "--out", out)
+    code, _, err = headlight(capsys, *asked)
+    assert code == 2 and "No space left on device" in err and err.count("\n") == 1
+    assert out.read_bytes() == b"before" and os.listdir(tmp_path) == ["a.csv"]
 
 
 def test_pictures_are_drawn_where_there_is_neither_browser_nor_display(tmp_path: Path) -> None:

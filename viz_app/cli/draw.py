@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -92,6 +90,7 @@ def attention(
     import numpy as np
 
     import bert_core
+    from bert_core.checkpoint import write_whole
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
     from viz_app.export.maps import MapView
 
@@ -118,7 +117,7 @@ def attention(
     for warning in heard:
         if warning.category is UserWarning:
             note(str(warning.message))
-    _save(out, written)
+    write_whole(out, lambda path: Path(path).write_bytes(written))
 
 
 def _bertviz(run: ModelRun, view: MapView, which: Literal["head", "model"]) -> bytes:
@@ -198,19 +197,3 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
     if loaded.tokenizer.token_of(number) != piece:
         raise ValueError(f"--target is {written!r}: the vocabulary of {loaded.name} has no piece {piece!r}")
     return Target("mlm", int(where), number)
-
-
-def _save(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # What mkstemp makes is its owner's alone; a file that is written is everyone's to read, as far as umask lets.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise

@@ -55,7 +55,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "numpy",
         *EVERYTHING - {f"bert_core.{room}" for room in ("methods", "corpus", "study", "training")},
     },
-    "bert_core.analysis": {"numpy", "scipy", "bert_core.record", "bert_core.tokenizer"},
+    "bert_core.analysis": {"numpy", "scipy", "umap", "bert_core.record", "bert_core.tokenizer"},
     "bert_core.methods": {
         "numpy", "bert_core.loading", "bert_core.record", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",
     },

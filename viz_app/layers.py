@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 import streamlit as st
 
 from bert_core.analysis.kinds import KINDS, kind_figures
-from bert_core.analysis.lens import cosine_similarities, mean_similarity, settled_depth, states_in_plane
+from bert_core.analysis.lens import (
+    MOST_NEIGHBOURS,
+    cosine_similarities,
+    mean_similarity,
+    neighbours_in_plane,
+    settled_depth,
+    states_in_plane,
+)
 from bert_core.checkpoint import CheckpointError
 from bert_core.record import LayerStates, LensRun
 from bert_core.run.lens import layer_states, logit_lens
@@ -29,7 +37,7 @@ from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
 from viz_app.frame import Frame, way_to_a_target
 from viz_app.jobs import Job
-from viz_app.session import BY, LENSES, as_written, asked_for, kept, queue, result_of, still_running, surprise
+from viz_app.session import BY, LENSES, PLANES, as_written, asked_for, kept, queue, result_of, still_running, surprise
 
 SHOWN_WORDS = 12
 FOLLOWED_POSITIONS = 6
@@ -44,6 +52,8 @@ BY_NAMES = {
     "rank": "Rank of the final word",
 }
 LENS_NAMES = {"logit": "Logit lens", "tuned": "Tuned lens"}
+PLANE_NAMES = {"axes": "Principal axes", "neighbours": "Neighbours (UMAP)"}
+NEIGHBOURS = f"UMAP, by the angle to {MOST_NEIGHBOURS} neighbours at most; its seed is fixed."
 
 
 @dataclass(frozen=True)
@@ -334,9 +344,25 @@ def _move_cell() -> None:
 
 def plane(current: Frame) -> None:
     """All tokens' states in the plane, one depth at a time."""
-    encoding = current.encoding
-    found = current.kept("plane", make=lambda: states_in_plane(_states(current, encoding).states))
-    depth = _depth_slider(len(found.points))
+    encoding, state = current.encoding, st.session_state
+    has_umap = find_spec("umap") is not None
+    if not has_umap:
+        state.laid = "axes"
+    st.segmented_control(
+        "Laid out by", PLANES, key="laid", format_func=PLANE_NAMES.__getitem__, required=True, disabled=not has_umap,
+        help=NEIGHBOURS if has_umap else "Neighbours take umap-learn: pip install 'headlight[umap]'",
+    )  # fmt: skip
+    states = _states(current, encoding).states
+    if state.laid == "axes":
+        found = current.kept("plane", make=lambda: states_in_plane(states))
+        points, axes = found.points, ("first axis", "second axis")
+    else:
+        try:
+            points, axes = _neighbours(current, states), ("", "")
+        except ValueError as error:
+            st.info(f"{error}: choose principal axes for this text.")
+            return
+    depth = _depth_slider(len(points))
     groups = [
         "[MASK]"
         if place in encoding.mask_positions
@@ -344,22 +370,37 @@ def plane(current: Frame) -> None:
         for place, side in enumerate(encoding.sides)
     ]
     st.plotly_chart(
-        state_map(found.points[depth], encoding.tokens, groups, dark=current.dark, lecture=current.lecture),
+        state_map(points[depth], encoding.tokens, groups, axes=axes, dark=current.dark, lecture=current.lecture),
         theme=None, key="plane", config={"displayModeBar": False},
-        alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(found.points))[depth]}",
+        alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip
-    st.caption(f"The two axes show {found.shown[depth]:.0%} of what varies at this depth.")
-    length, names = len(encoding), short_names(len(found.points))
+    if state.laid == "axes":
+        st.caption(f"The two axes show {found.shown[depth]:.0%} of what varies at this depth.")
+    else:
+        st.caption(NEIGHBOURS)
+    length, names = len(encoding), short_names(len(points))
     _take_along(
         "states",
         lambda: {
             "depth": [name for name in names for _ in range(length)],
             "position": [*range(length)] * len(names),
             "token": [*encoding.tokens] * len(names),
-            "first_axis": [*found.points[..., 0].flat],
-            "second_axis": [*found.points[..., 1].flat],
+            "first_axis": [*points[..., 0].flat],
+            "second_axis": [*points[..., 1].flat],
         },
     )
+
+
+def _neighbours(current: Frame, states: np.ndarray) -> np.ndarray:
+    """The layout by neighbours, from the queue. Raises ValueError for a text that is too short."""
+    loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
+    job = queue().submit(
+        ("neighbours", loaded.name, encoding, gates.tobytes()),
+        f"{len(encoding)} tokens of {len(states)} depths are laid out by their neighbours",
+        lambda job: neighbours_in_plane(states, report=job.report),
+    )
+    points: np.ndarray = result_of(job)
+    return points
 
 
 def sentences(current: Frame) -> None:
@@ -530,9 +571,11 @@ PARTS = {
     "states": Part(
         "States",
         plane,
-        "each point is a token's state, on the two axes along which the states of this depth differ most; the picture "
-        "is turned to lie as near as it can to that of the depth before.",
-        "two axes of hundreds: near here is not always near there, and each depth has axes of its own.",
+        "each point is a token's state: on the two axes along which the states of this depth differ most, turned to "
+        "lie as near as they can to those of the depth before; or laid out so that neighbours stay neighbours, from "
+        "where the depth before left them.",
+        "two axes of hundreds: near here is not always near there, and each depth has axes of its own. Among "
+        "neighbours, gaps and the sizes of groups mean nothing, and chance has a hand in the picture.",
     ),
     "sentences": Part(
         "One word in several sentences",

@@ -164,6 +164,7 @@ ORDERS = ("importance", "importance-in-layer", "ablation", "ablation-mean", "abl
 FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
 LENSES = ("logit", "tuned")
+PLANES = ("axes", "neighbours")
 BY = ("probability", "divergence", "entropy", "rank")
 COMPARED = ("pair", "table")
 VARIANTS = ("original", "within word")
@@ -227,6 +228,7 @@ def _choices() -> dict[str, Choice]:
         "through": Choice(THROUGH[0], _one_of(*THROUGH)),
         "lens": Choice(LENSES[0], _one_of(*LENSES)),
         "by": Choice(BY[0], _one_of(*BY)),
+        "laid": Choice(PLANES[0], _one_of(*PLANES)),
         "cell": Choice(None, _parse_head, _write_head),  # depth and position; None: the answer
         "depth": Choice(None, int),
         "several": Choice(examples.SEVERAL),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+MOST_NEIGHBOURS = 15  # of a token, that a layout by neighbours keeps near it
 
 
 def settled_depth(ranks: np.ndarray) -> np.ndarray:
@@ -51,6 +54,36 @@ def states_in_plane(states: np.ndarray) -> Plane:
             one, _, other = np.linalg.svd(points[depth].T @ points[depth - 1])
             points[depth] = points[depth] @ (one @ other)
     return Plane(points.astype(np.float32), (points**2).sum(-1).mean(-1).astype(np.float32))
+
+
+def neighbours_in_plane(
+    states: np.ndarray, *, seed: int = 0, report: Callable[[float], None] = lambda _: None
+) -> np.ndarray:
+    """The states of every depth laid out so that near ones stay near: UMAP, by the angle between states.
+
+    states: (depth, seq, hidden). Each depth begins where the one before it came to rest, so that a token can be
+    followed; the first begins on its principal axes. Each is centred, its mean squared distance from there 1.
+    seed: of its random choices. report: called with the share done.
+    Returns (depth, seq, 2) float32. Raises ValueError for fewer than four positions, ModuleNotFoundError where
+    umap-learn is not installed.
+    Source: McInnes et al. 2018 (arXiv:1802.03426).
+    """
+    depths, length, _ = states.shape
+    if length < 4:
+        raise ValueError(f"{length} positions: a layout by neighbours takes at least four")
+    # Imported here: it is an extra, and compiles itself when it is first used.
+    from umap import UMAP
+
+    before = states_in_plane(states[:1]).points[0]
+    points = np.empty((depths, length, 2), np.float32)
+    for depth, one in enumerate(states):
+        neighbours = min(MOST_NEIGHBOURS, length - 1)
+        layout = UMAP(n_neighbors=neighbours, metric="cosine", init=before, random_state=seed, n_jobs=1)
+        found = layout.fit_transform(one)
+        found = found - found.mean(0)
+        before = points[depth] = found / max(np.sqrt((found**2).sum(-1).mean()), 1e-12)
+        report((depth + 1) / depths)
+    return points
 
 
 def cosine_similarities(vectors: np.ndarray) -> np.ndarray:

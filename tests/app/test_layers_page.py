@@ -63,6 +63,20 @@ def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
         assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
 
 
+def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By link: each depth's points, as numbers too; of a short text one sentence; without the extra, the axes."""
+    app = start(text="She opened the door and walked in.", through="states", laid="neighbours")
+    assert not app.exception and not app.error and not app.info
+    assert "UMAP, by the angle to 15 neighbours at most" in words(app)
+    assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
+    app = start(text="A", through="states", laid="neighbours")
+    assert not app.exception and "takes at least four" in app.info[0].value
+    monkeypatch.setattr(layers, "find_spec", lambda name: None)
+    app = start(text="She opened the door.", through="states", laid="neighbours")
+    assert not app.exception and app.session_state.laid == "axes" and "The two axes show" in words(app)
+    assert app.segmented_control(key="laid").disabled
+
+
 def test_a_cell_is_chosen_by_link_and_by_its_two_controls() -> None:
     """Depth and position of the address are those of the controls; a cell that is not there is the answer's."""
     app = start(text="She opened the door.", masked="3", cell="2.1", by="rank")

@@ -7,7 +7,13 @@ import pytest
 
 from bert_core import LoadedModel
 from bert_core.analysis.kinds import KINDS, kind_figures, kinds_of
-from bert_core.analysis.lens import cosine_similarities, mean_similarity, settled_depth, states_in_plane
+from bert_core.analysis.lens import (
+    cosine_similarities,
+    mean_similarity,
+    neighbours_in_plane,
+    settled_depth,
+    states_in_plane,
+)
 
 
 def test_a_word_is_settled_where_it_stays_first() -> None:
@@ -61,6 +67,24 @@ def test_states_that_are_all_alike_lie_in_the_middle() -> None:
     assert (found.points == 0).all() and (found.shown == 0).all()
     with pytest.raises(ValueError, match="1 position: a plane takes at least two"):
         states_in_plane(np.ones((2, 1, 5)))
+
+
+def test_neighbours_stay_neighbours() -> None:
+    """Of three bundles of directions every state lies nearest to one of its own, at both depths; twice is the same."""
+    rng = np.random.default_rng(3)
+    bundles = np.repeat(np.eye(20)[:3], 8, axis=0)
+    near = bundles + 0.05 * rng.normal(size=(2, 24, 20))
+    states = (near * rng.uniform(1, 9, (2, 24, 1))).astype(np.float32)  # only the angle counts
+    done: list[float] = []
+    found = neighbours_in_plane(states, report=done.append)
+    assert found.shape == (2, 24, 2) and done == [0.5, 1]
+    np.testing.assert_allclose(found.mean(1), 0, atol=1e-5)
+    np.testing.assert_allclose((found**2).sum(-1).mean(-1), 1, rtol=1e-5)
+    away = np.linalg.norm(found[:, :, None] - found[:, None], axis=-1) + 9 * np.eye(24)
+    assert (away.argmin(-1) // 8 == np.arange(24) // 8).all()
+    np.testing.assert_array_equal(found, neighbours_in_plane(states))
+    with pytest.raises(ValueError, match="3 positions: a layout by neighbours takes at least four"):
+        neighbours_in_plane(states[:, :3])
 
 
 def test_cosines_pair_by_pair() -> None:

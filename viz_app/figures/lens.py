@@ -165,12 +165,13 @@ def state_map(
     labels: Sequence[str],
     groups: Sequence[str],
     *,
+    axes: tuple[str, str] = ("first axis", "second axis"),
     dark: bool,
     lecture: bool = False,
 ) -> go.Figure:
     """The states of all tokens in the plane.
 
-    points: (seq, 2). labels: the tokens. groups: what each belongs to, told apart by colour and sign.
+    points: (seq, 2). labels: the tokens. groups: what each belongs to, told apart by colour and sign. axes: their names.
     Labels and groups are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels or groups do not fit.
     """
@@ -203,11 +204,11 @@ def state_map(
         height=680 if lecture else 560,
         margin={"t": 44 if lecture else 36},
         showlegend=True,
-        xaxis={"range": [-reach[0], reach[0]], "showticklabels": False, "title": {"text": "first axis"}},
+        xaxis={"range": [-reach[0], reach[0]], "showticklabels": False, "title": {"text": axes[0]}},
         yaxis={
             "range": [-reach[1], reach[1]],
             "showticklabels": False,
-            "title": {"text": "second axis"},
+            "title": {"text": axes[1]},
             "scaleanchor": "x",
         },
     )

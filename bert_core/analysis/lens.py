@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -62,7 +63,8 @@ def neighbours_in_plane(
     """The states of every depth laid out so that near ones stay near: UMAP, by the angle between states.
 
     states: (depth, seq, hidden). Each depth begins where the one before it came to rest, so that a token can be
-    followed; the first begins on its principal axes. Each is centred, its mean squared distance from there 1.
+    followed; the first begins on its principal axes. Each is centred, its mean squared distance from there 1; over all
+    of them the first axis is the longer.
     seed: of its random choices. report: called with the share done.
     Returns (depth, seq, 2) float32. Raises ValueError for fewer than four positions, ModuleNotFoundError where
     umap-learn is not installed.
@@ -72,18 +74,24 @@ def neighbours_in_plane(
     if length < 4:
         raise ValueError(f"{length} positions: a layout by neighbours takes at least four")
     # Imported here: it is an extra, and compiles itself when it is first used.
-    from umap import UMAP
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImportWarning)  # of what it could do besides with tensorflow
+        from umap import UMAP
 
+    # A start without any spread on an axis would be divided by it.
+    jitter = 1e-4 * np.random.default_rng(seed).standard_normal((length, 2))
     before = states_in_plane(states[:1]).points[0]
     points = np.empty((depths, length, 2), np.float32)
     for depth, one in enumerate(states):
         neighbours = min(MOST_NEIGHBOURS, length - 1)
-        layout = UMAP(n_neighbors=neighbours, metric="cosine", init=before, random_state=seed, n_jobs=1)
+        layout = UMAP(n_neighbors=neighbours, metric="cosine", init=before + jitter, random_state=seed, n_jobs=1)
         found = layout.fit_transform(one)
         found = found - found.mean(0)
         before = points[depth] = found / max(np.sqrt((found**2).sum(-1).mean()), 1e-12)
         report((depth + 1) / depths)
-    return points
+    # All depths turned alike: the first axis is the longer one.
+    turned: np.ndarray = points @ np.linalg.svd(points.reshape(-1, 2), full_matrices=False)[2].T
+    return turned
 
 
 def cosine_similarities(vectors: np.ndarray) -> np.ndarray:

@@ -83,6 +83,7 @@ def test_neighbours_stay_neighbours() -> None:
     away = np.linalg.norm(found[:, :, None] - found[:, None], axis=-1) + 9 * np.eye(24)
     assert (away.argmin(-1) // 8 == np.arange(24) // 8).all()
     np.testing.assert_array_equal(found, neighbours_in_plane(states))
+    assert np.isfinite(neighbours_in_plane(np.ones((2, 5, 4), np.float32))).all()
     with pytest.raises(ValueError, match="3 positions: a layout by neighbours takes at least four"):
         neighbours_in_plane(states[:, :3])
 

@@ -171,8 +171,8 @@ def state_map(
 ) -> go.Figure:
     """The states of all tokens in the plane.
 
-    points: (seq, 2). labels: the tokens. groups: what each belongs to, told apart by colour and sign. axes: their names.
-    Labels and groups are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    points: (seq, 2). labels: the tokens. groups: what each belongs to, told apart by colour and sign.
+    axes: what they are called. Labels and groups are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the labels or groups do not fit.
     """
     length = len(points)

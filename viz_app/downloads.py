@@ -160,7 +160,7 @@ def _size(run: ModelRun, what: str) -> str:
     megabytes = layers * heads * tokens * each / 1e6
     if run.attention.size <= MOST_EXACT or megabytes < LARGE_PAGE:
         return ""
-    return f"; about {megabytes:.0f} MB" + (" or less" if what == "gradient" else "")
+    return f"; about {megabytes:.0f} MB" + (" or less, and takes a while to make" if what == "gradient" else "")
 
 
 def _bertviz(run: ModelRun, view: MapView) -> None:

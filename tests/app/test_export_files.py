@@ -195,7 +195,7 @@ def test_export_says_how_large_a_page_is(monkeypatch: pytest.MonkeyPatch) -> Non
     run = dataclasses.replace(run, target=Target("nsp"), gradient=gradient.astype(np.float32))
     assert downloads._size(run, "gradient") == "" and downloads._size(run_of(["a"]), "gradient") == ""
     monkeypatch.setattr(downloads, "LARGE_PAGE", 0)
-    said = re.fullmatch(r"; about (\d+) MB or less", downloads._size(run, "gradient"))
+    said = re.fullmatch(r"; about (\d+) MB or less, and takes a while to make", downloads._size(run, "gradient"))
     assert said is not None
     assert len(attention_page(run, MapView("gradient"))) / 1e6 == pytest.approx(int(said[1]), rel=0.3)
     assert downloads._size(run, "attention") == "; about 1 MB"

@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from viz_app.components.clicks import latest
-from viz_app.components.head_grid import head_grid
+from viz_app.components.head_grid import CELL_LETTERS, _in_cell, grid_message, head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
 from viz_app.figures.predictions import nsp_bar, prediction_bars
@@ -292,6 +292,15 @@ def test_a_common_scale_ends_where_one_value_in_a_hundred_is_larger() -> None:
     assert common_limit(values) == pytest.approx(0.99, abs=1e-3)
     assert common_limit(np.array([0.0] * 500 + [-0.3])) == pytest.approx(0.3)
     assert common_limit(np.full(3, np.nan)) == common_limit(np.zeros(3)) == 0
+
+
+def test_numbers_of_a_grid_fit_into_their_cells() -> None:
+    """Two digits, and one where two are too long; none is longer than a cell."""
+    values = np.array([[-0.0094, -0.0009, 0.00044], [-1.2e-10, -0.13, np.nan]])
+    message = grid_message(layers=2, heads=3, values=values, signed=True)
+    assert b'"numbers": [["\\u22120.0094", "\\u22120.0009", "0.00044"], ["\\u22121e\\u221210", "\\u22120.13"' in message
+    many = 10.0 ** np.linspace(-12, 3, 200)[None] * np.array([[-1.0], [1.0]])
+    assert max(len(_in_cell(value)) for value in many.flat) <= CELL_LETTERS
 
 
 def test_the_grid_refuses_arrays_that_do_not_fit() -> None:

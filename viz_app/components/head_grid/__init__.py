@@ -23,6 +23,7 @@ class HeadClick:
     head: int | None
 
 
+CELL_LETTERS = 7  # that fit into a cell
 _FOLDER = Path(__file__).parent
 # What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
 MARKUP = (
@@ -164,9 +165,15 @@ def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict
         "shares": [
             [round(float(s), 4) if e else None for s, e in zip(*row, strict=True)] for row in _rows(shares, exists)
         ],
-        "numbers": [[two_digits(v) if e else "–" for v, e in zip(*row, strict=True)] for row in _rows(values, exists)],
+        "numbers": [[_in_cell(v) if e else "–" for v, e in zip(*row, strict=True)] for row in _rows(values, exists)],
         "legend": _legend(limit, signed),
     }
+
+
+def _in_cell(value: float) -> str:
+    """A number with two digits, or with one where two are too long for a cell: −0.0094, but −0.0009."""
+    text = two_digits(value)
+    return text if len(text) <= CELL_LETTERS else f"{value:.1g}".replace("-", "−")
 
 
 def _legend(limit: float, signed: bool, *, cut: bool = False) -> list[str]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 from safetensors import SafetensorError
@@ -235,15 +235,13 @@ def write_tensors(
 
 def write_whole(path: Path, writer: Callable[[str], object]) -> None:
     """Write to a neighbour first and then rename, so that no reader ever sees half a file."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    os.close(handle)
+    temporary = path.with_name(f"{path.name}.{uuid4().hex}")
     try:
-        writer(temporary)
-        # What mkstemp makes is its owner's alone; a file that is written is everyone's to read, as far as umask lets.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
+        temporary.touch()
+        rights = temporary.stat().st_mode  # what umask leaves; some writers leave less
+        writer(str(temporary))
+        temporary.chmod(rights)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -21,6 +21,7 @@ from bert_core.analysis.patterns import (
 from bert_core.record import HeadVectors, ModelRun
 from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice
 from viz_app.export.maps import Combination, MapView
+from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.frame import Frame, way_to_a_target
 
@@ -196,10 +197,8 @@ def reading(shown: Shown) -> str:
     """How to read the picture, and how it can mislead."""
     if shown.neuron:
         return (
-            "**How to read this:** one query on the left, every key on the right: their vectors, multiplied number by "
-            "number; the sum over the root of their length is the score, and the softmax of all scores is the "
-            "attention. It is always between pieces and over all tokens. **How it can mislead:** a single number of a "
-            "vector has no meaning of its own: turn queries and keys together, and every score stays what it is."
+            f"**How to read this:** {NEURON} It is always between pieces and over all tokens. "
+            f"**How it can mislead:** {NEURON_MISLEADING}"
         )
     if shown.signed:
         return (

@@ -100,11 +100,13 @@ def pretrain(
     Progress goes to `report` and, as one JSON object a line, to `log.jsonl`; the finished model to `folder / "model"`.
     Raises ValueError if the folder holds a run with other settings.
     """
-    workers = Workers.join(device)
     folder.mkdir(parents=True, exist_ok=True)
     model.to(device).train()
     parameters = [p for p in model.parameters() if p.requires_grad]
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
+    # After the optimizer: its first one imports torch._dynamo, and a group joined before that import outlives
+    # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
+    workers = Workers.join(device)
     first = resume_state(model, optimizer, settings, folder)
     if first:
         report(f"resuming at step {first} of {settings.steps}")

@@ -497,7 +497,8 @@ def test_a_state_is_saved_whole_or_not_at_all(
 
 
 WORKER = """
-import hashlib, sys
+import hashlib, sys, time
+from contextlib import suppress
 from pathlib import Path
 import torch
 from bert_core import BertForPreTraining, Tokenizer
@@ -513,13 +514,23 @@ pretrain(model, examples, None, settings, Path(out), device=torch.device("cpu"),
 digest = hashlib.sha256(b"".join(t.numpy().tobytes() for t in model.state_dict().values())).hexdigest()
 Path(out, f"digest-{rank}").write_text(digest)
 torch.distributed.destroy_process_group()
+def threads():
+    for name in Path("/proc/self/task").glob("*/comm"):
+        with suppress(OSError):  # a thread that ended meanwhile
+            yield name.read_text()
+deadline = time.monotonic() + 10  # the system takes ended threads off its list a little later
+while left := [name for name in threads() if "gloo" in name]:
+    assert time.monotonic() < deadline, f"threads that outlived the group: {left}"
 """
 
 
 def test_two_workers_end_with_one_model(
     tiny_model_folder: Path, text: Path, tokenizer: Tokenizer, examples: ExampleMaker, tmp_path: Path
 ) -> None:
-    """Two processes, each with batches of its own, average their gradients: equal weights, saved once."""
+    """Two processes, each with batches of its own, average their gradients: equal weights, saved once.
+
+    No thread of the group outlives it: one that meets the interpreter's end aborts the process.
+    """
     Corpus.prepare(text, tokenizer, tmp_path / "cache")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -508,20 +508,26 @@ def _chips(current: Frame) -> list[Chip]:
 
 def _notices(current: Frame) -> None:
     encoding, loaded = current.encoding, current.loaded
+    said = []
     if encoding.cut:
-        st.warning(
-            f"{as_written(loaded.name)} reads {len(encoding):,} of the {encoding.full_length:,} tokens: "
-            f"the last {encoding.cut:,} were cut off.",
-            icon=":material/content_cut:",
+        said.append(
+            f":orange[:material/content_cut:] {as_written(loaded.name)} reads {len(encoding):,} of the "
+            f"{encoding.full_length:,} tokens: the last {encoding.cut:,} were cut off."
         )
     if unknown := current.original.unknown_count:
         typed = len(current.original) - sum(current.original.special)
-        (st.warning if unknown * 2 > typed else st.caption)(
+        sentence = (
             f"{unknown:,} of {typed:,} tokens are [UNK]: the vocabulary does not know these signs, "
             "and the model cannot tell them apart."
         )
+        if unknown * 2 > typed:
+            st.warning(sentence)
+        else:
+            said.append(sentence)
     if len(st.session_state.text) + len(st.session_state.pair) > LONGEST_LINK:
-        st.caption(f"The text is longer than {LONGEST_LINK:,} characters and stays out of the address bar.")
+        said.append(f"The text is longer than {LONGEST_LINK:,} characters and stays out of the address bar.")
+    if said:
+        st.caption(" ".join(said))
     if not loaded.has_mlm or not loaded.has_nsp:
         missing = [n for n, there in (("masked-word", loaded.has_mlm), ("next-sentence", loaded.has_nsp)) if not there]
         st.info(

@@ -228,6 +228,17 @@ def test_long_text_stays_out_of_the_address_with_a_notice(app: tuple[str, Path],
     assert page.get_by_label("Sentence", exact=True).input_value().startswith("many words many")
 
 
+def test_a_long_text_leaves_the_window_to_the_picture(app: tuple[str, Path], page: Page) -> None:
+    """With 512 tokens the text, cut off with a notice, takes less than half of a window of 900 lines."""
+    page.set_viewport_size({"width": 1440, "height": 900})
+    opened(page, app[0], "attention", text="many words and many more " * 110, masked="300")
+    expect(page.get_by_text("were cut off")).to_be_visible(timeout=60_000)
+    heading = page.get_by_role("heading", name=HEADINGS["Attention"]).bounding_box()
+    token = page.locator(".view .token").first.bounding_box(timeout=60_000)
+    assert heading is not None and heading["y"] < 450
+    assert token is not None and token["y"] < 750
+
+
 @pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
 def test_hostile_text_is_text(app: tuple[str, Path], page: Page, path: str) -> None:
     """Nothing that was typed runs, whichever page shows it."""

@@ -76,7 +76,9 @@ if show == "numbers":
     door = Chip("door", word=0, number="−0.42", shades=shades)
     token_strip([door, Chip("[SEP]", special=True, number="0.1")], key="n")
 if show == "long":
-    token_strip([Chip(f"w{{i}}", word=i, side="A") for i in range(512)], key="strip", on_click=called)
+    target = int(st.query_params.get("target", -1))
+    chips = [Chip(f"w{{i}}", word=i, side="A", target=i == target) for i in range(512)]
+    token_strip(chips, key="strip", on_click=called)
 if show == "select":
     pictures = np.zeros((2, 3, 2, 2), np.uint8)
     pictures[0, 0] = [[0, 255], [128, 128]]
@@ -274,14 +276,29 @@ def test_numbers_stand_under_the_tokens(page: Page, address: str, scheme: str, c
 
 
 def test_512_chips(page: Page, address: str) -> None:
-    """The longest input is all there, in a strip that scrolls, and its last word can be clicked."""
+    """The longest input is all there, in a few lines that scroll; its words are reached by mouse and by keyboard."""
     page.goto(f"{address}/?show=long")
     expect(words(page)).to_have_count(512)
+    line = words(page).first.evaluate("e => e.getBoundingClientRect().height")
     size = page.locator(".strip").evaluate("e => [e.clientHeight, e.scrollHeight]")
-    assert size[0] < 300 < size[1]
+    assert size[0] < 3.5 * line < 10 * line < size[1]
     words(page).last.click()
     until(page, "TokenClick(word=511)")
     assert page.locator(".strip").evaluate("e => e.scrollTop") > 0
+    words(page).last.press("Home")
+    expect(words(page).first).to_be_focused()
+    assert page.locator(".strip").evaluate("e => e.scrollTop") == 0
+    words(page).first.press("End")
+    expect(words(page).last).to_be_focused()
+    expect(words(page).last).to_be_in_viewport(ratio=0.9)
+
+
+def test_a_long_text_opens_at_its_target(page: Page, address: str) -> None:
+    """The word that is being explained is in sight, wherever it is; without one the text begins at its beginning."""
+    page.goto(f"{address}/?show=long&target=400")
+    expect(page.locator(".target")).to_be_in_viewport(ratio=0.9)
+    page.goto(f"{address}/?show=long")
+    expect(words(page).first).to_be_in_viewport(ratio=0.9)
 
 
 def test_a_head_is_chosen(page: Page, address: str) -> None:

@@ -2,6 +2,7 @@
 
 const LONGEST_TIP = 600;
 const LOG_SECONDS = 30;
+const LONG = 100; // tokens of a text that would fill four lines of a wide window
 
 // Only grows, also between two views and when the clock is set back.
 let stamp = 0;
@@ -12,6 +13,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const dark = isDark(strip);
   strip.classList.toggle("lecture", data.lecture);
   strip.classList.toggle("on-dark", dark);
+  strip.classList.toggle("long", data.chips.length > LONG);
   strip.classList.toggle("numbered", data.chips.some((chip) => chip[7]));
   tip.classList.toggle("lecture", data.lecture);
   strip.setAttribute("aria-label", data.label);
@@ -21,9 +23,10 @@ export default function ({ data, parentElement, setTriggerValue }) {
 
   const focused = parentElement.activeElement?.dataset?.word;
   const hadFocus = focused !== undefined;
+  const first = strip.childElementCount === 0;
   const scrolled = strip.scrollTop;
   strip.replaceChildren(...build(data, dark));
-  strip.scrollTop = scrolled;
+  strip.scrollTop = first ? placeOfInterest(strip) : scrolled;
   hide(tip);
   if ((strip.dataset.appear ?? "") !== data.appear) {
     strip.dataset.appear = data.appear;
@@ -60,6 +63,14 @@ export default function ({ data, parentElement, setTriggerValue }) {
   };
   strip.onpointerleave = () => hide(tip);
   strip.onscroll = () => hide(tip);
+}
+
+// How far to scroll so that the target, or else the first hidden word, is seen when the strip is drawn first.
+function placeOfInterest(strip) {
+  const piece = strip.querySelector(".target") ?? strip.querySelector(".masked");
+  if (!piece) return 0;
+  const [line, box] = [piece.getBoundingClientRect(), strip.getBoundingClientRect()];
+  return line.bottom > box.bottom ? line.top - box.top - line.height : 0;
 }
 
 function appear(part, number) {

@@ -166,7 +166,7 @@ def quick_and_slow(current: Frame) -> tuple[list[Method], list[Method]]:
     left = QUICK_WORK
     tokens = len(current.encoding)
     for method in sorted(METHODS, key=lambda method: method.passes(tokens)):
-        left -= method.passes(tokens) * tokens * 2 * _weights(current)
+        left -= method.passes(tokens) * tokens * 2 * current.weights
         (quick if left >= 0 or method.passes(tokens) <= 3 else slow).append(method)
     return sorted(quick, key=METHODS.index), sorted(slow, key=METHODS.index)
 
@@ -174,11 +174,6 @@ def quick_and_slow(current: Frame) -> tuple[list[Method], list[Method]]:
 def method_names() -> list[str]:
     """All methods, in the order of the documents."""
     return [method.name for method in METHODS]
-
-
-def _weights(current: Frame) -> int:
-    """Weights that every token goes through."""
-    return sum(weight.numel() for weight in current.loaded.model.bert.encoder.parameters())
 
 
 def cost(current: Frame, passes: int) -> str:

@@ -85,6 +85,11 @@ class Frame:
     def head_mask(self) -> np.ndarray:
         return _gates(self.loaded, self.off)
 
+    @property
+    def weights(self) -> int:
+        """How many weights every token goes through."""
+        return sum(weight.numel() for weight in self.loaded.model.bert.encoder.parameters())
+
     def truth_at(self, position: int) -> int | None:
         """The piece that was typed where now a mask is; None where a [MASK] was typed."""
         hidden = self.encoding.tokens[position] != self.original.tokens[position]

@@ -22,12 +22,14 @@ from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.frame import Frame
 from viz_app.jobs import Job
-from viz_app.session import Head, kept, queue, result_of, serves_localhost
+from viz_app.session import Head, asked_for, kept, queue, result_of, serves_localhost
 
 STEPS = 12  # points of a curve after the first
 RANDOM_ORDERS = 5
 FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
 LARGEST_FILE = 20 * 2**20
+QUICK_WORK = 1e11  # multiplications of what the page opens with that nobody is asked for: about a second
+PASSES = 5  # forward, that this costs: forward and back for the importance, and two scores
 REPEATS = 3  # of each measured pass
 MOMENT = 0.8  # seconds that a growing curve takes before it is drawn again
 HISTORY, PLACE, ASKED = "_lab_history", "_lab_place", "_lab_asked"
@@ -103,6 +105,18 @@ class Questions:
         pieces = any((batch.labels != IGNORED_LABEL).any() for batch in self.batches)
         sentences = any((batch.next_sentence_label != IGNORED_LABEL).any() for batch in self.batches)
         return (pieces and self.loaded.has_mlm) or (sentences and self.loaded.has_nsp)
+
+    def may_begin(self) -> bool:
+        """Whether to ask: what is quick, or what was asked for by the button that is drawn here until then."""
+        tokens = sum(batch.input_ids.size for batch in self.batches)
+        if PASSES * 2 * tokens * self.frame.weights <= QUICK_WORK:
+            return True
+        self.frame.run()  # to time it
+        seconds = PASSES * tokens / len(self.frame.encoding) * st.session_state["_seconds"]
+        rows, what = sum(len(batch.input_ids) for batch in self.batches), "examples" if self.of_file else "copies"
+        of = "the file" if self.of_file else "the text"
+        label = f"Score {rows} {what} of {of}, about {max(1, round(seconds))} s"
+        return asked_for("lab", self.key, label)
 
     def _job(self, what: Hashable, label: str, work: Callable[[Callable[[float], None]], Any]) -> Job:
         return queue().submit((what, *self.key), f"{self.loaded.name} {label}", lambda job: work(job.report))

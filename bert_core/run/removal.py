@@ -29,6 +29,7 @@ METHODS = (
 RE_ESTIMATED = 0.1  # share of the heads that go before the iterative order looks again
 BATCHES = (1, 8, 32)
 HIDDEN_APART = 8  # every how many pieces of a text are hidden together: about as many as in pre-training
+TOKENS_TOGETHER = 1024  # of copies of a text that are asked at once, so that there is progress to report
 
 Report = Callable[[float], None]
 
@@ -68,7 +69,11 @@ def examples_of(loaded: LoadedModel, encoding: Encoding) -> tuple[Batch, ...]:
     if encoding.pair is not None:  # asked of the text as it is, in the last row
         follows[-1] = 0
     segments = np.tile(np.array(encoding.token_type_ids), (rows, 1))
-    return (Batch(ids, segments, np.ones_like(ids), labels, follows),)
+    together = max(1, TOKENS_TOGETHER // ids.shape[1])
+    parts_of = (slice(first, first + together) for first in range(0, rows, together))
+    return tuple(
+        Batch(ids[part], segments[part], np.ones_like(ids[part]), labels[part], follows[part]) for part in parts_of
+    )
 
 
 @torch.no_grad()

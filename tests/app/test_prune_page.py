@@ -74,6 +74,21 @@ def test_the_figures_are_those_of_the_library(
     assert press(app, "switch_below").session_state.off == tuple(map(tuple, np.argwhere(worth < middle).tolist()))
 
 
+def test_what_takes_long_waits_for_its_button(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long text is asked when the button that names the cost is pressed, another text has a button of its own."""
+    monkeypatch.setattr(lab, "QUICK_WORK", 0.0)
+    app = lab_of(tiny_model_folder, monkeypatch)
+    (button,) = (button for button in app.button if button.label.startswith("Score "))
+    assert re.fullmatch(r"Score 9 copies of the text, about \d+ s", button.label)
+    assert not app.metric and "how its loss moves" in words(app)
+    settled(button.click().run())
+    assert not app.exception and not app.error and app.metric
+    settled(app.text_input(key="text").set_value("the dog ran").run())
+    assert not app.metric and [button for button in app.button if button.label.startswith("Score ")]
+    monkeypatch.undo()
+    assert lab_of(tiny_model_folder, monkeypatch).metric
+
+
 def test_a_plan_is_carried_out(
     tiny_loaded: LoadedModel, tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

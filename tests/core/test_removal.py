@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ import bert_core
 from bert_core import Batch, LoadedModel, PruningPlan
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from bert_core.record import CurvePoint
+from bert_core.run import removal
 from bert_core.run.removal import (
     METHODS,
     curve_points,
@@ -117,6 +120,27 @@ def test_every_piece_of_a_text_is_hidden_once(tiny_loaded: LoadedModel) -> None:
     assert (batch.labels.max(0)[typed] == np.array(encoding.input_ids)[typed]).all()
     assert batch.next_sentence_label.tolist() == [-100] * (len(batch.labels) - 1) + [0]
     assert examples_of(tiny_loaded, tiny_loaded.tokenizer.encode("[MASK]")) == ()
+
+
+def test_copies_of_a_long_text_are_asked_a_few_at_a_time(
+    tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In however many batches, the copies and what is found of them are the same, and each batch is reported."""
+    encoding = tiny_loaded.tokenizer.encode("the [MASK] sat on the mat and the dog ran to the red door", "it was red")
+    whole = examples_of(tiny_loaded, encoding)
+    monkeypatch.setattr(removal, "TOKENS_TOGETHER", 2 * len(encoding) + 1)
+    parts = examples_of(tiny_loaded, encoding)
+    assert [len(part.input_ids) for part in parts] == [2, 2, 2, 2, 1]
+    for field in dataclasses.fields(Batch):
+        together = np.concatenate([getattr(part, field.name) for part in parts])
+        np.testing.assert_array_equal(together, getattr(whole[0], field.name))
+    told: list[float] = []
+    importance = loss_importance(tiny_loaded, parts, report=told.append)
+    np.testing.assert_allclose(importance, loss_importance(tiny_loaded, whole), rtol=1e-4)
+    assert told == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
+    assert dataclasses.astuple(score(tiny_loaded, parts)) == pytest.approx(
+        dataclasses.astuple(score(tiny_loaded, whole)), rel=1e-5
+    )
 
 
 # ---------------------------------------------------------------------------- plans

@@ -26,7 +26,12 @@ current, state = frame.current(), st.session_state
 config = current.loaded.config
 layers, heads = config.num_hidden_layers, config.num_attention_heads
 there = sum(len(config.heads_of(layer)) for layer in range(layers))
-st.header("What can go?", anchor=False)
+with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
+    st.header("What can go?", anchor=False, width="content")
+    with st.popover("Ask about a file", width="content"):
+        st.file_uploader(
+            "A text file: one paragraph a line, a blank line between documents", type=["txt"], key="lab_file"
+        )
 try:
     questions = lab.Questions(current, state.get("lab_file"))
 except ValueError as error:  # of the file: the text is asked instead, and the control stays
@@ -34,6 +39,12 @@ except ValueError as error:  # of the file: the text is asked instead, and the c
     questions = lab.Questions(current, None)
 if not questions.can_ask:
     st.info("There is nothing to ask here: a loss needs words, and a trained masked-word or next-sentence head.")
+    st.stop()
+if not questions.may_begin():
+    st.caption(
+        "The model is asked for what is hidden in them, with all its heads, and how its loss moves with each of them. "
+        "After that every switch says what it changes."
+    )
     st.stop()
 worth = questions.importance()
 everything, now = questions.with_all(), questions.score(current.head_mask)
@@ -107,10 +118,6 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
             questions.carry_out(questions.read_plan(given), share)
             st.rerun()
-    with st.popover("Ask about a file"):
-        st.file_uploader(
-            "A text file: one paragraph a line, a blank line between documents", type=["txt"], key="lab_file"
-        )
 curve_key = ("curve", questions.key, state.order, questions.reference(state.order))
 running = lab.is_asked(*curve_key)
 

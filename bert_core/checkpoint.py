@@ -21,6 +21,7 @@ from bert_core.naming import rename
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
 CONFIG_FILE = "config.json"
+CAPTIONER_FILE = "captioner.json"  # not config.json: a folder with that file is a BERT for texts
 # Parameters that a file may leave out because another name holds the same numbers.
 TIED = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -242,6 +243,8 @@ def write_whole(path: Path, writer: Callable[[str], object]) -> None:
         writer(str(temporary))
         temporary.chmod(rights)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.strerror:
+            error.filename = str(path)  # the name that the reader knows
         raise

@@ -225,6 +225,8 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
     """
     if name in bundled_models():
         return ASSETS / name
+    if any(path.parent.name == name for path in ASSETS.glob(f"*/{checkpoint.CAPTIONER_FILE}")):
+        raise CheckpointError(f"{name} is a captioner, which puts pictures into words: load_captioner takes it")
     if os.path.isdir(name):  # unlike Path's, it takes any string, however long
         return Path(name)
     bundled = ", ".join(bundled_models()) or "none"

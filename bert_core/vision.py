@@ -18,15 +18,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from bert_core.checkpoint import WEIGHTS_FILE, CheckpointError, write_whole
+from bert_core.checkpoint import CAPTIONER_FILE, WEIGHTS_FILE, CheckpointError, write_whole
 from bert_core.config import BertConfig, json_object
 from bert_core.generation import generate
 from bert_core.loading import ASSETS, best_device
 from bert_core.modeling import BertLMHeadModel, BertModel, CausalLMOutput
 from bert_core.tokenizer import CLS, PAD, SEP, Tokenizer
 
-# Not config.json: a folder with that file is a BERT for texts.
-CAPTIONER_FILE = "captioner.json"
 VOCABULARY_FILE = "vocab.txt"
 BUNDLED = "headlight-shapes"
 

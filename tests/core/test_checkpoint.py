@@ -540,6 +540,13 @@ def test_a_path_is_never_asked_of_the_hub(bundled_tiny: None, name: str, monkeyp
         bert_core.load(name, device="cpu")
 
 
+def test_the_bundled_captioner_is_no_model_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is known, and the hub is not asked for it."""
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
+    with pytest.raises(CheckpointError, match="headlight-shapes is a captioner.*: load_captioner takes it"):
+        bert_core.load("headlight-shapes", device="cpu")
+
+
 def test_the_hub_can_be_closed(bundled_tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """With allow_hub=False a hub id is a name like any other."""
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))

@@ -247,7 +247,7 @@ class PruningPlan:
     """An order in which the heads of one model go.
 
     model: its name. layers, heads: its sizes. method: how the order was found.
-    order: (layer, head), the first to go first.
+    order: (layer, head), the first to go first. found_on: the texts that it was found on, in words; "" if not said.
     Raises ValueError for a head that does not exist, or stands there twice.
     """
 
@@ -256,6 +256,7 @@ class PruningPlan:
     heads: int
     method: str
     order: tuple[tuple[int, int], ...]
+    found_on: str = ""
 
     def __post_init__(self) -> None:
         seen: set[tuple[int, int]] = set()
@@ -294,12 +295,12 @@ class PruningPlan:
             order = tuple((layer, head) for layer, head in values["order"])
             if not all(type(number) is int for number in (*sizes.values(), *chain(*order))):
                 raise TypeError
-            model, method = str(values["model"]), str(values["method"])
+            model, method, found_on = str(values["model"]), str(values["method"]), str(values.get("found_on", ""))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 "this is no plan: a plan holds model, layers, heads, method, and an order of [layer, head]"
             ) from error
-        return cls(model, **sizes, method=method, order=order)
+        return cls(model, **sizes, method=method, order=order, found_on=found_on)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ FARTHEST = 8  # words: the fixed offsets that are tried go this far to both side
 class RelationRow(NamedTuple):
     """One relation, the head that finds it best, and the best fixed offset.
 
-    asked: how often. layer, head, direction, accuracy: of the best head; None if the model has none.
+    asked: how often. layer, head, direction, accuracy: of the best head; None if no head finds any.
     offset: how many words further on the head of the relation is looked for, negative before the word.
     """
 
@@ -103,7 +103,7 @@ class RelationTally:
             offset = max(near, key=lambda offset: (near[offset], -abs(offset), offset), default=1)
             right = np.where(self._there, self._right[relation], -1)
             direction, layer, head = map(int, np.unravel_index(right.argmax(), right.shape))
-            there = bool(self._there.any())
+            there = bool(right[direction, layer, head] > 0)
             found.append(
                 RelationRow(
                     relation,
@@ -111,7 +111,7 @@ class RelationTally:
                     layer if there else None,
                     head if there else None,
                     DIRECTIONS[direction] if there else None,
-                    right[direction, layer, head] / count if there else float("nan"),
+                    right[direction, layer, head] / count if self._there.any() else float("nan"),
                     offset,
                     near.get(offset, 0) / count,
                 )

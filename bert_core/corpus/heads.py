@@ -29,7 +29,7 @@ from bert_core.corpus.rows import Columns, check_rows, row_shards
 from bert_core.loading import LoadedModel, load
 from bert_core.record import LOSSES, HeadTable
 from bert_core.run.ablation import METHODS, Replacement
-from bert_core.run.asked import check_can_answer
+from bert_core.run.asked import check_can_answer, check_has_heads
 from bert_core.run.texts import AskedText, attention_maps, gate_gradients, hide_pieces, losses_without_each
 from bert_core.targets import pieces_of, word_target
 from bert_core.tokenizer import Encoding
@@ -319,6 +319,7 @@ def _measure_by_name(model: str, device: str | None, settings: CorpusSettings, s
 def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedModel:
     """The model, once in a process. Raises ValueError if it cannot answer what is asked."""
     loaded = load(model, device=device)
+    check_has_heads(loaded)
     if settings.asks_loss:
         check_can_answer(loaded, {KINDS_OF_LOSSES[settings.loss]})
     if settings.word:

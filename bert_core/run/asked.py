@@ -169,6 +169,12 @@ def check_can_answer(loaded: LoadedModel, kinds: Collection[str]) -> None:
         raise ValueError(f"{loaded.name} does not give a text one of several classes: there is no class to be right")
 
 
+def check_has_heads(loaded: LoadedModel) -> None:
+    """Raise ValueError for a model that has lost all its heads."""
+    if not heads_there(loaded).any():
+        raise ValueError(f"{loaded.name} has no heads left: there is nothing to ask of them")
+
+
 def heads_there(loaded: LoadedModel) -> np.ndarray:
     """Whether the model has each head, (layer, head)."""
     there = np.zeros((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), bool)

@@ -18,6 +18,7 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -559,7 +560,7 @@ def test_heads_asks_for_classes_words_and_what_follows(
     headlight: Run, tiny_model_folder: Path, tiny_classifier_folder: Path, text_file: Path, tmp_path: Path
 ) -> None:
     """Columns and options become the settings of `heads_over`; the table says what was asked, and by what method."""
-    table, gaps, out = tmp_path / "t.csv", tmp_path / "gaps.txt", tmp_path / "heads.csv"
+    table, gaps = tmp_path / "t.csv", tmp_path / "gaps.txt"
     table.write_text("said,kind,word\nthe [MASK] sat,pet,cat\nthe [MASK] ran,ruler,king\n", encoding="utf-8")
     gaps.write_text("the [MASK] sat\na [MASK] ran\n", encoding="utf-8")
     both = {"importance": True, "ablation": True}
@@ -575,7 +576,8 @@ def test_heads_asks_for_classes_words_and_what_follows(
          ), "nats a piece of the word"),
         (text_file, tiny_model_folder, ["--follows"], CorpusSettings(**both, loss="next"), "nats a pair to tell"),
     ]  # fmt: skip
-    for path, model, options, settings, said in asked:
+    for number, (path, model, options, settings, said) in enumerate(asked):
+        out = tmp_path / f"heads{number}.csv"
         code, printed, err = headlight(
             "heads", path, *options, "--importance", "--ablation", "--out", out, "--model", model, "--device", "cpu"
         )
@@ -609,6 +611,54 @@ def test_stopped_heads_keep_what_they_have(
     monkeypatch.setattr(corpus_heads, "measure_shard", measure)
     assert headlight(*command, out)[0] == 0
     assert out.read_bytes() == whole.read_bytes() and not out.with_name("stopped.csv.part").exists()
+
+
+def test_nothing_is_written_over_by_a_table(
+    headlight: Run, tiny_model_folder: Path, tiny_classifier_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """Not what is read, not another file, not the table of another model or question; the same table may be made again.
+
+    It is said before any text is read, in one sentence, as it is where there is no folder.
+    """
+    out, notes = tmp_path / "heads.csv", tmp_path / "notes.csv"
+    path, trees = tmp_path / "texts.csv", tmp_path / "trees.csv"
+    path.write_bytes(text_file.read_bytes())
+    notes.write_text("my,notes\n1,2\n", encoding="utf-8")
+    trees.write_text("\n".join(conllu()), encoding="utf-8")
+    given = ("heads", path, "--device", "cpu", "--model", tiny_model_folder)
+    assert headlight(*given, "--out", out)[0] == headlight(*given, "--out", out)[0] == 0
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    for command, sentence in (
+        ((*given, "--out", path), "texts.csv', which is read: choose another name"),
+        (("roles", trees, "--out", trees), "trees.csv', which is read: choose another name"),
+        (("prune-curve", path, "--out", path), "texts.csv', which is read: choose another name"),
+        ((*given, "--out", notes), "notes.csv is there already and holds no table of heads"),
+        ((*given[:-1], tiny_classifier_folder, "--out", out), "another model (tiny-bert, not tiny-classifier)"),
+        ((*given, "--follows", "--importance", "--out", out), "another loss (words, not next)"),
+        ((*given, "--out", tmp_path / "no" / "heads.csv"), "there is no folder"),
+        (("roles", trees, "--out", tmp_path / "no" / "table.csv"), "there is no folder"),
+        (("prune-curve", path, "--out", tmp_path / "no" / "curve.csv"), "there is no folder"),
+    ):
+        code, printed, err = headlight(*command)
+        assert (code, printed) == (2, "") and sentence in err and err.count("\n") == 1
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_model_without_heads_is_not_asked_about_them(
+    headlight: Run, tiny_loaded: LoadedModel, text_file: Path, tmp_path: Path
+) -> None:
+    """One sentence instead of an empty table; `roles` has no head to name, and no share of it."""
+    bare, trees = tmp_path / "bare", tmp_path / "trees.conllu"
+    bert_core.save(bert_core.pruned(tiny_loaded, np.ndindex(2, 4)), bare)
+    for command in ("heads", "prune-curve"):
+        code, printed, err = headlight(command, text_file, "--out", tmp_path / "t.csv", "--model", bare)
+        assert (code, printed) == (2, "") and "has no heads left" in err and err.count("\n") == 1
+    assert not (tmp_path / "t.csv").exists()
+    trees.write_text("\n".join(conllu()), encoding="utf-8")
+    code, printed, _ = headlight("roles", trees, "--least", 3, "--model", bare)
+    assert code == 0 and "nan" not in printed and printed.splitlines()[1].split()[2:4] == ["-", "-"]
+    code, printed, err = headlight("roles", trees, "--least", 1000, "--model", bare)
+    assert (code, printed) == (0, "") and "no relation was asked 1,000 times" in err
 
 
 def test_roles_prints_and_writes_the_table_of_relations(

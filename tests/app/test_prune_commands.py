@@ -120,6 +120,19 @@ def test_a_curve_goes_on_where_it_stopped(
     assert code == 2 and "holds a curve with another length (16, not 32)" in err
 
 
+def test_an_order_is_kept_for_what_it_was_found_on(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """A plan that was left there is no plan for other examples, also where its curve is gone."""
+    given = ("prune-curve", text_file, "--model", tiny_model_folder, "--out", tmp_path / "c.csv", "--orders",
+             "importance")  # fmt: skip
+    assert headlight(*given, *SMALL)[0] == 0
+    (tmp_path / "c.csv").unlink()
+    code, _, err = headlight(*given, *SMALL[:3], 32, *SMALL[4:])
+    assert code == 2 and "was found on 6 examples of 16 tokens of" in err and "choose another name for --out" in err
+    assert headlight(*given, *SMALL)[0] == 0
+
+
 def test_a_full_disk_leaves_what_was_there(
     headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
 ) -> None:
@@ -139,7 +152,8 @@ def test_a_full_disk_leaves_what_was_there(
     try:
         for command in commands:
             code, _, err = headlight(*command)
-            assert code == 2 and "File too large" in err.splitlines()[-1]
+            assert code == 2 and err.splitlines()[-1].endswith("File too large")
+            assert command[0] == "prune-curve" or f"{command[-1]}" in err.splitlines()[-1]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == there
@@ -157,6 +171,11 @@ def test_orders_by_what_stands_in_for_a_head(
     assert {row["order"] for row in rows_of(tmp_path / "c.csv")} == set(given[-1].split(","))
     estimated, _ = prune._examples(tiny_loaded, text_file, 6, 16)
     reference = [tiny_loaded.tokenizer.encode(text) for text in first_texts(text_file)]
+    other = tmp_path / "other.txt"
+    other.write_text("the dog ran\n", encoding="utf-8")
+    code, _, err = headlight(*given, "--reference", other, *SMALL)
+    assert code == 2 and "c.ablation-mean.json was found on 6 examples of 16 tokens of" in err.splitlines()[-1]
+    assert err.splitlines()[-1].endswith("other.txt (12 bytes) in the place of a head: choose another name for --out")
     for method in ("ablation-mean", "ablation-resample"):
         kept = PruningPlan.from_json((tmp_path / f"c.{method}.json").read_text(encoding="utf-8"))
         assert kept.order == removal.propose_plan(tiny_loaded, estimated, method, reference=reference).order

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, encode, load, note, parse_heads
+from viz_app.cli.shared import Device, ModelName, check_place, encode, load, note, parse_heads
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -75,8 +75,7 @@ def attention(
     kind = out.suffix.removeprefix(".").lower()
     if kind not in ENDINGS:
         raise ValueError(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
-    if not out.parent.is_dir():
-        raise ValueError(f"--out is {str(out)!r}: there is no folder {str(out.parent)!r}")
+    check_place(out)
     if head and layer is None:
         raise ValueError("--head needs --layer: which layer is the head in?")
     together = _together(combine, weights, "chosen" if head else "all" if layer is None else "layer")

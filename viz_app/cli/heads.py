@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viz_app.cli.shared import REFERENCES, Device, ModelName, first_texts, load, note
+from viz_app.cli.shared import REFERENCES, Device, ModelName, check_place, first_texts, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
-    from bert_core.corpus.heads import HeadSums
+    from bert_core.corpus.heads import CorpusSettings, HeadSums
     from bert_core.record import HeadTable
 
 SECONDS_BETWEEN_NOTES = 5.0
@@ -67,6 +67,7 @@ def heads(
     from bert_core.corpus.table import check_kind, write_table
 
     check_kind(out)
+    check_place(out, corpus, *([] if reference is None else [reference]))
     asked = {"--label": label, "--answer": answer, "--word": word, "--follows": follows}
     given = [name for name, value in asked.items() if value]
     if len(given) > 1:
@@ -80,6 +81,7 @@ def heads(
         columns=None if text is None else Columns(text, pair, label or answer),
         method=by, reference=() if reference is None else first_texts(reference),
     )  # fmt: skip
+    _check_same(out, model, settings)
     state = out.with_name(out.name + ".part")
     total: HeadSums | None = None
     resumed = state.exists()
@@ -121,6 +123,8 @@ def roles(
     from bert_core.corpus.relations import relations_csv, track_relations
     from bert_core.treebank import read_treebank
 
+    if out is not None:
+        check_place(out, treebank)
     with _readable(treebank) as lines:
         first = next(sentences := read_treebank(lines, treebank.name))
         loaded = load(model, device)
@@ -141,13 +145,34 @@ def roles(
         f"{tally.sentences:,} sentences, {sum(tally.asked.values()):,} relations; "
         f"{tally.left_out:,} of words without a piece of their own were left out"
     )
+    if not rows:
+        note(f"no relation was asked {least:,} times: --least 1 shows all")
+        return
     typer.echo(f"{'relation':<16} {'count':>6}  best head  accuracy  direction          best offset  accuracy")
     for row in rows:
-        head = "-" if row.layer is None else f"L{row.layer} H{row.head}"
+        head, finds = ("-", "-") if row.layer is None else (f"L{row.layer} H{row.head}", f"{row.accuracy:.1%}")
         typer.echo(
-            f"{row.relation:<16} {row.asked:>6}  {head:<9}  {row.accuracy:>8.1%}  {row.direction or '-':<17}  "
+            f"{row.relation:<16} {row.asked:>6}  {head:<9}  {finds:>8}  {row.direction or '-':<17}  "
             f"{row.offset:>+11}  {row.offset_accuracy:>8.1%}"
         )
+
+
+def _check_same(out: Path, model: str, settings: CorpusSettings) -> None:
+    """Raise ValueError if a file is there that is not the same table: nothing else is written over."""
+    from bert_core.corpus.table import read_table
+
+    if not out.exists():
+        return
+    try:
+        there = read_table(out.read_bytes(), out.name)
+    except ValueError as error:
+        raise ValueError(f"{out} is there already and holds no table of heads: choose another name") from error
+    for what, found, asked in (
+        ("model", there.model, Path(model).name), ("loss", there.loss_of, settings.loss),
+        ("method", there.method, settings.method),
+    ):  # fmt: skip
+        if found != asked:
+            raise ValueError(f"{out} holds a table with another {what} ({found:.60}, not {asked}): choose another name")
 
 
 def _with_first(first, others):

@@ -7,13 +7,13 @@ import io
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, TextFile, first_texts, load, note, parse_heads
+from viz_app.cli.shared import Device, ModelName, TextFile, check_place, first_texts, load, note, parse_heads
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -50,9 +50,7 @@ def prune(
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
     left = sum(len(smaller.config.heads_of(layer)) for layer in range(layers))
     before, after = (sum(p.numel() for p in one.model.parameters()) for one in (loaded, smaller))
-    typer.echo(
-        f"{left} of {layers * count} heads are left, {after / 1e6:.2f} of {before / 1e6:.2f} M parameters: {out}"
-    )
+    typer.echo(f"{left} of {layers * count} heads are left, {after:,} of {before:,} parameters: {out}")
 
 
 def prune_curve(
@@ -81,13 +79,16 @@ def prune_curve(
     beside the CSV as a plan that `headlight prune --plan` takes.
     """
     from bert_core.analysis.pruning import hardly_missed
+    from bert_core.run.asked import check_has_heads
     from bert_core.run.removal import METHODS, curve_points
 
+    check_place(out, corpus, *([] if reference is None else [reference]))
     chosen = [name.strip() for name in orders.split(",") if name.strip()]
     if not chosen or (unknown := [name for name in chosen if name not in METHODS]):
         raise ValueError(f"--orders is {orders!r}: some of {', '.join(METHODS)}" if not chosen else
                          f"order {unknown[0]!r} is unknown: one of {', '.join(METHODS)}")  # fmt: skip
     loaded = load(model, device)
+    check_has_heads(loaded)
     longest = loaded.config.max_position_embeddings
     others = [] if reference is None else [
         loaded.tokenizer.encode(text, max_length=longest) for text in first_texts(reference)
@@ -95,8 +96,9 @@ def prune_curve(
     same = {"model": Path(loaded.name).name, "text": corpus.name, "examples": str(examples), "length": str(length)}
     known = _known_points(out, same)
     estimated, asked = _examples(loaded, corpus, examples, length)
+    on = f"{examples} examples of {length} tokens of {_sized(corpus)}"
     plans = [
-        _kept_plan(loaded, estimated, name, seed, out, others)
+        _kept_plan(loaded, estimated, name, seed, out, on, reference, others)
         for name in chosen
         for seed in (range(RANDOM_ORDERS) if name == "random" else [0])
     ]
@@ -133,20 +135,43 @@ def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tup
 
 
 def _kept_plan(
-    loaded: LoadedModel, batches: list[Batch], method: str, seed: int, out: Path, reference: list[Encoding]
+    loaded: LoadedModel,
+    batches: list[Batch],
+    method: str,
+    seed: int,
+    out: Path,
+    on: str,
+    reference: Path | None,
+    others: list[Encoding],
 ) -> PruningPlan:
-    """The plan of this name beside the CSV file, made and kept there the first time."""
+    """The plan of this name beside the CSV file, made and kept there the first time.
+
+    on: what it is found on, in words; reference, others: the file of what stands in for a head, and its texts.
+    Raises ValueError for a plan that was found on something else.
+    """
     from bert_core import checkpoint
     from bert_core.run.removal import propose_plan
 
     name = f"{method}-{seed}" if method == "random" else method
     path = out.with_name(f"{out.stem}.{name}.json")
+    on = "" if method == "random" else on
+    if method in ("ablation-mean", "ablation-resample") and reference is not None:
+        on += f", with {_sized(reference)} in the place of a head"
     if path.is_file():
-        return _read_plan(path, loaded)
+        plan = _read_plan(path, loaded)
+        if plan.found_on not in ("", on):  # older plans do not say it
+            raise ValueError(f"{path} was found on {plan.found_on}, not on {on}: choose another name for --out")
+        return plan
     note(f"finding the order by {name}")
-    plan = propose_plan(loaded, batches, method, seed=seed, reference=reference, report=_tenths())
+    plan = propose_plan(loaded, batches, method, seed=seed, reference=others, report=_tenths())
+    plan = replace(plan, found_on=on)
     checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(plan.to_json(), encoding="utf-8"))
     return plan
+
+
+def _sized(path: Path) -> str:
+    """A file by its name and size: another of the same name is told apart."""
+    return f"{path.name} ({path.stat().st_size:,} bytes)"
 
 
 def _tenths() -> Callable[[float], None]:

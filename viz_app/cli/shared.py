@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,6 +56,16 @@ def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") 
     except ValueError as error:
         raise ValueError(f"{option} is {written!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
     return found
+
+
+def check_place(out: Path, *read: Path) -> None:
+    """Raise ValueError unless a file can be written there, and is none of those that are read."""
+    if out.exists() and any(out.samefile(path) for path in read):
+        raise ValueError(f"--out is {str(out)!r}, which is read: choose another name")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out is {str(out)!r}: there is no folder {str(out.parent)!r}")
+    if not os.access(out.parent, os.W_OK):
+        raise ValueError(f"--out is {str(out)!r}: nothing may be written to the folder {str(out.parent)!r}")
 
 
 def note(sentence: str) -> None:

@@ -14,7 +14,7 @@ from bert_core.loading import LoadedModel
 from bert_core.record import PairScore
 from bert_core.run.scoring import score_pairs
 from viz_app.jobs import Job
-from viz_app.session import VARIANTS, as_written, asked_for, queue, still_running
+from viz_app.session import VARIANTS, as_written, asked_for, end_run, queue, still_running
 
 QUICK_TOKENS = 30_000  # of all masked copies together: what is read without being asked for, well under a second or two
 LARGEST_FILE = 5  # megabytes of an upload
@@ -61,7 +61,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
 def _last_pair() -> tuple[dict[str, PairScore], bool]:
     last: dict[str, PairScore] | None = st.session_state.get(LAST)
     if last is None:
-        st.stop()
+        end_run()
     return last, True
 
 

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import streamlit as st
 
@@ -297,6 +297,12 @@ def publish() -> None:
         st.query_params.from_dict(link)
 
 
+def end_run() -> NoReturn:
+    """Draw nothing more, with the address bar as it should be: what is written after `st.stop` is lost."""
+    publish()
+    st.stop()
+
+
 def link_of(state: Mapping[str, Any]) -> dict[str, str]:
     """The address of some choices: the text and what is not the default, without texts that are too long for it."""
     link = {
@@ -357,10 +363,10 @@ def result_of(job: Job) -> Any:
     """
     if (label := st.session_state.pop("_stopped", None)) is not None:
         st.info(f"{as_written(label)} was stopped: change anything, or reload the page, to start again.")
-        st.stop()
+        end_run()
     if not job.wait(PATIENCE):
         _waiting_room(job)
-        st.stop()
+        end_run()
     if job.error is not None:
         queue().forget(job.key)
         raise job.error

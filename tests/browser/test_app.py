@@ -128,6 +128,15 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: tuple[str, Path], 
     expect(page.get_by_role("combobox", name="Target")).to_have_value("B follows A")
 
 
+def test_a_page_that_stops_early_has_its_address(app: tuple[str, Path], page: Page) -> None:
+    """Why, without anything to explain, draws no figure; the address bar says the text all the same."""
+    base, _ = app
+    opened(page, base, text=TEXT)
+    page.get_by_role("link", name="Why").click()
+    expect(page.get_by_text("There is nothing to explain yet")).to_be_visible(timeout=60_000)
+    assert reaches_address(page, lambda address: address == {"text": TEXT}), address_of(page)
+
+
 def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(
     app: tuple[str, Path], page: Page
 ) -> None:

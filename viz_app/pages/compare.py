@@ -41,7 +41,7 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         st.selectbox("Other model", session.models_on_offer(), key="other_model", width=300)
 both = frame.compared()
 if both is None:
-    st.stop()
+    session.end_run()
 before, after = both
 names, models = SIDES[state.against], (before.loaded.name, after.loaded.name)
 comparison = Comparison(before.run(), after.run(), names, models)

@@ -19,7 +19,7 @@ dark, lecture = frame.is_dark(), bool(state.lecture)
 st.header("Where does it look when it says “blue”?", anchor=False)
 looked = pictures.choose()
 if looked is None:
-    st.stop()
+    session.end_run()
 word, head = pictures.chosen_word(looked), pictures.chosen_head(looked)
 token_strip(
     looked.chips(word),

@@ -39,13 +39,13 @@ except ValueError as error:  # of the file: the text is asked instead, and the c
     questions = lab.Questions(current, None)
 if not questions.can_ask:
     st.info("There is nothing to ask here: a loss needs words, and a trained masked-word or next-sentence head.")
-    st.stop()
+    session.end_run()
 if not questions.may_begin():
     st.caption(
         "The model is asked for what is hidden in them, with all its heads, and how its loss moves with each of them. "
         "After that every switch says what it changes."
     )
-    st.stop()
+    session.end_run()
 worth = questions.importance()
 everything, now = questions.with_all(), questions.score(current.head_mask)
 can_undo, can_redo = lab.remember()

@@ -20,7 +20,7 @@ dark, lecture = frame.is_dark(), bool(state.lecture)
 loaded = frame.chosen_model()
 st.header("Which sentence does it believe more?", anchor=False)
 if loaded is None:
-    st.stop()
+    session.end_run()
 gates = frame.heads_off(loaded)
 kind, way = st.columns([3, 5], vertical_alignment="bottom")
 kind.segmented_control("Compare", session.COMPARED, key="compared", format_func=SAID.__getitem__, required=True)

@@ -46,7 +46,7 @@ found = answers.answers(current)
 if found is None:
     if current.target is not None:
         st.caption(READING)
-    st.stop()
+    session.end_run()
 if found.stale:
     frame.fade()
 given, words = found, bool(state.words)

@@ -32,16 +32,21 @@ QUICK_WORK = 1e11  # multiplications of what the page opens with that nobody is 
 PASSES = 5  # forward, that this costs: forward and back for the importance, and two scores
 REPEATS = 3  # of each measured pass
 MOMENT = 0.8  # seconds that a growing curve takes before it is drawn again
-HISTORY, PLACE, ASKED = "_lab_history", "_lab_place", "_lab_asked"
+HISTORY, HISTORY_OF, PLACE, ASKED = "_lab_history", "_lab_history_of", "_lab_place", "_lab_asked"
 
 # ---------------------------------------------------------------------------- what was switched and asked
 
 
-def remember() -> tuple[bool, bool]:
-    """Keep the heads that are off as a step, wherever they were switched; whether one can go back, and forth."""
+def remember(model: str) -> tuple[bool, bool]:
+    """Keep the heads that are off as a step, wherever they were switched; whether one can go back, and forth.
+
+    model: its name; the steps of another name heads that this one may not have, and are forgotten.
+    """
     state = st.session_state
-    history: list[tuple[Head, ...]] = state.setdefault(HISTORY, [tuple(state.off)])
-    place: int = state.setdefault(PLACE, 0)
+    if state.get(HISTORY_OF) != model:
+        state[HISTORY_OF], state[HISTORY], state[PLACE] = model, [tuple(state.off)], 0
+    history: list[tuple[Head, ...]] = state[HISTORY]
+    place: int = state[PLACE]
     if history[place] != tuple(state.off):
         del history[place + 1 :]
         history.append(tuple(state.off))

@@ -20,7 +20,7 @@ from bert_core.run import removal
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
 from tests.visit import said, settled, words
-from viz_app import lab
+from viz_app import lab, session
 
 __all__ = ["text_file"]  # a fixture
 TEXT = {"text": "the cat sat on the mat", "pair": "it was red", "masked": "1"}
@@ -55,6 +55,34 @@ def test_what_is_switched_can_be_taken_back(tiny_model_folder: Path, monkeypatch
     app.session_state["off"] = ((1, 1),)
     app.run()
     assert app.button(key="redo").disabled and press(app, "undo").session_state.off == ((0, 1), (1, 2))
+
+
+def test_the_steps_of_another_model_are_forgotten(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was switched in one model cannot be taken back in another, which may not have these heads."""
+    smaller = tmp_path / "smaller"
+    bert_core.save(bert_core.pruned(tiny_loaded, [(1, 2)]), smaller)
+    app = lab_of(tiny_model_folder, monkeypatch, off="1.2")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder), str(smaller)]))
+    app.session_state["off"] = ((0, 0),)
+    settled(app.run())
+    assert not app.button(key="undo").disabled
+    settled(app.selectbox(key="model").set_value(str(smaller)).run())
+    assert app.button(key="undo").disabled and app.button(key="redo").disabled
+
+
+@pytest.mark.parametrize("page", ["prune", "roles", "heads"])
+def test_a_model_without_heads_is_said_to_have_none(
+    tiny_loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    """Every page about heads opens on it, and none offers to switch or to remove what is not there."""
+    bare = tmp_path / "bare"
+    bert_core.save(bert_core.pruned(tiny_loaded, np.ndindex(2, 4)), bare)
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(bare)]))
+    app = settled(start(**TEXT, model=str(bare), colour="removal").switch_page(f"viz_app/pages/{page}.py").run())
+    assert not app.exception and not app.error
+    assert "has lost all its heads" in words(app)
 
 
 def test_the_figures_are_those_of_the_library(
@@ -135,7 +163,8 @@ def test_a_model_is_measured_and_taken_along(
 ) -> None:
     """The table counts parameters; a written folder is the pruned model; a taken place gets one sentence."""
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1,1.2")
-    press(app, "measure")
+    press(app, "measure_costs")
+    assert app.session_state.measure == session.MEASURES[0]  # a choice of another page, in the same address
     assert app.table[0].value["parameters"].nunique() == 2 or app.table[0].value["memory"].nunique() == 2
     assert "Masking alone never makes a model faster" in words(app)
     place = tmp_path / "mine"

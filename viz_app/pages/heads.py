@@ -19,7 +19,9 @@ layers, heads = before.head_mask.shape
 st.header("Which heads matter, and what if they were gone?", anchor=False)
 left, right = st.columns([1, 1], gap="large")
 with left:
-    if current.target is not None:
+    if not before.there.any():
+        st.info("This model has lost all its heads: there is nothing to switch.")
+    elif current.target is not None:
         st.segmented_control(
             "Colour",
             COLOURED_BY,
@@ -30,7 +32,8 @@ with left:
         )
         if st.session_state.colour == "removal":
             choose_instead()
-    removed = current.sweep().effect if current.target is not None and st.session_state.colour == "removal" else None
+    sweeps = current.target is not None and before.there.any() and st.session_state.colour == "removal"
+    removed = current.sweep().effect if sweeps else None
     colours, what = (slopes, "slope") if removed is None else (removed, "without it")
     head_grid(
         layers=layers,

@@ -32,6 +32,9 @@ with st.container(horizontal=True, horizontal_alignment="distribute", vertical_a
         st.file_uploader(
             "A text file: one paragraph a line, a blank line between documents", type=["txt"], key="lab_file"
         )
+if not there:
+    st.info("This model has lost all its heads: nothing is left to go.")
+    session.end_run()
 try:
     questions = lab.Questions(current, state.get("lab_file"))
 except ValueError as error:  # of the file: the text is asked instead, and the control stays
@@ -48,7 +51,7 @@ if not questions.may_begin():
     session.end_run()
 worth = questions.importance()
 everything, now = questions.with_all(), questions.score(current.head_mask)
-can_undo, can_redo = lab.remember()
+can_undo, can_redo = lab.remember(current.loaded.name)
 
 left, right = st.columns([1, 1], gap="large")
 with left:
@@ -182,7 +185,9 @@ else:
                            help="For plain transformers: the same outputs, nothing smaller or faster")  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         seconds = questions.seconds_to_measure()
-        st.button(f"Measure size and speed, about {seconds:.0f} s", on_click=lab.ask, args=cost_key, key="measure")
+        st.button(
+            f"Measure size and speed, about {seconds:.0f} s", on_click=lab.ask, args=cost_key, key="measure_costs"
+        )
         st.download_button(
             f"Model without {len(current.off)} heads as .zip", lambda: questions.file(full_shape=full_shape),
             "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",

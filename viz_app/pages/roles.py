@@ -224,6 +224,9 @@ def treebank() -> None:
 
 
 st.header("What does each head do?", anchor=False)
+if not any(current.loaded.config.heads_of(layer) for layer in range(layers)):
+    st.info("This model has lost all its heads: nobody looks anywhere.")
+    session.end_run()
 st.segmented_control(
     "Over", session.ROLES_OVER, key="over", format_func=LOOKS.__getitem__, required=True, label_visibility="collapsed"
 )

@@ -21,7 +21,7 @@ from bert_core.loading import LoadedModel
 from bert_core.record import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
-from bert_core.run.stages import walk
+from bert_core.run.stages import asked_at, walk
 from bert_core.run.vectors import head_vectors
 from bert_core.targets import hidden_pieces, word_target
 from bert_core.tokenizer import MASK, Encoding
@@ -29,6 +29,7 @@ from viz_app import examples
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
+from viz_app.jobs import Job
 from viz_app.session import (
     LONGEST_LINK,
     STAGES,
@@ -41,6 +42,7 @@ from viz_app.session import (
     queue,
     result_of,
     serves_localhost,
+    still_running,
 )
 
 LONGEST_TEXT = 200_000  # characters that are read at all
@@ -48,6 +50,7 @@ NO_TOKENS = ("query", ())
 CHOSEN = "_head_chosen"  # whether the visitor has chosen a head
 FRAME = "_frame"  # what was drawn above the page; None above a page that is not about the text
 STATUS = "_status"  # where the status line stands
+QUICK_WALK = 1e10  # multiplications of a second walk that nobody is asked for: well under a second
 OFFERED_CLASSES = 20  # as targets, the likeliest first
 MOST_REFERENCES = 64
 UNSURE = 0.2  # a best guess below this probability is called unsure
@@ -139,18 +142,29 @@ class Frame:
 
     def walk(self, layer: int, position: int, *, pads: int, engine: str) -> Walk:
         """The record of every value on the way, from the queue; see `bert_core.run.stages.walk`."""
-        gates = self.head_mask
-        key = ("walk", self.loaded.name, self.encoding, layer, position, pads, engine, gates.tobytes())
-        job = queue().submit(
-            key,
-            f"{self.loaded.name} is walked through with {engine}",
-            lambda _: walk(
-                self.loaded, self.encoding, layer, position=position, head_mask=gates, pads=pads, engine=engine
-            ),
-        )
+        job = self._walk(layer, pads, engine)
         seen: Walk = result_of(job)
         st.session_state["_seconds"] = job.seconds
-        return seen
+        return asked_at(self.loaded, seen, position)
+
+    def second_walk(
+        self, layer: int, position: int, *, pads: int, engine: str, on_stop: Callable[[], None]
+    ) -> Walk | None:
+        """The same beside the first; None while it runs, and its place in the queue is shown here."""
+        job = self._walk(layer, pads, engine)
+        return None if still_running(job, on_stop) else asked_at(self.loaded, job.result, position)
+
+    def _walk(self, layer: int, pads: int, engine: str) -> Job:
+        # One walk for every token: `asked_at` asks the masked-word head anew, and that alone.
+        gates = self.head_mask
+        return queue().submit(
+            ("walk", self.loaded.name, self.encoding, layer, pads, engine, gates.tobytes()),
+            f"{self.loaded.name} is walked through with {engine}",
+            lambda job: walk(
+                self.loaded, self.encoding, layer, head_mask=gates, pads=pads, engine=engine,
+                report=lambda done, of: job.report(done / of),
+            ),
+        )  # fmt: skip
 
     def vectors(self, layer: int, head: int) -> HeadVectors:
         """What one head makes its attention from, from the queue. Raises ValueError for a head that was pruned."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +22,7 @@ from bert_core.run.capture import check_head_mask, check_position, with_gaps
 from bert_core.tokenizer import PAD, Encoding
 
 ENGINES = ("torch", "numpy")
+Report = Callable[[int, int], None]
 OF_HEADS = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
 # What each value is in the torch model: what goes into a module with weights, or what comes out of it.
 _INTO, _OUT = 0, 1
@@ -52,12 +55,14 @@ def walk(
     head_mask: np.ndarray | None = None,
     pads: int = 0,
     engine: str = "torch",
+    report: Report = lambda done, of: None,
 ) -> Walk:
     """The values on the way of a text, in full in one layer; see `Walk` for their names and shapes.
 
     position: where to ask the masked-word head. head_mask: as for `capture`.
     pads: padding to put behind the text, which every layer then masks.
     engine: "torch" for the model itself, "numpy" for its twin with the same weights.
+    report: told how many layers are done; may raise to stop.
     Safe to call from many threads on one model: nothing is written to it, and no hook is registered.
     Raises ValueError for a layer, position, gate or engine that does not exist, or padding without room.
     """
@@ -80,8 +85,21 @@ def walk(
         has_mlm=loaded.has_mlm,
         has_nsp=loaded.has_nsp and encoding.pair is not None,
     )
-    values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, question), layer, config)
+    values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, question, report), layer, config)
     return Walk(engine, encoding, (*encoding.tokens, *[PAD] * pads), layer, position, values)
+
+
+def asked_at(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
+    """The same walk with the masked-word head asked at another position: nothing else of it changes.
+
+    loaded: the model that was walked through. Raises ValueError for a position that does not exist.
+    """
+    check_position(seen.encoding, position)
+    if not loaded.has_mlm:
+        return replace(seen, position=position)
+    state = seen.values["hidden_states"][-1, position]
+    words = _words_by_torch(loaded, torch.tensor(state)) if seen.engine == "torch" else _words_by_numpy(loaded, state)
+    return replace(seen, position=position, values={**seen.values, **words})
 
 
 @dataclass(frozen=True)
@@ -105,8 +123,10 @@ class _Overheard(TorchFunctionMode):
     A mode belongs to its thread, so no other pass through the same model is heard.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, report: Callable[[int], None] = lambda done: None) -> None:
+        """report: told how many layers are done."""
         super().__init__()
+        self._report = report
         self._names = {
             id(weight): name.removesuffix(".weight")
             for name, weight in model.named_parameters()
@@ -126,10 +146,12 @@ class _Overheard(TorchFunctionMode):
             name = next((self._names[id(value)] for value in given if id(value) in self._names), None)
             if name is not None:
                 self.modules[name] = (args[0], result)
+                if layer := re.search(r"layer\.(\d+)\.output\.LayerNorm$", name):
+                    self._report(int(layer[1]) + 1)
         return result
 
 
-def _by_torch(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]:
+def _by_torch(loaded: LoadedModel, question: _Question, report: Report) -> dict[str, np.ndarray]:
     """The values as the model's own modules compute them."""
     model, device, layer = loaded.model, loaded.device, f"layer.{question.layer}."
     ids, segments, mask, gates = (
@@ -137,8 +159,9 @@ def _by_torch(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]
         for given in (question.ids, question.segments, question.mask, question.gates)
     )
     assert ids is not None
+    layers = loaded.config.num_hidden_layers
     # Only the watched layer builds its map; the others stay fused.
-    with torch.no_grad(), record([question.layer]), _Overheard(model) as heard:
+    with torch.no_grad(), record([question.layer]), _Overheard(model, lambda done: report(done, layers)) as heard:
         outputs = model.bert(
             ids, token_type_ids=segments, attention_mask=mask, head_mask=gates, output_hidden_states=True
         )
@@ -173,16 +196,32 @@ def _by_torch(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]
     found["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
     if question.has_pooler:
         found["pooler_dense"], found["pooler"] = modules["pooler.dense"][_OUT][0], outputs.pooler_output[0]
-    with torch.no_grad(), _Overheard(model) as heard:
-        if question.has_mlm:
-            logits = model.cls.predictions(outputs.last_hidden_state[0, question.position])
-            transform = "cls.predictions.transform."
-            found["mlm.dense"] = heard.modules[transform + "dense"][_OUT]
-            found["mlm.activated"], found["mlm.transform"] = heard.modules[transform + "LayerNorm"]
-            found["mlm_logits"] = logits
-        if question.has_nsp:
-            found["nsp_logits"] = model.cls.seq_relationship(outputs.pooler_output)[0]
-    # Copied: a record must not change with a tensor.
+    answers = _words_by_torch(loaded, outputs.last_hidden_state[0, question.position]) if question.has_mlm else {}
+    if question.has_nsp:
+        with torch.no_grad():
+            logits = model.cls.seq_relationship(outputs.pooler_output)[0]
+        answers |= _copied({"nsp_logits": logits})
+    return _copied(found) | answers
+
+
+def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]:
+    """What the masked-word head makes of one vector (hidden,) of the last layer."""
+    with torch.no_grad(), _Overheard(loaded.model) as heard:
+        logits = loaded.model.cls.predictions(state.to(loaded.device))
+    transform = "cls.predictions.transform."
+    activated, transformed = heard.modules[transform + "LayerNorm"]
+    return _copied(
+        {
+            "mlm.dense": heard.modules[transform + "dense"][_OUT],
+            "mlm.activated": activated,
+            "mlm.transform": transformed,
+            "mlm_logits": logits,
+        }
+    )
+
+
+def _copied(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
+    """As arrays of their own: a record must not change with a tensor."""
     return {name: value.detach().float().cpu().numpy().copy() for name, value in found.items()}
 
 
@@ -197,10 +236,29 @@ def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) ->
     }
 
 
-def _by_numpy(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]:
-    """The values as the NumPy twin computes them with the same weights."""
+def _twin(loaded: LoadedModel) -> BertForPretraining:
+    """The NumPy model with the same weights."""
     weights = {name: tensor.detach().cpu().numpy() for name, tensor in loaded.model.state_dict().items()}
-    twin = BertForPretraining.from_weights(weights, loaded.config)
+    return BertForPretraining.from_weights(weights, loaded.config)
+
+
+def _words_by_numpy(loaded: LoadedModel, state: np.ndarray) -> dict[str, np.ndarray]:
+    """The same by the NumPy twin."""
+    found: dict[str, np.ndarray] = {}
+
+    def keep(name: str, value: np.ndarray) -> np.ndarray:
+        found[name] = np.array(value[0], np.float32)
+        return value
+
+    mlm = _twin(loaded).mlm
+    if mlm is not None:
+        mlm.forward(state[None], keep)
+    return found
+
+
+def _by_numpy(loaded: LoadedModel, question: _Question, report: Report) -> dict[str, np.ndarray]:
+    """The values as the NumPy twin computes them with the same weights."""
+    twin = _twin(loaded)
     layer = f"layer.{question.layer}."
     # What leaves each layer, which enters the next.
     states = ["embeddings.output", *(f"layer.{n}.output" for n in range(loaded.config.num_hidden_layers))]
@@ -210,6 +268,7 @@ def _by_numpy(loaded: LoadedModel, question: _Question) -> dict[str, np.ndarray]
     def keep(name: str, value: np.ndarray) -> np.ndarray:
         if name in states:
             leaving.append(value[0])
+            report(len(leaving) - 1, len(states) - 1)
         if name == layer + "masked_scores":
             mask = twin.bert.additive_mask(question.mask, *question.ids.shape)
             found[layer + "mask"] = np.broadcast_to(0 if mask is None else mask[0, 0], value.shape[-2:])

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.visit import settled, words
+from viz_app import frame
 from viz_app.session import STAGES
 from viz_app.stages import STAGES as CONTENT
 
@@ -75,6 +77,20 @@ def test_both_engines_give_the_same_numbers_to_three_digits(offered: str) -> Non
     app.run()
     assert not app.exception and app.latex[1].value == before
     assert any("Computed with **NumPy**" in said.value for said in app.caption)
+
+
+def test_of_a_long_text_the_engines_are_compared_when_asked(offered: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long is computed once; the button names the other engine, and another layer needs no second click."""
+    monkeypatch.setattr(frame, "QUICK_WALK", 0)
+    app = inside(offered, stage="softmax", engine="numpy")
+    assert any("Computed with **NumPy**" in said.value for said in app.caption) and "differ" not in words(app)
+    (button,) = (button for button in app.button if button.label.startswith("Compare with PyTorch, about "))
+    settled(button.click().run(), "stop_here")
+    assert "PyTorch and NumPy differ most at" in words(app)
+    settled(app.selectbox(key="inside_layer").set_value(1).run(), "stop_here")
+    assert "PyTorch and NumPy differ most at" in words(app)
+    settled(app.text_input(key="text").set_value("a dog ran.").run(), "stop_here")
+    assert "differ" not in words(app)
 
 
 def test_controls_choose_and_the_choice_stays(offered: str) -> None:

@@ -14,7 +14,7 @@ import bert_core
 from bert_core import BertConfig, BertForPreTraining, LoadedModel, capture
 from bert_core.analysis.walks import differences, weighted_values
 from bert_core.record import Walk
-from bert_core.run.stages import ENGINES, walk
+from bert_core.run.stages import ENGINES, asked_at, walk
 from bert_core.tokenizer import Encoding
 
 TEXT, PAIR = "the cat sat on the [MASK].", "it was a red mat."
@@ -171,6 +171,39 @@ def test_many_threads_on_one_model_hear_only_themselves(tiny_loaded: LoadedModel
         for name, value in one.items()
     )
     assert not any(module._forward_hooks for module in tiny_loaded.model.modules())
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_word_is_asked_of_the_same_walk(tiny_loaded: LoadedModel, encoding: Encoding, engine: str) -> None:
+    """What a walk says at another position is what a walk to that position says, value by value and in its order."""
+    first = walk(tiny_loaded, encoding, 1, position=0, pads=2, engine=engine)
+    moved = asked_at(tiny_loaded, first, 3)
+    expected = walk(tiny_loaded, encoding, 1, position=3, pads=2, engine=engine)
+    assert moved.position == 3 and list(moved.values) == list(expected.values)
+    assert largest(moved.values["mlm_logits"], first.values["mlm_logits"]) > 1e-2
+    for name, value in expected.values.items():
+        assert largest(value, moved.values[name]) < 1e-5, name
+    with pytest.raises(ValueError, match="position 99 does not exist"):
+        asked_at(tiny_loaded, first, 99)
+    bare = replace(tiny_loaded, report=replace(tiny_loaded.report, missing=("cls.predictions.bias",)))
+    assert asked_at(bare, walk(bare, encoding, 0, engine=engine), 2).position == 2
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_walk_says_how_far_it_is_and_can_be_stopped(
+    tiny_loaded: LoadedModel, encoding: Encoding, engine: str
+) -> None:
+    """Every layer is told once it is done; what the listener raises ends the walk."""
+    told: list[tuple[int, int]] = []
+    walk(tiny_loaded, encoding, 1, pads=2, engine=engine, report=lambda done, of: told.append((done, of)))
+    assert [step for step in told if step[0]] == [(1, 2), (2, 2)]
+
+    def stop(done: int, of: int) -> None:
+        if done == 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        walk(tiny_loaded, encoding, 0, engine=engine, report=stop)
 
 
 def test_a_walk_cannot_be_changed_and_changes_with_nothing(tiny_config: BertConfig, tiny_model_folder: Path) -> None:

@@ -55,21 +55,27 @@ def piece_boxes(
     if not len(pieces) == len(notes) == len(sides) > 0:
         raise ValueError(f"{len(pieces)} pieces, {len(notes)} notes and {len(sides)} sides: one of each for each piece")
     colours, shown = page(dark), window(len(pieces), chosen, 10 * PIECES_A_LINE)
-    figure = go.Figure()
     places = range(shown.start, shown.stop)
+    boxes = []
     for place in places:
         column, line = (place - shown.start) % PIECES_A_LINE, (place - shown.start) // PIECES_A_LINE
-        side = sides[place]
-        figure.add_shape(
-            type="rect",
-            x0=column + 0.04,
-            x1=column + 0.96,
-            y0=line + 0.08,
-            y1=line + 0.92,
-            fillcolor=colours.raised if side is None else SENTENCE_TINTS["A" if side == "A" else "B"].on(dark)[0],
-            line={"color": colours.accent if place == chosen else colours.line, "width": 3 if place == chosen else 1},
-            layer="below",
+        tint = None if sides[place] is None else SENTENCE_TINTS["A" if sides[place] == "A" else "B"].on(dark)[0]
+        boxes.append(
+            {
+                "type": "rect",
+                "x0": column + 0.04,
+                "x1": column + 0.96,
+                "y0": line + 0.08,
+                "y1": line + 0.92,
+                "fillcolor": tint or colours.raised,
+                "line": {
+                    "color": colours.accent if place == chosen else colours.line,
+                    "width": 3 if place == chosen else 1,
+                },
+                "layer": "below",
+            }
         )
+    figure = go.Figure(layout={"shapes": boxes})  # all at once: plotly checks every shape again with each that is added
     centres = [((p - shown.start) % PIECES_A_LINE + 0.5, (p - shown.start) // PIECES_A_LINE + 0.5) for p in places]
     figure.add_trace(
         go.Scatter(

@@ -49,13 +49,8 @@ row.segmented_control("Engine", session.ENGINES, key="engine", format_func=ENGIN
 
 layer, head = state.head
 pads = min(PADS, room) if state.pads else 0
-# The chosen engine last: the status line says what its walk took.
-walks = {
-    engine: current.walk(layer, state.inside_token, pads=pads, engine=engine)
-    for engine in sorted(session.ENGINES, key=lambda engine: engine == state.engine)
-}
 view = View(
-    walk=walks[state.engine],
+    walk=current.walk(layer, state.inside_token, pads=pads, engine=state.engine),
     head=head,
     relative=config.position_embedding_type != "absolute",
     hidden_act=config.hidden_act,
@@ -80,12 +75,7 @@ with words:
             f"Into layer {layer + 1}", on_click=frame.enter_next_layer, args=(config.num_hidden_layers,),
             icon=":material/arrow_upward:", key="enter",
         )  # fmt: skip
-    apart = differences(walks["torch"], walks["numpy"])
-    worst = max(apart, key=lambda difference: difference.largest)
-    st.caption(
-        f"Computed with **{ENGINE_NAMES[state.engine]}**. PyTorch and NumPy differ most at `{worst.name}`: "
-        f"by {worst.largest:.1e}, where numbers reach {worst.reach:.3g}."
-    )
+    place = st.container()
 with picture:
     if not here and "head" in stage.needs:
         st.info(f"All heads of layer {layer} were pruned: nothing is computed here, and the residual goes on as it is.")
@@ -106,3 +96,21 @@ with picture:
             on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
         )  # fmt: skip
 st.caption(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
+
+(other,) = (engine for engine in session.ENGINES if engine != state.engine)
+with place:  # last, so that the picture waits for one engine alone
+    beside = None
+    quick = 2 * current.weights * len(encoding) <= frame.QUICK_WALK
+    label = f"Compare with {ENGINE_NAMES[other]}, about {max(1, round(state['_seconds']))} s"
+    if quick or session.asked_for("engines", (current.loaded.name, encoding, current.off), label):
+        beside = current.second_walk(
+            layer, state.inside_token, pads=pads, engine=other, on_stop=lambda: state.pop("_asked_engines", None)
+        )
+    said = f"Computed with **{ENGINE_NAMES[state.engine]}**."
+    if beside is not None:
+        worst = max(differences(view.walk, beside), key=lambda difference: difference.largest)
+        said += (
+            f" PyTorch and NumPy differ most at `{worst.name}`: by {worst.largest:.1e}, where numbers reach "
+            f"{worst.reach:.3g}."
+        )
+    st.caption(said)

@@ -138,7 +138,7 @@ def head_distances(attention: np.ndarray, *, report: Callable[[int, int], None] 
     Source: Clark 2019, section 6 (arXiv:1906.04341), which sums the divergences; Endres & Schindelin 2003.
     """
     count, queries = attention.shape[0] * attention.shape[1], attention.shape[2]
-    distances = np.zeros((count, count))
+    distances: np.ndarray = np.zeros((count, count))
     dtype = attention.dtype if attention.dtype == np.float64 else np.float32
     mixed, logs = np.empty((2, count, attention.shape[3]), dtype)
     for query in range(queries):
@@ -150,7 +150,7 @@ def head_distances(attention: np.ndarray, *, report: Callable[[int, int], None] 
             divergence = _entropy(both, logs[head:]) - (own[head] + own[head:]) / 2
             distances[head, head:] += np.sqrt(np.maximum(divergence, 0) / np.log(2))
         report(query + 1, queries)
-    distances = (distances + distances.T) / queries
+    distances[...] = (distances + distances.T) / queries
     there = np.isfinite(np.diag(distances))
     distances[np.diag_indices(count)] = np.where(there, 0.0, np.nan)
     return distances

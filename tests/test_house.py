@@ -84,7 +84,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.examples": {"bert_core.loading"},
     "viz_app.session": {"streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs"},
     "viz_app.frame": {
-        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.session",
+        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.jobs",
+        "viz_app.session",
     },
     "viz_app.change": {"streamlit", "bert_core.record", "viz_app.figures", "viz_app.frame", "viz_app.session"},
     "viz_app.lab": {"numpy", "streamlit", *EVERYTHING, "viz_app.frame", "viz_app.jobs", "viz_app.session"},

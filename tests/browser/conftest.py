@@ -23,7 +23,8 @@ SWITCHES = (
 )
 
 # A busy machine is slow, not wrong.
-expect.set_options(timeout=30_000)
+PATIENCE = 90_000  # milliseconds
+expect.set_options(timeout=PATIENCE)
 
 Serve = Callable[..., str]
 
@@ -85,6 +86,7 @@ def browser() -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """An empty tab; `page.requested` lists every address asked for, `page.problems` every error it reported."""
     context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme="light")
+    context.set_default_timeout(PATIENCE)
     tab = context.new_page()
     tab.requested, tab.problems = [], []
     tab.on("request", lambda request: tab.requested.append(request.url))

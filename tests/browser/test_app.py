@@ -61,15 +61,21 @@ def app(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> 
 def opened(page: Page, base: str, path: str = "", **address: str) -> Page:
     """A page of the app, once it has drawn its heading."""
     page.goto(f"{base}/{path}?{urlencode(address)}")
-    expect(page.get_by_test_id("stHeading").first).to_be_visible(timeout=60_000)
+    expect(page.get_by_test_id("stHeading").first).to_be_visible()
     settled(page)
     return page
 
 
 def settled(page: Page) -> None:
-    """Wait until no run of the script is under way."""
-    page.wait_for_timeout(300)
-    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning", timeout=60_000)
+    """Wait until no run of the script has been under way for a while: the one that a click starts begins later."""
+    page.evaluate("window.idleSince = undefined")
+    page.wait_for_function(
+        """() => {
+            const idle = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning";
+            window.idleSince = idle ? (window.idleSince ?? performance.now()) : undefined;
+            return idle && performance.now() - window.idleSince > 400;
+        }"""
+    )
 
 
 def address_of(page: Page) -> dict[str, str]:
@@ -102,24 +108,24 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: tuple[str, Path], 
     page.get_by_role("option", name="B follows A").click()
     settled(page)
     page.get_by_role("link", name="Heads").click()
-    expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible()
     settled(page)
     page.get_by_role("button", name=re.compile(r"^L2 H4\b")).click()
-    expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
     settled(page)
 
     chosen = {"text": TEXT, "pair": PAIR, "masked": "4", "target": "nsp", "off": "2.4"}
     assert reaches_address(page, lambda address: address == chosen), address_of(page)
     for name, heading in HEADINGS.items():
         page.get_by_role("link", name=name).click()
-        expect(page.get_by_role("heading", name=heading)).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("heading", name=heading)).to_be_visible()
         settled(page)
         assert reaches_address(page, lambda address: address == chosen), (name, address_of(page))
         assert page.get_by_label("Sentence", exact=True).input_value() == TEXT
         expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
     link = page.url
     page.reload()
-    expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name=HEADINGS["Heads"])).to_be_visible()
     settled(page)
     assert reaches_address(page, lambda address: address == chosen) and page.url == link
     expect(page.get_by_label("Sentence", exact=True)).to_have_value(TEXT)
@@ -133,7 +139,7 @@ def test_a_page_that_stops_early_has_its_address(app: tuple[str, Path], page: Pa
     base, _ = app
     opened(page, base, text=TEXT)
     page.get_by_role("link", name="Why").click()
-    expect(page.get_by_text("There is nothing to explain yet")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("There is nothing to explain yet")).to_be_visible()
     assert reaches_address(page, lambda address: address == {"text": TEXT}), address_of(page)
 
 
@@ -144,9 +150,9 @@ def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(
     base, _ = app
     opened(page, base, "heads", text=TEXT, pair=PAIR, masked="4")
     page.get_by_role("button", name=re.compile(r"^L0 H0\b")).click()
-    expect(page.get_by_text("1 head is off: L0 H0")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("1 head is off: L0 H0")).to_be_visible()
     page.get_by_role("button", name="Restore").click()
-    expect(page.get_by_text("head is off")).to_have_count(0, timeout=60_000)
+    expect(page.get_by_text("head is off")).to_have_count(0)
     settled(page)
     assert reaches_address(page, lambda address: "off" not in address)
 
@@ -156,16 +162,16 @@ def test_attention_opens_the_head_that_is_clicked(app: tuple[str, Path], page: P
     base, _ = app
     opened(page, base, "attention", text=TEXT, masked="4")
     page.get_by_role("button", name=re.compile(r"^L3 H5\b")).click()
-    page.wait_for_url(re.compile(r"head=3\.5"), timeout=60_000)
+    page.wait_for_url(re.compile(r"head=3\.5"))
     settled(page)
     expect(page.locator(".head[aria-pressed=true]")).to_have_text("H5")
     page.get_by_role("button", name="H7", exact=True).click()
-    page.wait_for_url(re.compile(r"also=7"), timeout=60_000)
+    page.wait_for_url(re.compile(r"also=7"))
     page.get_by_role("button", name="the next layer").click()
-    page.wait_for_url(re.compile(r"head=4\.5"), timeout=60_000)
+    page.wait_for_url(re.compile(r"head=4\.5"))
     expect(page.get_by_role("button", name=re.compile(r"^L4 H5\b"))).to_have_attribute("aria-pressed", "true")
     page.get_by_text("Gradient", exact=True).click()
-    page.wait_for_url(re.compile(r"show=gradient"), timeout=60_000)
+    page.wait_for_url(re.compile(r"show=gradient"))
     settled(page)
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
@@ -176,10 +182,10 @@ def test_a_head_is_opened_from_all_heads(app: tuple[str, Path], page: Page, path
     view = "view" if path == "attention" else "compare_view"
     opened(page, app[0], path, **{"text": TEXT, "masked": "4", view: "heads"})
     cell = page.get_by_role("button", name=re.compile(r"^L3 H5\b"))
-    expect(cell).to_be_visible(timeout=60_000)
+    expect(cell).to_be_visible()
     assert cell.bounding_box()["width"] > 50 and page.locator(".view").count() == 0
     cell.click()
-    expect(page.locator(".head[aria-pressed=true]")).to_have_text("H5", timeout=60_000)
+    expect(page.locator(".head[aria-pressed=true]")).to_have_text("H5")
     expect(page.locator(".view .layer .name")).to_have_text("L3")
     assert reaches_address(page, lambda address: address.get("head") == "3.5" and view not in address)
 
@@ -189,25 +195,25 @@ def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: tuple[str, 
     base, _ = app
     opened(page, base, "inside", text=TEXT, pair=PAIR, masked="4")
     for number, name in enumerate(STAGES, start=1):
-        expect(page.get_by_role("heading", name=re.compile(rf"^{number}\. "))).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("heading", name=re.compile(rf"^{number}\. "))).to_be_visible()
         settled(page)
         expect(page.get_by_test_id("stPlotlyChart").first).to_be_visible()
         expect(page.locator(".katex-error")).to_have_count(0)
         assert reaches_address(page, lambda address, name=name: address.get("stage", STAGES[0]) == name)
         page.keyboard.press("n")
     page.keyboard.press("p")
-    expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
     settled(page)
     page.get_by_label("Sentence", exact=True).press("End")
     page.get_by_label("Sentence", exact=True).press_sequentially(" pn")
     page.get_by_text("NumPy", exact=True).click()
-    expect(page.get_by_text("Computed with NumPy")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("Computed with NumPy")).to_be_visible()
     settled(page)
     assert reaches_address(page, lambda address: address["text"] == f"{TEXT} pn" and address["engine"] == "numpy")
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
     page.reload()
-    expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible(timeout=60_000)
-    expect(page.get_by_text("Computed with NumPy")).to_be_visible(timeout=60_000)
+    expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
+    expect(page.get_by_text("Computed with NumPy")).to_be_visible()
 
 
 def test_the_numbers_of_a_stage_can_be_taken_along(app: tuple[str, Path], page: Page) -> None:
@@ -231,7 +237,7 @@ def test_long_text_stays_out_of_the_address_with_a_notice(app: tuple[str, Path],
     opened(page, base, text="short.")
     page.get_by_label("Sentence", exact=True).fill("many words " * 300)
     page.get_by_label("Sentence", exact=True).press("Enter")
-    expect(page.get_by_text("stays out of the address bar")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("stays out of the address bar")).to_be_visible()
     settled(page)
     assert reaches_address(page, lambda address: "text" not in address)
     assert page.get_by_label("Sentence", exact=True).input_value().startswith("many words many")
@@ -241,9 +247,9 @@ def test_a_long_text_leaves_the_window_to_the_picture(app: tuple[str, Path], pag
     """With 512 tokens the text, cut off with a notice, takes less than half of a window of 900 lines."""
     page.set_viewport_size({"width": 1440, "height": 900})
     opened(page, app[0], "attention", text="many words and many more " * 110, masked="300")
-    expect(page.get_by_text("were cut off")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("were cut off")).to_be_visible()
     heading = page.get_by_role("heading", name=HEADINGS["Attention"]).bounding_box()
-    token = page.locator(".view .token").first.bounding_box(timeout=60_000)
+    token = page.locator(".view .token").first.bounding_box()
     assert heading is not None and heading["y"] < 450
     assert token is not None and token["y"] < 750
 
@@ -283,11 +289,11 @@ def test_a_class_is_chosen_and_linked(serve: Callable[..., str], tiny_classifier
     settled(page)
     assert reaches_address(page, lambda address: address.get("target") == "class:2"), address_of(page)
     page.reload()
-    expect(page.locator(".view .token").first).to_be_visible(timeout=60_000)
+    expect(page.locator(".view .token").first).to_be_visible()
     expect(page.get_by_role("combobox", name="Target")).to_have_value("class “**b** <i>[x](http://e.org)”")
     for name, heading in (("Heads", HEADINGS["Heads"]), ("Predict", "Which class is it?")):
         page.get_by_role("link", name=name).click()
-        expect(page.get_by_role("heading", name=heading)).to_be_visible(timeout=60_000)
+        expect(page.get_by_role("heading", name=heading)).to_be_visible()
         settled(page)
         assert page.locator("a[href*='e.org']").count() == 0
     assert reaches_address(page, lambda address: address.get("target") == "class:2")
@@ -316,7 +322,7 @@ def test_every_page_draws_in_both_themes(app: tuple[str, Path], page: Page, path
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
     opened(page, base, path, text=TEXT, pair=PAIR, masked="4")
     picture = page.locator(".view .token") if path == "attention" else page.get_by_test_id("stPlotlyChart")
-    expect(picture.first).to_be_visible(timeout=60_000)
+    expect(picture.first).to_be_visible()
     background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     brightness = sum(int(part) for part in re.findall(r"\d+", background)[:3])
     assert (brightness > 380) == (scheme == "light")
@@ -328,7 +334,7 @@ def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: tuple[
     base, _ = app
     opened(page, base, "layers", text="The ship sailed from England to America.", masked="5")
     grid = page.locator(".js-plotly-plot").first
-    expect(grid.get_by_text("kindness")).to_be_visible(timeout=60_000)
+    expect(grid.get_by_text("kindness")).to_be_visible()
     for depth, position, token in ((3, 2, "ship"), (6, 4, "from")):  # a pale cell and a strong one
         box = grid.locator(".nsewdrag").first.bounding_box()
         assert box is not None

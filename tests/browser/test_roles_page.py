@@ -31,7 +31,7 @@ def test_a_head_is_chosen_on_the_map_by_its_neighbours_and_in_a_grid(
     """A click on a point, a nearest head, or a cell opens the card of that head and writes it into the address."""
     page.goto(f"{app}/roles?model={tiny_model_folder}&text=the+cat+sat+on+the+mat&masked=1&head=1.3")
     card = page.get_by_role("heading", level=3).first
-    expect(card).to_contain_text("L1 H3", timeout=90_000)
+    expect(card).to_contain_text("L1 H3")
     points = page.get_by_test_id("stPlotlyChart").first.locator(".scatterlayer .points path")
     expect(points).to_have_count(9)  # eight heads, and the ring
     *spots, ring = (box_centre(points.nth(number)) for number in range(9))

@@ -24,7 +24,7 @@ def app(serve: Callable[..., str]) -> str:
 def opened(page: Page, address: str) -> Page:
     """The page, once it has drawn both pictures."""
     page.goto(address)
-    expect(page.get_by_test_id("stPlotlyChart")).to_have_count(2, timeout=90_000)
+    expect(page.get_by_test_id("stPlotlyChart")).to_have_count(2)
     return page
 
 
@@ -41,7 +41,7 @@ def test_a_word_and_a_head_are_clicked_and_stay_in_the_address(app: str, page: P
     address = parse_qs(urlsplit(page.url).query)
     assert address["look"] == ["1.2"] and address["shapes"] == ["large-blue-star"] and "word" in address
     page.reload()
-    expect(page.get_by_text(f"“{word}”, L1 H2")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text(f"“{word}”, L1 H2")).to_be_visible()
     assert not [line for line in page.problems if "404" not in line]
 
 
@@ -52,11 +52,11 @@ def test_an_uploaded_picture_is_described_and_a_broken_one_is_said(app: str, pag
     (tmp_path / "blue.png").write_bytes(out.getvalue())
     (tmp_path / "text.png").write_text("hello", encoding="utf-8")
     page.goto(f"{app}/images?picture=uploaded")
-    expect(page.get_by_text("This model has only ever seen drawn circles")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("This model has only ever seen drawn circles")).to_be_visible()
     page.locator("input[type=file]").set_input_files(tmp_path / "blue.png")
-    expect(page.get_by_test_id("stPlotlyChart")).to_have_count(2, timeout=60_000)
+    expect(page.get_by_test_id("stPlotlyChart")).to_have_count(2)
     expect(page.get_by_text("This model has only ever seen drawn circles")).to_be_visible()
     page.goto(f"{app}/images?picture=uploaded")
-    expect(page.get_by_text("This model has only ever seen drawn circles")).to_be_visible(timeout=60_000)
+    expect(page.get_by_text("This model has only ever seen drawn circles")).to_be_visible()
     page.locator("input[type=file]").set_input_files(tmp_path / "text.png")
     expect(page.get_by_text("The file is not a picture that can be read: give a PNG or a JPEG.")).to_be_visible()

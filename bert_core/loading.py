@@ -171,8 +171,8 @@ def save(loaded: LoadedModel, destination: str | Path) -> Path:
     destination = Path(destination)
     if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
         raise ValueError(f"{destination} exists already: choose another name")
-    destination.parent.mkdir(parents=True, exist_ok=True)
     try:
+        destination.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=destination.parent, prefix=f".{destination.name}") as space:
             folder = Path(space) / "model"
             _write_files(loaded, folder)

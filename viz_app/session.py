@@ -72,7 +72,10 @@ def _parse_words(value: str) -> tuple[int, ...]:
 
 def _parse_head(value: str) -> Head:
     layer, _, head = value.partition(".")
-    return int(layer), int(head)
+    try:
+        return int(layer), int(head)
+    except ValueError as error:
+        raise ValueError("a head is written layer.head, as in 2.11") from error
 
 
 def _write_head(head: Head) -> str:

@@ -133,8 +133,9 @@ def test_a_plan_is_carried_out(
     reference = [tiny_loaded.tokenizer.encode(text) for text in ("a dog ran", "it was old")]
     plan = bert_core.propose_plan(tiny_loaded, batches, "ablation-mean", reference=reference)
     assert app.session_state.off == tuple(sorted(plan.order[:3]))
-    wrong = start(**TEXT, model=str(tiny_model_folder), going="140")
+    wrong = start(**TEXT, model=str(tiny_model_folder), going="140", off="1.*")
     assert "going='140', which is not possible: 0 to 100" in words(wrong)
+    assert "off='1.*', which is not possible: a head is written layer.head, as in 2.11" in words(wrong)
 
 
 def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +175,9 @@ def test_a_model_is_measured_and_taken_along(
     assert dict(left.config.pruned_heads) == {0: (1,), 1: (2,)} and tiny_loaded.config.pruned_heads == {}
     app.button(key="write_model").click().run()
     assert not app.exception and "exists already: choose another name" in said(app.error[0])
+    app.text_input(key="lab_place").set_value(str(place / "config.json" / "deeper")).run()
+    app.button(key="write_model").click().run()
+    assert not app.exception and "could not be written, and nothing was left there" in said(app.error[0])
 
 
 def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,20 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.attribution import word_units
-from bert_core.analysis.patterns import (
-    map_between_words,
-    part_of,
-    part_positions,
-    renormalised,
-    rows_without_numbers,
-    word_as_read,
-)
+from bert_core.analysis.patterns import rows_without_numbers
 from bert_core.record import HeadVectors, ModelRun
 from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice
 from viz_app.export.maps import Combination, MapView
@@ -32,18 +23,18 @@ MOST_NAMED = 6  # rows without numbers
 class Shown:
     """What was chosen, as far as it applies: the neuron view is of attention, between all pieces.
 
-    what: "attention", "gradient" or "product". part: "all", or from which text to which. hide: without [CLS] and [SEP].
-    words: between words. share: whether rows of a part are to sum to 1 again.
+    asked: all of it but the layer, its heads and how they are drawn, which the large view itself can change.
     """
 
     current: Frame
     run: ModelRun
     neuron: bool
-    what: str
-    part: str
-    hide: bool
-    words: bool
-    share: bool
+    asked: MapView
+
+    @property
+    def what(self) -> str:
+        """What a value is: "attention", "gradient" or "product"."""
+        return self.asked.what
 
     @property
     def signed(self) -> bool:
@@ -52,48 +43,35 @@ class Shown:
 
     @property
     def partial(self) -> bool:
-        """Whether tokens are left out."""
-        return self.part != "all" or self.hide
+        """Whether rows of attention lack what goes to tokens that are left out."""
+        return self.asked.partial(self.current.encoding)
 
     @property
     def again(self) -> bool:
         """Whether rows were renormalised; those of signed values never are."""
-        return self.partial and self.share and not self.signed
+        return self.partial and self.asked.renormalise
 
     @property
     def values(self) -> np.ndarray:
         """(layer, head, query, key), whole and between pieces."""
         return self.run.shown(self.what)
 
-    @property
-    def units(self) -> Sequence[tuple[int, ...]]:
-        """The words, or the pieces one by one."""
-        encoding = self.current.encoding
-        return word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
-
-    def tokens(self) -> tuple[list[Token], list[Token]]:
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         """What stands at the rows and at the columns."""
-        encoding, units = self.current.encoding, self.units
-        every = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
-        queries, keys = part_positions(encoding, self.part, hide_special=self.hide, units=units)
-        return [every[place] for place in queries], [every[place] for place in keys]
+        return self.asked.tokens(self.current.encoding)
 
     def seen(self, maps: np.ndarray) -> np.ndarray:
         """Maps (..., query, key) of the pieces as they are looked at: between words, of the part, renormalised."""
-        units = self.units
-        queries, keys = part_positions(self.current.encoding, self.part, hide_special=self.hide, units=units)
-        maps = part_of(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
-        return renormalised(maps) if self.again else maps
+        return self.asked.seen(maps, self.current.encoding)
 
     def small(self, size: int = SMALL) -> np.ndarray:
         """The thumbnails of all heads, between pieces, made once. size: their most rows and columns."""
+        pieces = MapView(self.what, self.asked.part, self.asked.hide_special, renormalise=self.again)
 
         def make() -> np.ndarray:
-            queries, keys = part_positions(self.current.encoding, self.part, hide_special=self.hide)
-            maps = part_of(self.values, queries, keys)
-            return thumbnails(renormalised(maps) if self.again else maps, size, signed=self.signed)
+            return thumbnails(pieces.seen(self.values, self.current.encoding), size, signed=self.signed)
 
-        made: np.ndarray = self.current.kept("thumbnails", size, self.what, self.part, self.hide, self.again, make=make)
+        made: np.ndarray = self.current.kept("thumbnails", size, repr(pieces), make=make)
         return made
 
     def together(self, layer: int, heads: Sequence[int]) -> Combined | None:
@@ -101,7 +79,7 @@ class Shown:
 
         Weights that cannot be had are said.
         """
-        combination = self.combination
+        combination = self.asked.together
         if combination is None:
             return None
         if combination.by_importance and self.current.target is None:
@@ -117,30 +95,21 @@ class Shown:
             return None
         return one._replace(map=self.seen(one.map))
 
-    @property
-    def combination(self) -> Combination | None:
-        """How several heads are to be one map; None to draw them apart."""
-        state = st.session_state
-        if state.view in ("heads", "neuron") or state.combine == "apart":
-            return None
-        own = state.combine == "weighted" and state.among == "chosen"
-        return Combination(state.combine, state.among, state.weights if own else ())
-
     def view(self, choice: ViewChoice, *, as_one: bool) -> MapView:
         """What the large view shows, as files take it; as_one: of its heads one map."""
         present = tuple(head for head in choice.heads if self.run.there[choice.layer, head])
-        mode: Literal["curves", "matrix"] = "matrix" if st.session_state.view == "matrix" else "curves"
-        together = self.combination if as_one and present else None
+        together = self.asked.together if as_one and present else None
         if together is not None and together.weights:
             kept = (weight for head, weight in zip(choice.heads, together.weights, strict=True) if head in present)
             together = replace(together, weights=tuple(kept))
-        return MapView(self.what, self.part, self.hide, self.words, self.again, choice.layer, present, mode,
-                       choice.kept, together)  # fmt: skip
+        return replace(
+            self.asked, renormalise=self.again, layer=choice.layer, heads=present, kept=choice.kept, together=together
+        )
 
     @property
     def weighing(self) -> ModelRun:
         """The run that knows what the heads are weighed by."""
-        by_importance = self.combination is not None and self.combination.by_importance
+        by_importance = self.asked.together is not None and self.asked.together.by_importance
         return self.current.run(gradients=True) if by_importance else self.run
 
     def vectors(self, layer: int, head: int) -> HeadVectors | None:
@@ -156,16 +125,13 @@ class Shown:
 
     def notes(self, maps: np.ndarray) -> list[str]:
         """Whether rows were renormalised, and which of them have nothing left. maps: (head, query, key), as seen."""
-        if not self.partial or self.signed:
-            return []
-        if not self.again:
-            return ["rows not renormalised: what goes to hidden tokens is missing"]
-        empty = [self.tokens()[0][row] for row in rows_without_numbers(maps)]
+        said, queries = list(self.asked.notes(self.current.encoding)), self.tokens()[0]
+        empty = [queries[row] for row in rows_without_numbers(maps)] if self.again else []
         if not empty:
-            return ["rows renormalised to 1"]
+            return said
         named = ", ".join(f"“{token.text}” ({token.position})" for token in empty[:MOST_NAMED])
         more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
-        return ["rows renormalised to 1", f"nothing is left in the row of {named}{more}"]
+        return [*said, f"nothing is left in the row of {named}{more}"]
 
 
 def shown_now(current: Frame) -> Shown:
@@ -176,16 +142,25 @@ def shown_now(current: Frame) -> Shown:
     if what != "attention" and current.target is None:
         st.info(f"A gradient needs a target: {way_to_a_target(current)}.")
         what = "attention"
-    return Shown(
-        current,
-        current.run(gradients=what != "attention"),
-        neuron,
+    asked = MapView(
         what,
         part=state.part if current.encoding.pair is not None and not neuron else "all",
-        hide=state.hide and not neuron,
+        hide_special=state.hide and not neuron,
         words=state.words and state.view not in ("heads", "neuron"),
-        share=state.share,
+        renormalise=state.share,
+        mode="matrix" if state.view == "matrix" else "curves",
+        together=_together(),
     )
+    return Shown(current, current.run(gradients=what != "attention"), neuron, asked)
+
+
+def _together() -> Combination | None:
+    """How several heads are to be one map; None to draw them apart."""
+    state = st.session_state
+    if state.view in ("heads", "neuron") or state.combine == "apart":
+        return None
+    own = state.combine == "weighted" and state.among == "chosen"
+    return Combination(state.combine, state.among, state.weights if own else ())
 
 
 def as_sent(vectors: HeadVectors) -> Vectors:
@@ -211,7 +186,7 @@ def reading(shown: Shown) -> str:
         sums = "what a query gives to the tokens that are shown was divided by its sum, so that it is 1 again"
     elif shown.partial:
         sums += ", and was not renormalised for those that are shown"
-    if shown.combination is not None and shown.combination.how == "maximum":
+    if shown.asked.together is not None and shown.asked.together.how == "maximum":
         sums += "; the maximum over heads sums to 1 or more"
     return (
         f"**How to read this:** from queries, who look, to keys, who are looked at; {sums}. **How it can mislead:** "

@@ -73,6 +73,16 @@ def test_a_part_between_words_is_worked_by_hand(run: ModelRun) -> None:
     assert "cats" in [token.text for token in shown.queries]
 
 
+@pytest.mark.parametrize("what", ["attention", "gradient", "product"])
+def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> None:
+    """What a page takes for one layer is what a file holds of it, and so is what is said of the rows."""
+    view = MapView(what, "A to B", hide_special=True, words=True, renormalise=True)
+    whole, encoding = view.of(run), run.encoding
+    assert np.array_equal(view.seen(run.shown(what)[1], encoding), whole.values[1])
+    assert view.tokens(encoding) == (whole.queries, whole.keys)
+    assert whole.notes == (("rows renormalised to 1",) if what == "attention" else ())
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

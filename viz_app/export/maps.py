@@ -18,6 +18,7 @@ from bert_core.analysis.patterns import (
     word_as_read,
 )
 from bert_core.record import ModelRun
+from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view import Combined, Token
 
 UNITS = {
@@ -185,30 +186,51 @@ class MapView:
         """
         check_heads(run.there, self.layer, self.heads)
         one = None if self.together is None else self.together.of(run, self.what, self.layer, self.heads)
-        values, encoding = run.shown(self.what) if one is None else one.map[None, None], run.encoding
+        return ShownMaps(
+            read_only(self.seen(run.shown(self.what) if one is None else one.map[None, None], run.encoding)),
+            *self.tokens(run.encoding),
+            what=self.what,
+            there=run.there if one is None else np.ones((1, 1), bool),
+            off=() if one is not None else heads_off(run),
+            notes=self.notes(run.encoding),
+            together="" if one is None else one.name,
+        )
+
+    def seen(self, maps: np.ndarray, encoding: Encoding) -> np.ndarray:
+        """Maps (..., query, key) between pieces as they are looked at: between words, of the part, renormalised.
+
+        Raises ValueError for an unknown part, or one that the text does not have.
+        """
+        units, queries, keys = self._places(encoding)
+        chosen = part_of(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
+        return renormalised(chosen) if self.renormalise and self.partial(encoding) else chosen
+
+    def tokens(self, encoding: Encoding) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """What stands at the rows and at the columns of what is `seen`."""
+        units, *sides = self._places(encoding)
+        every = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
+        queries, keys = (tuple(every[place] for place in places) for places in sides)
+        return queries, keys
+
+    def partial(self, encoding: Encoding) -> bool:
+        """Whether rows of attention lack what goes to tokens that are left out; signed values have no such sum."""
+        units, queries, keys = self._places(encoding)
+        return self.what == "attention" and len(queries) * len(keys) < len(units) ** 2
+
+    def notes(self, encoding: Encoding) -> tuple[str, ...]:
+        """What is said of the rows: whether they were renormalised, where tokens are left out."""
+        again = "renormalised to 1" if self.renormalise else "not renormalised: what goes to hidden tokens is missing"
+        return (f"rows {again}",) if self.partial(encoding) else ()
+
+    def _places(self, encoding: Encoding) -> tuple[Sequence[tuple[int, ...]], np.ndarray, np.ndarray]:
+        """The pieces of each word, or each by itself, and which of these are queries and which keys."""
         units = word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
         queries, keys = part_positions(encoding, self.part, hide_special=self.hide_special, units=units)
         if not (len(queries) and len(keys)):
             raise ValueError(
                 f"the part {self.part!r} is empty: there is no second text" if self.part != "all" else "nothing is left"
             )
-        tokens = [Token(word_as_read(encoding, unit), unit[0], encoding.sides[unit[0]]) for unit in units]
-        merged = map_between_words(values, units, self.what) if self.words else values
-        chosen = part_of(merged, queries, keys)
-        partial = self.what == "attention" and len(keys) * len(queries) < len(units) ** 2
-        if partial and self.renormalise:
-            chosen = renormalised(chosen)
-        again = "renormalised to 1" if self.renormalise else "not renormalised: what goes to hidden tokens is missing"
-        return ShownMaps(
-            values=read_only(chosen),
-            queries=tuple(tokens[position] for position in queries),
-            keys=tuple(tokens[position] for position in keys),
-            what=self.what,
-            there=run.there if one is None else np.ones((1, 1), bool),
-            off=() if one is not None else heads_off(run),
-            notes=(f"rows {again}",) if partial else (),
-            together="" if one is None else one.name,
-        )
+        return units, queries, keys
 
 
 def maps_across(maps: np.ndarray, queries: Sequence[str], keys: Sequence[str], what: str = "attention") -> ShownMaps:

@@ -20,7 +20,7 @@ from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
 from bert_core.record import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk
 from bert_core.run.ablation import ablate_heads
-from bert_core.run.capture import capture
+from bert_core.run.capture import capture, head_mask_without
 from bert_core.run.stages import asked_at, walk
 from bert_core.run.vectors import head_vectors
 from bert_core.targets import hidden_pieces, word_target
@@ -86,7 +86,7 @@ class Frame:
 
     @property
     def head_mask(self) -> np.ndarray:
-        return _gates(self.loaded, self.off)
+        return head_mask_without(self.loaded.config, self.off)
 
     @property
     def weights(self) -> int:
@@ -559,7 +559,7 @@ def heads_off(loaded: LoadedModel) -> np.ndarray:
     """The head mask (layer, head) of a page without the shared text, 0 for a head that is off; says which are."""
     off = _existing_heads(loaded)
     _say_off(off)
-    return _gates(loaded, off)
+    return head_mask_without(loaded.config, off)
 
 
 def _say_off(off: tuple[Head, ...]) -> None:
@@ -571,13 +571,6 @@ def _say_off(off: tuple[Head, ...]) -> None:
     heads = "head is" if len(off) == 1 else "heads are"
     left.warning(f"{len(off)} {heads} off: {names}{more}", icon=":material/visibility_off:")
     right.button("Restore", on_click=_restore_heads, key="restore_heads", width="stretch")
-
-
-def _gates(loaded: LoadedModel, off: tuple[Head, ...]) -> np.ndarray:
-    gates = np.ones((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), np.float32)
-    for layer, head in off:
-        gates[layer, head] = 0
-    return gates
 
 
 def say_cautions(run: ModelRun) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from bert_core.config import BertConfig
+from bert_core.config import BertConfig, check_head
 from bert_core.loading import LoadedModel
 from bert_core.record import ClassPrediction, MaskPrediction, ModelRun, Target
 from bert_core.recording import record
@@ -150,6 +150,18 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
     for token in (*(token for _, token in target.asked), target.against):
         if token is not None and not 0 <= token <= last:
             raise ValueError(f"token {token} does not exist: the vocabulary has 0 to {last}")
+
+
+def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Gates (layer, head) as float32: 0 for each of these heads, (layer, head) from zero, and 1 for all others.
+
+    Raises ValueError for a head that the model has not, and had not before pruning.
+    """
+    gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
+    for layer, head in heads:
+        check_head(layer, head, *gates.shape)
+        gates[layer, head] = 0
+    return gates
 
 
 def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np.ndarray:

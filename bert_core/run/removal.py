@@ -19,7 +19,7 @@ from bert_core.pruning import pruned
 from bert_core.record import Batch, CurvePoint, PruningPlan
 from bert_core.run.ablation import Head, Replacement
 from bert_core.run.asked import KINDS, Asked, heads_there, losses_and_slopes, losses_of, states_without_each
-from bert_core.run.capture import gate_tensor
+from bert_core.run.capture import gate_tensor, head_mask_without
 from bert_core.run.layers import as_array
 from bert_core.tokenizer import MASK, Encoding
 
@@ -292,10 +292,7 @@ def pruning_costs(
     The three take turns, so that whatever else the machine does meets them alike. report: as for `curve_points`.
     """
     smaller = pruned(loaded, heads)
-    gates = np.ones((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), np.float32)
-    for head in heads:
-        gates[head] = 0
-    mask = torch.tensor(gates, device=loaded.device)
+    mask = torch.tensor(head_mask_without(loaded.config, heads), device=loaded.device)
     sides: dict[str, tuple[LoadedModel, Tensor | None]] = {
         "full": (loaded, None), "masked": (loaded, mask), "pruned": (smaller, None),
     }  # fmt: skip

@@ -23,6 +23,7 @@ from bert_core import (
     Target,
     capture,
 )
+from bert_core.run.capture import head_mask_without
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]])
 
@@ -184,11 +185,10 @@ def test_a_head_that_is_off_is_a_head_whose_output_is_not_read(
     tiny_loaded: LoadedModel, encoding: Encoding, off: list[tuple[int, int]]
 ) -> None:
     """Predictions change, and are those of a model whose output projection has zeros in the head's columns."""
-    gates = np.ones((2, 4))
+    gates = head_mask_without(tiny_loaded.config, off)
     cut = copy.deepcopy(tiny_loaded.model)
     width = tiny_loaded.config.attention_head_size
     for layer, head in off:
-        gates[layer, head] = 0
         cut.bert.encoder.layer[layer].attention.output.dense.weight[:, head * width : (head + 1) * width] = 0
     masked = capture(tiny_loaded, encoding, head_mask=gates)
     expected = capture(dataclasses.replace(tiny_loaded, model=cut), encoding)
@@ -200,6 +200,15 @@ def test_a_head_that_is_off_is_a_head_whose_output_is_not_read(
     assert abs(masked.nsp - expected.nsp) < 1e-5 < abs(masked.nsp - plain.nsp)
     np.testing.assert_array_equal(masked.head_mask, gates)
     np.testing.assert_allclose(masked.attention, expected.attention, atol=1e-5)
+
+
+def test_gates_are_0_for_the_heads_named_and_1_for_all_others(tiny_loaded: LoadedModel) -> None:
+    """Their sum is the number of heads that are left; a head that the model never had is named."""
+    gates = head_mask_without(tiny_loaded.config, [(1, 3), (0, 2), (1, 3)])
+    assert gates.shape == (2, 4) and gates.dtype == np.float32 and gates.sum() == 6 and not gates[[0, 1], [2, 3]].any()
+    for head, sentence in (((2, 0), "layer 2 does not exist"), ((0, -1), "head -1 does not exist in layer 0")):
+        with pytest.raises(ValueError, match=sentence):
+            head_mask_without(tiny_loaded.config, [head])
 
 
 def arrays_of(run: ModelRun) -> list[np.ndarray]:

@@ -134,19 +134,14 @@ def _comparison(
     device: str,
 ) -> Comparison:  # fmt: skip
     """A run beside that of another text, with another model or with heads off; what differs gives them their names."""
-    import numpy as np
-
     import bert_core
-    from bert_core.config import check_head
+    from bert_core.run.capture import head_mask_without
     from viz_app.export.comparison import Comparison
 
     there = loaded if other_model is None else load(other_model, device)
     encoding = encode(there, text, pair)
     layers, count = there.config.num_hidden_layers, there.config.num_attention_heads
-    gates = np.ones((layers, count), np.float32)
-    for layer, head in parse_heads(off, layers, count, "--without-heads") if off else ():
-        check_head(layer, head, layers, count)
-        gates[layer, head] = 0
+    gates = head_mask_without(there.config, parse_heads(off, layers, count, "--without-heads") if off else ())
     changed = {"text": (text, pair) != (run.encoding.text, run.encoding.pair), "model": other_model, "heads": off}
     different = [name for name, value in changed.items() if value]
     what = different[0] if len(different) == 1 else "run"

@@ -87,7 +87,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.jobs",
         "viz_app.session",
     },
-    "viz_app.change": {"streamlit", "bert_core.record", "viz_app.figures", "viz_app.frame", "viz_app.session"},
+    "viz_app.change": {
+        "streamlit", "bert_core.record", "bert_core.run", "viz_app.figures", "viz_app.frame", "viz_app.session",
+    },
     "viz_app.lab": {"numpy", "streamlit", *EVERYTHING, "viz_app.frame", "viz_app.jobs", "viz_app.session"},
     "viz_app.pictures": {
         "numpy", "streamlit", "PIL", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.session",

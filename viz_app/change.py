@@ -5,8 +5,9 @@ from __future__ import annotations
 import streamlit as st
 
 from bert_core.record import MaskPrediction
+from bert_core.run import MOST_REFERENCES
 from viz_app.figures.predictions import nsp_bar, prediction_bars
-from viz_app.frame import MOST_REFERENCES, Frame
+from viz_app.frame import Frame
 from viz_app.session import INSTEAD
 
 INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean elsewhere", "resample": "Its output elsewhere"}

@@ -19,6 +19,7 @@ from bert_core.analysis.cautions import cautions
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
 from bert_core.record import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk
+from bert_core.run import MOST_REFERENCES
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture, head_mask_without
 from bert_core.run.stages import asked_at, walk
@@ -52,7 +53,6 @@ FRAME = "_frame"  # what was drawn above the page; None above a page that is not
 STATUS = "_status"  # where the status line stands
 QUICK_WALK = 1e10  # multiplications of a second walk that nobody is asked for: well under a second
 OFFERED_CLASSES = 20  # as targets, the likeliest first
-MOST_REFERENCES = 64
 UNSURE = 0.2  # a best guess below this probability is called unsure
 LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
 # Less empty space above the text, and room for the exponents of a formula; in lectures, larger type that the last row

@@ -31,13 +31,13 @@ from bert_core.corpus.lines import Shard
 from bert_core.corpus.relations import relations_csv, track_relations
 from bert_core.corpus.rows import Columns
 from bert_core.corpus.table import read_table
+from bert_core.run import MOST_REFERENCES
 from bert_core.study import markdown, read_judgements, standings
 from bert_core.training import launch
 from bert_core.training.finetune import FinetuneSettings
 from bert_core.training.pretrain import PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
-from viz_app.cli.shared import REFERENCES
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -572,7 +572,7 @@ def test_heads_asks_for_classes_words_and_what_follows(
         (gaps, tiny_model_folder, ["--word", "cat", "--by", "mean", "--reference", text_file],
          CorpusSettings(
              **both, loss="word", word="cat", method="mean",
-             reference=tuple(line for line in text_file.read_text().splitlines()[:REFERENCES] if line),
+             reference=tuple(line for line in text_file.read_text().splitlines()[:MOST_REFERENCES] if line),
          ), "nats a piece of the word"),
         (text_file, tiny_model_folder, ["--follows"], CorpusSettings(**both, loss="next"), "nats a pair to tell"),
     ]  # fmt: skip

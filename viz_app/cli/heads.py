@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viz_app.cli.shared import REFERENCES, Device, ModelName, check_place, first_texts, load, note
+from bert_core.run import MOST_REFERENCES
+from viz_app.cli.shared import Device, ModelName, check_place, first_texts, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.corpus.heads import CorpusSettings, HeadSums
@@ -47,7 +48,7 @@ def heads(
     reference: Annotated[
         Path | None,
         typer.Option(
-            exists=True, dir_okay=False, help=f"Texts for mean and resample, one a line, at most {REFERENCES}."
+            exists=True, dir_okay=False, help=f"Texts for mean and resample, one a line, at most {MOST_REFERENCES}."
         ),
     ] = None,
     model: ModelName = "headlight-mini",

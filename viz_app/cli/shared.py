@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from bert_core.run import MOST_REFERENCES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -18,7 +19,6 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 TextFile = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, .txt or .xz: one paragraph a line.")
 ]
-REFERENCES = 64
 
 
 def load(name: str, device: str) -> LoadedModel:
@@ -40,10 +40,12 @@ def first_texts(path: Path) -> tuple[str, ...]:
     """The first texts of a file. Raises ValueError if there is none."""
     from bert_core.corpus.lines import shards
 
-    texts = tuple(line.text for shard in itertools.islice(shards(path, size=REFERENCES), 1) for line in shard.lines)
-    if not texts:
-        raise ValueError(f"{path.name} has no text in its first {REFERENCES} lines: nothing can stand in for a head")
-    return texts
+    first = next(shards(path, size=MOST_REFERENCES), None)
+    if first is None or not first.lines:
+        raise ValueError(
+            f"{path.name} has no text in its first {MOST_REFERENCES} lines: nothing can stand in for a head"
+        )
+    return tuple(line.text for line in first.lines)
 
 
 def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") -> list[tuple[int, int]]:

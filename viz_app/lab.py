@@ -17,6 +17,7 @@ from bert_core.modeling import IGNORED_LABEL
 from bert_core.pruning import pruned, zero_filled
 from bert_core.record import Batch, CurvePoint, PruningPlan
 from bert_core.run import removal
+from bert_core.run.removal import RANDOM_ORDERS
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
@@ -25,7 +26,6 @@ from viz_app.jobs import Job
 from viz_app.session import Head, asked_for, kept, queue, result_of, serves_localhost
 
 STEPS = 12  # points of a curve after the first
-RANDOM_ORDERS = 5
 FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
 LARGEST_FILE = 20 * 2**20
 QUICK_WORK = 1e11  # multiplications of what the page opens with that nobody is asked for: about a second

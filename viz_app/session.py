@@ -16,8 +16,10 @@ from typing import Any, NoReturn
 import streamlit as st
 
 from bert_core import scenes
+from bert_core.analysis import patterns
 from bert_core.loading import LoadedModel, bundled_models, load
 from bert_core.methods import METHODS
+from bert_core.run import ablation, perturbation, removal, stages
 from bert_core.vision import BUNDLED, LoadedCaptioner, load_captioner
 from viz_app import examples
 from viz_app.jobs import Job, JobQueue
@@ -148,29 +150,29 @@ def _parse_percent(value: str) -> int:
 VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
 COMPARE_VIEWS = ("heads", "curves", "matrix")
 SORTS = ("number", "entropy", "to_sep", "distance")
-COMBINED = ("apart", "average", "maximum", "weighted")
+COMBINED = ("apart", *patterns.WAYS)
 AMONG = ("chosen", "layer", "all")
 AGAINST = ("masked", "text", "model", "heads")
 SHOWN = ("attention", "gradient", "product")
 COLOURED_BY = ("slope", "removal")
-INSTEAD = ("zero", "mean", "resample")
+INSTEAD = ablation.METHODS
 ROLES_OVER = ("text", "file", "treebank")
 PICTURES = ("random", "composed", "uploaded")
 COUNTS = ("any", "1", "2", "3")
-PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
+PARTS = patterns.PARTS
 STAGES = (
     *("pieces", "embeddings", "norm", "qkv", "scores", "mask", "softmax", "context"),
     *("output", "feed_forward", "next", "pooler", "heads"),
 )
-ENGINES = ("torch", "numpy")
-ORDERS = ("importance", "importance-in-layer", "ablation", "ablation-mean", "ablation-resample", "iterative")
+ENGINES = stages.ENGINES
+ORDERS = tuple(name for name in removal.METHODS if name != "random")  # that is the band the others stand beside
 FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
 LENSES = ("logit", "tuned")
 PLANES = ("axes", "neighbours")
 BY = ("probability", "divergence", "entropy", "rank")
 COMPARED = ("pair", "table")
-VARIANTS = ("original", "within word")
+VARIANTS = perturbation.VARIANTS
 MEASURES = ("aopc", "comprehensiveness", "sufficiency")
 
 

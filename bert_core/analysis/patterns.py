@@ -10,6 +10,8 @@ import numpy as np
 from bert_core.analysis.attribution import map_of_units, scores_of_units
 from bert_core.tokenizer import SEP, Encoding
 
+PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
+WAYS = ("average", "maximum", "weighted")  # to have several heads as one map
 LEAST_LEFT = 1e-6  # of a row; less than that is rounding, and would be blown up
 
 
@@ -18,21 +20,21 @@ def part_positions(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Positions of the queries and of the keys that belong to a part of the map.
 
-    part: "all", or from which text to which: "A to A", "A to B", "B to A", "B to B".
+    part: of `PARTS`, "all", or from which text to which.
     hide_special: leave the added [CLS] and [SEP] out. Rows are not renormalised by this.
     units: the words, as `word_units` gives them, if the map is one between words; positions then count words.
     Returns two rising integer arrays (query,) and (key,), empty where the text has no such part.
     Raises ValueError for an unknown part.
     """
+    if part not in PARTS:
+        raise ValueError(f"part {part!r} is unknown: one of {', '.join(PARTS)}")
     firsts = range(len(encoding)) if units is None else [unit[0] for unit in units]
     sides = np.array([encoding.sides[first] or "" for first in firsts])
     shown = sides != "" if hide_special else np.ones(len(sides), bool)
     if part == "all":
         positions = np.nonzero(shown)[0]
         return positions, positions
-    query_side, separator, key_side = part.partition(" to ")
-    if not separator or {query_side, key_side} - {"A", "B"}:
-        raise ValueError(f"part {part!r} is unknown: 'all', 'A to A', 'A to B', 'B to A' or 'B to B'")
+    query_side, _, key_side = part.partition(" to ")
     return np.nonzero(sides == query_side)[0], np.nonzero(sides == key_side)[0]
 
 
@@ -144,8 +146,8 @@ def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> n
     Returns NaN where no head is left.
     Raises ValueError for another way, or weights that are negative or all zero.
     """
-    if how not in ("average", "weighted", "maximum"):
-        raise ValueError(f"heads combined by {how!r}: 'average', 'weighted' or 'maximum'")
+    if how not in WAYS:
+        raise ValueError(f"heads combined by {how!r}: one of {', '.join(WAYS)}")
     there = ~np.isnan(maps).all((-1, -2))
     maps = maps[there]
     if not len(maps):

@@ -26,6 +26,7 @@ from bert_core.tokenizer import MASK, Encoding
 METHODS = (
     "importance", "importance-in-layer", "ablation", "ablation-mean", "ablation-resample", "iterative", "random"
 )  # fmt: skip
+RANDOM_ORDERS = 5  # make the band that the other orders stand beside
 RE_ESTIMATED = 0.1  # share of the heads that go before the iterative order looks again
 BATCHES = (1, 8, 32)
 HIDDEN_APART = 8  # every how many pieces of a text are hidden together: about as many as in pre-training

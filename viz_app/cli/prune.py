@@ -20,8 +20,6 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.record import Batch, CurvePoint, PruningPlan
     from bert_core.tokenizer import Encoding
 
-RANDOM_ORDERS = 5
-
 
 def prune(
     out: Annotated[Path, typer.Option(help="The new model: a folder, or a name that ends in .zip.")],
@@ -80,7 +78,7 @@ def prune_curve(
     """
     from bert_core.analysis.pruning import hardly_missed
     from bert_core.run.asked import check_has_heads
-    from bert_core.run.removal import METHODS, curve_points
+    from bert_core.run.removal import METHODS, RANDOM_ORDERS, curve_points
 
     check_place(out, corpus, *([] if reference is None else [reference]))
     chosen = [name.strip() for name in orders.split(",") if name.strip()]

@@ -10,6 +10,7 @@ import numpy as np
 
 from bert_core.analysis.attribution import word_units
 from bert_core.analysis.patterns import (
+    WAYS,
     combined,
     map_between_words,
     part_of,
@@ -28,7 +29,6 @@ UNITS = {
     "positive_product": "attention × gradient, above zero",
     "change": "change of attention",
 }
-WAYS = ("average", "maximum", "weighted")
 AMONG = ("chosen", "layer", "all")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.record import HeadVectors, ModelRun
-from viz_app.export import tables
+from viz_app.export import PICTURES, tables
 from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit
 from viz_app.export.comparison import Comparison
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
@@ -83,7 +83,7 @@ def caption(files: CaptionFiles, numbers: Callable[[], str], picture: Callable[[
 def _every_kind(files: Files, *, too_long: str | None = None, size: str = "") -> None:
     """A button for each kind of file that a view can be. too_long: why there is no CSV. size: of the page, if large."""
     st.caption("A picture, for a paper or a slide")
-    for place, kind in zip(st.columns(3), ("png", "svg", "pdf"), strict=True):
+    for place, kind in zip(st.columns(3), PICTURES, strict=True):
         with place:
             _button(kind.upper(), partial(file_of, files, kind), files.name(kind))
     st.caption("The numbers in float32, and the Python that makes the picture")

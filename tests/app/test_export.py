@@ -23,7 +23,7 @@ from bert_core.record import HeadVectors
 from tests.hostile import HOSTILE, run_of
 from viz_app import cli
 from viz_app.components.attention_view import Token
-from viz_app.export import drawing, pictures, tables
+from viz_app.export import PICTURES, drawing, pictures, tables
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.maps import Combination, MapView
 from viz_app.export.pictures import picture_of
@@ -343,7 +343,7 @@ def test_what_is_no_number_is_crossed_out_and_pruned_heads_are_gaps() -> None:
     assert "1 values are no numbers" in " ".join(texts_of(picture_of(holed, MapView(), "svg")))
 
 
-@pytest.mark.parametrize("kind", drawing.KINDS)
+@pytest.mark.parametrize("kind", PICTURES)
 def test_hostile_and_foreign_texts_are_drawn_as_they_are(kind: str) -> None:
     """No formula, no tag, no crash; signs that no font has are named in one warning, and not in an SVG."""
     texts = [*HOSTILE, "漢字", "שלום", "🏳️‍🌈", "\u200b", "", "\x00\x0b", "\ud800", "\uffff", "ひら"]
@@ -576,7 +576,7 @@ def test_the_command_compares(
         (["--out", "a.py", "--against", "A dog.", "--layer", "0", "--head", "7"], "head 7 does not exist"),
         (["--out", "a.npz", "--without-heads", "x"], "--without-heads is 'x': write layer.head"),
         (["--out", "a.npz", "--without-heads", "0.9"], "head 9 does not exist in layer 0"),
-        (["--out", "a.gif"], "its ending must be one of svg, png, pdf, html, npz, csv, py"),
+        (["--out", "a.gif"], "its ending must be one of png, svg, pdf, html, npz, csv, py"),
         (["--out", "a"], "its ending must be one of"),
         (["--out", "nowhere/a.svg"], "there is no folder"),
         (["--out", "a.svg", "--layer", "2", "--head", "0"], "layer 2 does not exist: this model has layers 0 to 1"),

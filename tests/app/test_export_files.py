@@ -18,9 +18,10 @@ from bert_core import LoadedModel, ModelRun, Target, scenes
 from bert_core.vision import BUNDLED
 from tests.hostile import HOSTILE, run_of
 from viz_app import downloads
+from viz_app.export import KINDS
 from viz_app.export.captions import caption_maps
 from viz_app.export.comparison import Comparison
-from viz_app.export.files import KINDS, AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
+from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.maps import Combination, MapView
 from viz_app.export.page import attention_page, caption_page
 from viz_app.export.snippet import change_snippet
@@ -81,7 +82,7 @@ def test_every_view_leaves_as_every_kind(views: dict[str, Files], name: str) -> 
     assert len(list(csv.reader(io.StringIO(file_of(views[name], "csv").decode())))) > 1
     picture = Image.open(io.BytesIO(file_of(views[name], "png", dark=True))).convert("RGB")
     assert picture.getpixel((0, 0)) == (20, 22, 26)
-    with pytest.raises(ValueError, match="a file of kind 'gif' is unknown: one of svg, png"):
+    with pytest.raises(ValueError, match="a file of kind 'gif' is unknown: one of png, svg"):
         file_of(views[name], "gif")
 
 

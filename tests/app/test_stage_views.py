@@ -16,7 +16,8 @@ from bert_core.loading import LoadedModel
 from bert_core.record import Walk
 from bert_core.run.capture import capture
 from bert_core.run.stages import ENGINES, walk
-from viz_app import export, session
+from viz_app import session
+from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
 from viz_app.stages import STAGES, View, tex
 
@@ -174,17 +175,17 @@ def test_figures_say_what_does_not_fit(call: object, sentence: str) -> None:
 def test_a_table_reads_back_as_the_same_numbers() -> None:
     """Every float32 survives, and a label that looks like a formula cannot run in a spreadsheet."""
     table = np.array([[0.1, -3e-7], [np.float32(1) / 3, 5]], np.float32)
-    rows = list(csv.reader(io.StringIO(export.tidy_csv({"x, y": table}, ["=1+1", "caf\u00e9"]).decode("utf-8"))))
+    rows = list(csv.reader(io.StringIO(tidy_csv({"x, y": table}, ["=1+1", "caf\u00e9"]).decode("utf-8"))))
     assert rows[0] == ["name", "row", "label", "column", "value"]
     assert rows[1][:4] == ["x, y", "0", "'=1+1", "0"] and rows[3][2] == "caf\u00e9"
     assert np.array_equal(np.array([np.float32(row[4]) for row in rows[1:]]).reshape(2, 2), table)
     with pytest.raises(ValueError, match="x has 2 rows for 1 labels"):
-        export.tidy_csv({"x": table}, ["a"])
+        tidy_csv({"x": table}, ["a"])
 
 
 def test_a_walk_reads_back_without_pickle(tiny_loaded: LoadedModel) -> None:
     """All arrays by name, and the tokens."""
     seen = view_of(tiny_loaded).walk
-    with np.load(io.BytesIO(export.npz(seen.values, tokens=seen.tokens)), allow_pickle=False) as file:
+    with np.load(io.BytesIO(npz(seen.values, tokens=seen.tokens)), allow_pickle=False) as file:
         assert set(file.files) == {*seen.values, "tokens"} and tuple(file["tokens"]) == seen.tokens
         assert all(np.array_equal(file[name], value) for name, value in seen.values.items())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from viz_app.cli.shared import Device, ModelName, check_place, encode, load, note, parse_heads
+from viz_app.export import KINDS, PICTURES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -17,12 +18,10 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from viz_app.export.comparison import Comparison
     from viz_app.export.maps import Combination, MapView
 
-ENDINGS = ("svg", "png", "pdf", "html", "npz", "csv", "py")
-
 
 def attention(
     text: Annotated[str, typer.Argument(help="A text.")],
-    out: Annotated[Path, typer.Option(help=f"The file; its ending says which kind: {', '.join(ENDINGS)}.")],
+    out: Annotated[Path, typer.Option(help=f"The file; its ending says which kind: {', '.join(KINDS)}.")],
     pair: Annotated[str | None, typer.Option(help="A second text.")] = None,
     model: ModelName = "headlight-mini",
     layer: Annotated[int | None, typer.Option(min=0, help="Which layer; layers count from zero.")] = None,
@@ -73,8 +72,8 @@ def attention(
     Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
     """
     kind = out.suffix.removeprefix(".").lower()
-    if kind not in ENDINGS:
-        raise ValueError(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
+    if kind not in KINDS:
+        raise ValueError(f"--out is {str(out)!r}: its ending must be one of {', '.join(KINDS)}")
     check_place(out)
     if head and layer is None:
         raise ValueError("--head needs --layer: which layer is the head in?")
@@ -82,7 +81,7 @@ def attention(
     compared = bool(against or against_pair or against_model or without_heads)
     if neuron is not None and (layer is None or len(head or ()) != 1 or compared):
         raise ValueError("--neuron shows one head of one run: give --layer and one --head, and nothing to compare with")
-    if mode == "matrix" and not head and together is None and kind in ("svg", "png", "pdf"):
+    if mode == "matrix" and not head and together is None and kind in PICTURES:
         raise ValueError("a matrix shows one head: give --layer and --head")
     if bertviz is not None and kind != "html":
         raise ValueError(f"BertViz writes .html and no .{kind}")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from viz_app.cli.shared import Device, ModelName, TextFile, load, note
+from viz_app.export import PICTURES
 
 SECONDS_BETWEEN_LINES = 5.0
 
@@ -41,7 +42,6 @@ def faithfulness(
     """
     from bert_core.methods import METHODS
     from bert_core.study import StudySettings, judge_file, markdown, standings
-    from viz_app.export.drawing import KINDS as PICTURES
 
     if plot is not None and plot.suffix.removeprefix(".") not in PICTURES:
         raise ValueError(f"--plot is {plot.name}: a picture ends in .{', .'.join(PICTURES)}")

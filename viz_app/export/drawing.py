@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
 from viz_app.components.attention_view import Token
+from viz_app.export import PICTURES
 from viz_app.figures.style import Page, Scale, one_line, page
 
-KINDS = ("png", "svg", "pdf")
 DOTS = 200  # per inch, of a PNG
 LONGEST_LABEL, LONGEST_TITLE = 18, 60
 # The first for a sign that is there is taken: letters, then the signs of other scripts, as far as they are installed.
@@ -38,8 +38,8 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
     Warns once, in one sentence, where no font of this machine has a sign and it is drawn as a box.
     Raises ValueError for another kind.
     """
-    if kind not in KINDS:
-        raise ValueError(f"a picture as {kind!r} is unknown: one of {', '.join(KINDS)}")
+    if kind not in PICTURES:
+        raise ValueError(f"a picture as {kind!r} is unknown: one of {', '.join(PICTURES)}")
     out = io.BytesIO()
     # The same figure gives the same bytes: no date, and no random names inside an SVG.
     settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "headlight",

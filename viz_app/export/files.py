@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from bert_core.record import DecoderRun, HeadVectors, ModelRun
-from viz_app.export import tables
+from viz_app.export import KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView, ShownMaps, check_heads
@@ -15,9 +15,6 @@ from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snipp
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import, which no page should wait for
     from matplotlib.figure import Figure
-
-PICTURES = ("svg", "png", "pdf")
-KINDS = (*PICTURES, "html", "npz", "csv", "py")
 
 
 class Files(Protocol):

@@ -3,7 +3,8 @@
 import streamlit as st
 
 from bert_core.analysis.walks import differences
-from viz_app import export, frame, session
+from viz_app import frame, session
+from viz_app.export.tables import npz, tidy_csv
 from viz_app.stages import STAGES, View
 
 PADS = 3
@@ -87,11 +88,11 @@ with picture:
         name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage
         left, right = st.columns(2)
         left.download_button(
-            "This stage as CSV", lambda: export.tidy_csv(tables, stage.row_labels(view)), f"{name}.csv", "text/csv",
+            "This stage as CSV", lambda: tidy_csv(tables, stage.row_labels(view)), f"{name}.csv", "text/csv",
             on_click="ignore", icon=":material/table:", key="csv", width="stretch",
         )  # fmt: skip
         right.download_button(
-            "All values of this layer as NPZ", lambda: export.npz(view.walk.values, tokens=view.walk.tokens),
+            "All values of this layer as NPZ", lambda: npz(view.walk.values, tokens=view.walk.tokens),
             f"walk-L{layer}.npz", "application/octet-stream",
             on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
         )  # fmt: skip

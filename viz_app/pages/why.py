@@ -2,8 +2,9 @@
 
 import streamlit as st
 
-from viz_app import answers, examples, export, frame, session
+from viz_app import answers, examples, frame, session
 from viz_app.components.token_strip import token_strip
+from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
 
 READING = (
@@ -146,12 +147,12 @@ with answers_place:
 frame.say_cautions(found.run)
 with st.container(horizontal=True, gap="small"):
     st.download_button(
-        "Scores (CSV)", lambda: export.tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",
+        "Scores (CSV)", lambda: tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",
         on_click="ignore", icon=":material/table:", key="why_csv",
     )  # fmt: skip
     st.download_button(
         "Scores and trust (NPZ)",
-        lambda: export.npz(answers.arrays(given, trust), tokens=given.encoding.tokens, methods=given.names),
+        lambda: npz(answers.arrays(given, trust), tokens=given.encoding.tokens, methods=given.names),
         "why.npz", "application/octet-stream", on_click="ignore", icon=":material/dataset:", key="why_npz",
     )  # fmt: skip
     st.page_link(

@@ -12,6 +12,7 @@ import numpy as np
 import streamlit as st
 from streamlit.components.v2 import component
 
+from viz_app.components import TIP, TIP_STYLE
 from viz_app.components.attention_view.packing import deflated, name_of, name_of_bytes, quantise, strongest_edges
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
 
@@ -80,8 +81,8 @@ class Vectors(NamedTuple):
 
 _FOLDER = Path(__file__).parent
 # What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
-MARKUP = '<div class="view"></div><div class="tip" role="tooltip" popover="manual"></div>'
-STYLE = (_FOLDER / "attention_view.css").read_text("utf-8")
+MARKUP = '<div class="view"></div>' + TIP
+STYLE = TIP_STYLE + (_FOLDER / "attention_view.css").read_text("utf-8")
 SCRIPT = (_FOLDER / "attention_view.js").read_text("utf-8")
 _view = component("headlight.attention_view", html=MARKUP, css=STYLE, js=SCRIPT)
 

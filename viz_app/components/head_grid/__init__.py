@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from streamlit.components.v2 import component
 
+from viz_app.components import TIP, TIP_STYLE
 from viz_app.components.clicks import deliver, latest
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, two_digits
 
@@ -28,10 +29,9 @@ _FOLDER = Path(__file__).parent
 # What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
 MARKUP = (
     '<div class="frame"><div class="grid" role="grid"></div>'
-    '<div class="legend"><span></span><span class="bar"></span><span></span></div></div>'
-    '<div class="tip" role="tooltip" popover="manual"></div>'
+    '<div class="legend"><span></span><span class="bar"></span><span></span></div></div>' + TIP
 )
-STYLE = (_FOLDER / "head_grid.css").read_text("utf-8")
+STYLE = TIP_STYLE + (_FOLDER / "head_grid.css").read_text("utf-8")
 SCRIPT = (_FOLDER / "head_grid.js").read_text("utf-8")
 _view = component("headlight.head_grid", html=MARKUP, css=STYLE, js=SCRIPT)
 

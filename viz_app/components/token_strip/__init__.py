@@ -9,6 +9,7 @@ from typing import Literal
 
 from streamlit.components.v2 import component
 
+from viz_app.components import TIP, TIP_STYLE
 from viz_app.components.clicks import deliver, latest
 from viz_app.figures.style import SENTENCE_TINTS
 
@@ -44,8 +45,8 @@ class TokenClick:
 _FOLDER = Path(__file__).parent
 _view = component(
     "headlight.token_strip",
-    html='<div class="strip" role="toolbar"></div><div class="tip" role="tooltip" popover="manual"></div>',
-    css=(_FOLDER / "token_strip.css").read_text("utf-8"),
+    html='<div class="strip" role="toolbar"></div>' + TIP,
+    css=TIP_STYLE + (_FOLDER / "token_strip.css").read_text("utf-8"),
     js=(_FOLDER / "token_strip.js").read_text("utf-8"),
 )
 

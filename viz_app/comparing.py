@@ -196,11 +196,6 @@ def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], li
     )
 
 
-def widest_gap(columns: PairColumns) -> int:
-    """The column where the two differ most."""
-    return int(np.abs(np.nan_to_num(columns.first) - np.nan_to_num(columns.second)).argmax())
-
-
 def problems(rows: Sequence[PairRow]) -> str | None:
     """What is wrong with the rows of a table, in one sentence; None where nothing is."""
     bad = [row for row in rows if row.problem is not None]

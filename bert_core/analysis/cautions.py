@@ -1,4 +1,4 @@
-"""What should make a reader careful with what is shown of one text, as numbers."""
+"""What should make a reader careful with the attention that is shown of one text, as numbers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,11 @@ class Cautions:
 
     flat: (layer, head), whether attention is nearly the same to all keys.
     to_cls, to_sep: share of attention that goes to them, mean over all heads and queries.
-    unknown, typed: tokens that the vocabulary does not know, of how many that were typed. cut: tokens left out.
     """
 
     flat: np.ndarray
     to_cls: float
     to_sep: float
-    unknown: int
-    typed: int
-    cut: int
 
     @property
     def mostly_flat(self) -> bool:
@@ -38,11 +34,6 @@ class Cautions:
     def mostly_sunk(self) -> bool:
         """Whether more than half of all attention rests on [CLS] and [SEP]."""
         return self.to_cls + self.to_sep > MUCH
-
-    @property
-    def mostly_unknown(self) -> bool:
-        """Whether the model reads fewer than half of the tokens."""
-        return self.unknown * 2 > self.typed
 
 
 def cautions(attention: np.ndarray, encoding: Encoding) -> Cautions:
@@ -55,5 +46,4 @@ def cautions(attention: np.ndarray, encoding: Encoding) -> Cautions:
     to_cls, to_sep = (
         float(np.nanmean(share_to(attention, [token == name for token in encoding.tokens]))) for name in (CLS, SEP)
     )
-    typed = len(encoding) - sum(encoding.special)
-    return Cautions(flat, to_cls, to_sep, encoding.unknown_count, typed, encoding.cut)
+    return Cautions(flat, to_cls, to_sep)

@@ -22,13 +22,3 @@ def test_flat_and_sunk_attention_is_counted(tiny_loaded: LoadedModel) -> None:
     assert not found.mostly_flat and found.mostly_sunk
     assert cautions(even[None, None], encoding).mostly_flat
     assert not cautions(even[None, None], encoding).mostly_sunk
-
-
-def test_unknown_and_cut_tokens_are_counted(tiny_loaded: LoadedModel) -> None:
-    """[UNK] among what was typed, and what was left out."""
-    encoding = tiny_loaded.tokenizer.encode("猫 犬 cat " + "dog " * 9, max_length=6)
-    keys = len(encoding)
-    found = cautions(np.full((1, 1, keys, keys), 1 / keys), encoding)
-    assert (found.unknown, found.typed, found.cut) == (2, 4, 8)
-    assert not found.mostly_unknown
-    assert cautions(np.full((1, 1, 4, 4), 0.25), tiny_loaded.tokenizer.encode("猫 犬")).mostly_unknown

@@ -10,12 +10,12 @@ from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from viz_app import downloads, frame, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.export.maps import UNITS
 from viz_app.figures.heads import ROLE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.shown import as_sent, reading, shown_now
 
 SORTS = {"number": "by number"} | ROLE_ORDERS
-NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
 AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 
 current, state = frame.current(), st.session_state
@@ -25,7 +25,9 @@ st.header("Who looks at whom?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
     st.segmented_control("View", session.VIEWS, key="view", format_func=session.VIEWS.__getitem__, required=True)
     if not neuron:
-        st.segmented_control("Show", session.SHOWN, key="show", format_func=NAMES.__getitem__, required=True)
+        st.segmented_control(
+            "Show", session.SHOWN, key="show", format_func=lambda name: UNITS[name].capitalize(), required=True
+        )
         st.selectbox("From and to", session.PARTS, key="part", disabled=current.encoding.pair is None, width=110)
     if not (neuron or every):
         st.selectbox("Heads", session.COMBINED, key="combine", format_func=str.capitalize, width=130)
@@ -107,7 +109,7 @@ def large_head() -> None:
         pruned=[head for head in range(heads) if not there[choice.layer, head]],
         signed=shown.signed,
         notes=shown.notes(maps[present] if one is None else one.map[None]),
-        unit=NAMES[shown.what].lower(),
+        unit=UNITS[shown.what],
         key="large",
         lecture=current.lecture,
         on_change=frame.choose_view,

@@ -74,12 +74,14 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures"},
     "viz_app.stages": {"numpy", "plotly", "bert_core.record", "bert_core.analysis", "viz_app.figures"},
     "viz_app.export": {
-        "numpy", "matplotlib", "bert_core.record", "bert_core.tokenizer", "bert_core.analysis", "bert_core.study",
-        "viz_app.components", "viz_app.figures",
+        "numpy", "matplotlib", "threadpoolctl", "bert_core.record", "bert_core.tokenizer", "bert_core.analysis",
+        "bert_core.study", "viz_app.components", "viz_app.figures",
     },
     "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "viz_app.export"},
     "viz_app.notebook": {"numpy", "bert_core.record", "viz_app.export"},
-    "viz_app.downloads": {"numpy", "streamlit", "bert_core.record", "viz_app.export", "viz_app.export.bertviz"},
+    "viz_app.downloads": {
+        "numpy", "streamlit", "bert_core.record", "viz_app.export", "viz_app.export.bertviz", "viz_app.session",
+    },
     "viz_app.jobs": set(),
     "viz_app.examples": {"bert_core.loading"},
     "viz_app.session": {"streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -18,6 +18,7 @@ from viz_app.export.comparison import Comparison
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.maps import MapView
 from viz_app.export.packing import MOST_EXACT
+from viz_app.session import asked_for, queue, still_running
 
 LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
 MIME = {
@@ -40,7 +41,10 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
                 label_visibility="collapsed", format_func={"view": chosen, "all": "All heads"}.__getitem__,
             )  # fmt: skip
         asked = view if which == "view" else replace(view, heads=(), together=None)
-        _every_kind(AttentionFiles(run, asked, model), too_long=_too_long(run, asked), size=_size(run, view.what))
+        _every_kind(
+            AttentionFiles(run, asked, model), too_long=_too_long(run, asked), size=_size(run, view.what),
+            key=(model, *_key(run), asked),
+        )  # fmt: skip
         _bertviz(run, view)
 
 
@@ -59,7 +63,10 @@ def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str,
         whose = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}" if view.heads else "All heads"
         st.caption(f"{whose}: {comparison.difference}")
         before = comparison.before
-        _every_kind(ChangeFiles(comparison, view), too_long=_too_long(before, view), size=_size(before, "change"))
+        _every_kind(
+            ChangeFiles(comparison, view), too_long=_too_long(before, view), size=_size(before, "change"),
+            key=(comparison.models, *_key(before), *_key(comparison.after), view),
+        )  # fmt: skip
         st.caption("The list of the largest changes")
         columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
         nothing = None if listed else "Nothing changed: there is no list."
@@ -80,8 +87,11 @@ def caption(files: CaptionFiles, numbers: Callable[[], str], picture: Callable[[
             _button("Picture, PNG", picture, "picture.png")
 
 
-def _every_kind(files: Files, *, too_long: str | None = None, size: str = "") -> None:
-    """A button for each kind of file that a view can be. too_long: why there is no CSV. size: of the page, if large."""
+def _every_kind(files: Files, *, too_long: str | None = None, size: str = "", key: tuple[Hashable, ...] = ()) -> None:
+    """A button for each kind of file that a view can be.
+
+    too_long: why there is no CSV. size: of the page, if it is large; key: then tells it from others.
+    """
     st.caption("A picture, for a paper or a slide")
     for place, kind in zip(st.columns(3), PICTURES, strict=True):
         with place:
@@ -92,7 +102,28 @@ def _every_kind(files: Files, *, too_long: str | None = None, size: str = "") ->
             label = "Python" if kind == "py" else kind.upper()
             _button(label, partial(file_of, files, kind), files.name(kind), off=too_long if kind == "csv" else None)
     st.caption("All heads as a page of its own, which needs no network and says how exact it is" + size)
-    _button("HTML", partial(file_of, files, "html"), files.name("html"))
+    if size:
+        _large_page(files, ("page", *key))
+    else:
+        _button("HTML", partial(file_of, files, "html"), files.name("html"))
+
+
+def _large_page(files: Files, key: Hashable) -> None:
+    """A large page: packed by the queue when it is asked for, with progress and a stop, then handed over."""
+    if not asked_for("page", key, "Make the HTML page"):
+        return
+    job = queue().submit(
+        key,
+        f"{files.name('html')} is packed",
+        lambda job: file_of(files, "html", report=lambda done, of: job.report(done / of)),
+    )
+    if not still_running(job, lambda: st.session_state.pop("_asked_page", None)):
+        _button("HTML", lambda: job.result, files.name("html"))
+
+
+def _key(run: ModelRun) -> tuple[Hashable, ...]:
+    """What tells a run from others of its model."""
+    return run.encoding, run.target, run.head_mask.tobytes()
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
@@ -160,7 +191,7 @@ def _size(run: ModelRun, what: str) -> str:
     megabytes = layers * heads * tokens * each / 1e6
     if run.attention.size <= MOST_EXACT or megabytes < LARGE_PAGE:
         return ""
-    return f"; about {megabytes:.0f} MB" + (" or less, and takes a while to make" if what == "gradient" else "")
+    return f"; about {megabytes:.0f} MB" + (" or less" if what == "gradient" else "")
 
 
 def _bertviz(run: ModelRun, view: MapView) -> None:

@@ -136,7 +136,7 @@ class JobQueue:
                 if not job.done:
                     continue
                 kept += 1
-                kept_bytes += getattr(job.result, "nbytes", 0)
+                kept_bytes += len(job.result) if isinstance(job.result, bytes) else getattr(job.result, "nbytes", 0)
                 # The newest result always stays, however large: a page is waiting for it.
                 if kept > 1 and (kept > KEPT_JOBS or kept_bytes > KEPT_BYTES):
                     del self._jobs[key]

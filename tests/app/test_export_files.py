@@ -6,6 +6,7 @@ import ast
 import csv
 import dataclasses
 import io
+import json
 import re
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import bert_core
 from bert_core import LoadedModel, ModelRun, Target, scenes
 from bert_core.vision import BUNDLED
 from tests.hostile import HOSTILE, run_of
+from tests.visit import settled, visited
 from viz_app import downloads
 from viz_app.export import KINDS
 from viz_app.export.captions import caption_maps
@@ -196,7 +198,40 @@ def test_export_says_how_large_a_page_is(monkeypatch: pytest.MonkeyPatch) -> Non
     run = dataclasses.replace(run, target=Target("nsp"), gradient=gradient.astype(np.float32))
     assert downloads._size(run, "gradient") == "" and downloads._size(run_of(["a"]), "gradient") == ""
     monkeypatch.setattr(downloads, "LARGE_PAGE", 0)
-    said = re.fullmatch(r"; about (\d+) MB or less, and takes a while to make", downloads._size(run, "gradient"))
+    said = re.fullmatch(r"; about (\d+) MB or less", downloads._size(run, "gradient"))
     assert said is not None
     assert len(attention_page(run, MapView("gradient"))) / 1e6 == pytest.approx(int(said[1]), rel=0.3)
     assert downloads._size(run, "attention") == "; about 1 MB"
+
+
+def test_packing_says_how_far_it_is_and_can_be_stopped() -> None:
+    """Every head is told once, of exact values as of thin matrices, and what the listener raises ends it."""
+    run, rng = run_of(["word"] * 510, heads=8), np.random.default_rng(0)
+    gradient = rng.normal(size=(2, 8, 512, 8)) @ rng.normal(size=(2, 8, 8, 512))
+    run = dataclasses.replace(run, target=Target("nsp"), gradient=gradient.astype(np.float32))
+    for one, view in ((run, MapView("gradient")), (run_of(["a"], heads=8), MapView())):
+        told: list[tuple[int, int]] = []
+        page = attention_page(one, view, report=lambda done, of, told=told: told.append((done, of)))
+        assert sorted(told) == [(done, 16) for done in range(1, 17)]
+        assert page == attention_page(one, view)
+
+    def stop(done: int, of: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        file_of(AttentionFiles(run, MapView("gradient"), "none"), "html", report=stop)
+
+
+def test_a_large_page_is_made_by_the_queue(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its button is there once it was asked for and packed; another head opened in it is another page."""
+    monkeypatch.setattr(downloads, "LARGE_PAGE", 0)
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
+    address = {"text": "a cat sat. " * 100, "masked": "3", "show": "gradient", "model": str(tiny_model_folder)}
+    app = settled(visited("attention", **address))
+    assert not app.exception and "HTML" not in [button.label for button in app.get("download_button")]
+    (button,) = (button for button in app.button if button.label == "Make the HTML page")
+    settled(button.click().run(), "stop_here")
+    assert not app.exception and "HTML" in [button.label for button in app.get("download_button")]
+    app.session_state["head"] = (1, 2)
+    settled(app.run(), "stop_here")
+    assert "HTML" not in [button.label for button in app.get("download_button")]

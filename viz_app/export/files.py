@@ -10,7 +10,7 @@ from viz_app.export import KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView, ShownMaps, check_heads
-from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
+from viz_app.export.page import Report, Theme, attention_page, caption_page, change_page, neuron_page, silent
 from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import, which no page should wait for
@@ -26,8 +26,8 @@ class Files(Protocol):
     def picture(self, *, dark: bool = False) -> Figure:
         """The view as a still picture."""
 
-    def page(self, theme: Theme | None = None) -> str:
-        """The view as a page that needs no network."""
+    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+        """The view as a page that needs no network. report: told how many heads are done, of how many; may raise."""
 
     def csv(self) -> bytes:
         """What it draws as a table."""
@@ -39,14 +39,17 @@ class Files(Protocol):
         """A script that makes the picture again."""
 
 
-def file_of(view: Files, kind: str, *, dark: bool = False) -> bytes:
-    """A view as a file of one of `KINDS`. Raises ValueError for another kind, and as the view does."""
+def file_of(view: Files, kind: str, *, dark: bool = False, report: Report = silent) -> bytes:
+    """A view as a file of one of `KINDS`. Raises ValueError for another kind, and as the view does.
+
+    report: of a page, told how many of its heads are done, of how many; may raise to stop.
+    """
     if kind in PICTURES:
         from viz_app.export.drawing import picture_bytes
 
         return picture_bytes(view.picture(dark=dark), kind)
     if kind == "html":
-        return view.page("dark" if dark else None).encode()
+        return view.page("dark" if dark else None, report).encode()
     if kind not in KINDS:
         raise ValueError(f"a file of kind {kind!r} is unknown: one of {', '.join(KINDS)}")
     if kind == "py":
@@ -74,8 +77,8 @@ class AttentionFiles:
 
         return maps_picture(self.view.of(self.run), self.view, dark=dark)
 
-    def page(self, theme: Theme | None = None) -> str:
-        return attention_page(self.run, self.view, theme=theme)
+    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+        return attention_page(self.run, self.view, theme=theme, report=report)
 
     def csv(self) -> bytes:
         return _drawn_csv(self.view.of(self.run), self.view)
@@ -108,8 +111,8 @@ class NeuronFiles:
 
         return neuron_picture(self.vectors, self.query, dark=dark)
 
-    def page(self, theme: Theme | None = None) -> str:
-        return neuron_page(self.run, self.vectors, self.query, theme=theme)
+    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+        return neuron_page(self.run, self.vectors, self.query, theme=theme, report=report)
 
     def csv(self) -> bytes:
         return tables.neuron_csv(self.vectors, self.query)
@@ -141,8 +144,8 @@ class ChangeFiles:
 
         return maps_picture(self.comparison.shown(), self.view, dark=dark)
 
-    def page(self, theme: Theme | None = None) -> str:
-        return change_page(self.comparison, self.view, theme=theme)
+    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+        return change_page(self.comparison, self.view, theme=theme, report=report)
 
     def csv(self) -> bytes:
         return _drawn_csv(self.comparison.shown(), self.view)
@@ -176,8 +179,8 @@ class CaptionFiles:
 
         return caption_picture(self.run, self.what, self.head, dark=dark)
 
-    def page(self, theme: Theme | None = None) -> str:
-        return caption_page(self.run, self.what, self.head, self.word, theme=theme)
+    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+        return caption_page(self.run, self.what, self.head, self.word, theme=theme, report=report)
 
     def csv(self) -> bytes:
         if self.head is None:

@@ -8,6 +8,7 @@ such a map has no more rank than a head has numbers, and two thin matrices hold 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import NamedTuple
 from zlib import Z_HUFFMAN_ONLY
 
@@ -83,14 +84,18 @@ def planes(values: np.ndarray) -> bytes:
     return np.ascontiguousarray(values).view(np.uint8).reshape(-1, values.itemsize).T.tobytes()
 
 
-def packed_layer(maps: np.ndarray, *, signed: bool, exact: bool, thin: bool) -> tuple[bytes, list[int]]:
+def packed_layer(
+    maps: np.ndarray, *, signed: bool, exact: bool, thin: bool, report: Callable[[], None] = lambda: None
+) -> tuple[bytes, list[int]]:
     """The maps of a layer (head, query, key), deflated, and for each the rank of its two matrices, 0 for none.
 
     exact: every number as it is, in planes. Else a map is the maxima of its rows in float32 and its codes; or, if thin
     is asked for and smaller, these maxima, the step in float32, and in planes the left matrix and the right one.
-    Each map begins at a multiple of four.
+    Each map begins at a multiple of four. report: called after each map; may raise to stop.
     """
     if exact:
+        for _ in maps:
+            report()
         return deflated(b"".join(planes(one.astype("<f4")) for one in maps)), [0] * len(maps)
     parts, ranks = [], []
     for one in maps:
@@ -104,6 +109,7 @@ def packed_layer(maps: np.ndarray, *, signed: bool, exact: bool, thin: bool) -> 
                 part, rank = other, len(found.left)
         parts += [part, b"\0" * (-len(part) % 4)]
         ranks.append(rank)
+        report()
     whole = b"".join(parts)
     # Numbers of thin matrices seldom repeat: to weigh their bytes is all that packs them.
     return min(deflated(whole), deflated(whole, Z_HUFFMAN_ONLY), key=len) if any(ranks) else deflated(whole), ranks

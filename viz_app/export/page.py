@@ -6,14 +6,17 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.record import DecoderRun, HeadVectors, ModelRun
@@ -29,6 +32,7 @@ from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 
 Theme = Literal["light", "dark"]
+Report = Callable[[int, int], None]  # told how many heads are packed, of how many; may raise to stop
 _FOLDER = Path(__file__).parent
 READING = "from queries, who look, to keys, who are looked at; each small map is scaled to its own maximum."
 NEURON = (
@@ -91,12 +95,19 @@ class _Sheet:
     picture: tuple[np.ndarray, tuple[int, int]] | None = None
 
 
-def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None) -> str:
+def silent(done: int, of: int) -> None:
+    """Nobody wants to know."""
+
+
+def attention_page(
+    run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Report = silent
+) -> str:
     """A page with every layer and head of a run, opened at what a view shows, by default the first head.
 
     Where several heads are one map, that map is there too. A short text's values are exact, else they are in one byte
     each, or gradients in two thin matrices; the page says which.
-    theme: "light" or "dark"; None follows the system.
+    theme: "light" or "dark"; None follows the system. report: told how many heads are done, of how many; may raise to
+    stop.
     Raises ValueError for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
@@ -107,10 +118,12 @@ def attention_page(run: ModelRun, view: MapView | None = None, *, theme: Theme |
         "Who looks at whom?", shown, apart, _texts(run.encoding), _says(shown, apart), READING,
         MISLEADING[shown.signed], *_titles_and_sorts(run), one,
     )  # fmt: skip
-    return _written(sheet, theme)
+    return _written(sheet, theme, report)
 
 
-def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, *, theme: Theme | None = None) -> str:
+def neuron_page(
+    run: ModelRun, vectors: HeadVectors, query: int = 0, *, theme: Theme | None = None, report: Report = silent
+) -> str:
     """The same, opened at one query of a head down to its vectors, which are exact.
 
     Raises ValueError for a query that does not exist, vectors of another text, or an unknown theme.
@@ -124,10 +137,12 @@ def neuron_page(run: ModelRun, vectors: HeadVectors, query: int = 0, *, theme: T
         "Who looks at whom?", shown, view, _texts(run.encoding), _says(shown, view), NEURON, NEURON_MISLEADING,
         *_titles_and_sorts(run), vectors=(vectors,), positions=(query,),
     )  # fmt: skip
-    return _written(sheet, theme)
+    return _written(sheet, theme, report)
 
 
-def change_page(comparison: Comparison, view: MapView | None = None, *, theme: Theme | None = None) -> str:
+def change_page(
+    comparison: Comparison, view: MapView | None = None, *, theme: Theme | None = None, report: Report = silent
+) -> str:
     """A page with the difference of every layer and head between two runs, and the list of the largest.
 
     All heads are on one scale. view: which heads are opened, and how.
@@ -156,10 +171,12 @@ def change_page(comparison: Comparison, view: MapView | None = None, *, theme: T
         changes=(list(lines[0]) if lines else [], rows),
         limit=float(largest[largest == largest].max(initial=0)) or None,
     )  # fmt: skip
-    return _written(sheet, theme)
+    return _written(sheet, theme, report)
 
 
-def maps_page(shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None) -> str:
+def maps_page(
+    shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Report = silent
+) -> str:
     """A page with maps from anywhere, such as a decoder's from one text to another; see `maps_across`.
 
     Raises ValueError for a head that does not exist, choices that need a run, or an unknown theme.
@@ -175,12 +192,12 @@ def maps_page(shown: ShownMaps, view: MapView | None = None, *, theme: Theme | N
         misleading=MISLEADING[shown.signed],
         titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
     )  # fmt: skip
-    return _written(sheet, theme)
+    return _written(sheet, theme, report)
 
 
 def caption_page(
     run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
-    *, theme: Theme | None = None,
+    *, theme: Theme | None = None, report: Report = silent,
 ) -> str:  # fmt: skip
     """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
 
@@ -206,19 +223,27 @@ def caption_page(
         positions=(word,),
         picture=(run.image, run.grid),
     )  # fmt: skip
-    return _written(sheet, theme)
+    return _written(sheet, theme, report)
 
 
-def _written(sheet: _Sheet, theme: Theme | None) -> str:
+def _written(sheet: _Sheet, theme: Theme | None, report: Report) -> str:
     if theme not in (None, "light", "dark"):
         raise ValueError(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
     shown, view = sheet.shown, sheet.view
     exact, thin = shown.values.size <= MOST_EXACT, shown.what == "gradient"
     layers, heads = shown.values.shape[:2]
-    with ThreadPoolExecutor() as pool:  # zlib and linear algebra work without Python's lock
-        packed = list(
-            pool.map(lambda maps: packed_layer(maps, signed=shown.signed, exact=exact, thin=thin), shown.values)
-        )
+    done = count(1)
+
+    def tell() -> None:
+        report(next(done), layers * heads)
+
+    def pack(maps: np.ndarray) -> tuple[bytes, list[int]]:
+        return packed_layer(maps, signed=shown.signed, exact=exact, thin=thin, report=tell)
+
+    # zlib and linear algebra work without Python's lock. The latter's own threads would get in each other's way: with
+    # them, small matrices take ten times as long.
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(os.cpu_count()) as pool:
+        packed = list(pool.map(pack, shown.values))
     small = blocks(shown.values, LARGE, signed=shown.signed)
     cap = None if sheet.limit is None else common_limit(small)
     about = {

@@ -273,8 +273,16 @@ def judge_file(
     report: told how many questions are done, how many of them were done before, of how many; may raise to stop.
     Returns all judgements. Raises ValueError for other settings than those of the table, and as `questions`.
     """
-    _check_settings(loaded, text, table, settings)
+    values = {"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)}
+    # As JSON has them, and without what may change.
+    now = {key: value for key, value in json.loads(json.dumps(values)).items() if key != "questions"}
+    place = Path(f"{table}.settings.json")
+    if table.exists():
+        _check_settings(table, place, now)
     asked = questions(loaded, text, settings)
+    if not table.exists():  # not before there are questions: what was given wrongly must not bind the next call
+        table.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
     done = [one for one in read_judgements(table, settings.methods) if one.number < settings.questions]
     known = {(one.kind, one.number) for one in done}
     before = len(known)
@@ -290,24 +298,21 @@ def judge_file(
     return done
 
 
-def _check_settings(loaded: LoadedModel, text: Path, table: Path, settings: StudySettings) -> None:
-    """Write the settings beside a new table; raise ValueError for a table that was made with others."""
-    place = Path(f"{table}.settings.json")
-    values = {"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)}
-    # As JSON has them, and without what may change.
-    now = {key: value for key, value in json.loads(json.dumps(values)).items() if key != "questions"}
-    if place.is_file():
-        before = json.loads(place.read_text(encoding="utf-8"))
-        if changed := [key for key in now if now[key] != before.get(key)]:
-            raise ValueError(
-                f"{table.name} was made with other settings ({', '.join(changed)}): "
-                "choose another name, or the same settings"
-            )
-    elif table.exists():
+def _check_settings(table: Path, place: Path, now: dict[str, object]) -> None:
+    """Raise ValueError for a table that was made with other settings than `now`, or by no study."""
+    if not place.is_file():
         raise ValueError(f"{table.name} is there, without the settings of a study beside it: choose another name")
-    else:
-        table.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
+    try:
+        before = json.loads(place.read_text(encoding="utf-8"))
+    except ValueError:
+        before = None
+    if not isinstance(before, dict):
+        raise ValueError(f"{place.name} does not hold the settings of a study: choose another name for the table")
+    if changed := [key for key in now if now[key] != before.get(key)]:
+        raise ValueError(
+            f"{table.name} was made with other settings ({', '.join(changed)}): "
+            "choose another name, or the same settings"
+        )
 
 
 # ---------------------------------------------------------------------------- the table
@@ -430,7 +435,7 @@ def markdown(found: Sequence[Standing]) -> str:
         if not rows:
             continue
         lines += [
-            f"**{titles[kind]}** ({rows[0].questions} questions)",
+            f"**{titles[kind]}** ({rows[0].questions} {'question' if rows[0].questions == 1 else 'questions'})",
             "",
             "| Method | Comprehensiveness | Sufficiency | AOPC | Better than chance | Chance | Worse |",
             "| --- | --- | --- | --- | --- | --- | --- |",

@@ -71,6 +71,11 @@ class Encoding:
         """How many tokens the vocabulary does not know."""
         return self.tokens.count(UNKNOWN)
 
+    @property
+    def typed_count(self) -> int:
+        """How many tokens there are besides the added [CLS] and [SEP]."""
+        return len(self) - sum(self.special)
+
     def pieces_of(self, word: int) -> tuple[int, ...]:
         """Positions of the pieces of a word."""
         return tuple(i for i, w in enumerate(self.words) if w == word)

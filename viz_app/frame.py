@@ -534,7 +534,7 @@ def _notices(current: Frame) -> None:
             f"{encoding.full_length:,} tokens: the last {encoding.cut:,} were cut off."
         )
     if unknown := current.original.unknown_count:
-        typed = len(current.original) - sum(current.original.special)
+        typed = current.original.typed_count
         sentence = (
             f"{unknown:,} of {typed:,} tokens are [UNK]: the vocabulary does not know these signs, "
             "and the model cannot tell them apart."

@@ -154,7 +154,7 @@ def test_faithfulness_judges_the_sentences_of_a_file(
     assert {(one.kind, one.method, one.questions) for one in found} == {
         (kind, method, 2) for kind in ("content", "nsp") for method in ("rollout", "occlusion")
     }
-    picture = tmp_path / "picture.svg"
+    picture = tmp_path / "new" / "picture.SVG"
     code, again, err = headlight(*command, "--plot", picture)
     drawn = picture.read_text(encoding="utf-8")
     assert all(text in drawn for text in ("rollout", "occlusion", "Masked content word (2)", "better than chance"))
@@ -195,7 +195,7 @@ def test_faithfulness_judges_the_sentences_of_a_file(
         (["faithfulness", "TEXT", "--out", "RUN", "--model", "TINY", "--methods", "LIME"], "method 'LIME' is unknown"),
         (["faithfulness", "TEXT", "--out", "RUN", "--model", "TINY", "--kinds", "verbs"], "kind 'verbs' is unknown"),
         (["faithfulness", "TEXT", "--out", "RUN", "--model", "TINY", "--lengths", "some"], "lengths 'some'"),
-        (["faithfulness", "TEXT", "--out", "RUN", "--plot", "a.gif"], "a picture ends in .png, .svg, .pdf"),
+        (["faithfulness", "TEXT", "--out", "RUN", "--plot", "a.gif"], "its ending must be one of png, svg, pdf"),
         (["faithfulness", "TEXT", "--out", "TABLE", "--model", "TINY", "--least", "0"], "choose another name"),
         (["finetune", "nowhere.csv", *COLUMNS], "nowhere.csv"),
         (["finetune", "TABLE", *COLUMNS[2:]], "--text"),

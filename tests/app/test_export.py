@@ -607,6 +607,13 @@ def test_a_file_that_cannot_be_is_one_sentence_and_no_file(
     assert os.listdir(tmp_path) == []
 
 
+def test_a_folder_is_no_place_for_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """A folder whose name ends like a file's is named before any model is loaded."""
+    (tmp_path / "folder.svg").mkdir()
+    code, _, err = headlight(capsys, "The cat sat.", "--model", "./nowhere", "--out", tmp_path / "folder.svg")
+    assert (code, err) == (2, f"--out is {str(tmp_path / 'folder.svg')!r}: that is a folder, and a file is needed\n")
+
+
 def test_a_file_that_was_there_stays_when_writing_fails(
     tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,6 +143,26 @@ def test_other_settings_are_refused(tiny_loaded: LoadedModel, text: Path, tmp_pa
         read_judgements(strange)
 
 
+def test_a_call_that_finds_no_question_binds_no_other(tiny_loaded: LoadedModel, text: Path, tmp_path: Path) -> None:
+    """Neither a table nor its settings are there after it, so that the same name can be used with what was meant."""
+    table = tmp_path / "table.csv"
+    with pytest.raises(ValueError, match="holds no question"):
+        judge_file(tiny_loaded, text, table, settings(lengths=(90, 99), pair_lengths=(90, 99)))
+    assert list(tmp_path.iterdir()) == [text]
+    assert judge_file(tiny_loaded, text, table, settings(questions=1))
+
+
+@pytest.mark.parametrize("written", ["{not json", "[]", ""])
+def test_settings_that_are_none_are_refused(tiny_loaded: LoadedModel, text: Path, tmp_path: Path, written: str) -> None:
+    """The file that holds them is named, and the table stays as it is."""
+    table = tmp_path / "table.csv"
+    table.write_text("kind\n", encoding="utf-8")
+    (tmp_path / "table.csv.settings.json").write_text(written, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"^table\.csv\.settings\.json does not hold the settings of a study"):
+        judge_file(tiny_loaded, text, table, settings())
+    assert table.read_text(encoding="utf-8") == "kind\n"
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [

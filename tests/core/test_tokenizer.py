@@ -174,6 +174,8 @@ def test_unknown_tokens_are_counted(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("Ωμέγα λόγος").unknown_count == 2
     assert tokenizer.encode("cat λόγος", "ω the").unknown_count == 2
     assert tokenizer.encode("the cat").unknown_count == 0
+    assert tokenizer.encode("the cat").typed_count == 2
+    assert tokenizer.encode("cat λόγος", "ω the").typed_count == 4
 
 
 def test_a_hundred_thousand_characters(tokenizer: Tokenizer) -> None:

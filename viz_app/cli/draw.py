@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, check_place, encode, load, note, parse_heads
+from viz_app.cli.shared import Device, ModelName, check_place, encode, kind_of_file, load, note, parse_heads
 from viz_app.export import KINDS, PICTURES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -71,9 +71,7 @@ def attention(
 
     Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
     """
-    kind = out.suffix.removeprefix(".").lower()
-    if kind not in KINDS:
-        raise ValueError(f"--out is {str(out)!r}: its ending must be one of {', '.join(KINDS)}")
+    kind = kind_of_file("--out", out, KINDS)
     check_place(out)
     if head and layer is None:
         raise ValueError("--head needs --layer: which layer is the head in?")
@@ -100,6 +98,8 @@ def attention(
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])
+        if not heads:
+            raise ValueError(f"layer {layer} has no head to draw: all of them are pruned")
     view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept, together)
     files: Files = AttentionFiles(run, view, model)
     if neuron is not None:
@@ -176,8 +176,15 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
             return Target("mlm", position, prediction.top[0][0])
         if encoding.pair is not None and loaded.has_nsp:
             return Target("nsp")
+        ways = [
+            *["put a [MASK] into the text"] * loaded.has_mlm,
+            *["add --pair"] * loaded.has_nsp,
+            *["give --target class:NUMBER"] * loaded.has_classifier,
+        ]
         raise ValueError(
-            "a gradient needs something to explain: put a [MASK] into the text, add --pair, or give --target"
+            f"a gradient needs something to explain: {' or '.join(ways)}"
+            if ways
+            else f"a gradient needs something to explain, and {loaded.name} has no trained head: choose another model"
         )
     if written == "nsp":
         return Target("nsp")

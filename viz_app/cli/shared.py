@@ -31,9 +31,20 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     if encoding.cut:
         note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
-    if encoding.unknown_count * 2 > len(encoding):
-        note(f"{encoding.unknown_count} of {len(encoding)} tokens are [UNK]: {loaded.name} does not know these words")
+    if encoding.unknown_count * 2 > encoding.typed_count:
+        note(
+            f"{encoding.unknown_count} of {encoding.typed_count} tokens are [UNK]: {loaded.name} does not know these "
+            "signs, and cannot tell them apart"
+        )
     return encoding
+
+
+def kind_of_file(option: str, path: Path, endings: tuple[str, ...]) -> str:
+    """The kind of file that an option names, by its ending. Raises ValueError for another one."""
+    kind = path.suffix.removeprefix(".").lower()
+    if kind not in endings:
+        raise ValueError(f"{option} is {str(path)!r}: its ending must be one of {', '.join(endings)}")
+    return kind
 
 
 def first_texts(path: Path) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, TextFile, load, note
+from viz_app.cli.shared import Device, ModelName, TextFile, kind_of_file, load, note
 from viz_app.export import PICTURES
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -43,9 +43,7 @@ def faithfulness(
     from bert_core.methods import METHODS
     from bert_core.study import StudySettings, judge_file, markdown, standings
 
-    if plot is not None and plot.suffix.removeprefix(".") not in PICTURES:
-        raise ValueError(f"--plot is {plot.name}: a picture ends in .{', .'.join(PICTURES)}")
-
+    drawn = None if plot is None else kind_of_file("--plot", plot, PICTURES)
     settings = StudySettings(
         questions=questions,
         kinds=_parse_names(kinds),
@@ -64,7 +62,11 @@ def faithfulness(
         now = time.monotonic()
         if done == before:
             started = last = now  # the questions have been found
-            note(f"{before:,} of {of:,} questions are in {out} already" if before else f"{of:,} questions")
+            note(
+                f"{before:,} of {of:,} questions are in {out} already"
+                if before
+                else f"{of:,} {'question' if of == 1 else 'questions'}"
+            )
         elif now - last >= SECONDS_BETWEEN_LINES or done == of:
             each = (now - started) / (done - before)
             note(f"{done:,} of {of:,} questions, {each:.1f} s each, {_as_time(each * (of - done))} left")
@@ -72,11 +74,12 @@ def faithfulness(
 
     found = judge_file(load(model, device), text, out, settings, report=report)
     typer.echo(markdown(standings(found)), nl=False)
-    if plot is not None:
+    if plot is not None and drawn is not None:
         from viz_app.export.drawing import picture_bytes
         from viz_app.export.standings import standings_picture
 
-        plot.write_bytes(picture_bytes(standings_picture(standings(found)), plot.suffix.removeprefix(".")))
+        plot.parent.mkdir(parents=True, exist_ok=True)
+        plot.write_bytes(picture_bytes(standings_picture(standings(found)), drawn))
 
 
 def _as_time(seconds: float) -> str:

@@ -116,8 +116,9 @@ class PairRow(NamedTuple):
 def read_pairs(text: str | bytes) -> list[PairRow]:
     """Two sentences a line, parted by a tab, by " | ", or as comma-separated values; empty lines are passed over.
 
-    A first line that says "sentence", "first", "good" or the like and no sentence is a header. A line that is not two
-    sentences stays in the result with what is wrong with it, so that nothing is lost.
+    A first line that says "sentence", "first", "good" or the like twice and no sentence is a header; of more columns
+    it says which two are read. A line that is not two sentences stays in the result with what is wrong with it, so that
+    nothing is lost.
     text: bytes are UTF-8.
     Raises ValueError if there are no pairs, too many to be scored at once, or the text is not UTF-8 or no table.
     """
@@ -127,12 +128,16 @@ def read_pairs(text: str | bytes) -> list[PairRow]:
         except UnicodeDecodeError as error:
             raise ValueError(f"the pairs are not UTF-8 (byte {error.start}): save them as CSV UTF-8") from error
     lines = _fields(text.removeprefix("\ufeff"))
-    if lines and len(lines[0][1]) >= 2 and all(_is_heading(field) for field in lines[0][1][:2]):
+    header = lines[0][1] if lines else []
+    columns = [place for place, field in enumerate(header) if _is_heading(field)]
+    if len(columns) == 2:
         lines = lines[1:]
     if not lines:
         raise ValueError("there are no pairs: give two sentences a line, parted by a tab, by | or by a comma")
     if len(lines) > MOST_PAIRS:
         raise ValueError(f"there are {len(lines):,} pairs: at most {MOST_PAIRS:,} are scored at once")
+    if len(columns) == 2 < len(header):
+        return [_of_columns(number, fields, header, columns) for number, fields in lines]
     return [_checked(number, fields) for number, fields in lines]
 
 
@@ -161,6 +166,14 @@ def _fields(text: str) -> list[tuple[int, list[str]]]:
     except csv.Error as error:
         raise ValueError(f"line {reader.line_num} is not a row of comma-separated values: {error}") from error
     return found
+
+
+def _of_columns(number: int, fields: Sequence[str], header: Sequence[str], columns: Sequence[int]) -> PairRow:
+    """The two sentences of a row that has more columns than these."""
+    if len(fields) > len(header):
+        problem = f"{len(fields)} fields where the header has {len(header)}: one with a comma stands in quotes"
+        return PairRow(number, fields[0], ", ".join(fields[1:]), problem)
+    return _checked(number, [fields[place] if place < len(fields) else "" for place in columns])
 
 
 def _checked(number: int, fields: Sequence[str]) -> PairRow:

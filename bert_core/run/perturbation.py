@@ -282,13 +282,19 @@ def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndar
 
 @torch.no_grad()
 def pseudo_log_likelihood(
-    loaded: LoadedModel, encoding: Encoding, *, variant: str = "original", head_mask: np.ndarray | None = None
+    loaded: LoadedModel,
+    encoding: Encoding,
+    *,
+    variant: str = "original",
+    head_mask: np.ndarray | None = None,
+    report: Callable[[int, int], None] = lambda done, of: None,
 ) -> SentenceScore:
     """How likely each piece is when it alone is masked, all pieces in batches that fit.
 
     variant: "original"; or "within word", where the later pieces of the same word are masked too, so that a rare word
     is not likely only because its end gives its beginning away.
     head_mask: as for `capture`. The added [CLS] and [SEP] are not scored.
+    report: told how many masked copies the model has read, of how many; may raise to stop.
     Raises ValueError for an unknown variant, a text that holds a [MASK], or a model without a trained word head.
     Source: Salazar 2020 (arXiv:1910.14659); Kauf & Ivanova 2023 (arXiv:2305.10588).
     """
@@ -322,4 +328,5 @@ def pseudo_log_likelihood(
         )
         scores = loaded.model.cls.predictions(outputs.last_hidden_state[:, 0]).float().log_softmax(-1)
         found[some] = as_array(scores.gather(1, ids[0, at])[:, 0])
+        report(first + len(some), len(scored))
     return SentenceScore(encoding, variant, found)

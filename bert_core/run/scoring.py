@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -23,30 +24,35 @@ def score_pairs(
     """Both sentences of every pair by their pseudo-log-likelihood, in the order given.
 
     pairs: (row, first, second, problem), as `analysis.scoring.read_pairs` gives them; one with a problem keeps it.
-    variant, head_mask: as for `pseudo_log_likelihood`. report: told how many pairs are done, of how many; may raise
-    to stop. A sentence that two pairs share is scored once.
+    variant, head_mask: as for `pseudo_log_likelihood`. report: told how many masked copies the model has read, of how
+    many; may raise to stop. A sentence that two pairs share is scored once.
     Raises ValueError for an unknown variant, or a model without a trained word head.
     """
-    known: dict[str, SentenceScore] = {}
-    found = []
-    for done, (row, first, second, problem) in enumerate(pairs, start=1):
-        scored = PairScore(row, (first, second), problem=problem)
+    known: dict[str, Encoding] = {}
+    scored = []
+    for row, first, second, problem in pairs:
+        one = PairScore(row, (first, second), problem=problem)
         if problem is None:
             try:
-                encodings = [_whole(loaded, sentence) for sentence in (first, second)]
+                for sentence in (first, second):
+                    known[sentence] = known.get(sentence) or _whole(loaded, sentence)
             except ValueError as error:
-                scored = PairScore(row, (first, second), problem=str(error))
-            else:
-                for encoding in encodings:
-                    if encoding.text not in known:
-                        known[encoding.text] = pseudo_log_likelihood(
-                            loaded, encoding, variant=variant, head_mask=head_mask
-                        )
-                one, other = (known[encoding.text] for encoding in encodings)
-                scored = PairScore(row, (first, second), one, other)
-        found.append(scored)
-        report(done, len(pairs))
-    return found
+                one = PairScore(row, (first, second), problem=str(error))
+        scored.append(one)
+    read = {sentence for one in scored if one.problem is None for sentence in one.sentences}
+    copies = {sentence: encoding.typed_count for sentence, encoding in known.items() if sentence in read}
+    done, of = 0, sum(copies.values())
+    found: dict[str, SentenceScore] = {}
+    for sentence, its in copies.items():
+        found[sentence] = pseudo_log_likelihood(
+            loaded, known[sentence], variant=variant, head_mask=head_mask,
+            report=lambda some, _, before=done: report(before + some, of),  # type: ignore[misc]
+        )  # fmt: skip
+        done += its
+    return [
+        one if one.problem is not None else replace(one, first=found[one.sentences[0]], second=found[one.sentences[1]])
+        for one in scored
+    ]
 
 
 def _whole(loaded: LoadedModel, sentence: str) -> Encoding:

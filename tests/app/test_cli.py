@@ -38,6 +38,7 @@ from bert_core.training.finetune import FinetuneSettings
 from bert_core.training.pretrain import PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
+from viz_app.cli.shared import Progress
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -713,6 +714,17 @@ def test_bad_files_are_one_sentence(
     code, printed, err = headlight(*words, "--model", tiny_model_folder, "--device", "cpu")
     assert (code, printed) == (2, "") and err.count("\n") == 1 and sentence in err
     assert [left.name for left in tmp_path.iterdir()] == ["file.txt"]
+
+
+def test_long_work_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """A line when five seconds have gone since the last, none for what is quick, and none when all is done."""
+    now = iter([0.0, 2.0, 6.0, 8.0, 500.0, 600.0])
+    told = Progress("masked copies", clock=lambda: next(now))
+    for done in (10, 30, 40, 1_000, 2_000):
+        told(done, 2_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "30 of 2,000 masked copies, 7 min left", "1,000 of 2,000 masked copies, 8 min left"
+    ]  # fmt: skip
 
 
 def test_score_reads_a_file_of_pairs(headlight: Run, tiny_model_folder: Path, tiny_loaded: LoadedModel) -> None:

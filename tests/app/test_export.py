@@ -583,6 +583,8 @@ def test_the_command_compares(
         (["--out", "a.svg", "--layer", "0", "--head", "4"], "head 4 does not exist in layer 0"),
         (["--out", "a.svg", "--head", "1"], "--head needs --layer"),
         (["--out", "a.svg", "--layer", "1", "--mode", "matrix"], "a matrix shows one head"),
+        (["--out", "a.svg", "--layer", "1", "--head", "0", "--head", "1", "--mode", "matrix"], "one --head, or"),
+        (["--out", "a.svg", "--against", " "], "--against is empty: give the text to compare with"),
         (["--out", "a.svg", "--part", "A to B"], "there is no second text"),
         (["--out", "a.svg", "--show", "gradient"], "a gradient needs something to explain"),
         (["--out", "a.svg", "--show", "gradient", "--target", "x"], "write POSITION:PIECE"),

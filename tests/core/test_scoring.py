@@ -56,6 +56,8 @@ def test_the_two_parts_of_the_difference_add_up(tiny_loaded: LoadedModel) -> Non
         "One cat. | Two cats.\n\n A dog, old. | A cat.",
         '\ufeffOne cat.,Two cats.\n"A dog, old.",A cat.\n',
         "sentence_good,sentence_bad\nOne cat.,Two cats.\n\"A dog, old.\", A cat.",
+        'kind,sentence_good,sentence_bad\nnumber,One cat.,Two cats.\nnoun,"A dog, old.",A cat.\n',
+        "First | Second | Kind\nOne cat. | Two cats. | number\nA dog, old. | A cat. | noun",
         'first\tsecond\nOne cat.\tTwo cats.\nA dog, old.\tA cat.',
     ],
 )  # fmt: skip
@@ -79,6 +81,22 @@ def test_a_row_that_is_no_pair_stays_and_says_why() -> None:
         "a sentence of 3,000 characters: at most 2,000 are read",
     ]
     assert (found[2].first, found[2].second) == ("A", "cat, sat")
+
+
+def test_a_table_that_came_out_goes_in_again(tiny_loaded: LoadedModel) -> None:
+    """Of many columns the header names the two that are read; a row that does not fit the header says so."""
+    scored = score_pairs(tiny_loaded, [PairRow(1, "the cat sat .", "a dog, old"), PairRow(2, "the", "", "wrong")])
+    written = pairs_csv(scored)
+    again = read_pairs(written + "9,a cat,sat,on,a,mat,and,a,dog,ran,away\n" + "10,a cat\n")
+    assert [(row.first, row.second, row.problem) for row in again] == [
+        ("the cat sat .", "a dog, old", None),
+        ("the", "", "one sentence: two are needed"),
+        (
+            "9", "a cat, sat, on, a, mat, and, a, dog, ran, away",
+            "11 fields where the header has 10: one with a comma stands in quotes",
+        ),
+        ("a cat", "", "one sentence: two are needed"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -110,7 +128,9 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
     ]
     told: list[tuple[int, int]] = []
     found = score_pairs(tiny_loaded, rows, variant=variant, report=lambda done, of: told.append((done, of)))
-    assert told == [(n, 5) for n in range(1, 6)]
+    whole = dict.fromkeys(text for row in rows for text in row[1:3] if row.row in (1, 6))
+    copies = [len(tiny_loaded.tokenizer.encode(text)) - 2 for text in whole]
+    assert told == [(int(done), sum(copies)) for done in np.cumsum(copies)], "what is shared is read once"
     totals = [
         pseudo_log_likelihood(tiny_loaded, tiny_loaded.tokenizer.encode(text), variant=variant).total
         for text in rows[0][1:3]

@@ -73,14 +73,16 @@ def attention(
     """
     kind = kind_of_file("--out", out, KINDS)
     check_place(out)
+    if against is not None and not against.strip():
+        raise ValueError("--against is empty: give the text to compare with")
     if head and layer is None:
         raise ValueError("--head needs --layer: which layer is the head in?")
     together = _together(combine, weights, "chosen" if head else "all" if layer is None else "layer")
     compared = bool(against or against_pair or against_model or without_heads)
     if neuron is not None and (layer is None or len(head or ()) != 1 or compared):
         raise ValueError("--neuron shows one head of one run: give --layer and one --head, and nothing to compare with")
-    if mode == "matrix" and not head and together is None and kind in PICTURES:
-        raise ValueError("a matrix shows one head: give --layer and --head")
+    if mode == "matrix" and len(set(head or ())) != 1 and together is None and kind in PICTURES:
+        raise ValueError("a matrix shows one head: give --layer and one --head, or --combine")
     if bertviz is not None and kind != "html":
         raise ValueError(f"BertViz writes .html and no .{kind}")
     import numpy as np

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +21,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 TextFile = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, .txt or .xz: one paragraph a line.")
 ]
+SECONDS_BETWEEN_LINES = 5.0
 
 
 def load(name: str, device: str) -> LoadedModel:
@@ -75,6 +78,8 @@ def check_place(out: Path, *read: Path) -> None:
     """Raise ValueError unless a file can be written there, and is none of those that are read."""
     if out.exists() and any(out.samefile(path) for path in read):
         raise ValueError(f"--out is {str(out)!r}, which is read: choose another name")
+    if out.is_dir():
+        raise ValueError(f"--out is {str(out)!r}: that is a folder, and a file is needed")
     if not out.parent.is_dir():
         raise ValueError(f"--out is {str(out)!r}: there is no folder {str(out.parent)!r}")
     if not os.access(out.parent, os.W_OK):
@@ -83,3 +88,28 @@ def check_place(out: Path, *read: Path) -> None:
 
 def note(sentence: str) -> None:
     typer.echo(sentence, err=True)
+
+
+def as_time(seconds: float) -> str:
+    """Seconds as hours and minutes, or minutes, or seconds."""
+    minutes = round(seconds / 60)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+class Progress:
+    """A line on stderr every few seconds: how much is done, of how much, and about what time is left.
+
+    what: what is counted. Work that is done before the first line is due says nothing.
+    """
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.what, self.clock = what, clock
+        self.started = self.last = clock()
+
+    def __call__(self, done: int, of: int) -> None:
+        now = self.clock()
+        if now - self.last >= SECONDS_BETWEEN_LINES and done < of:
+            note(f"{done:,} of {of:,} {self.what}, {as_time((now - self.started) / done * (of - done))} left")
+            self.last = now

@@ -8,10 +8,8 @@ from typing import Annotated
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, TextFile, kind_of_file, load, note
+from viz_app.cli.shared import SECONDS_BETWEEN_LINES, Device, ModelName, TextFile, as_time, kind_of_file, load, note
 from viz_app.export import PICTURES
-
-SECONDS_BETWEEN_LINES = 5.0
 
 
 def faithfulness(
@@ -69,7 +67,7 @@ def faithfulness(
             )
         elif now - last >= SECONDS_BETWEEN_LINES or done == of:
             each = (now - started) / (done - before)
-            note(f"{done:,} of {of:,} questions, {each:.1f} s each, {_as_time(each * (of - done))} left")
+            note(f"{done:,} of {of:,} questions, {each:.1f} s each, {as_time(each * (of - done))} left")
             last = now
 
     found = judge_file(load(model, device), text, out, settings, report=report)
@@ -80,14 +78,6 @@ def faithfulness(
 
         plot.parent.mkdir(parents=True, exist_ok=True)
         plot.write_bytes(picture_bytes(standings_picture(standings(found)), drawn))
-
-
-def _as_time(seconds: float) -> str:
-    """Seconds as hours and minutes, or minutes, or seconds."""
-    minutes = round(seconds / 60)
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def _parse_names(written: str) -> tuple[str, ...]:

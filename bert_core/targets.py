@@ -5,6 +5,9 @@ from __future__ import annotations
 from bert_core.record import Target
 from bert_core.tokenizer import MASK, UNKNOWN, Encoding, Tokenizer
 
+LONGEST_QUOTED = 40  # characters of a word, in an error
+MOST_LISTED = 8  # pieces
+
 
 def word_target(
     tokenizer: Tokenizer, encoding: Encoding, word: str, *, position: int | None = None, against: str | None = None
@@ -63,7 +66,9 @@ def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
         return (written,)
     pieces = tokenizer.encode(written).tokens[1:-1]
     if UNKNOWN in pieces:
-        raise ValueError(f"{written!r} cannot be asked for: the vocabulary does not have its signs, not even in pieces")
+        raise ValueError(
+            f"{_shortened(written)!r} cannot be asked for: the vocabulary does not have its signs, not even in pieces"
+        )
     return pieces
 
 
@@ -91,7 +96,13 @@ def _masks_from(encoding: Encoding, position: int) -> int:
 def _in_pieces(word: str, pieces: tuple[str, ...]) -> str:
     """ "'quasar' is 2 pieces here, qua and ##sar"."""
     count = "one piece" if len(pieces) == 1 else f"{len(pieces)} pieces"
-    return f"{word.strip()!r} is {count} of this vocabulary, {_listed(pieces)}"
+    some = pieces if len(pieces) <= MOST_LISTED else (*pieces[: MOST_LISTED - 1], "…", pieces[-1])
+    return f"{_shortened(word.strip())!r} is {count} of this vocabulary, {_listed(some)}"
+
+
+def _shortened(word: str) -> str:
+    """A word as an error quotes it."""
+    return word if len(word) <= LONGEST_QUOTED else f"{word[:LONGEST_QUOTED]}…"
 
 
 def _listed(names: tuple[object, ...]) -> str:

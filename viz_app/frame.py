@@ -33,6 +33,7 @@ from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.jobs import Job
 from viz_app.session import (
     LONGEST_LINK,
+    MEMORY,
     STAGES,
     Head,
     added_models,
@@ -48,6 +49,7 @@ from viz_app.session import (
 
 LONGEST_TEXT = 200_000  # characters that are read at all
 NO_TOKENS = ("query", ())
+OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
 CHOSEN = "_head_chosen"  # whether the visitor has chosen a head
 FRAME = "_frame"  # what was drawn above the page; None above a page that is not about the text
 STATUS = "_status"  # where the status line stands
@@ -362,7 +364,10 @@ def _text_inputs() -> None:
 
 
 def _text_changed() -> None:
-    st.session_state.masked, st.session_state.tokens, st.session_state.contrast = (), NO_TOKENS, ""
+    state = st.session_state
+    state.masked, state.tokens, state.contrast = (), NO_TOKENS, ""
+    if state.target.partition(":")[0].isdigit() and not state.get(OWN_TARGET):
+        state.target = ""  # the best guess of the last text is none of this one's
 
 
 def take_example(example: examples.Example) -> None:
@@ -618,16 +623,19 @@ def _with_target(current: Frame) -> Frame:
         state.target = state.contrast = ""
         right.caption(f"No target: {way_to_a_target(current).partition(', or ')[0]}")
         return current
-    if state.target not in options:
+    if state.pop("_typed", False) and state.target not in options:
         typed, problem = _typed_target(current, state.target)
+        if problem:
+            right.warning(as_written(problem[:1].upper() + problem[1:] + "."))
+        if typed is None:
+            state.target = state[MEMORY]["target"]
+    if state.target not in options:
+        typed, _ = _typed_target(current, state.target)
         if typed is not None:
             state.target = _key_of(current, typed)
             options[state.target], labels[state.target] = typed, _label_of(current, typed)
         else:
-            if state.pop("_typed", False) and problem:
-                right.warning(as_written(problem[:1].upper() + problem[1:] + "."))
-            state.target = next(iter(options))
-    state.pop("_typed", None)
+            state.target, state[OWN_TARGET] = next(iter(options)), False
     right.selectbox(
         "Target", list(options), key="target", format_func=lambda key: labels.get(key, key), accept_new_options=True,
         on_change=_target_typed, label_visibility="collapsed",
@@ -719,7 +727,8 @@ def _typed_target(current: Frame, typed: str) -> tuple[Target | None, str]:
 
 def _target_typed() -> None:
     """Another target was chosen or typed: the word that the last one stood against is not meant any more."""
-    st.session_state["_typed"], st.session_state.contrast = True, ""
+    state = st.session_state
+    state["_typed"], state[OWN_TARGET], state.contrast = True, True, ""
 
 
 def _against(current: Frame, target: Target, place: DeltaGenerator) -> Target:

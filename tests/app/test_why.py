@@ -16,7 +16,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from bert_core import LoadedModel, Target, faithfulness, token_scores
+from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
 from bert_core.methods import METHODS
 from tests.visit import ENTRY, words
 from viz_app import answers, examples, frame
@@ -117,7 +117,20 @@ def test_a_word_can_be_typed_as_the_target(opened: Callable[..., AppTest]) -> No
     assert "the vocabulary does not have its signs, not even in pieces" in words(app)
     type_target(app, "dog at 2")
     assert "There is no [MASK] at 2: there is one at 6" in words(app)
+    assert app.session_state.target == "6:dog" and "Why “dog” at 6?" in words(app), "what was asked before stays"
     assert not app.exception and not app.error
+
+
+def test_a_best_guess_ends_with_its_text(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
+    """What nobody chose follows the text; a word that the visitor chose is asked of the next text, too."""
+    app = opened(text="the cat sat on the [MASK]")
+    before = app.session_state.target
+    app.text_input(key="text").set_value("a dog ran to the [MASK] .").run()
+    (guess,) = capture(tiny_loaded, tiny_loaded.tokenizer.encode("a dog ran to the [MASK] ."), top_k=1).predictions
+    assert app.session_state.target == f"6:{tiny_loaded.tokenizer.token_of(guess.top[0][0])}" != before
+    type_target(app, "queen")
+    app.text_input(key="text").set_value("the cat sat on the [MASK]").run()
+    assert app.session_state.target == "6:queen"
 
 
 def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> None:

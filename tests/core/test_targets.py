@@ -144,6 +144,15 @@ def test_words_become_targets(tiny_loaded: LoadedModel, encoding: Encoding, orig
             "猫", {"position": 7},
             "'猫' cannot be asked for: the vocabulary does not have its signs, not even in pieces",
         ),
+        (
+            "walk" * 15, {"position": 7},
+            "'walkwalkwalkwalkwalkwalkwalkwalkwalkwalk…' is 60 pieces of this vocabulary, w, ##a, ##l, ##k, ##w, ##a, "
+            "##l, … and ##k, and at 7 there is one [MASK]: hide a word of 60 pieces, or ask for one of these",
+        ),
+        (
+            "猫" * 60, {"position": 7},
+            f"'{'猫' * 40}…' cannot be asked for: the vocabulary does not have its signs, not even in pieces",
+        ),
         ("  ", {"position": 7}, "there is no text: type at least one word"),
     ],
 )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, pair_values, read_pairs
+from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, mostly_unknown, pair_values, read_pairs
 from bert_core.loading import LoadedModel
 from bert_core.record import PairScore
 from bert_core.run.scoring import score_pairs
@@ -78,7 +78,7 @@ def scored_table(
     """
     good = [row for row in rows if row.problem is None]
     key = ("table", loaded.name, gates.tobytes(), variant, _digest(rows))
-    if _asked_for(key, None, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}"):
+    if good and _asked_for(key, None, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}"):
         job = _job(loaded, gates, rows, variant)
         if not still_running(job, _take_back):
             st.session_state[LAST_TABLE] = job.result
@@ -187,6 +187,15 @@ def summary(scores: Sequence[PairScore]) -> str:
     return f"In **{first:,} of {len(scored):,}** pairs{share} the first sentence is believed more.{more}"
 
 
+def unknown(scores: Sequence[PairScore]) -> str | None:
+    """What makes a score say little: how many sentences are mostly [UNK]; None where none is."""
+    count = mostly_unknown(scores)
+    if not count:
+        return None
+    which = "One sentence is" if count == 1 else f"{count:,} sentences are"
+    return f"{which} mostly [UNK]: the vocabulary does not know these signs, so that any others would score the same."
+
+
 def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], list[str | None]]:
     """The tokens of both sentences, column by column."""
     one, other = (sentence.encoding.tokens for sentence in score.both)
@@ -201,5 +210,5 @@ def problems(rows: Sequence[PairRow]) -> str | None:
     bad = [row for row in rows if row.problem is not None]
     if not bad:
         return None
-    more = f", and {len(bad) - 1} more lines" if len(bad) > 1 else ""
+    more = {1: "", 2: ", and 1 more line"}.get(len(bad), f", and {len(bad) - 1} more lines")
     return as_written(f"Line {bad[0].row} has {bad[0].problem}{more}. They stay in the table, unscored.")

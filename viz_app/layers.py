@@ -21,7 +21,7 @@ from bert_core.analysis.lens import (
 from bert_core.checkpoint import CheckpointError
 from bert_core.record import LayerStates, LensRun
 from bert_core.run.lens import layer_states, logit_lens
-from bert_core.tokenizer import Encoding
+from bert_core.tokenizer import MASK, Encoding
 from bert_core.translators import Translators, read_translators
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import (
@@ -216,7 +216,7 @@ def words(current: Frame) -> None:
             f"**{run.final_rank[depth, row]:,}** here"
             + (
                 "."
-                if final == stood
+                if stood in (final, MASK)  # where a [MASK] was typed, no word stood
                 else f"; {_quoted(stood)}, which stands there, has rank **{run.followed_rank[depth, row]:,}**."
             )
             + f" KL to the end {run.divergence[depth, row]:.2f} nats, entropy {run.entropy[depth, row]:.2f}."

@@ -189,6 +189,12 @@ def _checked(number: int, fields: Sequence[str]) -> PairRow:
     return PairRow(number, first, second, problem)
 
 
+def mostly_unknown(scores: Sequence[PairScore]) -> int:
+    """How many of the scored sentences are mostly [UNK], each counted once: their scores say little."""
+    read = {one.encoding.text: one.encoding for pair in scores if pair.problem is None for one in pair.both}
+    return sum(one.unknown_count * 2 > one.typed_count for one in read.values())
+
+
 def pairs_csv(scores: Sequence[PairScore]) -> str:
     """Scored pairs as CSV with a header, a row each in the order given; numbers in full, rows with a problem too.
 

@@ -74,6 +74,25 @@ def test_a_long_pair_waits_for_its_button() -> None:
     assert not app.exception and "It believes the second sentence more" in words(app)
 
 
+def test_signs_that_the_vocabulary_lacks_are_said() -> None:
+    """A sentence that is mostly [UNK] is scored, and warned of; so is a table with such sentences, each once."""
+    warning = "mostly [UNK]: the vocabulary does not know these signs, so that any others would score the same."
+    assert warning not in words(start(one="A cat ☃.", two="A dog."))
+    assert f"One sentence is {warning}" in words(start(one="☃☃ ☃", two="A dog."))
+    app = start(compared="table")
+    app.text_area(key="pairs_pasted").set_value("☃ | ☃☃\nA cat. | ☃\n").run()
+    done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
+    assert f"2 sentences are {warning}" in words(app)
+
+
+def test_a_table_without_a_pair_has_nothing_to_score() -> None:
+    """What is wrong is said, and no button offers to score it."""
+    app = start(compared="table")
+    app.text_area(key="pairs_pasted").set_value("alone\nand alone\n").run()
+    assert "Line 1 has one sentence: two are needed, and 1 more line." in words(app)
+    assert not app.exception and not [b for b in app.button if b.label.startswith("Score")]
+
+
 def test_heads_that_are_off_are_said_and_take_no_part() -> None:
     """The page names them, scores without them, and gives them back; the remark on the example is then left out."""
     app = start(off="0.1,2.3")

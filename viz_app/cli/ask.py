@@ -103,7 +103,7 @@ def score(
 
 def _score_pairs(loaded: LoadedModel, path: Path, variant: str) -> None:
     """The table to stdout, and what it comes to to stderr."""
-    from bert_core.analysis.scoring import pairs_csv, read_pairs
+    from bert_core.analysis.scoring import mostly_unknown, pairs_csv, read_pairs
     from bert_core.run.scoring import score_pairs
 
     found = score_pairs(loaded, read_pairs(path.read_bytes()), variant=variant, report=Progress("masked copies"))
@@ -112,6 +112,8 @@ def _score_pairs(loaded: LoadedModel, path: Path, variant: str) -> None:
     first = sum(one.believed == "first" for one in scored)
     if scored:
         note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(scored):,} pairs")
+    if unknown := mostly_unknown(found):
+        note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these signs")
     if len(scored) < len(found):
         note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: the column problem says why")
 

@@ -40,6 +40,8 @@ if state.compared == "pair":
         columns = pair_columns(score)
         remark = "" if stale or not gates.all() else session.surprise("score")
         st.markdown(f"{comparing.verdict(score, columns)} {remark}")
+        if (warning := comparing.unknown([score])) is not None:
+            st.warning(warning, icon=":material/question_mark:")
         if (differs := comparing.disagreement(scores)) is not None:
             st.warning(differs, icon=":material/call_split:")
         st.plotly_chart(
@@ -68,6 +70,8 @@ else:
                 frame.fade()
             with st.container(key="stale_table" if stale else "scored_table"):
                 st.markdown(comparing.summary(scored))
+                if (warning := comparing.unknown(scored)) is not None:
+                    st.warning(warning, icon=":material/question_mark:")
                 st.dataframe(comparing.table_columns(scored), hide_index=True, width="stretch")
                 st.download_button(
                     "All pairs (CSV)", pairs_csv(scored), "pairs.csv", "text/csv", icon=":material/table:",

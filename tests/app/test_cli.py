@@ -740,6 +740,12 @@ def test_score_reads_a_file_of_pairs(headlight: Run, tiny_model_folder: Path, ti
             scores = bert_core.score_pairs(tiny_loaded, read_pairs(text), variant=variant)
             assert (code, out) == (0, pairs_csv(scores))
             assert "in " in err and "of 1 pairs" in err and "1 of 2 lines could not be scored" in err
+        path.write_text("☃,☃☃\nthe cat,☃\n", encoding="utf-8")
+        code, _, err = headlight("score", "--pairs", path, "--model", tiny_model_folder)
+        assert code == 0 and "2 of the sentences are mostly [UNK]" in err
+        path.write_text("alone\n", encoding="utf-8")
+        code, _, err = headlight("score", "--pairs", path, "--model", tiny_model_folder)
+        assert code == 0 and err == "1 of 1 lines could not be scored: the column problem says why\n"
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,13 @@ def test_what_is_said_of_the_example_is_so() -> None:
     assert tuned[2] == "to" and "to" not in tuned[:2]
 
 
+def test_a_typed_mask_has_no_rank() -> None:
+    """What stood at a word that was hidden has a rank beside the model's word; where a [MASK] was typed, none did."""
+    assert "which stands there, has rank" in words(start(text="She opened the queen.", masked="3"))
+    typed = words(start(text="She opened the [MASK]."))
+    assert "The model's final word" in typed and "which stands there" not in typed
+
+
 @pytest.mark.parametrize("through", session.THROUGH)
 def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
     """By link, with and without a mask, for two sentences; nothing fails, and nothing is left without its two lines."""

@@ -278,7 +278,7 @@ class BertAttention(nn.Module):
     def check_head(self, head: int) -> None:
         """Raise ValueError unless there is, or was before pruning, a head of this number."""
         last = self.self.config.num_attention_heads - 1
-        if not 0 <= head <= last:
+        if head not in range(last + 1):
             gone = ", ".join(map(str, sorted(self.pruned_heads)))
             raise ValueError(
                 f"head {head} does not exist in layer {self.self.layer_num}: this model has heads 0 to {last}"

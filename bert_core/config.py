@@ -224,7 +224,7 @@ def json_object(path: str | Path) -> dict[str, Any]:
     """The JSON object in a file; raises ValueError if it holds anything else."""
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} holds a {type(values).__name__}: a configuration is a JSON object")

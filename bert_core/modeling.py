@@ -628,7 +628,7 @@ class BertPreTrainedModel(nn.Module):
         """
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer, heads in heads_to_prune.items():
-            if not 0 <= layer < len(layers):
+            if layer not in range(len(layers)):
                 raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {len(layers) - 1}")
             for head in heads:
                 layers[layer].attention.check_head(head)

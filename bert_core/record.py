@@ -296,7 +296,7 @@ class PruningPlan:
             if not all(type(number) is int for number in (*sizes.values(), *chain(*order))):
                 raise TypeError
             model, method, found_on = str(values["model"]), str(values["method"]), str(values.get("found_on", ""))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
                 "this is no plan: a plan holds model, layers, heads, method, and an order of [layer, head]"
             ) from error

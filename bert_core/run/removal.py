@@ -182,6 +182,8 @@ def propose_plan(
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
+    if method != "random" and not batches:
+        raise ValueError(f"there are no examples: an order by {method} is found on some")
     config, existing = loaded.config, heads_there(loaded)
     name = method
     if method == "random":

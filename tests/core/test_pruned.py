@@ -83,6 +83,7 @@ def test_the_rows_that_stay_worked_by_hand() -> None:
     ("heads", "sentence"),
     [
         ({0: [0], 1: [4]}, "head 4 does not exist in layer 1: this model has heads 0 to 3 (2 pruned)"),
+        ({0: [0], 1: [0.5]}, "head 0.5 does not exist in layer 1: this model has heads 0 to 3 (2 pruned)"),
         ({0: [0], 2: [0]}, "layer 2 does not exist: this model has layers 0 to 1"),
     ],
 )

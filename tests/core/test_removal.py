@@ -168,6 +168,9 @@ def test_orders_are_those_of_their_figures(tiny_loaded: LoadedModel, batches: li
     iterative = propose_plan(tiny_loaded, batches, "iterative").order
     again = loss_importance(bert_core.pruned(tiny_loaded, iterative[:3]), batches)
     assert again[iterative[3]] == np.nanmin(again)
+    for method in ("importance", "ablation", "iterative"):
+        with pytest.raises(ValueError, match=f"there are no examples: an order by {method} is found on some"):
+            propose_plan(tiny_loaded, [], method)
     assert propose_plan(tiny_loaded, batches, "random", seed=1) != propose_plan(tiny_loaded, batches, "random", seed=2)
 
 
@@ -182,7 +185,8 @@ def test_a_plan_is_a_file_for_one_model() -> None:
             plan.check(*given)
     with pytest.raises(ValueError, match="a share of 1.5: it is between 0 and 1"):
         plan.first(1.5)
-    for text in ("", "[]", "{}", '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [[0]]}',
+    for text in ("", "[]", "{}", "[" * 100_000,
+                 '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [[0]]}',
                  '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [["a", 1]]}'):  # fmt: skip
         with pytest.raises(ValueError, match="this is no plan"):
             PruningPlan.from_json(text)

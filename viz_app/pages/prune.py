@@ -189,7 +189,8 @@ else:
             f"Measure size and speed, about {seconds:.0f} s", on_click=lab.ask, args=cost_key, key="measure_costs"
         )
         st.download_button(
-            f"Model without {len(current.off)} heads as .zip", lambda: questions.file(full_shape=full_shape),
+            f"Model without {len(current.off)} head{'s' * (len(current.off) > 1)} as .zip",
+            lambda: questions.file(full_shape=full_shape),
             "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
         )  # fmt: skip
         if session.serves_localhost():
@@ -202,7 +203,7 @@ else:
         st.table(
             {
                 "": [cost.what for cost in costs],
-                "parameters": [f"{cost.parameters / 1e6:.2f} M" for cost in costs],
+                "parameters": [f"{cost.parameters:,}" for cost in costs],
                 "memory": [f"{cost.nbytes / 2**20:.1f} MiB" for cost in costs],
                 **{
                     f"batch of {size}": [f"{1000 * cost.seconds[size]:.1f} ms" for cost in costs]

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import load_file, save_file
 
 import bert_core
 from bert_core import LoadedModel, ModelRun, Target
@@ -607,6 +608,21 @@ def test_a_file_that_cannot_be_is_one_sentence_and_no_file(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert reason in err
     assert os.listdir(tmp_path) == []
+
+
+def test_what_a_model_lacks_is_no_way_to_a_picture(
+    capsys: pytest.CaptureFixture[str], tiny_loaded: LoadedModel, tmp_path: Path
+) -> None:
+    """A gradient names only what this model can be asked; a layer without a head is not drawn as all layers."""
+    bare = tmp_path / "bare"
+    bert_core.save(bert_core.pruned(tiny_loaded, [(1, head) for head in range(4)]), bare)
+    weights = load_file(bare / "model.safetensors")
+    save_file({name: value for name, value in weights.items() if "cls." not in name}, bare / "model.safetensors")
+    options = ("--model", bare, "--device", "cpu", "--out", tmp_path / "a.svg")
+    code, _, err = headlight(capsys, "The [MASK] sat.", "--show", "gradient", *options)
+    assert code == 2 and err.endswith("has no trained head: choose another model\n") and "[MASK]" not in err
+    code, _, err = headlight(capsys, "The [MASK] sat.", "--layer", "1", *options)
+    assert (code, err) == (2, "layer 1 has no head to draw: all of them are pruned\n")
 
 
 def test_a_folder_is_no_place_for_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -105,7 +105,10 @@ def test_what_is_not_there_is_named(options: dict, sentence: str) -> None:
 
 
 def test_a_view_that_cannot_be_is_refused() -> None:
-    """A mode that is none, and a share of nothing."""
+    """A mode that is none, a share of nothing, and one head by itself where several are meant."""
+    for heads in (5, "1, 5"):
+        with pytest.raises(ValueError, match=r"heads is .*: give their numbers as a tuple, as in \(5,\) or \(1, 5\)"):
+            MapView(heads=heads)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="'curves' or 'matrix'"):
         MapView(mode="cube")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="above 0, to 1"):

@@ -143,7 +143,7 @@ class MapView:
     sum to 1 again where tokens were left out. layer: which one.
     heads: those drawn; none is all heads of all layers, small. mode: "curves", or the first of the heads as a "matrix".
     kept: the share of a head that the drawn curves hold, above 0 to 1. together: the one map that is drawn instead.
-    Raises ValueError for another mode or share.
+    Raises ValueError for another mode or share, or heads that are no tuple.
     """
 
     what: str = "attention"
@@ -158,6 +158,8 @@ class MapView:
     together: Combination | None = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.heads, (int, str)):
+            raise ValueError(f"heads is {self.heads!r}: give their numbers as a tuple, as in (5,) or (1, 5)")
         object.__setattr__(self, "heads", tuple(self.heads))
         if self.mode not in ("curves", "matrix"):
             raise ValueError(f"mode {self.mode!r}: 'curves' or 'matrix'")

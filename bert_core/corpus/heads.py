@@ -124,7 +124,10 @@ class HeadSums:
         """
         texts = self.counts["texts"]
         if not texts:
-            raise ValueError(f"there is no text in {self.counts['lines']:,} lines: nothing was measured")
+            odd = f" ({said})" if (said := ", ".join(_odd(self.counts))) else ""
+            raise ValueError(
+                f"there is no text in {self.counts['lines']:,} lines to ask about{odd}: nothing was measured"
+            )
         figures = {name: values / texts for name, values in self.figures.items() if name != "loss_change_squared"}
         if "importance" in figures:
             figures["importance_in_layer"] = layer_normalised(figures["importance"])
@@ -378,11 +381,16 @@ def note_of(counts: Mapping[str, int]) -> str:
             f"{counts['texts']:,} pairs from {counts['lines']:,} lines were read, {counts['strangers']:,} of them with "
             "a second text from elsewhere"
         )
+    parts = _odd(counts)
+    return said + (": " + ", ".join(parts) if parts else "")
+
+
+def _odd(counts: Mapping[str, int]) -> list[str]:
+    """Which lines were not read, or not as they stand, and how many."""
     odd = {
         "empty": "empty", "unreadable": "without a sign that can be read",
         "without the word": "without a [MASK] at which the word can be asked for",
         "shortened": "cut to the length that is read", "overlong": "of which only the beginning was looked at",
         "not UTF-8": "with bytes that are not UTF-8, which were replaced",
     }  # fmt: skip
-    parts = [f"{counts[name]:,} {words}" for name, words in odd.items() if counts.get(name)]
-    return said + (": " + ", ".join(parts) if parts else "")
+    return [f"{counts[name]:,} {words}" for name, words in odd.items() if counts.get(name)]

@@ -125,7 +125,7 @@ def test_odd_lines_are_counted_and_said(tmp_path: Path, tiny_model_folder: Path)
     )
     assert all(np.isfinite(values).all() for values in total.figures.values())
     path.write_bytes(b"\n\n \n")
-    with pytest.raises(ValueError, match="there is no text in 3 lines: nothing was measured"):
+    with pytest.raises(ValueError, match=r"no text in 3 lines to ask about \(3 empty\): nothing was measured"):
         last(path, tiny_model_folder).table("m")
 
 

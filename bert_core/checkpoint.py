@@ -223,6 +223,16 @@ def write_tensors(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    kept = named_once(tensors, dtype)
+    write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
+    write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
+
+
+def named_once(tensors: Mapping[str, Tensor], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """Weights as a file takes them: on the CPU, and one that stands under two names under the first of them alone.
+
+    dtype: the number type of the file, if it is not that of the tensors.
+    """
     kept: dict[str, Tensor] = {}
     seen: set[tuple[int, torch.Size]] = set()
     for name, tensor in tensors.items():
@@ -230,8 +240,7 @@ def write_tensors(
         if place not in seen or not tensor.numel():  # all empty tensors stand at one address
             seen.add(place)
             kept[name] = tensor.detach().to("cpu", dtype).contiguous()
-    write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
-    write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
+    return kept
 
 
 def write_whole(path: Path, writer: Callable[[str], object]) -> None:

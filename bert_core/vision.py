@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from bert_core.checkpoint import CAPTIONER_FILE, WEIGHTS_FILE, CheckpointError, write_whole
+from bert_core.checkpoint import CAPTIONER_FILE, WEIGHTS_FILE, CheckpointError, named_once, write_whole
 from bert_core.config import BertConfig, json_object
 from bert_core.generation import generate
 from bert_core.loading import ASSETS, best_device
@@ -270,12 +270,7 @@ def save_captioner(
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if tensor.data_ptr() not in seen:  # a tied weight is written once
-            seen.add(tensor.data_ptr())
-            tensors[name] = tensor.detach().to("cpu", dtype).contiguous()
+    tensors = named_once(model.state_dict(keep_vars=True), dtype)
     sizes = json.dumps(model.config.to_dict(), indent=2, sort_keys=True) + "\n"
     write_words(words, folder)
     write_whole(folder / CAPTIONER_FILE, lambda path: Path(path).write_text(sizes, encoding="utf-8"))

@@ -23,7 +23,7 @@ from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.frame import Frame
 from viz_app.jobs import Job
-from viz_app.session import Head, asked_for, kept, queue, result_of, serves_localhost
+from viz_app.session import Head, asked_for, given_by, kept, queue, result_of, serves_localhost
 
 STEPS = 12  # points of a curve after the first
 FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
@@ -220,7 +220,7 @@ class Questions:
         job = self._plan(method)
         if not job.wait(MOMENT):
             return 0.0
-        plans = [_result(job)]
+        plans = [given_by(job)]
         plans += [removal.propose_plan(self.loaded, (), "random", seed=seed) for seed in range(RANDOM_ORDERS)]
         removed, points = _removed(len(plans[0].order)), self._points(method)
         wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in points]
@@ -228,7 +228,7 @@ class Questions:
             job = self._point(plan, count)
             if not job.wait(max(until - time.monotonic(), 0)):
                 break
-            points[plan.method, count] = _result(job)
+            points[plan.method, count] = given_by(job)
             queue().forget(job.key)  # it is kept here, and what others asked for keeps its place there
         return len(points) / (len(plans) * len(removed))
 
@@ -285,11 +285,3 @@ def _drawn(content: bytes, loaded: LoadedModel) -> tuple[Batch, ...]:
 def _removed(there: int) -> Sequence[int]:
     """How many heads are gone at each point of a curve."""
     return sorted({round(there * number / STEPS) for number in range(STEPS + 1)})
-
-
-def _result(job: Job) -> Any:
-    """What a job that is done gave; what it raised is raised, and it can be asked for again."""
-    if job.error is not None:
-        queue().forget(job.key)
-        raise job.error
-    return job.result

@@ -372,6 +372,11 @@ def result_of(job: Job) -> Any:
     if not job.wait(PATIENCE):
         _waiting_room(job)
         end_run()
+    return given_by(job)
+
+
+def given_by(job: Job) -> Any:
+    """What a job that is done gave; what it raised is raised, and it can be asked for again."""
     if job.error is not None:
         queue().forget(job.key)
         raise job.error
@@ -386,9 +391,7 @@ def still_running(job: Job, on_stop: Callable[[], None]) -> bool:
     if not job.wait(PATIENCE):
         _waiting_room(job, on_stop)
         return True
-    if job.error is not None:
-        queue().forget(job.key)
-        raise job.error
+    given_by(job)
     return False
 
 

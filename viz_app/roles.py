@@ -29,12 +29,12 @@ from bert_core.analysis.roles import (
     strongest_examples,
 )
 from bert_core.corpus.relations import relations_csv, track_relations
-from bert_core.corpus.table import LARGEST_FILE, check_fits, read_table
+from bert_core.corpus.table import KINDS, LARGEST_FILE, check_fits, read_table
 from bert_core.loading import LoadedModel
 from bert_core.record import HeadTable, ModelRun
 from bert_core.treebank import TreeSentence, read_treebank
 from viz_app.components.head_grid import HeadClick
-from viz_app.frame import Frame
+from viz_app.frame import Frame, choose_head
 from viz_app.session import Head, as_written, queue, result_of
 
 LARGEST_TREEBANK = 5  # megabytes
@@ -103,18 +103,7 @@ def choose_point(key: str) -> None:
     """Make the head that was clicked in a figure the chosen one."""
     points = st.session_state[key].selection.points
     if points and len(found := points[0].get("customdata", ())) == 2:
-        choose((int(found[0]), int(found[1])))
-
-
-def choose(head: Head) -> None:
-    """Make a head the chosen one; a click on its button."""
-    st.session_state.head, st.session_state.also = head, ()
-
-
-def choose_in_grid(click: HeadClick) -> None:
-    """Make the clicked head the chosen one; a click in a grid."""
-    if click.layer is not None and click.head is not None:
-        choose((click.layer, click.head))
+        choose_head(HeadClick(int(found[0]), int(found[1])))
 
 
 # ---------------------------------------------------------------------------- files
@@ -194,7 +183,7 @@ def tables_at_start() -> list[Path]:
     folder = os.environ.get(TABLES)
     if not folder:
         return []
-    return sorted(path for path in Path(folder).glob("*") if path.suffix in (".csv", ".parquet"))
+    return sorted(path for path in Path(folder).glob("*") if path.suffix in KINDS)
 
 
 def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:

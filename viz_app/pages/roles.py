@@ -5,7 +5,7 @@ import streamlit as st
 from bert_core.analysis.heads import heads_agreement, layer_normalised
 from bert_core.analysis.roles import IN_WORDS, NO_ROLE, THRESHOLDS
 from viz_app import frame, roles, session
-from viz_app.components.head_grid import head_grid
+from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
 
 LOOKS = {"text": "This text", "file": "A text file", "treebank": "A treebank"}
@@ -31,7 +31,7 @@ def grid(values, what: str, key: str, titles=None) -> None:
         titles=titles or [
             [frame.head_title(current, layer, head, what, values) for head in range(heads)] for layer in range(layers)
         ],
-        on_click=roles.choose_in_grid,
+        on_click=frame.choose_head,
     )  # fmt: skip
 
 
@@ -64,7 +64,9 @@ def card(seen: roles.RolesOfText) -> None:
         with st.container(horizontal=True, gap="small"):
             for other, far in nearest:
                 label = f"L{other[0]} H{other[1]} · {far:.2f}"
-                st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=roles.choose, args=(other,))
+                st.button(
+                    label, key=f"near_{other[0]}_{other[1]}", on_click=frame.choose_head, args=(HeadClick(*other),)
+                )
     st.caption("Its strongest looks from word to word, and the share of the word's attention:")
     st.dataframe(
         [

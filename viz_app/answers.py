@@ -24,7 +24,7 @@ from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
 from viz_app.frame import Frame, target_word
 from viz_app.jobs import Job
-from viz_app.session import as_written, queue, still_running
+from viz_app.session import as_written, queue, shown_name, still_running
 
 # Multiplications that all methods together may take before they wait for a button: about a second on one core.
 QUICK_WORK = 8e10
@@ -241,7 +241,7 @@ def answers(current: Frame) -> Answers | None:
         names = tuple(method.name for method in methods)
         job = queue().submit(
             ("answers", names, _question(current)),
-            f"{current.loaded.name}: {len(names)} methods on {len(current.encoding)} tokens",
+            f"{shown_name(current.loaded.name)}: {len(names)} methods on {len(current.encoding)} tokens",
             partial(_answer, current, run, names, question(current)),
         )
         if not still_running(job, partial(_take_back, why)):
@@ -288,7 +288,7 @@ def trust(current: Frame, given: Answers) -> Trust | None:
         words = bool(st.session_state.words)
         job = queue().submit(
             ("trust", given.names, _question(current)),
-            f"{current.loaded.name} with words taken away",
+            f"{shown_name(current.loaded.name)} with words taken away",
             lambda job: _judge(current, given, words, job),
         )
         if not still_running(job, lambda: _take_back(TRUST)):

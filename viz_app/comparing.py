@@ -14,7 +14,7 @@ from bert_core.loading import LoadedModel
 from bert_core.record import PairScore
 from bert_core.run.scoring import score_pairs
 from viz_app.jobs import Job
-from viz_app.session import VARIANTS, as_written, asked_for, end_run, queue, still_running
+from viz_app.session import VARIANTS, as_written, asked_for, end_run, queue, shown_name, still_running
 
 QUICK_TOKENS = 30_000  # of all masked copies together: what is read without being asked for, well under a second or two
 LARGEST_FILE = 5  # megabytes of an upload
@@ -109,7 +109,7 @@ def _take_example_pairs() -> None:
 def _job(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Job:
     return queue().submit(
         ("pairs", loaded.name, gates.tobytes(), variant, _digest(rows)),
-        f"{loaded.name} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
+        f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
         lambda job: score_pairs(
             loaded, rows, variant=variant, head_mask=gates, report=lambda done, of: job.report(done / of)
         ),

@@ -32,6 +32,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.jobs import Job
 from viz_app.session import (
+    CHOSEN,
     LONGEST_LINK,
     MEMORY,
     STAGES,
@@ -44,13 +45,14 @@ from viz_app.session import (
     queue,
     result_of,
     serves_localhost,
+    shown_name,
     still_running,
+    whole_name,
 )
 
 LONGEST_TEXT = 200_000  # characters that are read at all
 NO_TOKENS = ("query", ())
 OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
-CHOSEN = "_head_chosen"  # whether the visitor has chosen a head
 FRAME = "_frame"  # what was drawn above the page; None above a page that is not about the text
 STATUS = "_status"  # where the status line stands
 QUICK_WALK = 1e10  # multiplications of a second walk that nobody is asked for: well under a second
@@ -107,7 +109,7 @@ class Frame:
         key = (self.loaded.name, self.encoding, target, gates.tobytes())
         job = queue().submit(
             key,
-            f"{self.loaded.name} reads {len(self.encoding)} tokens",
+            f"{shown_name(self.loaded.name)} reads {len(self.encoding)} tokens",
             lambda _: capture(self.loaded, self.encoding, target=target, head_mask=gates, top_k=20),
         )
         run: ModelRun = result_of(job)
@@ -123,7 +125,7 @@ class Frame:
         reference = () if method == "zero" else self.reference()
         job = queue().submit(
             ("sweep", self.loaded.name, self.encoding, self.target, method, reference),
-            f"{self.loaded.name} without each of its {of} heads",
+            f"{shown_name(self.loaded.name)} without each of its {of} heads",
             lambda job: ablate_heads(
                 self.loaded, self.encoding, target=self.target, method=method, reference=reference,
                 report=lambda done, of: job.report(done / of),
@@ -161,7 +163,7 @@ class Frame:
         gates = self.head_mask
         return queue().submit(
             ("walk", self.loaded.name, self.encoding, layer, pads, engine, gates.tobytes()),
-            f"{self.loaded.name} is walked through with {engine}",
+            f"{shown_name(self.loaded.name)} is walked through with {engine}",
             lambda job: walk(
                 self.loaded, self.encoding, layer, head_mask=gates, pads=pads, engine=engine,
                 report=lambda done, of: job.report(done / of),
@@ -173,7 +175,7 @@ class Frame:
         gates = self.head_mask
         job = queue().submit(
             ("vectors", self.loaded.name, self.encoding, layer, head, gates.tobytes()),
-            f"{self.loaded.name} gives the vectors of L{layer} H{head}",
+            f"{shown_name(self.loaded.name)} gives the vectors of L{layer} H{head}",
             lambda _: head_vectors(self.loaded, self.encoding, layer, head, head_mask=gates),
         )
         found: HeadVectors = result_of(job)
@@ -315,7 +317,7 @@ def _model_settings() -> None:
         state.model = state.pop("_other_model")
     if state.model not in offered:
         state.model = offered[0]
-    st.selectbox("Model", offered, key="model")
+    st.selectbox("Model", offered, key="model", format_func=shown_name, help=whole_name(state.model))
     if serves_localhost():
         with st.popover("Another model", width="stretch"):
             st.text_input("Checkpoint folder or hub id", key="another_model", placeholder="bert-base-uncased")
@@ -402,8 +404,12 @@ def put_chosen_word(current: Frame, position: int, key: str) -> None:
 def choose_head(click: HeadClick) -> None:
     """Make the clicked head the chosen one; a click in a grid."""
     if click.layer is not None and click.head is not None:
-        st.session_state.head, st.session_state.also = (click.layer, click.head), ()
-        st.session_state[CHOSEN] = True
+        take_head((click.layer, click.head))
+
+
+def take_head(head: Head, also: tuple[int, ...] = ()) -> None:
+    """Make a head the chosen one. also: others of its layer."""
+    st.session_state.head, st.session_state.also, st.session_state[CHOSEN] = head, also, True
 
 
 def view_choice(first: Head | None = None) -> ViewChoice:
@@ -424,14 +430,14 @@ def open_head(click: HeadClick, control: str) -> None:
 def choose_view(choice: ViewChoice) -> None:
     """Take over what was chosen in the large view."""
     state = st.session_state
-    state.head, state.also = (choice.layer, choice.heads[0]), choice.heads[1:]
-    state[CHOSEN] = True
+    take_head((choice.layer, choice.heads[0]), choice.heads[1:])
     state.tokens, state.kept = (choice.side, choice.positions), choice.kept
 
 
 def choose_layer_and_head(layer_key: str, head_key: str) -> None:
     """Make the head of two controls the chosen one."""
-    st.session_state.head = (st.session_state[layer_key], st.session_state[head_key])
+    state = st.session_state
+    take_head((state[layer_key], state[head_key]), state.also)
 
 
 def choose_token(key: str) -> None:
@@ -455,8 +461,9 @@ def step_stage(by: int) -> None:
 
 def enter_next_layer(layers: int) -> None:
     """Go to the same head's query, key and value one layer up; a click on a button."""
-    layer, head = st.session_state.head
-    st.session_state.head, st.session_state.stage = (min(layer + 1, layers - 1), head), "qkv"
+    state = st.session_state
+    take_head((min(state.head[0] + 1, layers - 1), state.head[1]), state.also)
+    state.stage = "qkv"
 
 
 def head_title(current: Frame, layer: int, head: int, what: str, values: np.ndarray | None) -> str:
@@ -497,12 +504,12 @@ def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
     if wrong:
         layer, head = wrong[0]
         st.warning(
-            f"L{layer} H{head} does not exist: {as_written(loaded.name)} has layers 0 to {layers - 1} "
+            f"L{layer} H{head} does not exist: {as_written(shown_name(loaded.name))} has layers 0 to {layers - 1} "
             f"and heads 0 to {heads - 1}. It was left out."
         )
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
-            state.head = (0, 0)
+            state.head, state[CHOSEN] = (0, 0), False
     left = loaded.config.heads_of(state.head[0])
     if left and state.head[1] not in left:
         state.head = (state.head[0], left[0])
@@ -535,7 +542,7 @@ def _notices(current: Frame) -> None:
     said = []
     if encoding.cut:
         said.append(
-            f":orange[:material/content_cut:] {as_written(loaded.name)} reads {len(encoding):,} of the "
+            f":orange[:material/content_cut:] {as_written(shown_name(loaded.name))} reads {len(encoding):,} of the "
             f"{encoding.full_length:,} tokens: the last {encoding.cut:,} were cut off."
         )
     if unknown := current.original.unknown_count:
@@ -555,7 +562,8 @@ def _notices(current: Frame) -> None:
     if not loaded.has_mlm or not loaded.has_nsp:
         missing = [n for n, there in (("masked-word", loaded.has_mlm), ("next-sentence", loaded.has_nsp)) if not there]
         st.info(
-            f"{as_written(loaded.name)} came without a trained {' and '.join(missing)} head: it predicts nothing there."
+            f"{as_written(shown_name(loaded.name))} came without a trained {' and '.join(missing)} head: "
+            "it predicts nothing there."
         )
     _say_off(current.off)
 
@@ -759,7 +767,7 @@ def _against(current: Frame, target: Target, place: DeltaGenerator) -> Target:
 
 def _status(current: Frame) -> str:
     config = current.loaded.config
-    name = as_written(current.loaded.name.rsplit("/", 1)[-1])
+    name = as_written(shown_name(current.loaded.name))
     seconds = st.session_state.get("_seconds")
     parts = [
         f"{len(current.encoding)} tokens of {config.max_position_embeddings}",

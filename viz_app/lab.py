@@ -23,7 +23,7 @@ from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.frame import Frame
 from viz_app.jobs import Job
-from viz_app.session import Head, asked_for, given_by, kept, queue, result_of, serves_localhost
+from viz_app.session import Head, asked_for, given_by, kept, queue, result_of, serves_localhost, shown_name
 
 STEPS = 12  # points of a curve after the first
 FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
@@ -124,7 +124,9 @@ class Questions:
         return asked_for("lab", self.key, label)
 
     def _job(self, what: Hashable, label: str, work: Callable[[Callable[[float], None]], Any]) -> Job:
-        return queue().submit((what, *self.key), f"{self.loaded.name} {label}", lambda job: work(job.report))
+        return queue().submit(
+            (what, *self.key), f"{shown_name(self.loaded.name)} {label}", lambda job: work(job.report)
+        )
 
     def score(self, head_mask: np.ndarray) -> removal.Score:
         """What the model gets right with some heads off."""

@@ -37,7 +37,19 @@ from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
 from viz_app.frame import Frame, way_to_a_target
 from viz_app.jobs import Job
-from viz_app.session import BY, LENSES, PLANES, as_written, asked_for, kept, queue, result_of, still_running, surprise
+from viz_app.session import (
+    BY,
+    LENSES,
+    PLANES,
+    as_written,
+    asked_for,
+    kept,
+    queue,
+    result_of,
+    shown_name,
+    still_running,
+    surprise,
+)
 
 SHOWN_WORDS = 12
 FOLLOWED_POSITIONS = 6
@@ -96,7 +108,7 @@ def _lens_job(current: Frame, key: tuple, maps: Translators | None, positions: S
     loaded = current.loaded
     return queue().submit(
         (*key, tuple(positions)),
-        f"{loaded.name} read at every layer",
+        f"{shown_name(loaded.name)} read at every layer",
         lambda job: logit_lens(
             loaded, current.encoding, positions=positions, translators=maps, followed=current.original.input_ids,
             top_k=SHOWN_WORDS, head_mask=current.head_mask, report=lambda done, of: job.report(done / of),
@@ -148,7 +160,7 @@ def _states(current: Frame, encoding: Encoding) -> LayerStates:
     loaded, gates = current.loaded, current.head_mask
     job = queue().submit(
         ("states", loaded.name, encoding, gates.tobytes()),
-        f"{loaded.name} reads {len(encoding)} tokens",
+        f"{shown_name(loaded.name)} reads {len(encoding)} tokens",
         lambda _: layer_states(loaded, encoding, head_mask=gates),
     )
     states: LayerStates = result_of(job)
@@ -275,7 +287,7 @@ def _has_no_head(current: Frame) -> bool:
     """Whether there is nothing to read layers with; then the page says so."""
     if current.loaded.has_mlm:
         return False
-    name = as_written(current.loaded.name)
+    name = as_written(shown_name(current.loaded.name))
     st.info(f"{name} has no trained masked-word head to read its layers with: the other views need none.")
     return True
 

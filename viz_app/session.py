@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import streamlit as st
@@ -36,6 +37,7 @@ TEXTS = {
     ("reference",): (),
 }
 FIRST_SCENE = 71
+CHOSEN = "_head_chosen"  # whether a head was chosen, by the visitor or by the link; else pages may open on their own
 PUBLISHED = "_published"  # the address that was written last
 UNTOUCHED = "_untouched"  # the example that is shown as long as no text was chosen; None after that
 MEMORY = "_memory"  # copy of the choices, for the pages that do not draw their control
@@ -259,6 +261,7 @@ def restore() -> list[str]:
             if name in given:
                 try:
                     value = choice.parse(given[name])
+                    state[CHOSEN] = state.get(CHOSEN, False) or name == "head"
                 except ValueError as error:
                     notices.append(f"The address said {name}={given[name][:60]!r}, which is not possible: {error}.")
             state[MEMORY][name] = value
@@ -295,7 +298,7 @@ def publish() -> None:
     """Remember every choice, and write the text and what is not the default into the address bar."""
     state = st.session_state
     state[MEMORY] = {name: state[name] for name in state[MEMORY]}
-    link = link_of(state[MEMORY])
+    link = link_of(state[MEMORY], head_chosen=state.get(CHOSEN, False))
     # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
     if link != st.query_params.to_dict() or link != state.get(PUBLISHED):
         state[PUBLISHED] = link
@@ -308,12 +311,15 @@ def end_run() -> NoReturn:
     st.stop()
 
 
-def link_of(state: Mapping[str, Any]) -> dict[str, str]:
-    """The address of some choices: the text and what is not the default, without texts that are too long for it."""
+def link_of(state: Mapping[str, Any], *, head_chosen: bool = False) -> dict[str, str]:
+    """The address of some choices: the text and what is not the default, without texts that are too long for it.
+
+    head_chosen: whether the head was chosen, which a link says of the first head too.
+    """
     link = {
         name: choice.write(state[name])
         for name, choice in _choices().items()
-        if state[name] != ALONE.get(name, choice.default)
+        if state[name] != ALONE.get(name, choice.default) or (head_chosen and name == "head")
     }
     for texts, of_them in TEXTS.items():
         if sum(len(state[name]) for name in texts) > LONGEST_LINK:
@@ -341,6 +347,25 @@ def models_on_offer() -> tuple[str, ...]:
     """The bundled models, those named at start, and those that were added on this machine, in that order."""
     named = json.loads(os.environ.get("HEADLIGHT_MODELS", "[]"))
     return tuple(dict.fromkeys((*bundled_models(), *named, *added_models())))
+
+
+def shown_name(model: str) -> str:
+    """A model's name as it is shown: of a path its end, as much of it as tells it from all others on offer."""
+    path = Path(model)
+    if not path.expanduser().exists():
+        return model
+    others = [Path(name).parts for name in models_on_offer() if name != model]
+    ends = (
+        "/".join(path.parts[-n:])
+        for n in range(1, len(path.parts))
+        if all(other[-n:] != path.parts[-n:] for other in others)
+    )
+    return next(ends, model)
+
+
+def whole_name(model: str) -> str | None:
+    """All of a model's path as a help text; None where all of it is shown."""
+    return None if shown_name(model) == model else as_written(model)
 
 
 @st.cache_resource
@@ -414,7 +439,7 @@ def loaded_model(name: str) -> LoadedModel:
     """
     device = os.environ.get("HEADLIGHT_DEVICE")
     model: LoadedModel = result_of(
-        queue().submit(("model", name), f"Loading {name}", lambda _: load(name, device=device))
+        queue().submit(("model", name), f"Loading {shown_name(name)}", lambda _: load(name, device=device))
     )
     return model
 

@@ -365,6 +365,19 @@ def test_compare_opens_on_the_largest_change(sent: Sent, opened: Callable[..., A
     assert (sent.large["layer"], sent.large["heads"]) == (1, [3])
 
 
+def test_a_link_to_the_first_head_opens_it(sent: Sent, opened: Callable[..., AppTest]) -> None:
+    """L0 H0 that was chosen is in the address, and is what the link shows; without a choice there is none in it."""
+    app = opened("compare", masked="1")
+    assert "head" not in app.query_params and (sent.large["layer"], sent.large["heads"]) != (0, [0])
+    app = opened("compare", masked="1", head="0.0")
+    assert (sent.large["layer"], sent.large["heads"]) == (0, [0]) and app.query_params["head"] in ("0.0", ["0.0"])
+    app = opened("inside", masked="1", stage="qkv", head="1.0")
+    app.selectbox(key="inside_layer").set_value(0).run()
+    assert app.session_state["head"] == (0, 0) and app.query_params["head"] in ("0.0", ["0.0"])
+    wrong = opened("compare", masked="1", head="7.7")
+    assert "head" not in wrong.query_params and (sent.large["layer"], sent.large["heads"]) != (0, [0])
+
+
 @pytest.mark.parametrize("page", ["attention", "compare"])
 def test_all_heads_have_the_page_for_themselves(sent: Sent, opened: Callable[..., AppTest], page: str) -> None:
     """Larger pictures, of pieces, and nothing beside them."""

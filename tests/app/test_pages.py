@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from bert_core.record import HeadTable
 from bert_core.run.capture import capture
 from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, said, settled, words
-from viz_app import examples, roles
+from viz_app import examples, roles, session
 from viz_app.session import as_written
 
 PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "inside")
@@ -456,3 +457,26 @@ def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, s
             .run()
         )
         assert "One map: average of L2 H5, H1." in words(app).replace("\\", "")
+
+
+def test_a_folder_is_offered_by_its_name(
+    tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As much of the path's end as tells it from the others; the whole path on hover; a choice by it stays."""
+    session.added_models.clear()  # by other tests
+    same, twin = (tmp_path / where / tiny_model_folder.name for where in ("one", "two"))
+    for folder in (same, twin):
+        shutil.copytree(tiny_model_folder, folder)
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(same), str(twin), "some/where"]))
+    app = start(text="the cat sat", model=str(twin))
+    box = app.selectbox(key="model")
+    assert box.options[-3:] == ["one/tiny-bert", "two/tiny-bert", "some/where"]
+    assert box.value == str(twin) and box.proto.help == as_written(str(twin))
+    assert "two/tiny-bert 2 × 4" in words(app)
+    settled(box.set_value(str(same)).run())
+    settled(app.run())
+    assert app.session_state.model == app.selectbox(key="model").value == str(same)
+    assert "one/tiny-bert 2 × 4" in words(app) and app.query_params["model"] in (str(same), [str(same)])
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
+    app = start(text="the cat sat")
+    assert app.selectbox(key="model").options[-1] == "tiny-bert" and not app.selectbox(key="model").proto.help

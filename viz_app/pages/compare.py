@@ -38,7 +38,10 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     if state.against == "text":
         st.text_input("Other text", key="other", placeholder="Type another sentence", width=420)
     if state.against == "model":
-        st.selectbox("Other model", session.models_on_offer(), key="other_model", width=300)
+        st.selectbox(
+            "Other model", session.models_on_offer(), key="other_model", format_func=session.shown_name, width=300,
+            help=session.whole_name(state.other_model),
+        )  # fmt: skip
 both = frame.compared()
 if both is None:
     session.end_run()

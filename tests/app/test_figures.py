@@ -101,9 +101,14 @@ def test_diverging_colours_are_symmetric_about_a_neutral_middle(dark: bool) -> N
 
 
 def test_head_colours_are_apart_for_every_eye() -> None:
-    """No two of the 12 head colours come near each other with full colour vision, deuteranopia or protanopia."""
+    """No two of the 12 head colours come near each other with full colour vision, deuteranopia or protanopia.
+
+    And each stands out from the light page and from the dark one, as WCAG 2.2 asks of graphics (1.4.11).
+    """
     assert len(set(HEAD_COLOURS)) == len(HEAD_DASHES) == 12
-    for eye, least in ((np.eye(3), 0.1), (DEUTERANOPIA, 0.07), (PROTANOPIA, 0.07)):
+    for colour, dark in itertools.product(HEAD_COLOURS, (False, True)):
+        assert contrast(colour, page(dark).background) >= 3
+    for eye, least in ((np.eye(3), 0.115), (DEUTERANOPIA, 0.08), (PROTANOPIA, 0.08)):
         seen = oklab(np.clip(light(HEAD_COLOURS) @ np.array(eye).T, 0, 1))
         nearest = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
         assert nearest > least

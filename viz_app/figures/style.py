@@ -70,10 +70,11 @@ DIVERGING = Scale(
     ),
 )
 
-# Chosen by search for the largest smallest distance, seen with full colour vision, deuteranopia and protanopia.
+# Chosen by search for the largest smallest distance, seen with full colour vision, deuteranopia and protanopia, among
+# colours whose contrast is at least 3 on the light page and on the dark one.
 HEAD_COLOURS = (
-    *("#3c72f8", "#e9ad08", "#50b979", "#8833a1", "#fb96a7", "#5e7201"),
-    *("#45bdd9", "#8b3b5b", "#a5872e", "#4d79ad", "#583ece", "#b56f82"),
+    *("#2f5ec6", "#e36800", "#00a155", "#8e00ff", "#ff5584", "#55714c"),
+    *("#42a1aa", "#d00013", "#717bbd", "#f642ec", "#0097ff", "#8e4c8e"),
 )
 HEAD_DASHES = ("solid", "dash", "dot", "dashdot") * 3
 

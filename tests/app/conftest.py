@@ -1,0 +1,13 @@
+"""What every test without a browser starts from."""
+
+from __future__ import annotations
+
+import pytest
+
+from viz_app import session
+
+
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is slow, not wrong: a page waits longer for its work, as nothing here brings it back by itself."""
+    monkeypatch.setattr(session, "PATIENCE", 60.0)

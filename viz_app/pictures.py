@@ -50,7 +50,7 @@ MISLEAD = (
         f"{colour:.1%} of colour words and {shape:.1%} of shape words by {name}"
         for name, (colour, shape) in {
             "attention": POINTS["attention"],
-            "gradient × attention": POINTS["product"],
+            "attention × gradient": POINTS["product"],
             "the attention of the best single head": POINTS["best head"],
             "chance": POINTS["chance"],
         }.items()

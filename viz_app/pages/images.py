@@ -11,8 +11,8 @@ from viz_app.export.files import CaptionFiles
 from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
 
-NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Gradient × attention"}
-UNITS = {"attention": "attention", "gradient": "gradient", "product": "gradient × attention, above zero"}
+NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
+UNITS = {"attention": "attention", "gradient": "gradient", "product": "attention × gradient, above zero"}
 
 state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)

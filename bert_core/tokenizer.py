@@ -76,6 +76,11 @@ class Encoding:
         """How many tokens there are besides the added [CLS] and [SEP]."""
         return len(self) - sum(self.special)
 
+    @property
+    def mostly_unknown(self) -> bool:
+        """Whether the vocabulary knows fewer than half of what was typed: what a model says of it then says little."""
+        return self.unknown_count * 2 > self.typed_count
+
     def pieces_of(self, word: int) -> tuple[int, ...]:
         """Positions of the pieces of a word."""
         return tuple(i for i, w in enumerate(self.words) if w == word)

@@ -546,12 +546,11 @@ def _notices(current: Frame) -> None:
             f"{encoding.full_length:,} tokens: the last {encoding.cut:,} were cut off."
         )
     if unknown := current.original.unknown_count:
-        typed = current.original.typed_count
         sentence = (
-            f"{unknown:,} of {typed:,} tokens are [UNK]: the vocabulary does not know these signs, "
-            "and the model cannot tell them apart."
+            f"{unknown:,} of {current.original.typed_count:,} tokens are [UNK]: the vocabulary does not know "
+            "these signs, and the model cannot tell them apart."
         )
-        if unknown * 2 > typed:
+        if current.original.mostly_unknown:
             st.warning(sentence)
         else:
             said.append(sentence)

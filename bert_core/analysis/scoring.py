@@ -192,7 +192,7 @@ def _checked(number: int, fields: Sequence[str]) -> PairRow:
 def mostly_unknown(scores: Sequence[PairScore]) -> int:
     """How many of the scored sentences are mostly [UNK], each counted once: their scores say little."""
     read = {one.encoding.text: one.encoding for pair in scores if pair.problem is None for one in pair.both}
-    return sum(one.unknown_count * 2 > one.typed_count for one in read.values())
+    return sum(one.mostly_unknown for one in read.values())
 
 
 def pairs_csv(scores: Sequence[PairScore]) -> str:

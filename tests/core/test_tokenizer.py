@@ -176,6 +176,7 @@ def test_unknown_tokens_are_counted(tokenizer: Tokenizer) -> None:
     assert tokenizer.encode("the cat").unknown_count == 0
     assert tokenizer.encode("the cat").typed_count == 2
     assert tokenizer.encode("cat λόγος", "ω the").typed_count == 4
+    assert tokenizer.encode("Ωμέγα λόγος").mostly_unknown and not tokenizer.encode("cat λόγος").mostly_unknown
 
 
 def test_a_hundred_thousand_characters(tokenizer: Tokenizer) -> None:

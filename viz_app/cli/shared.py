@@ -34,7 +34,7 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     if encoding.cut:
         note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
-    if encoding.unknown_count * 2 > encoding.typed_count:
+    if encoding.mostly_unknown:
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are [UNK]: {loaded.name} does not know these "
             "signs, and cannot tell them apart"

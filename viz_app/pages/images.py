@@ -8,11 +8,9 @@ from viz_app.components.head_grid import head_grid
 from viz_app.components.token_strip import token_strip
 from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
+from viz_app.export.maps import UNITS, ShownMaps
 from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
-
-NAMES = {"attention": "Attention", "gradient": "Gradient", "product": "Attention × gradient"}
-UNITS = {"attention": "attention", "gradient": "gradient", "product": "attention × gradient, above zero"}
 
 state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)
@@ -32,11 +30,13 @@ token_strip(
 st.caption(pictures.verdict(looked))
 
 first, second, third = st.columns([4, 2.6, 3.4], vertical_alignment="bottom")
-first.segmented_control("Show", session.SHOWN, key="heat", format_func=NAMES.__getitem__, required=True)
+first.segmented_control(
+    "Show", session.SHOWN, key="heat", format_func=lambda name: UNITS[name].capitalize(), required=True
+)
 second.toggle("Boxes of the shapes", key="boxes", disabled=looked.scene is None)
 third.button("Average of all heads", on_click=pictures.average_heads, disabled=head is None)
 
-signed = state.heat == "gradient"
+shown = caption_maps(looked.run, state.heat)
 outlines = looked.outlines(word) if state.boxes else []
 of_whom = "all heads" if head is None else f"L{head[0]} H{head[1]}"
 left, middle, right = st.columns([5, 5, 3.2], gap="medium")
@@ -55,14 +55,14 @@ with middle:
             looked.run.image,
             looked.heat(state.heat, word, head),
             outlines,
-            signed=signed,
-            unit=UNITS[state.heat],
+            signed=shown.signed,
+            unit=shown.unit,
             dark=dark,
             lecture=lecture,
         ),
         theme=None,
         key="heat_chart",
-        alt=f"{NAMES[state.heat]} over the patches for the word {looked.run.words[word]}, {of_whom}",
+        alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
     )
 with right:
     st.markdown("**Every head of the decoder**")
@@ -70,8 +70,8 @@ with right:
     head_grid(
         layers=maps.shape[0],
         heads=maps.shape[1],
-        thumbnails=thumbnails(maps, signed=signed),
-        signed=signed,
+        thumbnails=thumbnails(maps, signed=shown.signed),
+        signed=shown.signed,
         selected=head,
         titles=looked.titles(state.heat, word),
         key="picture_heads",
@@ -82,9 +82,8 @@ with right:
 
 
 @st.fragment
-def every_word(looked: pictures.Looked) -> None:
+def every_word(shown: ShownMaps) -> None:
     """All words to all patches, as curves; runs alone while the hand is on it."""
-    shown = caption_maps(looked.run, state.heat)
     layers = len(shown.values)
     choice = pictures.view_choice(layers)
     attention_view(
@@ -95,7 +94,7 @@ def every_word(looked: pictures.Looked) -> None:
         layers=layers,
         signed=shown.signed,
         notes=shown.notes,
-        unit=UNITS[state.heat],
+        unit=shown.unit,
         key="patches",
         lecture=lecture,
         on_change=pictures.choose_view,
@@ -106,7 +105,7 @@ def every_word(looked: pictures.Looked) -> None:
 
 
 if st.toggle("Every word to every patch", key="edges"):
-    every_word(looked)
+    every_word(shown)
 st.caption(pictures.reading(state.heat))
 files = CaptionFiles(looked.run, state.heat, head, word, session.loaded_captioner().name)
 downloads.caption(files, looked.numbers, looked.png)

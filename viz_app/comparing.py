@@ -91,7 +91,7 @@ def table_of_pairs() -> list[PairRow] | None:
     """The pairs that were pasted or uploaded; None where there are none yet. Raises ValueError as `read_pairs`."""
     left, right = st.columns([3, 2], gap="medium")
     pasted = left.text_area(
-        "Pairs, one a line: two sentences parted by a tab, by | or by a comma", key="pairs_pasted",
+        "Pairs, one a line: two sentences parted by a tab, |, a comma or a semicolon", key="pairs_pasted",
         placeholder=EXAMPLE_PAIRS, height=150,
     )  # fmt: skip
     upload = right.file_uploader(

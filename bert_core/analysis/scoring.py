@@ -14,6 +14,7 @@ from bert_core.record import PairScore, SentenceScore
 
 MOST_PAIRS = 1_000
 LONGEST_SENTENCE = 2_000  # characters
+_QUOTED = "one with a comma or a semicolon in it stands in quotes"
 
 
 # ---------------------------------------------------------------------------- one pair
@@ -114,7 +115,7 @@ class PairRow(NamedTuple):
 
 
 def read_pairs(text: str | bytes) -> list[PairRow]:
-    """Two sentences a line, parted by a tab, by " | ", or as comma-separated values; empty lines are passed over.
+    """Two sentences a line, parted by a tab, by " | ", or as CSV with commas or semicolons; empty lines are left out.
 
     A first line that says "sentence", "first", "good" or the like twice and no sentence is a header; of more columns
     it says which two are read. A line that is not two sentences stays in the result with what is wrong with it, so that
@@ -133,7 +134,7 @@ def read_pairs(text: str | bytes) -> list[PairRow]:
     if len(columns) == 2:
         lines = lines[1:]
     if not lines:
-        raise ValueError("there are no pairs: give two sentences a line, parted by a tab, by | or by a comma")
+        raise ValueError("there are no pairs: give two sentences a line, parted by a tab, |, a comma or a semicolon")
     if len(lines) > MOST_PAIRS:
         raise ValueError(f"there are {len(lines):,} pairs: at most {MOST_PAIRS:,} are scored at once")
     if len(columns) == 2 < len(header):
@@ -158,20 +159,36 @@ def _fields(text: str) -> list[tuple[int, list[str]]]:
         if any(mark in line for line in lines):
             parted = ((number, line.split(mark)) for number, line in enumerate(lines, start=1) if line.strip())
             return [(number, [field.strip() for field in fields]) for number, fields in parted]
-    found, reader = [], csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True)
+    by_comma, by_semicolon = (_separated(text, mark) for mark in ",;")
+    found = max(by_comma, by_semicolon, key=_fit)  # sentences hold both: the one that makes more of them pairs
+    if isinstance(found, ValueError):
+        raise found
+    return found
+
+
+def _separated(text: str, mark: str) -> list[tuple[int, list[str]]] | ValueError:
+    """A text as CSV with this sign between fields, or why it is none."""
+    found, reader = [], csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True, delimiter=mark)
     try:
         for fields in reader:
             if any(field.strip() for field in fields):
                 found.append((reader.line_num, [field.strip() for field in fields]))
     except csv.Error as error:
-        raise ValueError(f"line {reader.line_num} is not a row of comma-separated values: {error}") from error
+        return ValueError(f"line {reader.line_num} is not a row of a CSV table: {error}")
     return found
+
+
+def _fit(lines: list[tuple[int, list[str]]] | ValueError) -> tuple[bool, int]:
+    """How well lines were parted: whether the first names two columns, then how many are two fields."""
+    if isinstance(lines, ValueError) or not lines:
+        return False, 0
+    return sum(map(_is_heading, lines[0][1])) == 2, sum(len(fields) == 2 for _, fields in lines)
 
 
 def _of_columns(number: int, fields: Sequence[str], header: Sequence[str], columns: Sequence[int]) -> PairRow:
     """The two sentences of a row that has more columns than these."""
     if len(fields) > len(header):
-        problem = f"{len(fields)} fields where the header has {len(header)}: one with a comma stands in quotes"
+        problem = f"{len(fields)} fields where the header has {len(header)}: {_QUOTED}"
         return PairRow(number, fields[0], ", ".join(fields[1:]), problem)
     return _checked(number, [fields[place] if place < len(fields) else "" for place in columns])
 
@@ -180,7 +197,7 @@ def _checked(number: int, fields: Sequence[str]) -> PairRow:
     first, second = fields[0], ", ".join(fields[1:])  # a row that is none keeps all that was in it
     problem = None
     if len(fields) > 2 and any(fields[2:]):
-        problem = f"{len(fields)} fields: two sentences are needed, and one with a comma stands in quotes"
+        problem = f"{len(fields)} fields: two sentences are needed, and {_QUOTED}"
     elif not first or not second:
         problem = "one sentence: two are needed"
     elif max(len(first), len(second)) > LONGEST_SENTENCE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from bert_core.corpus.lines import LONGEST_LINE, SHARD_LINES, Line, Shard
 
 LONGEST_FIELD = 10_000_000  # characters
 _NAMED_ROWS = 5
+_SEPARATORS = {",": "comma", ";": "semicolon"}
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class LabelledText:
 
 def read_labelled(path: Path, text: str, label: str, pair: str | None = None) -> list[LabelledText]:
     """The rows of a UTF-8 `.csv` file with a header, by the names of its columns; empty lines are passed over.
+
+    Commas or semicolons part the fields, as `separator_of` finds.
 
     Raises ValueError if a column is missing, a row has another number of fields, a text or a label is empty, the file
     is not UTF-8 or not a table, or there are no rows.
@@ -92,6 +96,14 @@ def row_shards(
         yield Shard(number, tuple(rows), end, rows[-1].number + 1, counts)
 
 
+def separator_of(header: str) -> str:
+    """What parts the fields of a table with this first line: "," or ";", whichever stands more often outside quotes.
+
+    Spreadsheets write semicolons where the comma is the decimal point. Where both stand alike it is the comma.
+    """
+    return max(_SEPARATORS, key=re.sub(r'"[^"]*"', "", header).count)
+
+
 def some_rows(rows: Sequence[int]) -> str:
     """The first of some rows, in words."""
     named = ", ".join(map(str, rows[:_NAMED_ROWS]))
@@ -109,7 +121,9 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
     names = [name for name in (text, pair, label) if name is not None]
     if len(set(names)) < len(names):
         raise ValueError(f"the columns {', '.join(names)} are not all different: each has its own part")
-    rows = _rows(path)
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        separator = separator_of(next(filter(str.strip, lines), ""))
+    rows = _rows(path, separator)
     header = [name.strip() for name in next(rows, (1, [], 0))[1]]
     for name in names:
         if header.count(name) != 1:
@@ -123,7 +137,7 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
         if len(values) != len(header):
             raise ValueError(
                 f"row {row} of {path.name} has {len(values)} fields and the header {len(header)}: "
-                "a text with a comma, a quote or a new line in it stands in quotes"
+                f"a text with a {_SEPARATORS[separator]}, a quote or a new line in it stands in quotes"
             )
         fields = dict(zip(header, values, strict=True))
         for name in needed:
@@ -139,12 +153,12 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
         )
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str], int]]:
+def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str], int]]:
     """The rows that are not empty, with their numbers from 1, and the byte up to which the file was read."""
     before = csv.field_size_limit(LONGEST_FIELD)
     try:
         with path.open("rb") as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as lines:
-            for number, values in enumerate(csv.reader(lines, strict=True), start=1):
+            for number, values in enumerate(csv.reader(lines, strict=True, delimiter=separator), start=1):
                 if values:
                     yield number, values, file.tell()
     except UnicodeDecodeError as error:
@@ -152,6 +166,6 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str], int]]:
             f"{path.name} is not UTF-8 (byte {error.start} of a part of it): save it as CSV UTF-8"
         ) from error
     except csv.Error as error:
-        raise ValueError(f"{path.name} is not a table of comma-separated values: {error}") from error
+        raise ValueError(f"{path.name} is not a whole CSV table: {error}") from error
     finally:
         csv.field_size_limit(before)

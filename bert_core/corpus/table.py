@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bert_core import checkpoint
+from bert_core.corpus.rows import separator_of
 from bert_core.record import LOSSES, HeadTable
 from bert_core.run.ablation import METHODS
 
@@ -19,6 +21,7 @@ KINDS = (".csv", ".parquet")
 LARGEST_FILE = 8  # megabytes: a model of 96 layers of 96 heads has less
 MOST_LAYERS = MOST_HEADS = 256
 MOST_COLUMNS = 64
+_DECIMAL_COMMA = re.compile(r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$")
 _FIXED = ("model", "layer", "head", "texts", "tokens", "loss")
 _SAID = {"loss_of": tuple(LOSSES), "method": METHODS}  # older tables do not say it, and mean the first
 
@@ -52,6 +55,8 @@ def write_table(table: HeadTable, path: Path) -> None:
 
 def read_table(data: bytes, name: str) -> HeadTable:
     """A table that `write_table` wrote; name: of the file, whose end says its kind.
+
+    A CSV that went through a spreadsheet may have semicolons between fields, and then decimal commas.
 
     Raises ValueError, in one sentence, for a file that is none, is too large, or whose rows do not fit each other.
     """
@@ -121,11 +126,15 @@ def _columns(table: HeadTable) -> dict[str, list[Any]]:
 
 def _csv(data: bytes, name: str) -> dict[str, list[Any]]:
     try:
-        rows = list(csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""), strict=True))
+        text = data.decode("utf-8-sig")
+        separator = separator_of(text.partition("\n")[0])
+        rows = list(csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator))
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"the file {name} is not a table in UTF-8: {str(error)[:80]}") from error
     if len(rows) < 2 or len(set(rows[0])) < len(rows[0]) or any(len(row) != len(rows[0]) for row in rows):
         raise ValueError(f"the file {name} is no table of heads: a header, then as many fields in every row")
+    if separator == ";":  # from a spreadsheet whose decimal point is the comma
+        rows[1:] = [[_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows[1:]]
     return {column: [row[n] for row in rows[1:]] for n, column in enumerate(rows[0])}
 
 

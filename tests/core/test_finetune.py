@@ -261,6 +261,19 @@ def test_a_table_is_read_as_spreadsheets_write_it(tmp_path: Path) -> None:
     ]
 
 
+def test_a_table_with_semicolons_is_read(tmp_path: Path) -> None:
+    """As spreadsheets write it where the comma is the decimal point; a text keeps its commas, and in quotes its own."""
+    path = tmp_path / "t.csv"
+    path.write_bytes('\ufeff\r\n"id, or number";text;class\r\n1;one, two, three;x\r\n2;"four; five";y\r\n'.encode())
+    assert read_labelled(path, "text", "class") == [
+        LabelledText("one, two, three", None, "x", 3),
+        LabelledText("four; five", None, "y", 4),
+    ]
+    path.write_bytes(b"text;class\na;b;x\n")
+    with pytest.raises(ValueError, match=r"row 2 of t.csv has 3 fields and the header 2: a text with a semicolon,"):
+        read_labelled(path, "text", "class")
+
+
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
@@ -272,7 +285,7 @@ def test_a_table_is_read_as_spreadsheets_write_it(tmp_path: Path) -> None:
         (b"text,class\n" + b",x\n" * 8, "8 of 8 rows of t.csv have nothing in the column 'text' (rows 2, 3, 4, 5, 6 and 3 more"),  # noqa: E501
         (b"text,class\na, b,x\n", "row 2 of t.csv has 3 fields and the header 2"),
         (b"text,class\na,caf\xe9\n", "t.csv is not UTF-8"),
-        (b'text,class\n"a,x\n', "t.csv is not a table of comma-separated values"),
+        (b'text,class\n"a,x\n', "t.csv is not a whole CSV table"),
         (b"text,class\na,x\nb,x\n", "every row has the same class, 'x', in the column 'class'"),
         (b"text,class\na,x\nb,y\nc,z\n", "each of the 3 rows has a class of its own in the column 'class'"),
     ],

@@ -39,6 +39,17 @@ def test_a_table_reads_back_as_it_was(tmp_path: Path, kind: str, loss: float | N
     check_fits(again, "somewhere/tiny-bert", 2, 3)
 
 
+def test_a_table_that_went_through_a_spreadsheet_reads_back(tmp_path: Path) -> None:
+    """Semicolons between fields and decimal commas, as a spreadsheet writes them in most of Europe."""
+    write_table(made(), tmp_path / "table.csv")
+    written = (tmp_path / "table.csv").read_text(encoding="utf-8")
+    through = "\ufeff" + written.replace(",", ";").replace(".", ",").replace("\n", "\r\n")
+    again, table = read_table(through.encode(), "table.csv"), made()
+    assert (again.model, again.texts, again.tokens, again.loss) == ("tiny-bert", 12, 340, 2.5)
+    for name, values in table.figures.items():
+        assert np.array_equal(again.figures[name], values, equal_nan=True)
+
+
 def as_csv(**changes: object) -> bytes:
     """A table of two heads as CSV, with some of its columns changed; None leaves a column out."""
     columns: dict[str, object] = {

@@ -59,15 +59,26 @@ def test_the_two_parts_of_the_difference_add_up(tiny_loaded: LoadedModel) -> Non
         'kind,sentence_good,sentence_bad\nnumber,One cat.,Two cats.\nnoun,"A dog, old.",A cat.\n',
         "First | Second | Kind\nOne cat. | Two cats. | number\nA dog, old. | A cat. | noun",
         'first\tsecond\nOne cat.\tTwo cats.\nA dog, old.\tA cat.',
+        "One cat.;Two cats.\nA dog, old.;A cat.\n",
+        "\ufeffsentence_good;sentence_bad\r\nOne cat.;Two cats.\r\nA dog, old.;A cat.\r\n",
+        'kind;sentence_good;sentence_bad\nnumber;"One cat.";Two cats.\n"a; b";A dog, old.;"A cat."\n',
     ],
 )  # fmt: skip
 def test_pairs_are_read_however_they_are_parted(text: str) -> None:
-    """Tabs, bars or commas, with a header or without, from text or from bytes."""
+    """Tabs, bars, commas or semicolons, with a header or without, from text or from bytes."""
     for given_as in (text, text.encode()):
         found = read_pairs(given_as)
         assert [(r.first, r.second, r.problem) for r in found] == [
             ("One cat.", "Two cats.", None), ("A dog, old.", "A cat.", None)
         ]  # fmt: skip
+
+
+def test_semicolons_within_sentences_part_nothing() -> None:
+    """The sign that makes more of the lines pairs is the one between them."""
+    found = read_pairs("It rained; he stayed.,It rained; he stay.\nA cat.,A cats.\n")
+    assert [(row.first, row.second, row.problem) for row in found] == [
+        ("It rained; he stayed.", "It rained; he stay.", None), ("A cat.", "A cats.", None)
+    ]  # fmt: skip
 
 
 def test_a_row_that_is_no_pair_stays_and_says_why() -> None:
@@ -77,7 +88,7 @@ def test_a_row_that_is_no_pair_stays_and_says_why() -> None:
     assert [row.problem for row in found] == [
         None,
         "one sentence: two are needed",
-        "3 fields: two sentences are needed, and one with a comma stands in quotes",
+        "3 fields: two sentences are needed, and one with a comma or a semicolon in it stands in quotes",
         "a sentence of 3,000 characters: at most 2,000 are read",
     ]
     assert (found[2].first, found[2].second) == ("A", "cat, sat")
@@ -93,7 +104,7 @@ def test_a_table_that_came_out_goes_in_again(tiny_loaded: LoadedModel) -> None:
         ("the", "", "one sentence: two are needed"),
         (
             "9", "a cat, sat, on, a, mat, and, a, dog, ran, away",
-            "11 fields where the header has 10: one with a comma stands in quotes",
+            "11 fields where the header has 10: one with a comma or a semicolon in it stands in quotes",
         ),
         ("a cat", "", "one sentence: two are needed"),
     ]  # fmt: skip
@@ -102,10 +113,10 @@ def test_a_table_that_came_out_goes_in_again(tiny_loaded: LoadedModel) -> None:
 @pytest.mark.parametrize(
     ("given_text", "sentence"),
     [
-        ("", "there are no pairs: give two sentences a line, parted by a tab, by | or by a comma"),
-        ("first,second\n", "there are no pairs: give two sentences a line, parted by a tab, by | or by a comma"),
+        ("", "there are no pairs: give two sentences a line, parted by a tab, |, a comma or a semicolon"),
+        ("first,second\n", "there are no pairs: give two sentences a line, parted by a tab, |, a comma or a semicolon"),
         (b"A caf\xe9.,B.", "the pairs are not UTF-8 (byte 5): save them as CSV UTF-8"),
-        ('"a" b,c', "line 1 is not a row of comma-separated values: ',' expected after '\"'"),
+        ('"a" b,c', "line 1 is not a row of a CSV table: ',' expected after '\"'"),
         ("x,y\n" * (MOST_PAIRS + 1), "there are 1,001 pairs: at most 1,000 are scored at once"),
     ],
 )

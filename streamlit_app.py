@@ -6,6 +6,7 @@ from viz_app import frame, session
 
 WITHOUT_TEXT = ("images", "score")  # pages about something else than the shared text
 WITHOUT_MODELS = ("images",)  # pages with a model of their own
+SWITCHING = ("heads", "prune")  # pages on which heads are switched
 
 st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
 st.logo(frame.LOGO, size="large")
@@ -28,8 +29,10 @@ page = st.navigation(
 )
 session.open_example(page.url_path)
 try:
-    text, models = page.url_path not in WITHOUT_TEXT, page.url_path not in WITHOUT_MODELS
-    if frame.open_frame(notices, text=text, models=models):
+    path = page.url_path
+    if frame.open_frame(
+        notices, text=path not in WITHOUT_TEXT, models=path not in WITHOUT_MODELS, switches=path in SWITCHING
+    ):
         frame.show(page)
 finally:
     session.publish()

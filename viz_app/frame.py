@@ -63,7 +63,9 @@ LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
 # can read.
 STYLE = (
     "<style>[data-testid=stMainBlockContainer] { padding: 4.4rem 2.5rem 4rem; } "
-    ".katex-display { padding: 0.4em 0; }</style>"
+    ".katex-display { padding: 0.4em 0; } "
+    # A line of its own height however many heads it names.
+    ".st-key-heads_off p { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }</style>"
 )
 LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }") + (
     "<style>.st-key-lecture_settings { position: fixed; top: 0.55rem; right: 4.5rem; z-index: 999999; "
@@ -192,11 +194,11 @@ class Frame:
         return self.loaded.tokenizer.token_of(token_id)
 
 
-def open_frame(notices: list[str], *, text: bool = True, models: bool = True) -> bool:
+def open_frame(notices: list[str], *, text: bool = True, models: bool = True, switches: bool = False) -> bool:
     """Draw the shared frame, with notices under the text; whether there is something for a page to show.
 
     text: False for a page that is not about the shared text: settings and notices only. models: whether the settings
-    offer them.
+    offer them. switches: whether heads are switched on the page, which must not move when one goes off.
     """
     state = st.session_state
     st.html(LECTURE_STYLE if state.lecture else STYLE)
@@ -206,7 +208,7 @@ def open_frame(notices: list[str], *, text: bool = True, models: bool = True) ->
     else:
         with st.sidebar:
             _settings(models=models)
-    state[FRAME] = _frame(notices) if text else None
+    state[FRAME] = _frame(notices, switches) if text else None
     if not text:
         _say(notices)
     return not text or state[FRAME] is not None
@@ -270,7 +272,7 @@ def compared() -> tuple[Frame, Frame] | None:
     return drawn, replace(drawn, loaded=loaded, encoding=original, original=original, target=None)
 
 
-def _frame(notices: list[str]) -> Frame | None:
+def _frame(notices: list[str], switches: bool) -> Frame | None:
     state = st.session_state
     loaded = chosen_model()
     if loaded is None:
@@ -290,7 +292,7 @@ def _frame(notices: list[str]) -> Frame | None:
     encoding = loaded.tokenizer.mask_words(original, masked)
     drawn = Frame(loaded, encoding, original, None, _existing_heads(loaded), is_dark(), bool(state.lecture))
     token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, on_click=mask_word)
-    _notices(drawn)
+    _notices(drawn, switches)
     return _with_target(drawn)
 
 
@@ -537,7 +539,7 @@ def _chips(current: Frame) -> list[Chip]:
     return chips
 
 
-def _notices(current: Frame) -> None:
+def _notices(current: Frame, switches: bool) -> None:
     encoding, loaded = current.encoding, current.loaded
     said = []
     if encoding.cut:
@@ -564,7 +566,7 @@ def _notices(current: Frame) -> None:
             f"{as_written(shown_name(loaded.name))} came without a trained {' and '.join(missing)} head: "
             "it predicts nothing there."
         )
-    _say_off(current.off)
+    _say_off(current.off, keep_place=switches)
 
 
 def heads_off(loaded: LoadedModel) -> np.ndarray:
@@ -574,15 +576,17 @@ def heads_off(loaded: LoadedModel) -> np.ndarray:
     return head_mask_without(loaded.config, off)
 
 
-def _say_off(off: tuple[Head, ...]) -> None:
-    if not off:
+def _say_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
+    """Which heads are off, in one line. keep_place: draw the line also while none is, so that nothing below moves."""
+    if not off and not keep_place:
         return
     names = ", ".join(f"L{layer} H{head}" for layer, head in off[:8])
     more = f" and {len(off) - 8} more" if len(off) > 8 else ""
-    left, right = st.columns([6, 1], vertical_alignment="center")
     heads = "head is" if len(off) == 1 else "heads are"
-    left.warning(f"{len(off)} {heads} off: {names}{more}", icon=":material/visibility_off:")
-    right.button("Restore", on_click=_restore_heads, key="restore_heads", width="stretch")
+    said = f":orange[:material/visibility_off:] {len(off)} {heads} off: {names}{more}" if off else "All heads are on."
+    with st.container(key="heads_off", horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(said)
+        st.button("Restore", on_click=_restore_heads, key="restore_heads", disabled=not off)
 
 
 def say_cautions(run: ModelRun) -> None:

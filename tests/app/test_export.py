@@ -305,20 +305,45 @@ def test_texts_of_an_svg_stay_text(run: ModelRun) -> None:
         assert any("L1 H2" in text and "off" in text for text in texts)
 
 
-def test_the_curves_are_the_strongest_that_hold_the_share() -> None:
-    """Against taking edges one by one until their sum is reached."""
-    values = np.random.default_rng(3).dirichlet(np.full(9, 0.4), 9).astype(np.float32)
-    for kept in (0.05, 0.3, 0.7, 0.95):
-        found = pictures._strongest(values, kept)
-        order = sorted(((float(values[q, k]), q, k) for q in range(9) for k in range(9)), reverse=True)
-        taken, total = [], 0.0
-        for value, q, k in order:
-            if total >= kept * 9 - 1e-4:
-                break
-            taken.append((q, k))
-            total += value
-        assert {(q, k) for q, k, _ in found} >= set(taken) and len(found) <= len(taken) + 2
+def test_the_curves_are_of_each_row_the_strongest_that_hold_the_share() -> None:
+    """Against taking the edges of a row one by one until their sum is reached; values with a sign by magnitude."""
+    draw = np.random.default_rng(3)
+    for values in (draw.dirichlet(np.full(9, 0.4), 9), draw.normal(size=(5, 9)) * 1e-9):
+        for kept in (0.05, 0.3, 0.7, 0.95, 1.0):
+            found = pictures._strongest(values.astype(np.float32), kept)
+            sizes = np.abs(values.astype(np.float32)).astype(np.float64)
+            expected = set()
+            for q, row in enumerate(sizes):
+                total = 0.0
+                for k in np.argsort(-row):
+                    if total >= kept * row.sum() * (1 - 1e-9):
+                        break
+                    expected.add((q, int(k)))
+                    total += row[k]
+            assert {(q, k) for q, k, _ in found} == expected
+            assert [abs(value) for *_, value in found] == sorted((abs(value) for *_, value in found), reverse=True)
     assert pictures._strongest(np.zeros((3, 3)), 0.7) == []
+
+
+def test_every_row_has_a_line_beside_rows_of_larger_values() -> None:
+    """A head that looks at the token before looks from every token, however surely; equal values go together."""
+    before = np.eye(20, k=-1) * np.linspace(0.15, 0.99, 20)[:, None]
+    before[0, 0] = 0.9
+    before += (1 - before.sum(1, keepdims=True)) / 20 * 0.02
+    found = pictures._strongest(before.astype(np.float32), 0.7)
+    assert {(q, k) for q, k, _ in found} == {(q, max(q - 1, 0)) for q in range(20)}
+    assert len(pictures._strongest(np.full((4, 6), 1 / 6, np.float32), 0.05)) == 24
+    holed = np.array([[np.nan, 0.2], [0, 0]], np.float32)
+    assert pictures._strongest(holed, 0.7) == [(0, 1, pytest.approx(0.2))]
+
+
+def test_of_too_many_curves_the_weakest_go_and_every_row_stays() -> None:
+    """A row of small values keeps its largest, where a row of large ones loses what it also looks at."""
+    values = np.array([[0.5, 0.3, 0.2], [0.05, 0.04, 0.03], [0.001, 0.0005, 0.0001]])
+    edges = pictures._strongest(values, 1.0)
+    assert pictures._at_most(edges, 9) == edges
+    assert [(q, k) for q, k, _ in pictures._at_most(edges, 4)] == [(0, 0), (0, 1), (1, 0), (2, 0)]
+    assert [(q, k) for q, k, _ in pictures._at_most(edges, 2)] == [(0, 0), (1, 0)]
 
 
 def test_a_matrix_has_the_colours_of_its_values() -> None:

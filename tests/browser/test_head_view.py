@@ -28,6 +28,11 @@ n, heads = len(texts), int(asked.get("heads", 3))
 maps = np.random.default_rng(0).dirichlet(np.full(n, 0.3), (heads, n)).astype(np.float32)
 if "line" in asked:
     maps[0] = np.eye(n) * 0.999 + 0.001 / n
+if "previous" in asked:  # every row looks at the one before it, the later ones more surely
+    sure = np.linspace(0.2, 0.98, n)[:, None]
+    maps[0] = sure * np.eye(n, k=-1) + (1 - sure) / n * 0.1
+    maps[0, 0, 0] = 0.9
+    maps[0, 1] = 1 / n
 if "holes" in asked:
     maps[0, 1, :2] = np.nan
     maps[2] = np.nan
@@ -211,6 +216,27 @@ def test_the_kept_share_counts_edges(page: Page, address: str) -> None:
                 break
             page.wait_for_timeout(50)
         assert shown() != some and (shown() > some) == more
+
+
+def test_every_row_has_its_strongest_line(page: Page, address: str) -> None:
+    """A head that looks at the token before has a line from every token, and a row without a favourite all of its."""
+    opened(page, address, "previous=1")
+    expect(page.get_by_text("strongest 70 % of each row")).to_be_visible()
+    expect(page.locator(".note")).to_contain_text("11 of 36 edges")
+    inked = """c => {
+        const { width, height } = c, rows = 6, data = c.getContext("2d").getImageData(2, 0, 1, height).data;
+        return Array.from({ length: rows }, (_, row) => {
+            const from = Math.round((row * height) / rows), to = Math.round(((row + 1) * height) / rows);
+            return Array.from({ length: to - from }, (_, y) => data[4 * (from + y) + 3]).some((alpha) => alpha > 0);
+        });
+    }"""
+    assert page.locator(".columns canvas").evaluate(inked) == [True] * 6
+    page.get_by_role("slider").press("Home")
+    until(page, "kept=0.05")
+    expect(page.locator(".note")).to_contain_text("11 of 36 edges")
+    assert page.locator(".columns canvas").evaluate(inked) == [True] * 6
+    query(page, 1).hover()
+    expect(page.locator(".note")).to_contain_text("all edges of this token, whatever the share")
 
 
 def test_hostile_tokens_are_only_text(page: Page, address: str) -> None:

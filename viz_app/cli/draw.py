@@ -43,7 +43,7 @@ def attention(
     renormalise: Annotated[
         bool, typer.Option("--renormalise", help="Rows sum to 1 again where tokens are left out.")
     ] = False,
-    kept: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of a head that the curves hold.")] = 0.7,
+    kept: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of each row that the curves hold.")] = 0.7,
     combine: Annotated[
         Literal["average", "maximum", "weighted"] | None,
         typer.Option(help="One map of the chosen heads, of the layer, or without --layer of all."),

@@ -142,7 +142,7 @@ class MapView:
     words: between words; to a word is the sum over its pieces, from a word their mean. renormalise: rows of attention
     sum to 1 again where tokens were left out. layer: which one.
     heads: those drawn; none is all heads of all layers, small. mode: "curves", or the first of the heads as a "matrix".
-    kept: the share of a head that the drawn curves hold, above 0 to 1. together: the one map that is drawn instead.
+    kept: the share of each row that the drawn curves hold, above 0 to 1. together: the one map that is drawn instead.
     Raises ValueError for another mode or share, or heads that are no tuple.
     """
 

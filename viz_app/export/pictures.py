@@ -126,7 +126,7 @@ def curves_picture(
 ) -> Figure:
     """Some heads of a layer as curves from who looks, on the left, to who is looked at, on the right.
 
-    kept: the strongest curves that hold this share of each head are drawn, 0 to 1.
+    kept: of each row the strongest curves that hold this share of it are drawn, above 0 to 1.
     Raises ValueError for no head, or one that does not exist.
     """
     shown.check(layer, heads)
@@ -152,14 +152,14 @@ def curves_picture(
     chosen = [_strongest(shown.values[layer, head], kept) for head in heads]
     largest = max((float(np.abs(edges[0][2])) for edges in chosen if edges), default=1.0) or 1.0
     total = sum(len(edges) for edges in chosen)
+    room = max(MOST_CURVES // len(heads), 1)
     for head, edges in zip(heads, chosen, strict=True):
         off = (layer, head) in shown.off
-        room = max(MOST_CURVES // len(heads), 1)
         style = DASHES[(head + head // 12) % 4] if len(heads) > 1 and len(edges) < 1500 else "-"
         colour = None if shown.signed else _head_colour(shown, head, dark)
-        _curves(axes, edges[:room], largest, colour, off=off, style=style, dark=dark)
-    said = f"strongest {kept:.0%}: {total:,} of {len(heads) * shown.values[layer, 0].size:,} edges"
-    left_out = sum(max(len(edges) - max(MOST_CURVES // len(heads), 1), 0) for edges in chosen)
+        _curves(axes, _at_most(edges, room), largest, colour, off=off, style=style, dark=dark)
+    said = f"strongest {kept:.0%} of each row: {total:,} of {len(heads) * shown.values[layer, 0].size:,} edges"
+    left_out = sum(max(len(edges) - room, 0) for edges in chosen)
     if left_out:
         said += f", the weakest {left_out:,} of them not drawn"
     holes = int((~np.isfinite(shown.values[layer, list(heads)])).sum())
@@ -407,16 +407,29 @@ def _headings(
 
 
 def _strongest(values: np.ndarray, kept: float) -> list[tuple[int, int, float]]:
-    """The values of largest magnitude that hold this share of all: (query, key, value), strongest first."""
-    sizes = np.abs(np.nan_to_num(values, nan=0, posinf=0, neginf=0)).astype(np.float64).ravel()
-    order = np.argsort(-sizes, kind="stable")
-    sums = np.cumsum(sizes[order])
-    if not len(sums) or sums[-1] == 0:
-        return []
-    count = int(np.searchsorted(sums, kept * sums[-1] - 1e-9)) + 1
-    chosen = order[:count]
-    queries, keys = np.unravel_index(chosen[sizes[chosen] > 0], values.shape)
-    return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries, keys, strict=True)]
+    """Of each row the values of largest magnitude that hold this share of it, and those as large as the last of them.
+
+    Returns (query, key, value), strongest first; a row of zeros has none, and any other at least its largest.
+    """
+    sizes = np.abs(np.nan_to_num(values, nan=0, posinf=0, neginf=0)).astype(np.float64)
+    falling = np.sort(sizes)[:, ::-1]
+    sums = falling.cumsum(1)
+    enough = sums >= kept * sums[:, -1:] * (1 - 1e-9)
+    least = np.take_along_axis(falling, enough.argmax(1)[:, None], 1)
+    queries, keys = np.nonzero((sizes >= least) & (sizes > 0))
+    order = np.argsort(-sizes[queries, keys], kind="stable")
+    return [(int(q), int(k), float(values[q, k])) for q, k in zip(queries[order], keys[order], strict=True)]
+
+
+def _at_most(edges: list[tuple[int, int, float]], room: int) -> list[tuple[int, int, float]]:
+    """So many of the strongest, strongest first; what a row looks at most goes before all that it also looks at."""
+    if len(edges) <= room:
+        return edges
+    largest: dict[int, int] = {}
+    for place, (query, _, _) in enumerate(edges):
+        largest.setdefault(query, place)
+    others = [place for place in range(len(edges)) if largest[edges[place][0]] != place]
+    return [edges[place] for place in sorted([*largest.values(), *others][:room])]
 
 
 def _curves(

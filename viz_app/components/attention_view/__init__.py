@@ -46,7 +46,7 @@ class ViewChoice:
     """What can be chosen in the view.
 
     heads: those drawn, the first is the one opened. side, positions: the tokens selected in one of the columns.
-    kept: the share of a head's attention that the drawn curves hold.
+    kept: the share of each row that the drawn curves hold.
     """
 
     layer: int

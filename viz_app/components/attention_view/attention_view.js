@@ -6,6 +6,7 @@ const NO_NUMBER = 255;
 const LONGEST_LABEL = 60;
 const LONGEST_TIP = 600;
 const MOST_CURVES = 6000;
+const FAINTEST = 200; // times weaker than the strongest of the tokens that are looked at: not drawn
 const LINES_SHOWN = 10;
 const HEADS_LISTED = 3;
 const LONGEST_ASK = 64;
@@ -137,32 +138,24 @@ function line(map, side, index) {
   return { numbers, exact: false };
 }
 
-// All values by size with their running sums, made once.
-function ranked(map) {
-  if (map.ranked) return map.ranked;
-  const sizes = new Float32Array(map.codes.length);
-  for (let row = 0, i = 0; row < map.rows; row++) {
-    for (let column = 0; column < map.columns; column++, i++) sizes[i] = Math.abs(value(map, row, column)) || 0;
-  }
-  sizes.sort();
-  sizes.reverse();
-  const sums = new Float64Array(sizes.length);
-  let sum = 0;
-  for (let i = 0; i < sizes.length; i++) sums[i] = sum += sizes[i];
-  return (map.ranked = { sizes, sums });
+// How large a value is, in steps of the largest of its row; 0 for what is no number.
+function size(map, place) {
+  const code = map.codes[place];
+  if (code === NO_NUMBER) return 0;
+  return map.signed ? Math.abs(code - ZERO) : code;
 }
 
-// How many of the strongest values hold this share of all.
-function countHolding(map, kept) {
-  const { sums } = ranked(map);
-  const wanted = kept * sums.at(-1) - 1e-9;
-  let [low, high] = [0, sums.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sums[middle] >= wanted) high = middle;
-    else low = middle + 1;
+// The size of the last value that is needed for this share of a row, from its largest on.
+function leastOf(map, row, kept) {
+  const counts = new Uint32Array(HIGHEST + 1);
+  for (let column = 0; column < map.columns; column++) counts[size(map, row * map.columns + column)]++;
+  const wanted = kept * counts.reduce((sum, count, steps) => sum + count * steps, 0) - 1e-9;
+  let held = 0;
+  for (let steps = HIGHEST; steps > 0; steps--) {
+    held += steps * counts[steps];
+    if (counts[steps] && held >= wanted) return steps;
   }
-  return low + 1;
+  return HIGHEST + 1; // a row of zeros
 }
 
 // ------------------------------------------------------------------------------------------------ what is said
@@ -529,7 +522,7 @@ function refresh(view) {
   view.canvas.classList.toggle("cells", isNeuron(view));
   const share = Math.round(choice.kept * 100);
   view.slider.value = share;
-  view.keepName.textContent = `strongest ${share} %`;
+  view.keepName.textContent = `strongest ${share} % of each row`;
   const pair = isNeuron(view) ? neuronPair(view) : null;
   const active = pair ? null : activeTokens(view);
   const found = active && sums(view, active);
@@ -712,9 +705,10 @@ function edgesOf(view, head, active) {
   const seen = (row, column) => inside(row) || inside(column);
   let shown = 0;
   if (active) {
-    const least = peak(map.maxima) / 200;
-    for (const index of active.indices) {
-      const { numbers } = line(map, active.side, index);
+    // All that goes from or to these tokens, whatever the share: a row that is spread thin is seen too.
+    const lines = active.indices.map((index) => [index, line(map, active.side, index).numbers]);
+    const least = Math.max(...lines.map(([, numbers]) => peak(numbers))) / FAINTEST;
+    for (const [index, numbers] of lines) {
       numbers.forEach((number, i) => {
         const [row, column] = active.side === "query" ? [index, i] : [i, index];
         if (Math.abs(number) > least && seen(row, column)) list.push([row, column, number]);
@@ -723,30 +717,35 @@ function edgesOf(view, head, active) {
     list.sort(byStrength);
     shown = list.length;
   } else {
-    shown = countHolding(map, view.choice.kept);
-    list = keptEdges(map, shown).filter(([row, column]) => seen(row, column));
+    const kept = keptEdges(map, view.choice.kept);
+    shown = kept.length;
+    list = kept.filter(([row, column]) => seen(row, column));
   }
   const left = Math.max(list.length - MOST_CURVES, 0);
-  return { list: left ? list.slice(left) : list, shown, left };
+  return { list: left ? lightened(map, list, left) : list, shown, left };
 }
 
 const byStrength = (a, b) => Math.abs(a[2]) - Math.abs(b[2]);
 
-// So many of the strongest, and those as strong as the last of them; kept while one scrolls.
-function keptEdges(map, count) {
-  if (map.kept?.count === count) return map.kept.list;
-  const least = Math.max(ranked(map).sizes[count - 1], 1e-12);
+// Of each row the strongest that hold the share, and those as strong as the last of them; kept while one scrolls.
+function keptEdges(map, kept) {
+  if (map.kept?.share === kept) return map.kept.list;
   const list = [];
   for (let row = 0; row < map.rows; row++) {
-    if (map.maxima[row] < least) continue;
+    const least = leastOf(map, row, kept);
     for (let column = 0; column < map.columns; column++) {
-      const number = value(map, row, column);
-      if (Math.abs(number) >= least) list.push([row, column, number]);
+      if (size(map, row * map.columns + column) >= least) list.push([row, column, value(map, row, column)]);
     }
   }
   list.sort(byStrength);
-  map.kept = list.length < 50000 ? { count, list } : null;
+  map.kept = list.length < 50000 ? { share: kept, list } : null;
   return list;
+}
+
+// Without so many of the weakest; what a row looks at most goes last.
+function lightened(map, list, left) {
+  const isLargest = ([row, , number]) => Math.abs(number) >= map.maxima[row];
+  return [...list.filter((edge) => !isLargest(edge)), ...list.filter(isLargest)].slice(left).sort(byStrength);
 }
 
 function strokes(context, view, head, list, largest, { width, off }) {
@@ -793,7 +792,7 @@ function notes(view, active, drawn, total) {
   if (!active) {
     const all = drawn.reduce((sum, { head }) => sum + mapOf(view, head).codes.length, 0);
     said.push(`${total.toLocaleString("en")} of ${all.toLocaleString("en")} edges`);
-  }
+  } else said.push(`all edges of ${active.indices.length > 1 ? "these tokens" : "this token"}, whatever the share`);
   const left = drawn.reduce((sum, { edges }) => sum + edges.left, 0);
   if (left) said.push(`the ${left.toLocaleString("en")} weakest in sight are not drawn`);
   note(view, said);
@@ -1099,8 +1098,15 @@ function cells(context, view, map, limit, { margin, top, area, cell, rows, colum
 
 // Where the colours end: in a long map a few values would leave all others pale, so one in a thousand may exceed it.
 function capOf(map) {
-  const { sizes } = ranked(map);
-  return sizes[Math.floor(sizes.length / 1000)] || sizes[0];
+  if (map.cap === undefined) {
+    const sizes = new Float32Array(map.codes.length);
+    for (let row = 0, i = 0; row < map.rows; row++) {
+      for (let column = 0; column < map.columns; column++, i++) sizes[i] = Math.abs(value(map, row, column)) || 0;
+    }
+    sizes.sort();
+    map.cap = sizes[sizes.length - 1 - Math.floor(sizes.length / 1000)] || sizes.at(-1);
+  }
+  return map.cap;
 }
 
 // What is no number is crossed out.

@@ -1,0 +1,38 @@
+"""Heads are switched where they are seen: nothing moves under the hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Page, expect
+
+ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
+TEXT = "The army crossed the river at night."
+
+
+@pytest.fixture(scope="module")
+def app(serve) -> str:
+    return serve(ENTRY)
+
+
+@pytest.mark.parametrize("path", ["heads", "prune"])
+def test_a_second_click_at_the_same_place_switches_the_same_head_on_again(app: str, page: Page, path: str) -> None:
+    """The first head that goes off brings a notice, and the grid stays where it is."""
+    page.goto(f"{app}/{path}?{urlencode({'text': TEXT, 'masked': '4'})}")
+    cell = page.get_by_role("button", name=re.compile(r"^L2 H4\b"))
+    expect(cell).to_be_visible()
+    cell.scroll_into_view_if_needed()
+    before = cell.bounding_box()
+    assert before is not None
+    at = before["x"] + before["width"] / 2, before["y"] + before["height"] / 2
+    page.mouse.click(*at)
+    expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
+    expect(page.get_by_role("button", name=re.compile("^L2 H4.*off"))).to_be_visible()
+    assert cell.bounding_box() == before
+    page.mouse.click(*at)
+    expect(page.get_by_text("All heads are on")).to_be_visible()
+    expect(page.locator("button.cell.off")).to_have_count(0)
+    assert cell.bounding_box() == before

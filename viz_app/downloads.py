@@ -52,7 +52,7 @@ def neuron(run: ModelRun, vectors: HeadVectors, query: int, model: str) -> None:
     """The neuron view of one query of a head, in every kind of file."""
     with st.popover("Export", icon=":material/download:"):
         st.caption(
-            f"L{vectors.layer} H{vectors.head}, from the query at {query}; click a token on the left for another."
+            f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
         )
         _every_kind(NeuronFiles(run, vectors, query, model))
 
@@ -67,9 +67,9 @@ def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str,
             ChangeFiles(comparison, view), too_long=_too_long(before, view), size=_size(before, "change"),
             key=(comparison.models, *_key(before), *_key(comparison.after), view),
         )  # fmt: skip
-        st.caption("The list of the largest changes")
+        st.caption("List of the largest changes")
         columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
-        nothing = None if listed else "Nothing changed: there is no list."
+        nothing = None if listed else "Nothing changed, so there is no list."
         _button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=nothing)
 
 
@@ -79,7 +79,7 @@ def caption(files: CaptionFiles, numbers: Callable[[], str], picture: Callable[[
         whose = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
         st.caption(f"{whose}: where it looks for each word.")
         _every_kind(files)
-        st.caption("Attention and gradient of every head, and the picture as the model sees it")
+        st.caption("Attention and gradient of every head; the picture as the model sees it")
         left, right = st.columns(2)
         with left:
             _button("All numbers, CSV", numbers, "caption-all.csv")
@@ -92,16 +92,16 @@ def _every_kind(files: Files, *, too_long: str | None = None, size: str = "", ke
 
     too_long: why there is no CSV. size: of the page, if it is large; key: then tells it from others.
     """
-    st.caption("A picture, for a paper or a slide")
+    st.caption("A picture for a paper or a slide")
     for place, kind in zip(st.columns(3), PICTURES, strict=True):
         with place:
             _button(kind.upper(), partial(file_of, files, kind), files.name(kind))
-    st.caption("The numbers in float32, and the Python that makes the picture")
+    st.caption("The numbers (float32), and the Python code that makes the picture")
     for place, kind in zip(st.columns(3), ("csv", "npz", "py"), strict=True):
         with place:
             label = "Python" if kind == "py" else kind.upper()
             _button(label, partial(file_of, files, kind), files.name(kind), off=too_long if kind == "csv" else None)
-    st.caption("All heads as a page of its own, which needs no network and says how exact it is" + size)
+    st.caption("All heads as one HTML page that works offline and states its precision" + size)
     if size:
         _large_page(files, ("page", *key))
     else:
@@ -180,7 +180,7 @@ def _too_long(run: ModelRun, view: MapView) -> str | None:
     heads = len(view.drawn[1]) or run.head_mask.size
     if heads * run.attention[0, 0].size <= tables.MOST_LINES:
         return None
-    return "More lines than a CSV can usefully have: choose fewer heads, or NPZ."
+    return "Too many lines for a CSV file: choose fewer heads, or NPZ."
 
 
 def _size(run: ModelRun, what: str) -> str:
@@ -201,7 +201,7 @@ def _bertviz(run: ModelRun, view: MapView) -> None:
         st.caption("It is not installed: `pip install 'headlight[bertviz]'`.")
         return
     if view.what != "attention":
-        st.caption("It draws attention only, and no values with a sign.")
+        st.caption("BertViz draws attention only, not gradients or products.")
         return
     layers, heads, tokens = run.attention.shape[:3]
     whole = replace(view, part="all", together=None)
@@ -217,7 +217,7 @@ def _bertviz(run: ModelRun, view: MapView) -> None:
             off = (
                 None
                 if 0 < len(chosen) <= len(fit)
-                else "More than a browser can draw: take fewer layers, or less text."
+                else "More than a browser can draw: choose fewer layers, or a shorter text."
             )
             if fit and not chosen:
                 off = "Choose at least one layer."

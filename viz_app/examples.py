@@ -35,10 +35,10 @@ SURPRISE = Example(
     "He drank a cup of tea with milk.",
     masked=(5,),
     target="6:tea",
-    remark="**Look at “milk”:** of all words, attention rests on it most, but is “tea” owed to it? DecompX says yes, "
-    "gradient x attention and occlusion say no: hide “milk”, and “tea” rises from 0.17 to 0.33. All are right. “milk” "
-    "adds 2.8 to the score of “tea”, and 5.6 to that of “milk”, which the model would rather put in the gap. Ask why "
-    "“tea” *and not milk*, above, and DecompX says no, too.",
+    remark="**Look at “milk”:** it gets the most attention of all words. But did it lead to “tea”? DecompX says yes; "
+    "gradient x attention and occlusion say no: hide “milk”, and “tea” rises from 0.17 to 0.33. All are right: “milk” "
+    "adds 2.8 to the score of “tea”, but 5.6 to the score of “milk”, which the model would rather put in the gap. "
+    "Explain “tea” *rather than “milk”*, above, and DecompX says no, too.",
 )
 
 
@@ -64,8 +64,8 @@ _OF_PAGES = {
     "layers": Example(
         "The ship sailed from England to America.",
         masked=(5,),
-        remark="With the logit lens L2 to L4 say “England and America”, as if only the last layer knew; with the tuned "
-        "lens “to” is first after L1 already: what the head cannot read yet is not therefore unknown.",
+        remark="With the logit lens, L2 to L4 read “England and America”, as if only the last layer knew the answer. "
+        "With the tuned lens “to” comes first after L1 already: earlier layers may know it in another form.",
     ),
     "why": SURPRISE,
 }
@@ -99,6 +99,6 @@ SEVERAL = "\n".join(
 COMPARED = Example(
     "The picture of the children is on the wall.",
     "The picture of the children are on the wall.",
-    remark="The second is wrong, and it is believed: the verb follows the nearest noun, the children, and not the "
-    "picture; and next to “are” the word “children” is far likelier, too. People make the same mistake.",
+    remark="The second sentence is wrong, yet the model prefers it: the verb agrees with the nearest noun, “children”, "
+    "and not with “picture”; and next to “are”, “children” is far likelier too. People make the same mistake.",
 )

@@ -515,7 +515,7 @@ def kinds(current: Frame) -> None:
     with right:
         st.subheader("What it would matter", anchor=False)
         if found.gradient is None:
-            st.info(f"A gradient needs a target: {way_to_a_target(current)}.")
+            st.info(f"A gradient needs something to explain: {way_to_a_target(current)}.")
         else:
             gradient = {name: found.gradient[:, n] for n, name in there}
             _lines(current, "kind_gradient", gradient, layers, "mean size of the gradient")

@@ -83,7 +83,7 @@ class Shown:
         if combination is None:
             return None
         if combination.by_importance and self.current.target is None:
-            st.info(f"Weights by importance need a target: {way_to_a_target(self.current)}.")
+            st.info(f"Weights by importance need something to explain: {way_to_a_target(self.current)}.")
             return None
         name = combination.name(layer, heads)
         try:
@@ -131,7 +131,7 @@ class Shown:
             return said
         named = ", ".join(f"“{token.text}” ({token.position})" for token in empty[:MOST_NAMED])
         more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
-        return [*said, f"nothing is left in the row of {named}{more}"]
+        return [*said, f"no attention is left in the row of {named}{more}"]
 
 
 def shown_now(current: Frame) -> Shown:
@@ -140,7 +140,7 @@ def shown_now(current: Frame) -> Shown:
     neuron = state.view == "neuron"
     what = "attention" if neuron else state.show
     if what != "attention" and current.target is None:
-        st.info(f"A gradient needs a target: {way_to_a_target(current)}.")
+        st.info(f"A gradient needs something to explain: {way_to_a_target(current)}.")
         what = "attention"
     asked = MapView(
         what,
@@ -172,24 +172,24 @@ def reading(shown: Shown) -> str:
     """How to read the picture, and how it can mislead."""
     if shown.neuron:
         return (
-            f"**How to read this:** {NEURON} It is always between pieces and over all tokens. "
+            f"**How to read this:** {NEURON} This view always shows pieces, and all tokens. "
             f"**How it can mislead:** {NEURON_MISLEADING}"
         )
     if shown.signed:
         return (
-            "**How to read this:** from queries, who look, to keys, who are looked at; a value says how the target "
-            "would change with that probability. **How it can mislead:** a gradient is a slope at this one point: "
-            "switching a head off can do something else, which the page Heads shows."
+            "**How to read this:** from the token that looks (query) to the token it looks at (key). A value says how "
+            "the answer would change if this attention weight grew: orange up, blue down. **How it can mislead:** a "
+            "gradient holds for small changes at this text; switching a head off can do something else (see Heads)."
         )
-    sums = "what a query gives sums to 1 over all tokens"
+    sums = "The attention of each query adds up to 1"
     if shown.again:
-        sums = "what a query gives to the tokens that are shown was divided by its sum, so that it is 1 again"
+        sums = "Each row was divided by its sum, so that the attention to the tokens shown adds up to 1"
     elif shown.partial:
-        sums += ", and was not renormalised for those that are shown"
+        sums += " over all tokens; the part that goes to left-out tokens is missing here"
     if shown.asked.together is not None and shown.asked.together.how == "maximum":
-        sums += "; the maximum over heads sums to 1 or more"
+        sums += "; a maximum over heads adds up to 1 or more"
     return (
-        f"**How to read this:** from queries, who look, to keys, who are looked at; {sums}. **How it can mislead:** "
-        "attention says where a head looks, not what the prediction is owed to; much of it rests on [SEP], where it "
-        "does nothing."
+        f"**How to read this:** from the token that looks (query) to the token it looks at (key). {sums}. **How it can "
+        "mislead:** attention shows where a head looks, not which words led to the prediction; much of it goes to "
+        "[SEP], where it has little effect."
     )

@@ -95,7 +95,7 @@ class View:
                 values[self.query],
                 self.labels,
                 signed=signed,
-                title=f"The framed row: {name.lower()} of query “{self.labels[self.query]}” ({self.query})",
+                title=f"The framed row: {name.lower()} from “{self.labels[self.query]}” ({self.query})",
                 dark=self.dark,
                 lecture=self.lecture,
             ),
@@ -255,7 +255,7 @@ def _softmax_live(view: View) -> str:
 
 def _context_tables(view: View) -> Tables:
     given = weighted_values(view.walk, view.head, view.query)
-    return {"probability × value, key by key": given}
+    return {"share × value, for each key": given}
 
 
 def _draw_context(view: View, tables: Tables) -> list[go.Figure]:
@@ -263,7 +263,7 @@ def _draw_context(view: View, tables: Tables) -> list[go.Figure]:
     sums = np.stack([given.sum(0), view.of_head("context")[view.query]])
     return [
         view.vectors(tables, view.labels),
-        view.vectors({"their sum, and the context": sums}, ["sum", "context"]),
+        view.vectors({"their sum, and the head's context": sums}, ["sum", "context"]),
     ]
 
 
@@ -290,8 +290,8 @@ def _output_live(view: View) -> str:
 
 def _feed_forward_tables(view: View) -> Tables:
     return _named(
-        view, ("inside, after the activation", "intermediate"), ("back at the old width", "output_dense"),
-        ("+ what entered", "output_sum"), ("after the norm", "output"),
+        view, ("inner numbers, after the activation", "intermediate"), ("back to the full width", "output_dense"),
+        ("+ input of this part", "output_sum"), ("after the norm", "output"),
     )  # fmt: skip
 
 
@@ -395,19 +395,23 @@ def _heads_live(view: View) -> str:
     return _lines(*lines)
 
 
-ROWS = "rows are tokens, columns the numbers of their vectors; the chosen token is framed."
-COLUMN = "a column has no meaning of its own, and a strong colour need not matter to what the model says."
-MAP = "rows are queries, columns keys; the framed row is the chosen token's, drawn again as bars."
+ROWS = "each row is a token, each column one number of its vector; the chosen token is framed."
+COLUMN = "a single column has no meaning by itself, and a strong colour need not matter for the prediction."
+MAP = (
+    "each row is a query (who looks), each column a key (who is looked at); the framed row is the chosen token's, "
+    "repeated as bars below."
+)
 
 STAGES: dict[str, Stage] = {
     "pieces": Stage(
         title="Word pieces",
         formula=lambda view: _lines(r"\text{text} \;\to\; (t_0, \dots, t_{n-1})", r"t_i \in \{0, \dots, V-1\}"),
         live=_piece_live,
-        says="The text is cut into the longest pieces that the vocabulary has, those that go on with a word marked ##; "
-        "[CLS] opens it and [SEP] closes each sentence. From here on a piece is nothing but its number.",
-        reading="one box a piece, in reading order, with its number in the vocabulary and its segment.",
-        misleading="where a word is cut says how often its parts were seen, not what they mean.",
+        says="The text is cut into the longest pieces in the vocabulary; a piece that continues a word starts with ##. "
+        "[CLS] opens the text and [SEP] closes each sentence. From here on, a piece is just its number.",
+        reading="one box per piece, in reading order, with its number in the vocabulary and its segment (0: sentence "
+        "A, 1: sentence B).",
+        misleading="where a word is cut depends on how often its parts occur, not on what they mean.",
         shape_of="embeddings.word",
         axes=("tokens",),
         tables=_piece_tables,
@@ -418,9 +422,9 @@ STAGES: dict[str, Stage] = {
         title="Embeddings",
         formula=_embedding_formula,
         live=_embedding_live,
-        says="For each piece the model looks up a vector for what it is, one for which sentence it is in, and one for "
-        "its place. They are added number by number; nothing else tells the model of order.",
-        reading=ROWS + " All panels share one colour scale, so the sum can be followed by eye.",
+        says="For each piece the model looks up three vectors: one for the piece, one for its sentence, one for its "
+        "position. It adds them up; nothing else tells the model the order of the words.",
+        reading=ROWS + " All panels share one colour scale, so you can follow the sum by eye.",
         misleading=COLUMN,
         shape_of="embeddings.sum",
         axes=("tokens", "numbers"),
@@ -440,10 +444,10 @@ STAGES: dict[str, Stage] = {
             r"\mathrm{LN}(x_i) = \frac{x_i - \mu_i}{\sqrt{\sigma_i^2 + \varepsilon}} \odot \gamma + \beta"
         ),
         live=_norm_live,
-        says="Every token's vector is shifted to mean 0 and scaled to spread 1, then each number gets a learned scale "
-        "and offset. So all tokens enter layer 0 at the same loudness.",
-        reading=ROWS + " Each panel has a scale of its own.",
-        misleading="the norm hides how long a vector was: a weak and a strong sum look alike afterwards.",
+        says="Each token's vector is shifted to mean 0 and scaled to standard deviation 1; then each number gets a "
+        "learned scale and offset. So all tokens enter layer 0 with vectors of similar size.",
+        reading=ROWS + " Each panel has its own colour scale.",
+        misleading="the norm removes the length of a vector: a short and a long one look alike afterwards.",
         shape_of="embeddings.output",
         axes=("tokens", "numbers"),
         tables=lambda view: _named(view, ("before", "embeddings.sum"), ("after", "embeddings.output")),
@@ -454,10 +458,10 @@ STAGES: dict[str, Stage] = {
         title="Query, key and value",
         formula=lambda view: _lines("q_i = W_Q x_i + b_Q", "k_i = W_K x_i + b_K", "v_i = W_V x_i + b_V"),
         live=_qkv_live,
-        says="Every head makes three short vectors of each token: a query, which asks; a key, by which it is found; a "
-        "value, which it hands over. All heads of a layer do so at once, each with its own weights.",
+        says="Every head makes three short vectors from each token: a query (what it looks for), a key (what it can be "
+        "found by) and a value (what it passes on). All heads of a layer do this at once, each with its own weights.",
         reading=ROWS,
-        misleading="the words query, key and value are a picture: only their products are ever used.",
+        misleading="“query”, “key” and “value” are only names: the model uses nothing but products of these vectors.",
         shape_of="query",
         axes=("heads", "tokens", "numbers"),
         tables=lambda view: {name: view.of_head(name) for name in ("query", "key", "value")},
@@ -467,10 +471,10 @@ STAGES: dict[str, Stage] = {
         title="Scores",
         formula=_score_formula,
         live=_score_live,
-        says="Each query meets each key in a dot product: the more they point the same way, the higher the score. "
-        "Dividing by the root of the head's width keeps the next step from picking a single key at once.",
+        says="Each query is multiplied with each key (dot product): the more they point the same way, the higher the "
+        "score. Dividing by the square root of the head's width keeps the softmax from picking a single key.",
         reading=MAP,
-        misleading="only differences within a row count: adding the same to a whole row changes nothing.",
+        misleading="only differences within a row matter: adding the same number to a whole row changes nothing.",
         shape_of="scores",
         axes=("heads", "queries", "keys"),
         tables=lambda view: {"scores": view.of_head("scores")},
@@ -480,10 +484,10 @@ STAGES: dict[str, Stage] = {
         title="Mask",
         formula=lambda view: r"s_{ij} + M_{ij}, \quad M_{ij} \in \{0,\, -10000\}",
         live=_mask_live,
-        says="What must not be looked at gets -10000 added to its score: padding, and in a decoder whatever comes "
-        "later. A text by itself has nothing to hide, so put padding behind it to see its columns go.",
-        reading=MAP + " Empty cells are masked.",
-        misleading="a mask hides keys, not queries: padding still has rows of its own, which nobody reads.",
+        says="Tokens that must not be looked at get -10000 added to their score: padding, and in a decoder all later "
+        "tokens. A single text has no padding: add some below to see its columns disappear.",
+        reading=MAP + " Empty cells are masked out.",
+        misleading="a mask hides keys, not queries: padding still has its own rows, but nothing uses them.",
         shape_of="masked_scores",
         axes=("heads", "queries", "keys"),
         tables=lambda view: {"masked scores": view.of_head("masked_scores")},
@@ -493,10 +497,10 @@ STAGES: dict[str, Stage] = {
         title="Softmax",
         formula=lambda view: r"p_{ij} = \frac{e^{s_{ij} + M_{ij}}}{\sum_k e^{s_{ik} + M_{ik}}}",
         live=_softmax_live,
-        says="Each row of scores becomes shares that are positive and sum to 1: this is the attention that the other "
-        "pages show. A score one higher is a share 2.7 times as large.",
+        says="Each row of scores becomes positive shares that add up to 1: this is the attention that the other pages "
+        "show. A score higher by 1 means a share 2.7 times as large.",
         reading=MAP,
-        misleading="a share says where a head looks, not what comes of it: that also takes the value.",
+        misleading="a share says where a head looks, not what it takes from there: that also depends on the value.",
         shape_of="probabilities",
         axes=("heads", "queries", "keys"),
         tables=lambda view: {"probabilities": view.of_head("probabilities")},
@@ -506,10 +510,10 @@ STAGES: dict[str, Stage] = {
         title="Context",
         formula=lambda view: r"c_i = \sum_j p_{ij}\, v_j",
         live=_context_live,
-        says="The chosen token collects the values of all tokens, each times its share. What it collects is this "
-        "head's context; a head that is switched off passes on zeros instead.",
-        reading="above, one row for each key: its value times its share; below, their sum, and the head's context.",
-        misleading="a token with a large share and a small value gives little: compare the rows, not the shares.",
+        says="The chosen token adds up the values of all tokens, each times its share. The sum is this head's context; "
+        "a head that is switched off gives zeros instead.",
+        reading="top: one row for each key, its value times its share. Bottom: their sum, and the head's context.",
+        misleading="a token with a large share but a small value adds little: compare the rows, not the shares.",
         shape_of="context",
         axes=("heads", "tokens", "numbers"),
         tables=_context_tables,
@@ -519,16 +523,16 @@ STAGES: dict[str, Stage] = {
         title="Output and residual",
         formula=lambda view: r"h_i = \mathrm{LN}\big(W_O\,[c_i^{0};\, \dots;\, c_i^{H-1}] + b_O + x_i\big)",
         live=_output_live,
-        says="The contexts of all heads are joined and projected back to the full width. What entered the layer is "
-        "added again, so attention only has to say what changes, and a norm follows.",
+        says="The contexts of all heads are joined and multiplied back to the full width. The layer's input is added "
+        "again (residual connection), so attention only has to say what changes. A layer norm follows.",
         reading=ROWS,
-        misleading="the panels mix all heads of the layer: this one head is only a part of the first.",
+        misleading="the panels mix all heads of the layer: one head is only a part of the first panel.",
         shape_of="attention_normed",
         axes=("tokens", "numbers"),
         tables=lambda view: _named(
             view,
-            ("projected", "attention_output"),
-            ("+ what entered the layer", "entering"),
+            ("all heads, joined", "attention_output"),
+            ("+ input of the layer", "entering"),
             ("= sum", "attention_sum"),
             ("after the norm", "attention_normed"),
         ),  # fmt: skip
@@ -539,9 +543,9 @@ STAGES: dict[str, Stage] = {
         title="Feed-forward",
         formula=_feed_forward_formula,
         live=_feed_forward_live,
-        says="Each token now goes by itself through a wider layer, an activation that silences most of it, and back. "
-        "Here tokens do not see each other; residual and norm close the layer.",
-        reading=ROWS + " The first picture has the inner numbers, with a colour scale of its own.",
+        says="Each token goes alone through a wider layer, an activation that sets most numbers close to 0, and back. "
+        "Tokens do not see each other here. A residual connection and a layer norm end the layer.",
+        reading=ROWS + " The first picture shows the inner numbers, with its own colour scale.",
         misleading=COLUMN,
         shape_of="intermediate",
         axes=("tokens", "inner numbers"),
@@ -553,11 +557,12 @@ STAGES: dict[str, Stage] = {
         title="Next layer",
         formula=lambda view: r"x_i^{(l+1)} = y_i^{(l)}, \quad l = 0, \dots, L-1",
         live=_next_live,
-        says="What leaves a layer enters the next, which does the same with weights of its own. Step by step the "
-        "token's vector takes in the text around it.",
-        reading="the chosen token's vector after the embeddings and after each layer, from top to bottom; what leaves "
-        "the chosen layer is framed.",
-        misleading="layers share their columns through the residual, so what looks unchanged may be read differently.",
+        says="The output of a layer is the input of the next, which does the same with its own weights. Layer by "
+        "layer, the token's vector takes in more of the text around it.",
+        reading="the chosen token's vector after the embeddings and after each layer, from top to bottom; the output "
+        "of the chosen layer is framed.",
+        misleading="columns are kept from layer to layer by the residual connection, but each layer may use the same "
+        "number differently.",
         shape_of="hidden_states",
         axes=("states", "tokens", "numbers"),
         tables=lambda view: {"the token's vector, layer by layer": view.of("hidden_states")[:, view.query]},
@@ -569,10 +574,11 @@ STAGES: dict[str, Stage] = {
         title="Pooler",
         formula=lambda view: r"z = \tanh(W_P\, x^{(L)}_0 + b_P)",
         live=_pooler_live,
-        says="The first token's last vector goes through a dense layer and tanh. In pre-training only the "
-        "next-sentence head reads it, so the first token has learned to stand for the whole text.",
+        says="The last vector of [CLS] goes through a dense layer and tanh. In pre-training only the next-sentence "
+        "output used it, so [CLS] learned to stand for the whole text.",
         reading="three rows: [CLS] after the last layer, after the dense layer, and after tanh, from -1 to 1.",
-        misleading="it is no summary of meaning: untuned, it serves one question, whether B follows A.",
+        misleading="it is not a summary of the meaning: without fine-tuning it answers one question only, whether B "
+        "follows A.",
         shape_of="pooler",
         axes=("numbers",),
         tables=_pooler_tables,
@@ -581,13 +587,14 @@ STAGES: dict[str, Stage] = {
         row_labels=_pooler_rows,
     ),
     "heads": Stage(
-        title="The two heads",
+        title="The two outputs",
         formula=_heads_formula,
         live=_heads_live,
-        says="The masked-word head compares the chosen token's vector with the embedding of every piece of the "
-        "vocabulary, mask or not. The next-sentence head turns the pooled vector into two scores.",
-        reading="the likeliest pieces at the chosen place; with two sentences, also whether B follows A.",
-        misleading="at a word that can be seen the head mostly repeats it: it was trained to guess hidden ones.",
+        says="The masked-word output compares the chosen token's vector with the embedding of every piece in the "
+        "vocabulary, whether the token is hidden or not. The next-sentence output turns the pooled vector into two "
+        "scores.",
+        reading="the most likely pieces at the chosen token; with two sentences, also whether B follows A.",
+        misleading="for a visible word the model mostly repeats it: it was trained to guess hidden words.",
         shape_of="mlm_logits",
         axes=("pieces",),
         tables=_head_tables,

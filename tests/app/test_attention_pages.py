@@ -211,7 +211,7 @@ def test_heads_together_are_the_average_of_the_maps(
 def test_weights_by_importance_need_a_target(sent: Sent, opened: Callable[..., AppTest]) -> None:
     """Without one the page says so and draws the heads apart; with one the rows still sum to 1."""
     app = opened("attention", pair="", combine="weighted", among="layer")
-    assert "need a target" in words(app) and sent.large["combined"] is None
+    assert "need something to explain" in words(app) and sent.large["combined"] is None
     opened("attention", masked="1", combine="weighted", among="layer")
     assert "by importance" in sent.large["combined"]
     assert sent.drawn().sum(-1) == pytest.approx(np.ones(len(sent.large["queries"])), abs=0.03)
@@ -235,10 +235,10 @@ def test_rows_are_renormalised_only_when_asked_and_the_page_says_which(
 ) -> None:
     """Of A to B: as they were, or each summing to 1; never of signed values."""
     app = opened("attention", part="A to B")
-    assert "rows not renormalised" in sent.large["notes"][0] and "was not renormalised" in words(app)
+    assert "rows not rescaled" in sent.large["notes"][0] and "is missing here" in words(app)
     assert sent.drawn().sum(-1).max() < 0.95
     app = opened("attention", part="A to B", share="1")
-    assert sent.large["notes"] == ["rows renormalised to 1"] and "divided by its sum" in words(app)
+    assert sent.large["notes"] == ["rows rescaled to 1"] and "divided by its sum" in words(app)
     assert sent.drawn().sum(-1) == pytest.approx(np.ones(6), abs=0.02)
     opened("attention", part="A to B", share="1", show="gradient", masked="1")
     assert sent.large["signed"] and sent.large["notes"] == []
@@ -252,7 +252,7 @@ def test_rows_with_nothing_left_are_named(
     """A head that looks at itself gives nothing from A to B: its rows are no numbers, not zeros."""
     with_maps(monkeypatch, lambda maps: np.broadcast_to(np.eye(maps.shape[-1], dtype=np.float32), maps.shape).copy())
     opened("attention", text="the cat ran", part="A to B", share="1")
-    assert "nothing is left in the row of “the” (1), “cat” (2), “ran” (3)" in sent.large["notes"][1]
+    assert "no attention is left in the row of “the” (1), “cat” (2), “ran” (3)" in sent.large["notes"][1]
     assert np.isnan(sent.drawn()).all()
 
 
@@ -430,7 +430,7 @@ def test_two_models_are_compared_head_by_head(
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two", "head": "1.3"})
     app.switch_page("viz_app/pages/compare.py").run()
-    assert not app.exception and "share a number and nothing else" in words(app)
+    assert not app.exception and "have nothing in common but their number" in words(app)
     encoding = tiny_loaded.tokenizer.encode(*PAIR.values())
     before, after = (capture(loaded, encoding).attention[1, 3] for loaded in (tiny_loaded, other))
     assert np.abs(sent.drawn() - (after - before)).max() < 1 / 250

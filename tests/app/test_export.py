@@ -81,7 +81,7 @@ def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> 
     whole, encoding = view.of(run), run.encoding
     assert np.array_equal(view.seen(run.shown(what)[1], encoding), whole.values[1])
     assert view.tokens(encoding) == (whole.queries, whole.keys)
-    assert whole.notes == (("rows renormalised to 1",) if what == "attention" else ())
+    assert whole.notes == (("rows rescaled to 1",) if what == "attention" else ())
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from bert_core.record import DecoderRun
 from viz_app.components.attention_view import Token
 from viz_app.export.maps import ShownMaps, read_only
 
-NOTE = "a word's row is where the decoder looked when it predicted that word"
+NOTE = "a word's row shows where the decoder looked when it predicted that word"
 
 
 def caption_maps(run: DecoderRun, what: str = "attention", *, as_one: bool = False) -> ShownMaps:

@@ -61,14 +61,14 @@ class Comparison:
     @property
     def reading(self) -> str:
         """How the difference is to be read."""
-        return f"what a query gives to a key with {self.names[1]}, minus what it gives with {self.names[0]}"
+        return f"attention with {self.names[1]}, minus attention with {self.names[0]}"
 
     @property
     def misleading(self) -> str:
         """How the difference can mislead."""
         if self.models_differ:
-            return "heads of models that were trained apart share a number and nothing else."
-        return "a large change shows where a head looks now, not that the answer depends on it."
+            return "heads of separately trained models have nothing in common but their number."
+        return "a large change shows where a head looks now, not that the prediction depends on it."
 
     def maps(self, layers: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """The maps of both between their shared tokens, (layer, head, query, key) each, of all or some layers."""
@@ -126,8 +126,8 @@ class Comparison:
             return None
         before, after = self.before.encoding, self.after.encoding
         return (
-            f"The texts have {len(before)} and {len(after)} tokens, and {len(self.tokens)} are in both, in this order. "
-            f"Left out of {self.names[0]}: {_named(self.pairs.left_out_before, before)}; "
+            f"The texts have {len(before)} and {len(after)} tokens. Compared are the {len(self.tokens)} that both have "
+            f"in the same order. Left out of {self.names[0]}: {_named(self.pairs.left_out_before, before)}; "
             f"of {self.names[1]}: {_named(self.pairs.left_out_after, after)}."
         )
 

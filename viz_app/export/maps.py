@@ -221,7 +221,7 @@ class MapView:
 
     def notes(self, encoding: Encoding) -> tuple[str, ...]:
         """What is said of the rows: whether they were renormalised, where tokens are left out."""
-        again = "renormalised to 1" if self.renormalise else "not renormalised: what goes to hidden tokens is missing"
+        again = "rescaled to 1" if self.renormalise else "not rescaled: attention to left-out tokens is missing"
         return (f"rows {again}",) if self.partial(encoding) else ()
 
     def _places(self, encoding: Encoding) -> tuple[Sequence[tuple[int, ...]], np.ndarray, np.ndarray]:

@@ -34,22 +34,22 @@ from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 Theme = Literal["light", "dark"]
 Report = Callable[[int, int], None]  # told how many heads are packed, of how many; may raise to stop
 _FOLDER = Path(__file__).parent
-READING = "from queries, who look, to keys, who are looked at; each small map is scaled to its own maximum."
+READING = "from the token that looks (query) to the token it looks at (key); each small map has its own colour scale."
 NEURON = (
-    "one query on the left, every key on the right: their vectors, multiplied number by number; the sum over the root "
-    "of their length is the score, and the softmax of all scores is the attention."
+    "one query on the left, every key on the right. Their vectors are multiplied number by number; the sum, divided by "
+    "the square root of the vector's length, is the score. The softmax of all scores is the attention."
 )
 NEURON_MISLEADING = (
-    "a single number of a vector has no meaning of its own: turn queries and keys together, and every score stays what "
-    "it is."
+    "a single number of a vector has no meaning by itself: rotating queries and keys together leaves every score as it "
+    "is."
 )
 CAPTION_MISLEADING = (
-    "it is where the decoder looked for one word, not all that the word rests on: the state of a patch also knows what "
-    "lies around it."
+    "it shows where the decoder looked for one word, not everything the word depends on: a patch's vector also knows "
+    "its surroundings."
 )
 MISLEADING = {
-    False: "attention says where a head looks, not what the prediction is owed to.",
-    True: "a gradient is a slope at this one point: switching a head off can do something else.",
+    False: "attention shows where a head looks, not which words led to the prediction.",
+    True: "a gradient holds for small changes at this text: switching a head off can do something else.",
 }
 EXACT = "Every value is exact, in float32."
 STRONGEST_EXACT = "the strongest edges are exact."
@@ -162,7 +162,7 @@ def change_page(
         "What is different?", shown, view,
         texts=[text for part in comparison.texts for text in _texts(*part)],
         says=". ".join(between) + ".",
-        reading=f"{comparison.reading}; orange grew, blue fell, all heads on one scale.",
+        reading=f"{comparison.reading}; orange grew, blue shrank, all heads on one scale.",
         misleading=comparison.misleading,
         titles=[
             [f"L{layer} H{head}: changes by up to {largest[layer, head]:.3f}" for head in range(heads)]

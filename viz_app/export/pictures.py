@@ -201,7 +201,7 @@ def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
     axes.xaxis.tick_top()
     axes.tick_params(length=0, labelsize=8, colors=colours.faint)
     scale = (
-        "each map scaled to its own maximum" if limit is None else f"all on one scale that ends at ±{two_digits(limit)}"
+        "each map has its own colour scale" if limit is None else f"all on one scale that ends at ±{two_digits(limit)}"
     )
     said = "\n".join([f"{shown.unit}, {scale}; rows are queries", *shown.notes])
     axes.annotate(said, (0, 0), (0, -5), xycoords="axes fraction", textcoords="offset points", va="top", fontsize=7.5,

@@ -30,23 +30,25 @@ VARIANT_NAMES = {"original": "Original", "within word": "Within words"}
 def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str) -> tuple[dict[str, PairScore], bool]:
     """Two sentences in every variant, from the queue; long ones only when asked for. gates: the head mask.
 
+    Where no word has several pieces the variants are one, and the original stands alone.
     Until they are there, the last pair's, and True; stops the page where there is none.
     Raises ValueError for a sentence that cannot be scored.
     """
     most = loaded.config.max_position_embeddings
-    tokens = []
+    encodings = []
     for name, sentence in (("first", first), ("second", second)):
         if not sentence.strip():
             raise ValueError(f"there is no {name} sentence: type at least one word")
-        tokens.append(min(len(loaded.tokenizer.encode(sentence, max_length=most)), most))
-    read = len(VARIANTS) * sum(length**2 for length in tokens)
-    copies = len(VARIANTS) * sum(tokens)
+        encodings.append(loaded.tokenizer.encode(sentence, max_length=most))
+    variants = VARIANTS if any(e.typed_count > e.word_count for e in encodings) else VARIANTS[:1]
+    read = len(variants) * sum(len(encoding) ** 2 for encoding in encodings)
+    copies = len(variants) * sum(map(len, encodings))
     pairs = [PairRow(1, first, second)]
-    found = {}
+    found: dict[str, PairScore] = {}
     key = ("pair", loaded.name, gates.tobytes(), first, second)
     if not _asked_for(key, read, f"Score both: {copies:,} masked copies"):
         return _last_pair()
-    for variant in VARIANTS:
+    for variant in variants:
         job = _job(loaded, gates, pairs, variant)
         if still_running(job, _take_back):
             return _last_pair()
@@ -150,8 +152,9 @@ def figures(scores: dict[str, PairScore]) -> dict[str, list[Any]]:
     }
     for variant, score in scores.items():
         one, other = score.both
+        name = VARIANT_NAMES[variant] if len(scores) > 1 else "Either: no word has several pieces"
         row = (
-            VARIANT_NAMES[variant], one.total, other.total, score.difference, one.perplexity, other.perplexity
+            name, one.total, other.total, score.difference, one.perplexity, other.perplexity
         )  # fmt: skip
         for column, value in zip(table.values(), row, strict=True):
             column.append(value)

@@ -36,9 +36,19 @@ def test_it_opens_on_a_pair_where_the_model_is_wrong() -> None:
     assert f"It believes the second sentence more, by {other - one:.1f} nats" in words(app)
     assert examples.COMPARED.remark in words(app)
     table = app.dataframe[0].value
-    assert list(table["variant"]) == ["Original", "Within words"]
+    assert list(table["variant"]) == ["Either: no word has several pieces"], "not one row twice"
     np.testing.assert_allclose(table["first, nats"][0], one, rtol=1e-4)
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
+
+
+def test_each_way_of_hiding_has_a_row_where_they_differ() -> None:
+    """Where a word has several pieces, both ways are scored and stand in the table; the chosen one is drawn."""
+    app = start(one="A bioluminescent cat sat.", two="A cat sat.", variant="within word")
+    table = app.dataframe[0].value
+    assert not app.exception and list(table["variant"]) == ["Original", "Within words"]
+    assert table["first, nats"][0] > table["first, nats"][1], "the end of a rare word gives its beginning away"
+    gap = table["first − second"][1]
+    assert f"by {abs(gap):.1f} nats" in words(app)
 
 
 def test_the_sentences_come_with_the_address() -> None:
@@ -67,9 +77,9 @@ def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: st
 
 def test_a_long_pair_waits_for_its_button() -> None:
     """Past a bound nothing runs by itself; the button names what it costs."""
-    app = start(one="word " * 130, two="A dog.")
+    app = start(one="word " * 200, two="A dog.")
     assert not app.exception and "It believes" not in words(app)
-    assert [b.label for b in app.button if b.label.startswith("Score both")] == ["Score both: 274 masked copies"]
+    assert [b.label for b in app.button if b.label.startswith("Score both")] == ["Score both: 207 masked copies"]
     done(next(b for b in app.button if b.label.startswith("Score both")).click().run())
     assert not app.exception and "It believes the second sentence more" in words(app)
 
@@ -115,7 +125,7 @@ def test_the_last_pair_stays_in_sight_until_the_next_is_scored() -> None:
     """A long pair waits for its button under the faded figures of the pair before."""
     app = start(one="A cat sat.", two="A cat sit.")
     before = app.dataframe[0].value
-    done(app.text_area(key="one").set_value("word " * 130).run())
+    done(app.text_area(key="one").set_value("word " * 200).run())
     assert not app.exception and [b for b in app.button if b.label.startswith("Score both")]
     assert app.dataframe[0].value.equals(before)
     assert any("stale_" in str(html.proto.body) for html in app.get("html"))

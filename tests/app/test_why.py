@@ -313,6 +313,17 @@ def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     assert len(score_table(many, many, ["a"], ["x"] * 30, dark=False).data) == 2, "no room for numbers"
     with pytest.raises(ValueError, match="expected \\(row, column\\) of one size"):
         score_table(values, values, ["a"], ["x", "y"], dark=True)
+    aside = score_table(
+        values, values, ["a", "b"], ["x"] * 2, chosen=1, beside=("alike", np.array([1.0, -0.5])), dark=True
+    )
+    column = [trace for trace in aside.data if trace.xaxis == "x2"]
+    assert column[0].z.tolist() == [[1.0], [-0.5]] and aside.layout.xaxis2.ticktext == ("alike",)
+    assert {text for trace in column[2:] for text in trace.text} == {"1.0", "−0.50"}, (
+        "written, and no wider than they are"
+    )
+    assert aside.layout.xaxis.domain[1] < aside.layout.xaxis2.domain[0] and len(aside.layout.shapes) == 2
+    with pytest.raises(ValueError, match="beside 2 rows: one number for each"):
+        score_table(values, values, ["a", "b"], ["x"] * 2, beside=("alike", np.zeros(3)), dark=True)
     chart = trust_chart(["a", "b"], np.array([0.1, 0.4]), ["chance", "better"], (0.0, 0.2), measure="AOPC", dark=True)
     symbols = {trace.name: (trace.marker.symbol, list(trace.x)) for trace in chart.data}
     assert symbols["better than chance here"] == ("circle", [0.4])

@@ -23,57 +23,39 @@ def score_table(
     column_labels: Sequence[str],
     *,
     chosen: int | None = None,
-    row_names: bool = True,
+    beside: tuple[str, np.ndarray] | None = None,
     dark: bool,
     lecture: bool = False,
 ) -> go.Figure:
     """Scores as a table of coloured cells: orange speaks for, blue against.
 
     shares: (row, column), what is drawn, -1 to 1. values: the same cells as they are, on hover, and written in them
-    where there is room. chosen: a row with a frame around it. row_names: write them; else they are on hover only.
+    where there is room. chosen: a row with a frame around it. beside: a column of another kind at the right edge, its
+    label and its numbers (row,), -1 to 1, always written.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
-    Raises ValueError if the labels do not fit the values.
+    Raises ValueError if the labels, or the column beside, do not fit the values.
     """
+    if beside is not None and beside[1].shape != (len(row_labels),):
+        raise ValueError(f"a column of shape {beside[1].shape} beside {len(row_labels)} rows: one number for each")
     if shares.shape != values.shape or shares.shape != (len(row_labels), len(column_labels)) or 0 in shares.shape:
         raise ValueError(
             f"shares of shape {shares.shape}, values of {values.shape}, {len(row_labels)} row and {len(column_labels)} "
             "column labels: expected (row, column) of one size, at least one of each"
         )
     rows, columns = shares.shape
-    colours = page(dark)
-    figure = go.Figure(
-        go.Heatmap(
-            z=shares, x=list(range(columns)), y=list(range(rows)), zmin=-1, zmax=1,
-            colorscale=DIVERGING.colorscale(dark), showscale=False, xgap=1, ygap=1, hoverinfo="skip",
-        )
-    )  # fmt: skip
-    # Points that nobody sees over the map: clicks on a map get lost.
-    figure.add_scatter(
-        x=np.tile(np.arange(columns), rows), y=np.repeat(np.arange(rows), columns), mode="markers",
-        marker={"opacity": 0, "size": 2}, selected={"marker": {"opacity": 0}}, showlegend=False,
-        customdata=[
-            [plain(row, LONGEST_HOVER), plain(column, LONGEST_HOVER), f"{value:.9g}"]
-            for row, numbers in zip(row_labels, values.tolist(), strict=True)
-            for column, value in zip(column_labels, numbers, strict=True)
-        ],
-        hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
-    )  # fmt: skip
-    if columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT):
-        known = np.nan_to_num(shares)
-        inks = np.array([[shade(share, signed=True, dark=dark)[1] for share in row] for row in known.tolist()])
-        for ink in sorted(set(inks.flat)):
-            cells = np.argwhere(inks == ink).tolist()
-            figure.add_scatter(
-                x=[column for _, column in cells], y=[row for row, _ in cells], mode="text", hoverinfo="skip",
-                text=[two_digits(float(values[row, column])) for row, column in cells], showlegend=False,
-                textfont={"size": 16 if lecture else 12, "color": ink}, selected={"textfont": {"color": ink}},
-                unselected={"textfont": {"color": ink}},
-            )  # fmt: skip
+    look = {"dark": dark, "lecture": lecture}
+    figure = go.Figure()
+    written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
+    _cells(figure, shares, values, row_labels, column_labels, axis="x", written=written, **look)
+    if beside is not None:
+        name, numbers = beside[0], beside[1][:, None]
+        _cells(figure, numbers, numbers, row_labels, [name], axis="x2", written=True, **look)
     if chosen is not None:
-        figure.add_shape(
-            type="rect", x0=-0.5, x1=columns - 0.5, y0=chosen - 0.5, y1=chosen + 0.5,
-            line={"color": colours.accent, "width": 3},
-        )  # fmt: skip
+        for axis, last in (("x", columns - 0.5), ("x2", 0.5))[: 1 if beside is None else 2]:
+            figure.add_shape(
+                type="rect", xref=axis, x0=-0.5, x1=last, y0=chosen - 0.5, y1=chosen + 0.5,
+                line={"color": page(dark).accent, "width": 3},
+            )  # fmt: skip
     step = max(1, -(-columns // (LABELS_THAT_FIT // 2 if lecture else LABELS_THAT_FIT)))
     shown = list(range(0, columns, step))
     size = 18 if lecture else 13
@@ -82,22 +64,72 @@ def score_table(
         hoverdistance=-1,  # anywhere in a cell is nearest to its own point
         clickmode="event+select",
         dragmode=False,
-        # Room for the longest label, always: tables with the same rows stand side by side.
         height=round(rows * (38 if lecture else 28) + (140 if lecture else 110)),
         margin={"l": 8, "r": 48, "t": 130 if lecture else 100, "b": 10},
         xaxis={
             "side": "top", "tickmode": "array", "tickvals": shown, "tickangle": -50, "showgrid": False,
             "ticktext": [plain(column_labels[column], LONGEST_LABEL) for column in shown], "zeroline": False,
             "tickfont": {"family": TOKEN_FONT, "size": size},
-            "range": [-0.5, columns - 0.5], "automargin": False,
+            "range": [-0.5, columns - 0.5], "automargin": False, "domain": [0, 1 if beside is None else 0.93],
         },
         yaxis={
             "tickmode": "array", "tickvals": list(range(rows)), "range": [rows - 0.5, -0.5], "showgrid": False,
             "ticktext": [plain(label, 40) + "  " for label in row_labels], "zeroline": False,
-            "tickfont": {"size": 18 if lecture else 14}, "showticklabels": row_names,
+            "tickfont": {"size": 18 if lecture else 14},
         },
     )  # fmt: skip
+    if beside is not None:
+        figure.update_layout(
+            xaxis2={
+                "side": "top", "tickvals": [0], "ticktext": [plain(beside[0], LONGEST_LABEL)], "tickangle": -50,
+                "tickfont": {"size": size}, "range": [-0.5, 0.5], "domain": [0.945, 1], "anchor": "y",
+                "showgrid": False, "zeroline": False,
+            }
+        )  # fmt: skip
     return styled(figure, dark=dark, lecture=lecture)
+
+
+def _cells(
+    figure: go.Figure,
+    shares: np.ndarray,
+    values: np.ndarray,
+    row_labels: Sequence[str],
+    column_labels: Sequence[str],
+    *,
+    axis: str,
+    written: bool,
+    dark: bool,
+    lecture: bool,
+) -> None:
+    """Add coloured cells that can be clicked, with their numbers on hover and, if `written`, in them."""
+    rows, columns = shares.shape
+    figure.add_heatmap(
+        z=shares, x=list(range(columns)), y=list(range(rows)), zmin=-1, zmax=1, xaxis=axis,
+        colorscale=DIVERGING.colorscale(dark), showscale=False, xgap=1, ygap=1, hoverinfo="skip",
+    )  # fmt: skip
+    # Points that nobody sees over the map: clicks on a map get lost.
+    figure.add_scatter(
+        x=np.tile(np.arange(columns), rows), y=np.repeat(np.arange(rows), columns), mode="markers", xaxis=axis,
+        marker={"opacity": 0, "size": 2}, selected={"marker": {"opacity": 0}}, showlegend=False,
+        customdata=[
+            [plain(row, LONGEST_HOVER), plain(column, LONGEST_HOVER), f"{value:.9g}"]
+            for row, numbers in zip(row_labels, values.tolist(), strict=True)
+            for column, value in zip(column_labels, numbers, strict=True)
+        ],
+        hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
+    )  # fmt: skip
+    if not written:
+        return
+    known = np.nan_to_num(shares)
+    inks = np.array([[shade(share, signed=True, dark=dark)[1] for share in row] for row in known.tolist()])
+    for ink in sorted(set(inks.flat)):
+        cells = np.argwhere(inks == ink).tolist()
+        figure.add_scatter(
+            x=[column for _, column in cells], y=[row for row, _ in cells], mode="text", hoverinfo="skip", xaxis=axis,
+            text=[two_digits(float(values[row, column])) for row, column in cells], showlegend=False,
+            textfont={"size": 16 if lecture else 12, "color": ink}, selected={"textfont": {"color": ink}},
+            unselected={"textfont": {"color": ink}},
+        )  # fmt: skip
 
 
 def trust_chart(

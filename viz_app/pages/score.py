@@ -36,7 +36,7 @@ if state.compared == "pair":
     if stale:
         frame.fade()
     with st.container(key="stale_pair" if stale else "scored_pair"):
-        score = scores[state.variant]
+        score = scores.get(state.variant, scores[session.VARIANTS[0]])
         columns = pair_columns(score)
         remark = "" if stale or not gates.all() else session.surprise("score")
         st.markdown(f"{comparing.verdict(score, columns)} {remark}")
@@ -52,7 +52,10 @@ if state.compared == "pair":
             theme=None, key="pair_bars", config={"displayModeBar": False},
             alt="How unlikely every token of both sentences is",
         )  # fmt: skip
-        st.dataframe(comparing.figures(scores), hide_index=True, width="stretch")
+        table, number = comparing.figures(scores), st.column_config.NumberColumn(format="%.3f")
+        st.dataframe(
+            table, hide_index=True, width="stretch", column_config={name: number for name in table if name != "variant"}
+        )
         st.download_button(
             "This pair (CSV)", lambda: pairs_csv([score]), "pair.csv", "text/csv", icon=":material/table:",
             on_click="ignore", disabled=stale,

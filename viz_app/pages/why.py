@@ -1,5 +1,7 @@
 """What is this word owed to?"""
 
+from typing import Any
+
 import streamlit as st
 
 from viz_app import answers, examples, frame, session
@@ -21,7 +23,7 @@ TRUST_READING = (
 )
 
 current, state = frame.current(), st.session_state
-look = {"dark": current.dark, "lecture": current.lecture}
+look: dict[str, Any] = {"dark": current.dark, "lecture": current.lecture}
 st.header("What is this word owed to?", anchor=False)
 if current.target is None:
     st.info(f"There is nothing to explain yet: {frame.way_to_a_target(current)}.")
@@ -98,27 +100,18 @@ with answers_place:
 
     labels, names = found.labels(words), list(found.names)
     marks = [answers.marked(trust, name) for name in names]
-    table, alike = st.columns([3.4, 1], gap="small")
-    with table:
-        st.subheader("Every method beside the others", anchor=False)
-        st.plotly_chart(
-            score_table(
-                found.shares(words), found.of_units(words), marks, labels, chosen=names.index(method.name), **look
-            ),
-            theme=None, key="methods", alt=f"Scores of {len(names)} methods for {len(labels)} tokens",
-            on_select=lambda: answers.choose_method(names, "methods"), selection_mode="points",
-            config={"displayModeBar": False},
-        )  # fmt: skip
-    with alike:
-        st.subheader("Agreement", anchor=False)
-        agreement = found.agreement(words)
-        st.plotly_chart(
-            score_table(
-                agreement[:, [names.index(method.name)]], agreement[:, [names.index(method.name)]], names, ["Spearman"],
-                chosen=names.index(method.name), row_names=False, **look,
-            ),
-            theme=None, key="agreement", alt=f"Rank correlation of every method with {method.name}",
-        )  # fmt: skip
+    st.subheader("Every method beside the others", anchor=False)
+    agreement = found.agreement(words)
+    st.plotly_chart(
+        score_table(
+            found.shares(words), found.of_units(words), marks, labels, chosen=names.index(method.name),
+            beside=("agreement", agreement[:, names.index(method.name)]), **look,
+        ),
+        theme=None, key="methods", alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each "
+        f"agrees with {method.name}",
+        on_select=lambda: answers.choose_method(names, "methods"), selection_mode="points",
+        config={"displayModeBar": False},
+    )  # fmt: skip
     st.caption(READING)
     # What is closed costs nothing.
     with st.expander("Every method with every other", key="open_agreement", on_change="rerun") as opened:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import streamlit as st
 
-from bert_core.record import MaskPrediction
+from bert_core.record import MaskPrediction, ModelRun
 from bert_core.run import MOST_REFERENCES
 from viz_app.figures.predictions import nsp_bar, prediction_bars
+from viz_app.figures.style import two_digits
 from viz_app.frame import Frame
 from viz_app.session import INSTEAD
 
@@ -14,9 +15,13 @@ INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean elsewhere", "resample": "I
 
 
 def word_change(
-    current: Frame, before: MaskPrediction, after: MaskPrediction, *, each: int, most: int | None = None, key: str
-) -> None:
-    """The likeliest words of both as bars: `each` of either side, `most` of them together."""
+    current: Frame, before: MaskPrediction, after: MaskPrediction, *, each: int, most: int | None = None,
+    largest: float, key: str,
+) -> None:  # fmt: skip
+    """The likeliest words of both as bars: `each` of either side, `most` of them together.
+
+    largest: where the scale ends, one for all gaps of the page.
+    """
     likeliest = [token for prediction in (before, after) for token, _ in prediction.top[:each]]
     tokens = list(dict.fromkeys(likeliest))[:most]
     st.plotly_chart(
@@ -24,6 +29,7 @@ def word_change(
             [current.word(token) for token in tokens],
             after.probabilities[tokens].tolist(),
             before=before.probabilities[tokens].tolist(),
+            largest=largest,
             dark=current.dark,
             lecture=current.lecture,
         ),
@@ -33,13 +39,23 @@ def word_change(
     )
 
 
+def largest_of(*runs: ModelRun, gaps: int) -> float:
+    """The largest probability of a word in the first gaps of some runs: the end of the scale that their bars share."""
+    return max((one.top[0][1] for run in runs for one in run.predictions[:gaps]), default=1.0)
+
+
+def nsp_words(before: float, after: float) -> str:
+    """The probability that B follows A, of both, in words."""
+    return f"Probability that B follows A: {two_digits(before)} with all heads, {two_digits(after)} now"
+
+
 def nsp_change(current: Frame, before: float, after: float, *, key: str) -> None:
-    """The probability that B follows A, of both."""
+    """The same as bars."""
     st.plotly_chart(
         nsp_bar(after, before=before, dark=current.dark, lecture=current.lecture),
         theme=None,
         key=key,
-        alt=f"Probability that B follows A: {before:.2f} with all heads, {after:.2f} now",
+        alt=nsp_words(before, after),
     )
 
 

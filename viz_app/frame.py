@@ -390,11 +390,15 @@ def swap_sentences() -> None:
 
 
 def put_chosen_word(current: Frame, position: int, key: str) -> None:
-    """Write the word that was picked in the control `key` into the text where a mask is, and take the mask away."""
+    """Put in the word that was picked in the control `key`."""
+    word = st.session_state[key]
+    if word is not None:
+        put_word(current, position, word)
+
+
+def put_word(current: Frame, position: int, word: str) -> None:
+    """Write a word into the text where a mask is, and take the mask away."""
     encoding, state = current.encoding, st.session_state
-    word = state[key]
-    if word is None:
-        return
     number, side = encoding.words[position], "text" if encoding.sides[position] == "A" else "pair"
     pieces = encoding.pieces_of(number) if number is not None else (position,)
     start, end = encoding.offsets[pieces[0]][0], encoding.offsets[pieces[-1]][1]

@@ -39,6 +39,7 @@ from bert_core.training.pretrain import PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
 from viz_app.cli.shared import Progress
+from viz_app.figures.predictions import nsp_verdict
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -105,7 +106,7 @@ def test_both_commands_give_the_same_verdict_in_words(
     a, b = "The cat sat.", "It was old."
     follows = bert_core.capture(tiny_loaded, tiny_loaded.tokenizer.encode(a, b)).nsp
     assert follows is not None
-    expected = f"B follows A: {follows:.2f}\n" if follows >= 0.5 else f"B does not follow A: {1 - follows:.2f}\n"
+    expected = f"{nsp_verdict(follows)}\n"  # as on the page Predict
     assert headlight("nsp", a, b, "--model", tiny_model_folder) == (0, expected, "")
     assert headlight("predict", a, "--pair", b, "--model", tiny_model_folder) == (0, expected, "")
 

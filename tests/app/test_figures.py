@@ -15,7 +15,7 @@ from viz_app.components.clicks import latest
 from viz_app.components.head_grid import CELL_LETTERS, _in_cell, grid_message, head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
-from viz_app.figures.predictions import nsp_bar, prediction_bars
+from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import (
     DARK_PAGE,
     DIVERGING,
@@ -238,6 +238,21 @@ def test_nsp_bar_leans_to_the_side_believed() -> None:
     assert [bar.base[0] + bar.x[0] for bar in (before, now)] == pytest.approx([0.97, 0.12])
     assert before.x[0] > 0 > now.x[0]
     assert (before.text[0], now.text[0]) == ("0.97", "0.12")
+
+
+@pytest.mark.parametrize("probability", [0.071, 0.5, 0.93])
+def test_the_verdict_and_its_bar_have_one_number(probability: float) -> None:
+    """Both say how probable it is that B follows, whichever way the verdict goes."""
+    verdict, (bar,) = nsp_verdict(probability), nsp_bar(probability, dark=False).data
+    assert verdict.endswith(f" {bar.text[0]}") and float(bar.text[0]) == probability
+    assert verdict.startswith("Yes" if probability >= 0.5 else "No")
+
+
+def test_gaps_on_one_scale_have_bars_of_one_measure() -> None:
+    """Where figures share the end of their scale, a bar twice as long is twice as probable."""
+    sure, unsure = (prediction_bars(["a", "b"], [p, p / 2], largest=0.47, dark=False) for p in (0.47, 0.21))
+    assert sure.layout.xaxis.range == unsure.layout.xaxis.range
+    assert prediction_bars(["a"], [0.21], dark=False).layout.xaxis.range != sure.layout.xaxis.range
 
 
 def test_impossible_probabilities_are_refused() -> None:

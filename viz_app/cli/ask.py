@@ -138,4 +138,4 @@ def _capture(loaded: LoadedModel, encoding: Encoding, top_k: int) -> ModelRun:
 
 
 def _verdict(follows: float) -> str:
-    return f"B follows A: {follows:.2f}" if follows >= 0.5 else f"B does not follow A: {1 - follows:.2f}"
+    return f"{'Yes' if follows >= 0.5 else 'No'}: B follows A with probability {follows:#.2g}"

@@ -16,12 +16,15 @@ def prediction_bars(
     probabilities: Sequence[float],
     *,
     before: Sequence[float] | None = None,
+    largest: float | None = None,
     dark: bool,
     lecture: bool = False,
 ) -> go.Figure:
-    """Words for a gap as horizontal bars, in the order given, the first on top.
+    """Words for a gap as horizontal bars, in the order given, the first on top; the number of a bar is its place.
 
     before: the probabilities of the same words with all heads on, drawn beside the present ones.
+    largest: the probability where the scale ends, where several figures share one; None takes the largest that is
+        drawn.
     The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a probability is outside 0 to 1.
     """
@@ -51,7 +54,8 @@ def prediction_bars(
             for name, numbers in series.items()
         ]
     )
-    largest = max((number for numbers in series.values() for number in numbers), default=1.0) or 1.0
+    if largest is None:
+        largest = max((number for numbers in series.values() for number in numbers), default=1.0)
     thickness = (34 if before is None else 50) * (1.3 if lecture else 1)
     figure.update_layout(
         barmode="group",
@@ -61,7 +65,10 @@ def prediction_bars(
         legend_traceorder="normal",
         height=round(len(labels) * thickness + (70 if before is None else 100)),
         margin={"t": 8 if before is None else 36, "r": 64},
-        xaxis={"range": [0, largest * 1.02], "title": {"text": "probability"}, "nticks": 5, "zeroline": False},
+        dragmode=False,
+        # A short bar is as easily met as a long one: anywhere in its row.
+        hovermode="y",
+        xaxis={"range": [0, (largest or 1.0) * 1.02], "title": {"text": "probability"}, "nticks": 5, "zeroline": False},
         yaxis={
             "tickmode": "array",
             "tickvals": places,
@@ -73,6 +80,11 @@ def prediction_bars(
         },
     )
     return styled(figure, dark=dark, lecture=lecture)
+
+
+def nsp_verdict(probability: float) -> str:
+    """Whether B follows A, in a sentence with the one number that the bar has too. probability: that it follows."""
+    return f"{'Yes' if probability >= 0.5 else 'No'}: B follows A with probability {two_digits(probability)}"
 
 
 def nsp_bar(probability: float, *, before: float | None = None, dark: bool, lecture: bool = False) -> go.Figure:
@@ -106,7 +118,7 @@ def nsp_bar(probability: float, *, before: float | None = None, dark: bool, lect
         ]
     )
     figure.add_vline(x=0.5, line={"color": colours.faint, "width": 2 if lecture else 1})
-    for x, anchor, text in ((0, "left", "◀ B does not follow A"), (1, "right", "B follows A ▶")):
+    for x, anchor, text in ((0, "left", "◀ no"), (1, "right", "yes ▶")):
         figure.add_annotation(
             x=x,
             y=1,
@@ -119,12 +131,14 @@ def nsp_bar(probability: float, *, before: float | None = None, dark: bool, lect
         )
     figure.update_layout(
         barmode="overlay",
-        height=round((110 if before is None else 150) * (1.25 if lecture else 1)),
+        height=round((140 if before is None else 180) * (1.25 if lecture else 1)),
+        dragmode=False,
         margin={"t": 38, "l": 40, "r": 40},
         xaxis={
             "range": [0, 1],
             "tickvals": [0, 0.25, 0.5, 0.75, 1],
             "ticktext": ["0", "0.25", "0.5", "0.75", "1"],
+            "title": {"text": "probability that B follows A"},
             "zeroline": False,
         },
         yaxis={"autorange": "reversed", "showgrid": False, "showticklabels": before is not None, "ticksuffix": "  "},

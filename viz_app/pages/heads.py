@@ -4,11 +4,13 @@ import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
 from viz_app import downloads, frame
-from viz_app.change import choose_instead, in_its_place, nsp_change, word_change
+from viz_app.change import choose_instead, in_its_place, largest_of, nsp_change, nsp_words, word_change
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
 from viz_app.session import COLOURED_BY
+
+SHOWN_GAPS = 3
 
 current = frame.current()
 before = current.run(gradients=current.target is not None, all_heads_on=True)
@@ -90,13 +92,14 @@ with right:
                 key="classes_before_after",
                 alt="Probabilities of the classes with all heads on, and now",
             )
-    for prediction in after.predictions[:3]:
+    largest = largest_of(before, after, gaps=SHOWN_GAPS)
+    for prediction in after.predictions[:SHOWN_GAPS]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
         st.subheader(f"Position {prediction.position}", anchor=False)
-        word_change(current, original, prediction, each=6, most=10, key="before_after")
+        word_change(current, original, prediction, each=6, most=10, largest=largest, key="before_after")
     if after.nsp is not None and before.nsp is not None:
-        st.subheader(f"B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now", anchor=False)
+        st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
         nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
     if not after.predictions and after.nsp is None and after.classes is None:
         st.info(f"There is nothing to predict yet: {frame.way_to_a_target(current)}.")

@@ -4,7 +4,7 @@ import streamlit as st
 
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from viz_app import frame, lab, session
-from viz_app.change import give_reference, nsp_change, word_change
+from viz_app.change import give_reference, largest_of, nsp_change, nsp_words, word_change
 from viz_app.components.head_grid import head_grid
 from viz_app.figures.pruning import pruning_curve
 
@@ -21,6 +21,7 @@ UNITS = {
     "loss": "loss, nats", "mlm": "share of hidden pieces guessed", "nsp": "share of next sentences told",
     "parameters": "parameters", "tokens_per_second": "tokens a second, while asked",
 }  # fmt: skip
+SHOWN_GAPS = 2
 
 current, state = frame.current(), st.session_state
 config = current.loaded.config
@@ -91,13 +92,14 @@ with right:
             height="stretch",
         )
     before, after = current.run(all_heads_on=True), current.run()
-    for prediction in after.predictions[:2]:
+    largest = largest_of(before, after, gaps=SHOWN_GAPS)
+    for prediction in after.predictions[:SHOWN_GAPS]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
         st.caption(f"At position {prediction.position}, with all heads and now:")
-        word_change(current, original, prediction, each=4, key="lab_before_after")
+        word_change(current, original, prediction, each=4, largest=largest, key="lab_before_after")
     if after.nsp is not None and before.nsp is not None:
-        st.caption(f"B follows A: {before.nsp:.2f} with all heads, {after.nsp:.2f} now")
+        st.caption(f"{nsp_words(before.nsp, after.nsp)}:")
         nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
 
 st.subheader("In which order, and how far?", anchor=False)

@@ -134,10 +134,10 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
     except Exception as error:  # torch.load raises many kinds on a damaged or hostile file
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise CheckpointError(
-            f"{path} is broken, or holds more than tensors (no code in a file is ever run): {reason}"
+            f"{path} is broken, or contains more than tensors (code in a file is never run): {reason}"
         ) from error
     if not isinstance(raw, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()):
-        raise CheckpointError(f"{path} is not a mapping of names to tensors")
+        raise CheckpointError(f"{path} does not contain named tensors")
     return rename(raw)
 
 
@@ -174,14 +174,13 @@ def fill(
     essential = [name for name in missing if not name.startswith(OPTIONAL_PARTS)]
     if essential:
         raise CheckpointError(
-            f"{source} is not a whole BERT: {len(essential)} of {len(own)} weights are missing, "
-            f"the first is {essential[0]}"
+            f"{source} is not a complete BERT: {len(essential)} of {len(own)} weights are missing, first {essential[0]}"
         )
     for name, where in found.items():
         if where in weights and weights[where].shape != own[name].shape:
             raise CheckpointError(
-                f"{where} in {source} is {tuple(weights[where].shape)}: the configuration says {tuple(own[name].shape)}"
-                + _of_pruned_heads(model, where)
+                f"{where} in {source} has shape {tuple(weights[where].shape)}, but the configuration says "
+                f"{tuple(own[name].shape)}" + _of_pruned_heads(model, where)
             )
     for name, other in TIED.items():
         given_twice = own.get(name) is own.get(other) and name in weights and other in weights

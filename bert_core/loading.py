@@ -232,7 +232,9 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
     bundled = ", ".join(bundled_models()) or "none"
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip()
     if looks_like_path or not allow_hub:
-        raise CheckpointError(f"there is no model {name!r}: it is neither a folder nor bundled (bundled: {bundled})")
+        raise CheckpointError(
+            f"there is no model {name!r}: it is neither a folder nor a bundled model (bundled: {bundled})"
+        )
     # Imported here: only the hub needs it, and a laptop without a network never does.
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
@@ -243,12 +245,12 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
         raise CheckpointError(f"{name!r} is neither a folder, nor bundled ({bundled}), nor a hub id") from error
     except LocalEntryNotFoundError as error:
         raise CheckpointError(
-            f"{name!r} would come from the hub, which needs a network, and there is none: "
-            f"bundled and always there: {bundled}"
+            f"{name!r} would be downloaded from the hub, but there is no network: choose a bundled model ({bundled})"
         ) from error
     except Exception as error:  # of the hub, of the network on the way, or of the disk
         raise CheckpointError(
-            f"{name!r} could not be fetched from the hub ({type(error).__name__}): bundled and always there: {bundled}"
+            f"{name!r} could not be downloaded from the hub ({type(error).__name__}): choose a bundled model "
+            f"({bundled})"
         ) from error
 
 

@@ -180,7 +180,7 @@ class ModelRun:
             raise ValueError(f"{what!r} is unknown: one of {', '.join(maps)}")
         values = maps[what]
         if values is None:
-            raise ValueError(f"the {what} was not captured: it needs a target")
+            raise ValueError(f"the {what} was not computed: it needs something to explain")
         return values
 
     def prediction_at(self, position: int) -> MaskPrediction | None:
@@ -277,8 +277,8 @@ class PruningPlan:
         """Raise ValueError unless the plan was made for a model of this name and these sizes."""
         if (Path(model).name, layers, heads) != (Path(self.model).name, self.layers, self.heads):
             raise ValueError(
-                f"the plan is for {Path(self.model).name} ({self.layers} layers of {self.heads} heads), "
-                f"and this is {Path(model).name} ({layers} layers of {heads} heads)"
+                f"the plan is for {Path(self.model).name} ({self.layers} layers of {self.heads} heads), but the model "
+                f"here is {Path(model).name} ({layers} layers of {heads} heads)"
             )
 
     def to_json(self) -> str:
@@ -298,7 +298,7 @@ class PruningPlan:
             model, method, found_on = str(values["model"]), str(values["method"]), str(values.get("found_on", ""))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
             raise ValueError(
-                "this is no plan: a plan holds model, layers, heads, method, and an order of [layer, head]"
+                "this is not a pruning plan: a plan has model, layers, heads, method, and an order of [layer, head]"
             ) from error
         return cls(model, **sizes, method=method, order=order, found_on=found_on)
 

@@ -141,10 +141,10 @@ def check_names(names: Sequence[str]) -> list[tuple[str, str, str]]:
     words: list[tuple[str, str, str]] = []
     for name in names:
         if name not in all_names():
-            raise ValueError(f"{name!r:.60} is no shape: as in 'small red circle'")
+            raise ValueError(f"{name!r:.60} is not a shape: write it as in 'small red circle'")
         size, colour, kind = name.split()
         if (size, colour, kind) in words:
-            raise ValueError(f"there are two shapes called {name!r}: no sentence could tell them apart")
+            raise ValueError(f"two shapes are called {name!r}: a sentence could not tell them apart")
         words.append((size, colour, kind))
     return words
 

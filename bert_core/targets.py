@@ -25,19 +25,17 @@ def word_target(
     if against is not None:
         for one, its in ((word, pieces), (against, pieces_of(tokenizer, against))):
             if len(its) > 1:
-                raise ValueError(
-                    f"{_in_pieces(one, its)}: a contrast is between two words of one piece each, at one mask"
-                )
+                raise ValueError(f"{_in_pieces(one, its)}: only words of one piece can be compared with each other")
         other = tokenizer.id_of(pieces_of(tokenizer, against)[0])
         return Target("contrast", first, tokenizer.id_of(pieces[0]), against=other)
     if len(pieces) == 1:
         return Target("mlm", first, tokenizer.id_of(pieces[0]))
     room = _masks_from(encoding, first)
     if room < len(pieces):
-        masks = "is one [MASK]" if room == 1 else f"are {room} [MASK] in a row"
+        masks = "one is" if room == 1 else f"{room} are"
         raise ValueError(
-            f"{_in_pieces(word, pieces)}, and at {first} there {masks}: hide a word of {len(pieces)} pieces, "
-            "or ask for one of these"
+            f"{_in_pieces(word, pieces)}, but at position {first} only {masks} hidden: hide a word of {len(pieces)} "
+            "pieces, or choose one of these"
         )
     return Target("joint", pieces=tuple((first + n, tokenizer.id_of(piece)) for n, piece in enumerate(pieces)))
 
@@ -49,7 +47,7 @@ def loss_target(encoding: Encoding, original: Encoding) -> Target:
     """
     hidden = hidden_pieces(encoding, original)
     if not hidden:
-        raise ValueError("no word is hidden whose truth is known: there is no loss")
+        raise ValueError("no word was hidden from the typed text, so there is no loss: hide one")
     return Target("loss", pieces=hidden)
 
 
@@ -66,9 +64,7 @@ def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
         return (written,)
     pieces = tokenizer.encode(written).tokens[1:-1]
     if UNKNOWN in pieces:
-        raise ValueError(
-            f"{_shortened(written)!r} cannot be asked for: the vocabulary does not have its signs, not even in pieces"
-        )
+        raise ValueError(f"{_shortened(written)!r} has characters that are not in the vocabulary: choose another word")
     return pieces
 
 
@@ -76,15 +72,17 @@ def _place(encoding: Encoding, pieces: int, position: int | None) -> int:
     """Where the word is asked for."""
     masks = encoding.mask_positions
     if not masks:
-        raise ValueError(f"there is no {MASK} in the text: hide a word, and then ask for it")
+        raise ValueError(f"no word is hidden: hide one first, or type {MASK}")
     if position is not None:
         if position not in masks:
-            raise ValueError(f"there is no {MASK} at {position}: there is one at {_listed(masks)}")
+            raise ValueError(f"no word is hidden at position {position}: choose {_listed(masks)}")
         return position
     starts = [mask for mask in masks if mask - 1 not in masks]
     fitting = [start for start in starts if _masks_from(encoding, start) == pieces] or starts
     if len(fitting) > 1:
-        raise ValueError(f"there are several {MASK}, at {_listed(masks)}: say at which")
+        raise ValueError(
+            f"words are hidden at positions {_listed(masks)}: add the one you mean, as in 'cat at {masks[0]}'"
+        )
     return fitting[0]
 
 
@@ -97,7 +95,7 @@ def _in_pieces(word: str, pieces: tuple[str, ...]) -> str:
     """ "'quasar' is 2 pieces here, qua and ##sar"."""
     count = "one piece" if len(pieces) == 1 else f"{len(pieces)} pieces"
     some = pieces if len(pieces) <= MOST_LISTED else (*pieces[: MOST_LISTED - 1], "…", pieces[-1])
-    return f"{_shortened(word.strip())!r} is {count} of this vocabulary, {_listed(some)}"
+    return f"{_shortened(word.strip())!r} has {count} in this vocabulary, {_listed(some)}"
 
 
 def _shortened(word: str) -> str:

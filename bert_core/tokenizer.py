@@ -146,7 +146,7 @@ class Tokenizer:
         """Raise ValueError unless every token has a row in the model's embedding table, and no row is left over."""
         if len(self) != config.vocab_size:
             raise ValueError(
-                f"the tokenizer has {len(self)} tokens and the model {config.vocab_size}: they do not belong together"
+                f"the tokenizer has {len(self)} tokens but the model {config.vocab_size}: they do not belong together"
             )
 
     def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
@@ -165,12 +165,12 @@ class Tokenizer:
         try:
             f"{text}{pair}".encode()
         except UnicodeEncodeError as error:
-            raise ValueError("the text holds half a character, which no script has: type it again") from error
+            raise ValueError("the text contains a broken character: type it again") from error
         first = self.backend.encode(text, add_special_tokens=False)
         second = None if pair is None else self.backend.encode(pair, add_special_tokens=False)
         for name, typed, part in (("text", text, first), ("second sentence", pair, second)):
             if part is not None and not len(part):
-                raise ValueError(f"the {name} {typed!r:.40} holds no sign that can be read: type at least one word")
+                raise ValueError(f"the {name} {typed!r:.40} contains no readable character: type at least one word")
         frame = 2 if second is None else 3
         full_length = frame + len(first) + (0 if second is None else len(second))
         room = max_length - frame

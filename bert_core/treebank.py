@@ -60,7 +60,8 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
         found = True
     if not found:
         raise ValueError(
-            f"the file {name} holds no sentence: CoNLL-U has one word a line, in {FIELDS} columns split by tabs"
+            f"the file {name} contains no sentence: CoNLL-U has one word per line, in {FIELDS} columns separated by "
+            "tabs"
         )
 
 
@@ -71,7 +72,7 @@ def _sentence(block: list[tuple[int, str]], name: str) -> TreeSentence:
     for number, line in block:
         fields, where = line.split("\t"), f"line {number} of {name}"
         if len(fields) != FIELDS:
-            raise ValueError(f"{where} has {len(fields)} columns: CoNLL-U has {FIELDS}, split by tabs")
+            raise ValueError(f"{where} has {len(fields)} columns: CoNLL-U has {FIELDS}, separated by tabs")
         identity, form, spaced = fields[0], fields[1], "SpaceAfter=No" not in fields[9].split("|")
         if _EMPTY_NODE.fullmatch(identity):
             continue

@@ -79,7 +79,7 @@ def _parse_head(value: str) -> Head:
     try:
         return int(layer), int(head)
     except ValueError as error:
-        raise ValueError("a head is written layer.head, as in 2.11") from error
+        raise ValueError("write a head as layer.head, such as 2.11") from error
 
 
 def _write_head(head: Head) -> str:
@@ -128,7 +128,7 @@ def parse_weights(value: str) -> tuple[float, ...]:
     except ValueError as error:
         raise ValueError(f"weights {value[:60]!r}: numbers between commas, such as 2, 1, 0.5") from error
     if not all(0 <= weight < float("inf") for weight in weights):
-        raise ValueError(f"weights {value[:60]!r}: none of them negative or without end")
+        raise ValueError(f"weights {value[:60]!r}: they must not be negative or infinite")
     return weights
 
 

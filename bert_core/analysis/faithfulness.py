@@ -91,10 +91,10 @@ def plan_removals(
     Raises ValueError if there are no units, or a score that is no number.
     """
     if not units:
-        raise ValueError("nothing can be taken away: beside [CLS], [SEP] and the target's own, the text has no token")
+        raise ValueError("the text has no word to hide besides the one that is explained: type a longer text")
     of_units = scores_of_units(np.asarray(scores, np.float64), units)
     if np.isnan(of_units).any():
-        raise ValueError(f"method {int(np.isnan(of_units).any(-1).argmax())} gives a token no number")
+        raise ValueError(f"method {int(np.isnan(of_units).any(-1).argmax())} gives no number for a token")
     draw = np.random.default_rng(seed)
     count = len(units)
     rankings = [np.lexsort((draw.permutation(count), -one)) for one in of_units]

@@ -43,7 +43,7 @@ def states_in_plane(states: np.ndarray) -> Plane:
     """
     depths, length, hidden = states.shape
     if length < 2:
-        raise ValueError(f"{length} position: a plane takes at least two")
+        raise ValueError(f"{length} position: a map needs at least two")
     centred = states.astype(np.float64) - states.mean(1, keepdims=True, dtype=np.float64)
     size = np.sqrt((centred**2).sum(-1).mean(-1))
     points = np.zeros((depths, length, 2))
@@ -72,7 +72,7 @@ def neighbours_in_plane(
     """
     depths, length, _ = states.shape
     if length < 4:
-        raise ValueError(f"{length} positions: a layout by neighbours takes at least four")
+        raise ValueError(f"the text has {length} tokens: a layout by neighbours needs at least four")
     # Imported here: it is an extra, and compiles itself when it is first used.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ImportWarning)  # of what it could do besides with tensorflow

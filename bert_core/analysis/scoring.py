@@ -14,7 +14,7 @@ from bert_core.record import PairScore, SentenceScore
 
 MOST_PAIRS = 1_000
 LONGEST_SENTENCE = 2_000  # characters
-_QUOTED = "one with a comma or a semicolon in it stands in quotes"
+_QUOTED = "put a sentence with a comma or semicolon in quotes"
 
 
 # ---------------------------------------------------------------------------- one pair
@@ -134,7 +134,9 @@ def read_pairs(text: str | bytes) -> list[PairRow]:
     if len(columns) == 2:
         lines = lines[1:]
     if not lines:
-        raise ValueError("there are no pairs: give two sentences a line, parted by a tab, |, a comma or a semicolon")
+        raise ValueError(
+            "there are no pairs: give two sentences per line, separated by a tab, |, a comma or a semicolon"
+        )
     if len(lines) > MOST_PAIRS:
         raise ValueError(f"there are {len(lines):,} pairs: at most {MOST_PAIRS:,} are scored at once")
     if len(columns) == 2 < len(header):
@@ -188,7 +190,7 @@ def _fit(lines: list[tuple[int, list[str]]] | ValueError) -> tuple[bool, int]:
 def _of_columns(number: int, fields: Sequence[str], header: Sequence[str], columns: Sequence[int]) -> PairRow:
     """The two sentences of a row that has more columns than these."""
     if len(fields) > len(header):
-        problem = f"{len(fields)} fields where the header has {len(header)}: {_QUOTED}"
+        problem = f"{len(fields)} parts where the header has {len(header)}: {_QUOTED}"
         return PairRow(number, fields[0], ", ".join(fields[1:]), problem)
     return _checked(number, [fields[place] if place < len(fields) else "" for place in columns])
 
@@ -197,9 +199,9 @@ def _checked(number: int, fields: Sequence[str]) -> PairRow:
     first, second = fields[0], ", ".join(fields[1:])  # a row that is none keeps all that was in it
     problem = None
     if len(fields) > 2 and any(fields[2:]):
-        problem = f"{len(fields)} fields: two sentences are needed, and {_QUOTED}"
+        problem = f"{len(fields)} parts instead of two sentences: {_QUOTED}"
     elif not first or not second:
-        problem = "one sentence: two are needed"
+        problem = "only one sentence: two are needed"
     elif max(len(first), len(second)) > LONGEST_SENTENCE:
         longest = max(len(first), len(second))
         problem = f"a sentence of {longest:,} characters: at most {LONGEST_SENTENCE:,} are read"

@@ -105,8 +105,8 @@ def check_fits(table: HeadTable, model: str, layers: int, heads: int) -> None:
     rows, columns = table.shape
     if table.model != Path(model).name or rows > layers or columns > heads:
         raise ValueError(
-            f"the table is of {table.model[:60]} with {rows} layers of {columns} heads, and this is "
-            f"{Path(model).name} with {layers} of {heads}: choose the model that it was made with"
+            f"the table was made with {table.model[:60]} ({rows} layers of {columns} heads), but the model here is "
+            f"{Path(model).name} ({layers} of {heads}): choose the model it was made with"
         )
 
 
@@ -132,7 +132,7 @@ def _csv(data: bytes, name: str) -> dict[str, list[Any]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"the file {name} is not a table in UTF-8: {str(error)[:80]}") from error
     if len(rows) < 2 or len(set(rows[0])) < len(rows[0]) or any(len(row) != len(rows[0]) for row in rows):
-        raise ValueError(f"the file {name} is no table of heads: a header, then as many fields in every row")
+        raise ValueError(f"the file {name} is not a table of heads: every row needs as many fields as the header")
     if separator == ";":  # from a spreadsheet whose decimal point is the comma
         rows[1:] = [[_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows[1:]]
     return {column: [row[n] for row in rows[1:]] for n, column in enumerate(rows[0])}
@@ -154,7 +154,7 @@ def _parquet(data: bytes, name: str) -> dict[str, list[Any]]:
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"the file {name} is not a whole Parquet file: {' '.join(str(error).split())[:80]}") from error
     if not rows or not next(iter(rows.values())):
-        raise ValueError(f"the file {name} is no table of heads: it has no row")
+        raise ValueError(f"the file {name} is not a table of heads: it has no rows")
     return dict(rows)
 
 

@@ -100,8 +100,8 @@ def check_memory(loaded: LoadedModel, method: str, tokens: int, needed: int, che
     free = free_bytes(loaded.device)
     if free is not None and needed > free:
         raise ValueError(
-            f"{method} of {tokens} tokens needs {needed / 2**20:,.1f} MiB, and {free / 2**20:,.1f} MiB are free: "
-            f"shorten the text, or use {cheaper}"
+            f"{method} on {tokens} tokens needs {needed / 2**20:,.1f} MiB of memory, but only {free / 2**20:,.1f} MiB "
+            f"are free: shorten the text, or use {cheaper}"
         )
 
 

@@ -51,7 +51,7 @@ def logit_lens(
     Source: nostalgebraist 2020; the tuned lens: Belrose 2023 (arXiv:2303.08112).
     """
     if not loaded.has_mlm:
-        raise ValueError(f"{loaded.name} has no trained masked-word head: there is nothing to read its layers with")
+        raise ValueError(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
     vocab, length = loaded.config.vocab_size, len(encoding)
     pieces = encoding.input_ids if followed is None else tuple(followed)
     if len(pieces) != length:

@@ -303,7 +303,10 @@ def pseudo_log_likelihood(
     if not loaded.has_mlm:
         raise ValueError(f"{loaded.name} has no trained masked-word head: it cannot score a text")
     if encoding.mask_positions:
-        raise ValueError(f"the text holds a {MASK} at {encoding.mask_positions[0]}: only what is there can be scored")
+        raise ValueError(
+            f"the text contains {MASK} at position {encoding.mask_positions[0]}: only words that are "
+            "there can be scored"
+        )
     scored = [position for position, special in enumerate(encoding.special) if not special]
     words = np.array([-1 if word is None else word for word in encoding.words])
     places = np.arange(len(encoding))

@@ -110,7 +110,7 @@ def _loss(loaded: LoadedModel, losses: np.ndarray, asked_of: np.ndarray) -> np.n
     Raises ValueError where nothing was asked.
     """
     if not asked_of.any():
-        raise ValueError(f"{loaded.name} cannot be asked anything of these examples: it has no trained head for them")
+        raise ValueError(f"{loaded.name} cannot be tested on these examples: it has no trained output for them")
     found: np.ndarray = (losses / np.maximum(asked_of, 1)).sum(-1)
     return found
 

@@ -60,7 +60,7 @@ def _whole(loaded: LoadedModel, sentence: str) -> Encoding:
     most = loaded.config.max_position_embeddings
     encoding = loaded.tokenizer.encode(sentence, max_length=most)
     if encoding.cut:
-        raise ValueError(f"a sentence of {encoding.full_length:,} tokens: {loaded.name} reads {most}")
+        raise ValueError(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} reads at most {most}")
     if encoding.mask_positions:
-        raise ValueError("a sentence holds a [MASK]: only what is there can be scored")
+        raise ValueError("a sentence contains [MASK]: only words that are there can be scored")
     return encoding

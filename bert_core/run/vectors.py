@@ -31,7 +31,7 @@ def head_vectors(
     attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
     if head not in attention.heads:
         there = ", ".join(map(str, attention.heads)) or "none"
-        raise ValueError(f"L{layer} H{head} was pruned: the heads left in this layer are {there}")
+        raise ValueError(f"L{layer} H{head} was pruned: this layer still has the heads {there}")
     outputs = bert(
         torch.tensor([encoding.input_ids], device=loaded.device),
         token_type_ids=segments_of(loaded, encoding),

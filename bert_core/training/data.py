@@ -93,10 +93,11 @@ class Corpus:
         corpus = cls(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
         if len(corpus.document_starts) < 3:
             raise ValueError(
-                f"{text.name} holds fewer than two documents: put a blank line between documents, one paragraph a line"
+                f"{text.name} has fewer than two documents: put one paragraph on each line and a blank line between "
+                "documents"
             )
         if np.diff(corpus.document_starts).max() < 2:
-            raise ValueError(f"no document of {text.name} has two sentences: none of them has a next sentence")
+            raise ValueError(f"no document of {text.name} has two sentences, so none has a next sentence")
         return corpus
 
 

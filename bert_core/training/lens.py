@@ -84,7 +84,7 @@ def tune_lens(
     Source: Belrose 2023, section 3 (arXiv:2303.08112).
     """
     if not loaded.has_mlm:
-        raise ValueError(f"{loaded.name} has no trained masked-word head: there is nothing to read its layers with")
+        raise ValueError(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
     if settings.length > loaded.config.max_position_embeddings:
         raise ValueError(
             f"a length of {settings.length} is too long: {loaded.name} reads "

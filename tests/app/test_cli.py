@@ -706,7 +706,7 @@ def test_roles_prints_and_writes_the_table_of_relations(
         ),
         (("heads", "FILE", "--out", "a.csv", "--ablation", "--by", "mean"), b"a\n", "'mean' needs a reference text"),
         (("roles", "FILE"), b"1 The\n", "line 1 of file.txt has 1 columns: CoNLL-U has 10"),
-        (("roles", "FILE"), b"\n", "file.txt holds no sentence"),
+        (("roles", "FILE"), b"\n", "file.txt contains no sentence"),
         (("roles", "FILE"), b"\xff\xfe\n", "file.txt is not UTF-8"),
     ],
 )
@@ -751,7 +751,7 @@ def test_score_reads_a_file_of_pairs(headlight: Run, tiny_model_folder: Path, ti
         assert code == 0 and "2 of the sentences are mostly [UNK]" in err
         path.write_text("alone\n", encoding="utf-8")
         code, _, err = headlight("score", "--pairs", path, "--model", tiny_model_folder)
-        assert code == 0 and err == "1 of 1 lines could not be scored: the column problem says why\n"
+        assert code == 0 and err == "1 of 1 lines could not be scored: see the column problem\n"
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> 
     ("options", "sentence"),
     [
         ({"what": "gradient"}, "needs a target"),
-        ({"part": "A to B"}, "there is no second text"),
+        ({"part": "A to B"}, "there is no second sentence"),
         ({"part": "C"}, "unknown"),
         ({"layer": 2}, "layer 2 does not exist: this model has layers 0 to 1"),
         ({"heads": (3,)}, "head 3 does not exist in layer 0: this model has heads 0 to 2"),
@@ -161,7 +161,7 @@ def test_a_part_of_the_one_map_is_taken_after_the_heads_are_one(run: ModelRun) -
     [
         (Combination("weighted", "chosen", (1.0,)), "1 weights for 2 heads"),
         (Combination("weighted", "chosen", (0.0, 0.0)), "not all zero"),
-        (Combination("weighted"), "importance need a run with a target"),
+        (Combination("weighted"), "importance need something to explain"),
     ],
 )
 def test_weights_that_do_not_fit_are_named(together: Combination, sentence: str) -> None:
@@ -614,7 +614,7 @@ def test_the_command_compares(
         (["--out", "a.svg", "--layer", "1", "--mode", "matrix"], "a matrix shows one head"),
         (["--out", "a.svg", "--layer", "1", "--head", "0", "--head", "1", "--mode", "matrix"], "one --head, or"),
         (["--out", "a.svg", "--against", " "], "--against is empty: give the text to compare with"),
-        (["--out", "a.svg", "--part", "A to B"], "there is no second text"),
+        (["--out", "a.svg", "--part", "A to B"], "there is no second sentence"),
         (["--out", "a.svg", "--show", "gradient"], "a gradient needs something to explain"),
         (["--out", "a.svg", "--show", "gradient", "--target", "x"], "write POSITION:PIECE"),
         (["--out", "a.svg", "--show", "gradient", "--target", "1:zebra"], "has no piece 'zebra'"),

@@ -173,7 +173,9 @@ def test_a_broken_folder_named_at_start_gets_one_sentence(tmp_path: Path, monkey
     assert app.session_state.text == "a b c"
 
 
-@pytest.mark.parametrize(("name", "reason"), [("/no/such/folder", "neither a folder nor bundled"), ("  ", "no name")])
+@pytest.mark.parametrize(
+    ("name", "reason"), [("/no/such/folder", "neither a folder nor a bundled model"), ("  ", "no name")]
+)
 def test_naming_a_model_that_is_not_there_keeps_the_one_before(name: str, reason: str) -> None:
     """The sentence says why, the model and the text stay, and the page goes on."""
     app = start(text="A word.", masked="1")
@@ -390,9 +392,9 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert "What its removal costs, by mean" in app.selectbox(key="file_figure").options
     app.selectbox(key="table").set_value("b.parquet").run()
     assert not app.exception
-    assert "The table is of another with 6 layers of 12 heads, and this is headlight-mini" in words(app)
+    assert "The table was made with another (6 layers of 12 heads), but the model here is headlight-mini" in words(app)
     app.selectbox(key="table").set_value("c.csv").run()
-    assert not app.exception and "The file c.csv is no table of heads" in words(app)
+    assert not app.exception and "The file c.csv is not a table of heads" in words(app)
 
 
 def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,7 +420,7 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monke
             break
         app.run()
     assert [said(error) for error in app.error] == [
-        "Line 1 of trees.conllu has 1 columns: CoNLL-U has 10, split by tabs."
+        "Line 1 of trees.conllu has 1 columns: CoNLL-U has 10, separated by tabs."
     ]
 
 

@@ -28,7 +28,7 @@ def test_prune_writes_the_model_without_these_heads(
     """What is loaded from there has the outputs of the old model with these heads off; one line says what is left."""
     out = tmp_path / name
     code, said, err = headlight("prune", "--model", tiny_model_folder, "--heads", "0.1, 1.*", "--out", out)
-    assert (code, err) == (0, "") and said.startswith("3 of 8 heads are left, ")
+    assert (code, err) == (0, "") and said.startswith("3 of 8 heads and ")
     encoding = tiny_loaded.tokenizer.encode("the [MASK] sat")
     gates = np.ones((2, 4))
     gates[0, 1] = gates[1] = 0
@@ -60,8 +60,11 @@ def test_a_plan_is_carried_out_as_far_as_asked(headlight: Run, tiny_model_folder
         (["prune", "--out", "OUT", "--heads", "0.4"], "head 4 does not exist in layer 0: this model has heads 0 to 3"),
         (["prune", "--out", "OUT", "--heads", "9.*"], "layer 9 does not exist: this model has layers 0 to 1"),
         (["prune", "--out", "TAKEN", "--heads", "0.1"], "exists already: choose another name"),
-        (["prune", "--out", "OUT", "--plan", "PLAN"], "the plan is for other (6 layers of 12 heads), and this is"),
-        (["prune", "--out", "OUT", "--plan", "TEXT"], "this is no plan"),
+        (
+            ["prune", "--out", "OUT", "--plan", "PLAN"],
+            "the plan is for other (6 layers of 12 heads), but the model here is",
+        ),
+        (["prune", "--out", "OUT", "--plan", "TEXT"], "this is not a pruning plan"),
         (["prune-curve", "TEXT", "--out", "OUT", "--orders", "best"], "order 'best' is unknown: one of importance"),
         (["prune-curve", "TEXT", "--out", "OUT", "--length", "600"], "--length is 600"),
         (["prune-curve", "TEXT", "--out", "CSV"], "is there already and holds no pruning curve"),
@@ -100,7 +103,7 @@ def test_a_curve_goes_on_where_it_stopped(
     whole = rows_of(out)
     losses = [float(row["loss"]) for row in whole if row["order"] == "importance"]
     fine = 0 if losses[1] > 1.01 * losses[0] else 4 if losses[2] > 1.01 * losses[0] else 8
-    assert said.startswith(f"importance: {fine} of 8 heads go before the loss is more than 1% above that with all\n")
+    assert said.startswith(f"importance: {fine} of 8 heads can go before the loss rises by more than 1%\n")
     orders = ["importance", *(f"random {seed}" for seed in range(5))]
     assert [(row["order"], row["removed"]) for row in whole] == [(o, c) for o in orders for c in ("0", "4", "8")]
     plan = PruningPlan.from_json((tmp_path / "curve.importance.json").read_text(encoding="utf-8"))

@@ -135,7 +135,7 @@ def test_a_plan_is_carried_out(
     assert app.session_state.off == tuple(sorted(plan.order[:3]))
     wrong = start(**TEXT, model=str(tiny_model_folder), going="140", off="1.*")
     assert "going='140', which is not possible: 0 to 100" in words(wrong)
-    assert "off='1.*', which is not possible: a head is written layer.head, as in 2.11" in words(wrong)
+    assert "off='1.*', which is not possible: write a head as layer.head, such as 2.11" in words(wrong)
 
 
 def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,9 +246,7 @@ def test_a_file_that_cannot_be_asked_leaves_the_text(
         app.run()
         assert not app.exception and f"Asked: {asked}" in words(app)
         errors = [said(error) for error in app.error]
-        assert (
-            errors == [] or "The file cannot be asked about: the file.txt holds fewer than two documents" in errors[0]
-        )
+        assert errors == [] or "The file cannot be asked about: the file.txt has fewer than two documents" in errors[0]
         assert bool(errors) == (text == "one line")
 
 

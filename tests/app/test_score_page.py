@@ -63,7 +63,7 @@ def test_the_sentences_come_with_the_address() -> None:
     ("one", "sentence"),
     [
         ("   ", "There is no first sentence: type at least one word."),
-        ("A [MASK] sat.", "A sentence holds a [MASK]: only what is there can be scored."),
+        ("A [MASK] sat.", "A sentence contains [MASK]: only words that are there can be scored."),
     ],
 )
 def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: str) -> None:
@@ -99,7 +99,7 @@ def test_a_table_without_a_pair_has_nothing_to_score() -> None:
     """What is wrong is said, and no button offers to score it."""
     app = start(compared="table")
     app.text_area(key="pairs_pasted").set_value("alone\nand alone\n").run()
-    assert "Line 1 has one sentence: two are needed, and 1 more line." in words(app)
+    assert "Line 1 has only one sentence: two are needed, and 1 more line." in words(app)
     assert not app.exception and not [b for b in app.button if b.label.startswith("Score")]
 
 
@@ -139,13 +139,13 @@ def test_a_table_of_pairs_keeps_every_row() -> None:
     assert "Paste some pairs, or give a file." in words(app)
     pasted = "The cat sat. | The cat sit.\nalone\nA [MASK] sat. | A dog sat.\n"
     app.text_area(key="pairs_pasted").set_value(pasted).run()
-    assert not app.exception and "Line 2 has one sentence: two are needed." in words(app)
+    assert not app.exception and "Line 2 has only one sentence: two are needed." in words(app)
     done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
     assert not app.exception and "In **1 of 1** pairs (100%) the first sentence is believed more." in words(app)
     table = app.dataframe[0].value
     assert list(table["row"]) == [1, 2, 3] and list(table["first"]) == ["The cat sat.", "alone", "A [MASK] sat."]
     assert list(table["problem"])[1:] == [
-        "one sentence: two are needed", "a sentence holds a [MASK]: only what is there can be scored"
+        "only one sentence: two are needed", "a sentence contains [MASK]: only words that are there can be scored"
     ]  # fmt: skip
 
 

@@ -112,11 +112,11 @@ def test_a_word_can_be_typed_as_the_target(opened: Callable[..., AppTest]) -> No
     type_target(app, "dog")
     assert app.session_state.target == "6:dog" and "Why “dog” at 6?" in words(app)
     type_target(app, "dogs")
-    assert "'dogs' is 2 pieces of this vocabulary, dog and ##s, and at 6 there is one [MASK]" in words(app)
+    assert "'dogs' has 2 pieces in this vocabulary, dog and ##s, but at position 6 only one is hidden" in words(app)
     type_target(app, "猫")
     assert "the vocabulary does not have its signs, not even in pieces" in words(app)
     type_target(app, "dog at 2")
-    assert "There is no [MASK] at 2: there is one at 6" in words(app)
+    assert "No word is hidden at position 2: choose 6" in words(app)
     assert app.session_state.target == "6:dog" and "Why “dog” at 6?" in words(app), "what was asked before stays"
     assert not app.exception and not app.error
 
@@ -142,7 +142,7 @@ def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> Non
     type_target(app, "dog at 7")
     until(app, lambda app: "Why “dog” at 7?" in words(app))
     type_target(app, "walks")
-    assert "There are several [MASK], at 2, 3 and 7: say at which" in words(app)
+    assert "Words are hidden at positions 2, 3 and 7: add the one you mean" in words(app)
 
 
 def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:

@@ -298,7 +298,7 @@ def test_an_encoder_with_a_hole_is_refused(weights: Weights, write: Callable[...
     del weights["bert.encoder.layer.1.attention.self.key.weight"]
     with pytest.raises(
         CheckpointError,
-        match=r"is not a whole BERT: 1 of \d+ weights are missing, the first is bert.encoder.layer.1.attention.self",
+        match=r"is not a complete BERT: 1 of \d+ weights are missing, first bert.encoder.layer.1.attention.self",
     ):
         BertForPreTraining.from_pretrained(write(weights))
 
@@ -307,7 +307,8 @@ def test_a_wrong_shape_is_refused(weights: Weights, write: Callable[..., Path]) 
     """A weight of another size than the configuration says is named with both sizes."""
     weights["bert.pooler.dense.weight"] = torch.zeros(32, 31)
     with pytest.raises(
-        CheckpointError, match=r"bert.pooler.dense.weight in .* is \(32, 31\): the configuration says \(32, 32\)"
+        CheckpointError,
+        match=r"bert.pooler.dense.weight in .* has shape \(32, 31\), but the configuration says \(32, 32\)",
     ):
         BertForPreTraining.from_pretrained(write(weights))
 
@@ -340,7 +341,7 @@ def test_code_in_a_file_never_runs(form: str, tmp_path: Path, weights: Weights, 
         pickle.loads(path.read_bytes())
     assert marker.exists(), "the trap must work, or nothing is tested"
     marker.unlink()
-    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin is broken, or holds more than tensors \(no code"):
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin is broken, or contains more than tensors \(code"):
         bert_core.load(str(folder), device="cpu")
     assert not marker.exists()
 
@@ -371,7 +372,7 @@ def test_a_bin_of_something_else_is_refused(content: object, write: Callable[...
     """A file that loads but is no mapping of names to tensors says so."""
     folder = write(None)
     torch.save(content, folder / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match="is not a mapping of names to tensors"):
+    with pytest.raises(CheckpointError, match="does not contain named tensors"):
         bert_core.load(str(folder), device="cpu")
 
 
@@ -429,7 +430,7 @@ def test_a_tokenizer_of_another_model_is_refused(weights: Weights, write: Callab
     with (folder / "vocab.txt").open("a", encoding="utf-8") as vocabulary:
         vocabulary.write("dinosaur\n")
     size = len(weights["cls.predictions.bias"])
-    with pytest.raises(CheckpointError, match=f"the tokenizer has {size + 1} tokens and the model {size}: they do not"):
+    with pytest.raises(CheckpointError, match=f"the tokenizer has {size + 1} tokens but the model {size}: they do not"):
         bert_core.load(str(folder), device="cpu")
 
 
@@ -473,8 +474,7 @@ def test_the_hub_without_a_network(bundled_tiny: None, tmp_path: Path, monkeypat
     with pytest.raises(CheckpointError) as caught:
         bert_core.load("bert-base-uncased", device="cpu")
     assert str(caught.value) == (
-        "'bert-base-uncased' would come from the hub, which needs a network, and there is none: "
-        "bundled and always there: tiny"
+        "'bert-base-uncased' would be downloaded from the hub, but there is no network: choose a bundled model (tiny)"
     )
 
 
@@ -483,20 +483,20 @@ def test_the_hub_without_a_network(bundled_tiny: None, tmp_path: Path, monkeypat
     [
         (
             LocalEntryNotFoundError("long technical text"),
-            "'some/model' would come from the hub, which needs a network, and there is none: "
-            "bundled and always there: tiny",
+            "'some/model' would be downloaded from the hub, but there is no network: choose a bundled model (tiny)",
         ),
         (
             RepositoryNotFoundError("long technical text", response=Mock()),
-            "'some/model' could not be fetched from the hub (RepositoryNotFoundError): bundled and always there: tiny",
+            "'some/model' could not be downloaded from the hub (RepositoryNotFoundError): "
+            "choose a bundled model (tiny)",
         ),
         (
             OSError("disk full"),
-            "'some/model' could not be fetched from the hub (OSError): bundled and always there: tiny",
+            "'some/model' could not be downloaded from the hub (OSError): choose a bundled model (tiny)",
         ),
         (
             RuntimeError("connection lost half-way"),
-            "'some/model' could not be fetched from the hub (RuntimeError): bundled and always there: tiny",
+            "'some/model' could not be downloaded from the hub (RuntimeError): choose a bundled model (tiny)",
         ),
     ],
 )
@@ -535,7 +535,7 @@ def test_a_path_is_never_asked_of_the_hub(bundled_tiny: None, name: str, monkeyp
     """What looks like a path, and is no folder, ends at home."""
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
     with pytest.raises(
-        CheckpointError, match=r"there is no model .*: it is neither a folder nor bundled \(bundled: tiny\)"
+        CheckpointError, match=r"there is no model .*: it is neither a folder nor a bundled model \(bundled: tiny\)"
     ):
         bert_core.load(name, device="cpu")
 
@@ -550,7 +550,9 @@ def test_the_bundled_captioner_is_no_model_of_texts(monkeypatch: pytest.MonkeyPa
 def test_the_hub_can_be_closed(bundled_tiny: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """With allow_hub=False a hub id is a name like any other."""
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
-    with pytest.raises(CheckpointError, match="there is no model 'some/model': it is neither a folder nor bundled"):
+    with pytest.raises(
+        CheckpointError, match="there is no model 'some/model': it is neither a folder nor a bundled model"
+    ):
         bert_core.load("some/model", device="cpu", allow_hub=False)
 
 

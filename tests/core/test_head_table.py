@@ -68,9 +68,9 @@ def as_csv(**changes: object) -> bytes:
     ("data", "name", "sentence"),
     [
         (as_csv(), "a.xlsx", "the file a.xlsx is neither .csv nor .parquet: the name of a table says which it is"),
-        (b"", "a.csv", "the file a.csv is no table of heads: a header, then as many fields in every row"),
+        (b"", "a.csv", "the file a.csv is not a table of heads: every row needs as many fields as the header"),
         (b"\xff\xfe", "a.csv", "the file a.csv is not a table in UTF-8"),
-        (b"a,b\n1\n", "a.csv", "the file a.csv is no table of heads"),
+        (b"a,b\n1\n", "a.csv", "the file a.csv is not a table of heads"),
         (b"PAR1 and no more", "a.parquet", "the file a.parquet is not a whole Parquet file"),
         (
             as_csv(head=None),
@@ -103,7 +103,9 @@ def test_what_is_no_table_is_refused_in_one_sentence(data: bytes, name: str, sen
 @pytest.mark.parametrize(("model", "sizes"), [("another", (2, 3)), ("tiny-bert", (2, 2)), ("tiny-bert", (1, 3))])
 def test_a_table_of_another_model_is_refused(model: str, sizes: tuple[int, int]) -> None:
     """Both models are named with their sizes."""
-    with pytest.raises(ValueError, match=r"the table is of tiny-bert with 2 layers of 3 heads, and this is"):
+    with pytest.raises(
+        ValueError, match=r"the table was made with tiny-bert \(2 layers of 3 heads\), but the model here is"
+    ):
         check_fits(made(), model, *sizes)
 
 

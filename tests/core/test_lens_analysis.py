@@ -65,7 +65,7 @@ def test_states_that_are_all_alike_lie_in_the_middle() -> None:
     """No division by nothing; one position has no plane."""
     found = states_in_plane(np.ones((2, 4, 5), np.float32))
     assert (found.points == 0).all() and (found.shown == 0).all()
-    with pytest.raises(ValueError, match="1 position: a plane takes at least two"):
+    with pytest.raises(ValueError, match="1 position: a map needs at least two"):
         states_in_plane(np.ones((2, 1, 5)))
 
 
@@ -84,7 +84,7 @@ def test_neighbours_stay_neighbours() -> None:
     assert (away.argmin(-1) // 8 == np.arange(24) // 8).all()
     np.testing.assert_array_equal(found, neighbours_in_plane(states))
     assert np.isfinite(neighbours_in_plane(np.ones((2, 5, 4), np.float32))).all()
-    with pytest.raises(ValueError, match="3 positions: a layout by neighbours takes at least four"):
+    with pytest.raises(ValueError, match="the text has 3 tokens: a layout by neighbours needs at least four"):
         neighbours_in_plane(states[:, :3])
 
 

@@ -354,7 +354,7 @@ def test_bad_questions_are_one_sentence(tiny: LoadedModel) -> None:
         ),
         (
             lambda: pseudo_log_likelihood(tiny, encoding),
-            "the text holds a [MASK] at 6: only what is there can be scored",
+            "the text contains [MASK] at position 6: only words that are there can be scored",
         ),
         (
             lambda: pseudo_log_likelihood(tiny, encoding, variant="new"),

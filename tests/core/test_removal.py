@@ -181,14 +181,14 @@ def test_a_plan_is_a_file_for_one_model() -> None:
     assert plan.first(0.67) == ((0, 1), (1, 3)) and plan.first(0) == () and plan.first(1) == plan.order
     plan.check("elsewhere/mine", 2, 4)
     for given in (("other", 2, 4), ("mine", 2, 5), ("mine", 6, 4)):
-        with pytest.raises(ValueError, match=r"the plan is for mine \(2 layers of 4 heads\), and this is"):
+        with pytest.raises(ValueError, match=r"the plan is for mine \(2 layers of 4 heads\), but the model here is"):
             plan.check(*given)
     with pytest.raises(ValueError, match="a share of 1.5: it is between 0 and 1"):
         plan.first(1.5)
     for text in ("", "[]", "{}", "[" * 100_000,
                  '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [[0]]}',
                  '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [["a", 1]]}'):  # fmt: skip
-        with pytest.raises(ValueError, match="this is no plan"):
+        with pytest.raises(ValueError, match="this is not a pruning plan"):
             PruningPlan.from_json(text)
     for order, sentence in ((((0, 1), (0, 1)), "names L0 H1 twice"), (((0, 4),), "names L0 H4: its model has 2 x 4")):
         with pytest.raises(ValueError, match=sentence):

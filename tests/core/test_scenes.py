@@ -124,9 +124,9 @@ def test_what_no_scene_can_be_is_one_sentence() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(ValueError, match="a scene of 4 shapes: it has 1 to 3"):
         random_scene(rng, count=4)
-    with pytest.raises(ValueError, match="'small pink star' is no shape: as in 'small red circle'"):
+    with pytest.raises(ValueError, match="'small pink star' is not a shape: write it as in 'small red circle'"):
         random_scene(rng, named=[("small", "pink", "star")])
-    with pytest.raises(ValueError, match="two shapes called 'small red star'"):
+    with pytest.raises(ValueError, match="two shapes are called 'small red star'"):
         random_scene(rng, named=[("small", "red", "star")] * 2)
     with pytest.raises(ValueError, match="a picture of 8 pixels a side"):
         draw(one("circle"), 8)

@@ -87,8 +87,8 @@ def test_a_row_that_is_no_pair_stays_and_says_why() -> None:
     assert [row.row for row in found] == [1, 2, 3, 4]
     assert [row.problem for row in found] == [
         None,
-        "one sentence: two are needed",
-        "3 fields: two sentences are needed, and one with a comma or a semicolon in it stands in quotes",
+        "only one sentence: two are needed",
+        "3 parts instead of two sentences: put a sentence with a comma or semicolon in quotes",
         "a sentence of 3,000 characters: at most 2,000 are read",
     ]
     assert (found[2].first, found[2].second) == ("A", "cat, sat")
@@ -101,20 +101,23 @@ def test_a_table_that_came_out_goes_in_again(tiny_loaded: LoadedModel) -> None:
     again = read_pairs(written + "9,a cat,sat,on,a,mat,and,a,dog,ran,away\n" + "10,a cat\n")
     assert [(row.first, row.second, row.problem) for row in again] == [
         ("the cat sat .", "a dog, old", None),
-        ("the", "", "one sentence: two are needed"),
+        ("the", "", "only one sentence: two are needed"),
         (
             "9", "a cat, sat, on, a, mat, and, a, dog, ran, away",
-            "11 fields where the header has 10: one with a comma or a semicolon in it stands in quotes",
+            "11 parts where the header has 10: put a sentence with a comma or semicolon in quotes",
         ),
-        ("a cat", "", "one sentence: two are needed"),
+        ("a cat", "", "only one sentence: two are needed"),
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("given_text", "sentence"),
     [
-        ("", "there are no pairs: give two sentences a line, parted by a tab, |, a comma or a semicolon"),
-        ("first,second\n", "there are no pairs: give two sentences a line, parted by a tab, |, a comma or a semicolon"),
+        ("", "there are no pairs: give two sentences per line, separated by a tab, |, a comma or a semicolon"),
+        (
+            "first,second\n",
+            "there are no pairs: give two sentences per line, separated by a tab, |, a comma or a semicolon",
+        ),
         (b"A caf\xe9.,B.", "the pairs are not UTF-8 (byte 5): save them as CSV UTF-8"),
         ('"a" b,c', "line 1 is not a row of a CSV table: ',' expected after '\"'"),
         ("x,y\n" * (MOST_PAIRS + 1), "there are 1,001 pairs: at most 1,000 are scored at once"),
@@ -133,7 +136,7 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
     rows = [
         PairRow(1, "the cat sat .", "the xyz sat ."),
         PairRow(3, "the cat sat .", "the [MASK] sat ."),
-        PairRow(4, "alone", "", "one sentence: two are needed"),
+        PairRow(4, "alone", "", "only one sentence: two are needed"),
         PairRow(5, "a dog " * 300, "a dog"),
         PairRow(6, "a dog ran", "a dog ran"),
     ]
@@ -151,9 +154,9 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
     assert found[0].believed == ("first" if totals[0] > totals[1] else "second")
     assert [one.problem for one in found] == [
         None,
-        "a sentence holds a [MASK]: only what is there can be scored",
-        "one sentence: two are needed",
-        "a sentence of 602 tokens: " + tiny_loaded.name + " reads 512",
+        "a sentence contains [MASK]: only words that are there can be scored",
+        "only one sentence: two are needed",
+        "a sentence has 602 tokens: " + tiny_loaded.name + " reads at most 512",
         None,
     ]
     assert found[1].believed is None and found[4].believed == "neither"
@@ -161,13 +164,13 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
 
 def test_the_table_comes_out_as_csv(tiny_loaded: LoadedModel) -> None:
     """A row each, in order, numbers in full, a problem in the last column, formulas made harmless."""
-    rows = [PairRow(1, "the cat sat .", "a dog , ran"), PairRow(2, "=SUM(A1)", "", "one sentence: two are needed")]
+    rows = [PairRow(1, "the cat sat .", "a dog , ran"), PairRow(2, "=SUM(A1)", "", "only one sentence: two are needed")]
     scores = score_pairs(tiny_loaded, rows)
     header, one, other = csv.reader(io.StringIO(pairs_csv(scores)))
     assert tuple(header) == PAIR_COLUMNS
     assert scores[0].first is not None and float(one[3]) == scores[0].first.total
     assert one[1:3] == ["the cat sat .", "a dog , ran"] and one[-1] == ""
-    assert other[1] == "'=SUM(A1)" and other[-1] == "one sentence: two are needed" and other[3] == ""
+    assert other[1] == "'=SUM(A1)" and other[-1] == "only one sentence: two are needed" and other[3] == ""
 
 
 def test_pairs_need_a_word_head(tiny_loaded: LoadedModel) -> None:

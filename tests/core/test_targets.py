@@ -122,36 +122,36 @@ def test_words_become_targets(tiny_loaded: LoadedModel, encoding: Encoding, orig
     [
         (
             "dogs", {"position": 7},
-            "'dogs' is 2 pieces of this vocabulary, dog and ##s, and at 7 there is one [MASK]: hide a word of 2 "
-            "pieces, or ask for one of these",
+            "'dogs' has 2 pieces in this vocabulary, dog and ##s, but at position 7 only one is hidden: hide a word of "
+            "2 pieces, or choose one of these",
         ),
         (
             "walks", {},
-            "there are several [MASK], at 2, 3 and 7: say at which",
+            "words are hidden at positions 2, 3 and 7: add the one you mean, as in 'cat at 2'",
         ),
         (
             "walks", {"position": 2},
-            "'walks' is 5 pieces of this vocabulary, w, ##a, ##l, ##k and ##s, and at 2 there are 2 [MASK] in a row: "
-            "hide a word of 5 pieces, or ask for one of these",
+            "'walks' has 5 pieces in this vocabulary, w, ##a, ##l, ##k and ##s, but at position 2 only 2 are hidden: "
+            "hide a word of 5 pieces, or choose one of these",
         ),
         (
             "dog", {"position": 7, "against": "cats"},
-            "'cats' is 2 pieces of this vocabulary, cat and ##s: a contrast is between two words of one piece each, at "
-            "one mask",
+            "'cats' has 2 pieces in this vocabulary, cat and ##s: only words of one piece can be compared with each "
+            "other",
         ),
-        ("dog", {"position": 4}, "there is no [MASK] at 4: there is one at 2, 3 and 7"),
+        ("dog", {"position": 4}, "no word is hidden at position 4: choose 2, 3 and 7"),
         (
             "猫", {"position": 7},
-            "'猫' cannot be asked for: the vocabulary does not have its signs, not even in pieces",
+            "'猫' has characters that are not in the vocabulary: choose another word",
         ),
         (
             "walk" * 15, {"position": 7},
-            "'walkwalkwalkwalkwalkwalkwalkwalkwalkwalk…' is 60 pieces of this vocabulary, w, ##a, ##l, ##k, ##w, ##a, "
-            "##l, … and ##k, and at 7 there is one [MASK]: hide a word of 60 pieces, or ask for one of these",
+            "'walkwalkwalkwalkwalkwalkwalkwalkwalkwalk…' has 60 pieces in this vocabulary, w, ##a, ##l, ##k, ##w, ##a, "
+            "##l, … and ##k, but at position 7 only one is hidden: hide a word of 60 pieces, or choose one of these",
         ),
         (
             "猫" * 60, {"position": 7},
-            f"'{'猫' * 40}…' cannot be asked for: the vocabulary does not have its signs, not even in pieces",
+            f"'{'猫' * 40}…' has characters that are not in the vocabulary: choose another word",
         ),
         ("  ", {"position": 7}, "there is no text: type at least one word"),
     ],
@@ -167,7 +167,7 @@ def test_what_cannot_be_asked_for_is_one_sentence(
 
 def test_without_a_mask_there_is_nothing_to_ask(tiny_loaded: LoadedModel, original: Encoding) -> None:
     """No word, and no loss."""
-    with pytest.raises(ValueError, match=r"^there is no \[MASK\] in the text: hide a word, and then ask for it$"):
+    with pytest.raises(ValueError, match=r"^no word is hidden: hide one first, or type \[MASK\]$"):
         word_target(tiny_loaded.tokenizer, original, "dog")
-    with pytest.raises(ValueError, match="^no word is hidden whose truth is known: there is no loss$"):
+    with pytest.raises(ValueError, match="^no word was hidden from the typed text, so there is no loss: hide one$"):
         loss_target(original, original)

@@ -175,9 +175,9 @@ def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypa
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("", "holds fewer than two documents: put a blank line between documents"),
-        ("The cat sat. The dog ran.\n", "holds fewer than two documents: put a blank line between documents"),
-        ("The cat sat.\n\nThe dog ran.\n", "no document of a.txt has two sentences: none of them has a next sentence"),
+        ("", "has fewer than two documents: put one paragraph on each line"),
+        ("The cat sat. The dog ran.\n", "has fewer than two documents: put one paragraph on each line"),
+        ("The cat sat.\n\nThe dog ran.\n", "no document of a.txt has two sentences, so none has a next sentence"),
     ],
 )
 def test_a_text_without_next_sentences_is_refused(

@@ -54,9 +54,9 @@ def test_line_ends_and_a_byte_order_mark() -> None:
 @pytest.mark.parametrize(
     ("lines", "sentence"),
     [
-        ([], "the file a.conllu holds no sentence: CoNLL-U has one word a line, in 10 columns split by tabs"),
-        (["# only a comment", ""], "the file a.conllu holds no sentence"),
-        (["1 The the DET"], "line 1 of a.conllu has 1 columns: CoNLL-U has 10, split by tabs"),
+        ([], "the file a.conllu contains no sentence: CoNLL-U has one word per line, in 10 columns separated by tabs"),
+        (["# only a comment", ""], "the file a.conllu contains no sentence"),
+        (["1 The the DET"], "line 1 of a.conllu has 1 columns: CoNLL-U has 10, separated by tabs"),
         ([row(1, "a"), row(3, "b")], "line 2 of a.conllu is word 3, and word 2 comes next"),
         ([row("x", "a")], "line 1 of a.conllu begins with 'x': a number, as 7, 7-8 or 7.1"),
         ([row(1, "a", 2)], "line 1 of a.conllu has the head '2': 0 for the root, or a word from 1 to 1"),

@@ -117,5 +117,5 @@ def test_a_lens_that_cannot_be_trained_is_one_sentence(tiny_loaded: LoadedModel,
         tune_lens(headless, text, QUICK, tmp_path)
     lone = tmp_path / "lone.txt"
     lone.write_text("One document only. It has two sentences.\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="holds fewer than two documents"):
+    with pytest.raises(ValueError, match="has fewer than two documents"):
         tune_lens(tiny_loaded, lone, QUICK, tmp_path)

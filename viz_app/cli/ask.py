@@ -71,7 +71,7 @@ def score(
     ] = None,
     model: ModelName = "headlight-mini",
     within_word: Annotated[
-        bool, typer.Option("--within-word", help="Hide the later pieces of a word with it, as fits rare words.")
+        bool, typer.Option("--within-word", help="Also hide the later pieces of the same word; better for rare words.")
     ] = False,
     pieces: Annotated[bool, typer.Option("--pieces", help="The log-probability of every piece, too.")] = False,
     device: Device = "auto",
@@ -113,9 +113,9 @@ def _score_pairs(loaded: LoadedModel, path: Path, variant: str) -> None:
     if scored:
         note(f"{loaded.name} finds the first sentence likelier in {first:,} of {len(scored):,} pairs")
     if unknown := mostly_unknown(found):
-        note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these signs")
+        note(f"{unknown:,} of the sentences are mostly [UNK]: {loaded.name} does not know these characters")
     if len(scored) < len(found):
-        note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: the column problem says why")
+        note(f"{len(found) - len(scored):,} of {len(found):,} lines could not be scored: see the column problem")
 
 
 def list_models() -> None:

@@ -41,7 +41,7 @@ def attention(
     hide_special: Annotated[bool, typer.Option("--hide-special", help="Without [CLS] and [SEP].")] = False,
     words: Annotated[bool, typer.Option("--words", help="Between words, not pieces.")] = False,
     renormalise: Annotated[
-        bool, typer.Option("--renormalise", help="Rows sum to 1 again where tokens are left out.")
+        bool, typer.Option("--renormalise", help="Rescale rows to 1 where tokens are left out.")
     ] = False,
     kept: Annotated[float, typer.Option(min=0.05, max=1.0, help="Share of each row that the curves hold.")] = 0.7,
     combine: Annotated[
@@ -51,9 +51,7 @@ def attention(
     weights: Annotated[str, typer.Option(help="As in 2,1,0.5: one for each head; without it, by importance.")] = "",
     neuron: Annotated[
         int | None,
-        typer.Option(
-            min=0, metavar="POSITION", help="The head down to its vectors, from the query there; [CLS] is at 0."
-        ),
+        typer.Option(min=0, metavar="POSITION", help="Show how this query's attention is computed; [CLS] is at 0."),
     ] = None,
     against: Annotated[str | None, typer.Option(help="Another text: what it gives, minus what TEXT gives.")] = None,
     against_pair: Annotated[str | None, typer.Option(help="Its second text.")] = None,

@@ -27,7 +27,7 @@ def heads(
     ],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a head.")],
     importance: Annotated[
-        bool, typer.Option("--importance", help="The size of the loss's slope with each head (Michel 2019).")
+        bool, typer.Option("--importance", help="How sensitive the loss is to each head (Michel 2019).")
     ] = False,
     ablation: Annotated[bool, typer.Option("--ablation", help="The loss without each head, exactly.")] = False,
     text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of the texts.")] = None,
@@ -58,7 +58,7 @@ def heads(
     engine: Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")] = "local",
     device: Device = "auto",
 ) -> None:
-    """What every head of a model does over a file, what it is worth, and what its removal costs.
+    """What every head of a model does over a file, how much it matters, and what its removal costs.
 
     The loss is that of hidden pieces, or of what is asked for: a class, a word, what follows. Stopped, it keeps what
     it has; the same command again goes on.
@@ -219,4 +219,4 @@ def _print_heads(table: HeadTable) -> None:
         typer.echo(f"{f'L{layer} H{head}':<8}" + "".join(f"{figures[name][layer, head]:>14.4g}" for name in shown))
     if "importance" in figures and "loss_change" in figures:
         rank = heads_agreement(figures["importance"], figures["loss_change"])
-        typer.echo(f"importance and what removal costs: Spearman's rank {rank:+.2f}")
+        typer.echo(f"importance and the cost of removal: Spearman's rank correlation {rank:+.2f}")

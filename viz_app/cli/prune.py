@@ -48,7 +48,7 @@ def prune(
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
     left = sum(len(smaller.config.heads_of(layer)) for layer in range(layers))
     before, after = (sum(p.numel() for p in one.model.parameters()) for one in (loaded, smaller))
-    typer.echo(f"{left} of {layers * count} heads are left, {after:,} of {before:,} parameters: {out}")
+    typer.echo(f"{left} of {layers * count} heads and {after:,} of {before:,} parameters are left: {out}")
 
 
 def prune_curve(
@@ -114,7 +114,7 @@ def prune_curve(
             found.append(point)
     for plan in plans:
         fine = hardly_missed(found, plan.method)
-        typer.echo(f"{plan.method}: {fine} of {there} heads go before the loss is more than 1% above that with all")
+        typer.echo(f"{plan.method}: {fine} of {there} heads can go before the loss rises by more than 1%")
     typer.echo(str(out))
 
 

@@ -37,7 +37,7 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     if encoding.mostly_unknown:
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are [UNK]: {loaded.name} does not know these "
-            "signs, and cannot tell them apart"
+            "characters and cannot tell them apart"
         )
     return encoding
 

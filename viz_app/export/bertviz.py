@@ -78,9 +78,9 @@ def bertviz_page(shown: ShownMaps, kind: Kind = "model", layers: Sequence[int] |
     if kind not in KINDS:
         raise ValueError(f"a view {kind!r} is unknown: BertViz has 'head' and 'model' here")
     if shown.signed:
-        raise ValueError(f"BertViz draws attention, and no values with a sign, as {shown.unit} has")
+        raise ValueError(f"BertViz draws attention only: {shown.unit} can be negative")
     if shown.queries != shown.keys:
-        raise ValueError("BertViz draws whole maps here: choose all of the text, not one part of it")
+        raise ValueError("BertViz draws whole maps: choose the whole text, not one part of it")
     chosen = list(range(len(shown.values))) if layers is None else sorted(set(layers))
     if not chosen:
         raise ValueError("there is no layer to draw: choose at least one")

@@ -116,14 +116,12 @@ class Combination:
         maps, weights = self._among(run.shown(what), layer, heads), None
         if self.by_importance:
             if run.gate_gradient is None:
-                raise ValueError("weights by importance need a run with a target")
+                raise ValueError("weights by importance need something to explain")
             weights = np.abs(self._among(run.gate_gradient, layer, heads))
         elif self.how == "weighted":
             weights = np.array(self.weights)
             if len(weights) != len(maps) or not weights.any():
-                raise ValueError(
-                    f"{len(weights)} weights for {len(maps)} heads: one for each is needed, and not all zero"
-                )
+                raise ValueError(f"{len(weights)} weights for {len(maps)} heads: give one for each, not all zero")
         return Combined(self.name(layer, heads), combined(maps, self.how, weights))
 
     def _among(self, values: np.ndarray, layer: int, heads: Sequence[int]) -> np.ndarray:
@@ -230,7 +228,9 @@ class MapView:
         queries, keys = part_positions(encoding, self.part, hide_special=self.hide_special, units=units)
         if not (len(queries) and len(keys)):
             raise ValueError(
-                f"the part {self.part!r} is empty: there is no second text" if self.part != "all" else "nothing is left"
+                f"the part {self.part!r} is empty: there is no second sentence"
+                if self.part != "all"
+                else "nothing is left"
             )
         return units, queries, keys
 

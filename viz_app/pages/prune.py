@@ -167,9 +167,9 @@ def curve() -> None:
     )  # fmt: skip
     fine = hardly_missed(points, state.order)
     st.caption(
-        f"In this order, seen in {lab.STEPS} steps, {fine} of {there} heads go before the loss is more than 1% above "
-        "that with all heads. "
-        f"**How to read this:** every point is a model that was really pruned; the grey band is how far {band.orders} "
+        f"In this order, seen in {lab.STEPS} steps, {fine} of {there} heads can go before the loss rises by more than "
+        "1%. **How to read this:** every point is a model that was really pruned; the grey band is how far "
+        f"{band.orders} "
         "random orders reach. **How it can mislead:** orders and figures come from the same few examples; inside the "
         "band an order is no better than chance, and what a text does not need another may."
     )

@@ -38,3 +38,9 @@ def words(app: AppTest) -> str:
 def said(element: object) -> str:
     """What an element says, without the signs that keep Markdown from reading it."""
     return str(element.value).replace("\\", "").replace("\u2060", "")  # type: ignore[attr-defined]
+
+
+def key_of(app: AppTest, choice: str) -> str:
+    """The key of the control that shows a choice now."""
+    slot = f"_control_{choice}"
+    return f"{choice}#{app.session_state[slot][0] if slot in app.session_state else 0}"

@@ -6,6 +6,7 @@ import streamlit as st
 
 from bert_core.record import MaskPrediction, ModelRun
 from bert_core.run import MOST_REFERENCES
+from viz_app.controls import control
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
 from viz_app.frame import Frame
@@ -62,9 +63,10 @@ def nsp_change(current: Frame, before: float, after: float, *, key: str) -> None
 def choose_instead() -> None:
     """What takes the place of a head that is removed: the control, and the texts that it needs."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.segmented_control(
-            "In its place", INSTEAD, key="instead", format_func=INSTEAD_NAMES.__getitem__, required=True
-        )
+        control(
+            st.segmented_control, "In its place", "instead", options=INSTEAD, format_func=INSTEAD_NAMES.__getitem__,
+            required=True,
+        )  # fmt: skip
         if st.session_state.instead != "zero":
             give_reference()
 
@@ -78,7 +80,7 @@ def in_its_place() -> str:
 def give_reference() -> None:
     """The texts that stand in for a head."""
     with st.popover("Texts"):
-        st.text_area(
-            f"One a line, at most {MOST_REFERENCES}", key="reference", height=150, width=420,
+        control(
+            st.text_area, f"One a line, at most {MOST_REFERENCES}", "reference", height=150, width=420,
             help="The mean is that over all their tokens; the output is that in the first, position by position.",
         )  # fmt: skip

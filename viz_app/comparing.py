@@ -13,6 +13,7 @@ from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, mostl
 from bert_core.loading import LoadedModel
 from bert_core.record import PairScore
 from bert_core.run.scoring import score_pairs
+from viz_app.controls import control, file_control
 from viz_app.jobs import Job
 from viz_app.session import VARIANTS, as_written, asked_for, end_run, queue, shown_name, still_running
 
@@ -92,15 +93,15 @@ def scored_table(
 def table_of_pairs() -> list[PairRow] | None:
     """The pairs that were pasted or uploaded; None where there are none yet. Raises ValueError as `read_pairs`."""
     left, right = st.columns([3, 2], gap="medium")
-    pasted = left.text_area(
-        "Pairs, one a line: two sentences parted by a tab, |, a comma or a semicolon", key="pairs_pasted",
-        placeholder=EXAMPLE_PAIRS, height=150,
+    pasted = control(
+        left.text_area, "Pairs, one a line: two sentences parted by a tab, |, a comma or a semicolon",
+        "pairs_pasted", first="", placeholder=EXAMPLE_PAIRS, height=150,
     )  # fmt: skip
-    upload = right.file_uploader(
-        "or a CSV file in UTF-8", type=["csv", "tsv", "txt"], key="pairs_upload", max_upload_size=LARGEST_FILE
+    upload = file_control(
+        right, "or a CSV file in UTF-8", "pairs_upload", types=["csv", "tsv", "txt"], megabytes=LARGEST_FILE
     )
     right.button("Three pairs to begin with", on_click=_take_example_pairs, icon=":material/lightbulb:")
-    given: str | bytes | None = pasted if upload is None else upload.getvalue()
+    given: str | bytes | None = pasted if upload is None else upload.data
     return read_pairs(given) if given else None
 
 

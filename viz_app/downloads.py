@@ -12,6 +12,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.record import HeadVectors, ModelRun
+from viz_app.controls import control
 from viz_app.export import PICTURES, tables
 from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit
 from viz_app.export.comparison import Comparison
@@ -36,8 +37,8 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
             st.caption(f"One map: {view.together.name(view.layer, view.heads)}.")
         which = "all"
         if view.heads:
-            which = st.segmented_control(
-                "Export", ["view", "all"], key="export_which", default="view", required=True,
+            which = control(
+                st.segmented_control, "Export", "export_which", first="view", options=["view", "all"], required=True,
                 label_visibility="collapsed", format_func={"view": chosen, "all": "All heads"}.__getitem__,
             )  # fmt: skip
         asked = view if which == "view" else replace(view, heads=(), together=None)

@@ -27,14 +27,15 @@ from bert_core.run.vectors import head_vectors
 from bert_core.targets import hidden_pieces, word_target
 from bert_core.tokenizer import MASK, Encoding
 from viz_app import examples
+from viz_app.components.address import keep_history
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
+from viz_app.controls import control
 from viz_app.jobs import Job
 from viz_app.session import (
     CHOSEN,
     LONGEST_LINK,
-    MEMORY,
     STAGES,
     Head,
     added_models,
@@ -46,12 +47,14 @@ from viz_app.session import (
     result_of,
     serves_localhost,
     shown_name,
+    steps,
     still_running,
     whole_name,
 )
 
 LONGEST_TEXT = 200_000  # characters that are read at all
 NO_TOKENS = ("query", ())
+LAST_TARGET = "_last_target"  # what was explained last, to go back to when what was typed cannot be
 OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
 FRAME = "_frame"  # what was drawn above the page; None above a page that is not about the text
 STATUS = "_status"  # where the status line stands
@@ -65,7 +68,8 @@ STYLE = (
     "<style>[data-testid=stMainBlockContainer] { padding: 4.4rem 2.5rem 4rem; } "
     ".katex-display { padding: 0.4em 0; } "
     # A line of its own height however many heads it names.
-    ".st-key-heads_off p { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }</style>"
+    ".st-key-heads_off p { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } "
+    ".st-key-history { position: absolute; }</style>"
 )
 LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }") + (
     "<style>.st-key-lecture_settings { position: fixed; top: 0.55rem; right: 4.5rem; z-index: 999999; "
@@ -202,6 +206,8 @@ def open_frame(notices: list[str], *, text: bool = True, models: bool = True, sw
     """
     state = st.session_state
     st.html(LECTURE_STYLE if state.lecture else STYLE)
+    with st.container(key="history"):
+        keep_history(steps())
     if state.lecture:
         with st.container(key="lecture_settings").popover("Settings", icon=":material/tune:"):
             _settings(models=models)
@@ -309,7 +315,7 @@ def _sentence(error: Exception) -> str:
 def _settings(*, models: bool) -> None:
     if models:
         _model_settings()
-    st.toggle("Lecture mode", key="lecture", help="Larger type, thicker lines, for a projector")
+    control(st.toggle, "Lecture mode", "lecture", help="Larger type, thicker lines, for a projector")
 
 
 def _model_settings() -> None:
@@ -319,10 +325,12 @@ def _model_settings() -> None:
         state.model = state.pop("_other_model")
     if state.model not in offered:
         state.model = offered[0]
-    st.selectbox("Model", offered, key="model", format_func=shown_name, help=whole_name(state.model))
+    control(st.selectbox, "Model", "model", options=offered, format_func=shown_name, help=whole_name(state.model))
     if serves_localhost():
         with st.popover("Another model", width="stretch"):
-            st.text_input("Checkpoint folder or hub id", key="another_model", placeholder="bert-base-uncased")
+            control(
+                st.text_input, "Checkpoint folder or hub id", "another_model", first="", placeholder="bert-base-uncased"
+            )
             st.button("Load", on_click=_add_model, key="add_model")
     if problem := state.pop("_load_problem", None):
         st.error(problem, icon=":material/folder_off:")
@@ -358,10 +366,11 @@ def chosen_model() -> LoadedModel | None:
 
 def _text_inputs() -> None:
     row = st.container(horizontal=True, vertical_alignment="bottom")
-    row.text_input("Sentence", key="text", on_change=_text_changed, placeholder="Type a sentence")
-    row.text_input(
-        "Second sentence", key="pair", on_change=_text_changed, placeholder="Optional: does this one follow?"
-    )
+    control(row.text_input, "Sentence", "text", on_change=_text_changed, placeholder="Type a sentence")
+    control(
+        row.text_input, "Second sentence", "pair", on_change=_text_changed,
+        placeholder="Optional: does this one follow?",
+    )  # fmt: skip
     with row.popover("Examples", width="content"):
         for number, example in enumerate(examples.all_examples()):
             st.button(example.title, key=f"example_{number}", on_click=take_example, args=(example,), width="stretch")
@@ -643,7 +652,7 @@ def _with_target(current: Frame) -> Frame:
         if problem:
             right.warning(as_written(problem[:1].upper() + problem[1:] + "."))
         if typed is None:
-            state.target = state[MEMORY]["target"]
+            state.target = state.get(LAST_TARGET, "")
     if state.target not in options:
         typed, _ = _typed_target(current, state.target)
         if typed is not None:
@@ -651,8 +660,10 @@ def _with_target(current: Frame) -> Frame:
             options[state.target], labels[state.target] = typed, _label_of(current, typed)
         else:
             state.target, state[OWN_TARGET] = next(iter(options)), False
-    right.selectbox(
-        "Target", list(options), key="target", format_func=lambda key: labels.get(key, key), accept_new_options=True,
+    state[LAST_TARGET] = state.target
+    control(
+        right.selectbox, "Target", "target", options=list(options),
+        format_func=lambda key: labels.get(key, key), accept_new_options=True,
         on_change=_target_typed, label_visibility="collapsed",
         help="What is explained. Choose, or type any word; at one of several masks as in: shore at 6",
     )  # fmt: skip
@@ -764,8 +775,9 @@ def _against(current: Frame, target: Target, place: DeltaGenerator) -> Target:
             state.contrast = ""
     if found.against == target.token_id:
         state.contrast, found = "", target
-    place.selectbox(
-        "And not", [*offered, *([state.contrast] if state.contrast not in offered else [])], key="contrast",
+    control(
+        place.selectbox, "And not", "contrast",
+        options=[*offered, *([state.contrast] if state.contrast not in offered else [])],
         format_func=lambda word: f"and not “{word}”" if word else "and not …", accept_new_options=True,
         label_visibility="collapsed", help="Why this word and not that one? Choose, or type any word of one piece",
     )  # fmt: skip

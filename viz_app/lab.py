@@ -95,7 +95,7 @@ class Questions:
         self.frame, self.loaded, self.off = frame, frame.loaded, frame.off
         self.of_file = upload is not None
         text = frame.original
-        content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.getvalue()
+        content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.data
         if len(content) > LARGEST_FILE:
             raise ValueError(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} can be given")
         self.key = (self.loaded.name, blake2b(content, digest_size=12).hexdigest())
@@ -181,7 +181,7 @@ class Questions:
 
     def read_plan(self, upload: Any) -> PruningPlan:
         """The plan in a file. Raises ValueError if it is none, or one for another model."""
-        plan = PruningPlan.from_json(upload.getvalue().decode("utf-8", errors="replace"))
+        plan = PruningPlan.from_json(upload.data.decode("utf-8", errors="replace"))
         plan.check(self.loaded.name, self.loaded.config.num_hidden_layers, self.loaded.config.num_attention_heads)
         return plan
 

@@ -23,6 +23,7 @@ from bert_core.record import LayerStates, LensRun
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.tokenizer import MASK, Encoding
 from bert_core.translators import Translators, read_translators
+from viz_app.controls import control
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import (
     ROWS_THAT_FIT,
@@ -207,9 +208,12 @@ def words(current: Frame) -> None:
     with cell:
         state.cell_depth, state.cell_position = depth, position
         one, two = st.columns(2)
-        one.selectbox("Where", range(len(names)), key="cell_depth", format_func=names.__getitem__, on_change=_move_cell)
-        two.selectbox(
-            "Token", range(len(encoding)), key="cell_position", on_change=_move_cell,
+        control(
+            one.selectbox, "Where", "cell_depth", options=range(len(names)), format_func=names.__getitem__,
+            on_change=_move_cell,
+        )  # fmt: skip
+        control(
+            two.selectbox, "Token", "cell_position", options=range(len(encoding)), on_change=_move_cell,
             format_func=lambda p: f"{encoding.tokens[p]} ({p})",
         )  # fmt: skip
         row = run.positions.index(position)
@@ -298,12 +302,13 @@ def _lens_controls(current: Frame, *, colours: bool) -> None:
     if not has_tuned:
         state.lens = "logit"
     left, right = st.columns([3, 6], vertical_alignment="bottom")
-    left.segmented_control(
-        "Lens", LENSES, key="lens", format_func=LENS_NAMES.__getitem__, required=True, disabled=not has_tuned,
+    control(
+        left.segmented_control, "Lens", "lens", options=LENSES,
+        format_func=LENS_NAMES.__getitem__, required=True, disabled=not has_tuned,
         help=None if has_tuned else "A tuned lens has to be trained for a model: headlight tune-lens",
     )  # fmt: skip
     if colours:
-        right.segmented_control("Colour by", BY, key="by", format_func=BY_NAMES.__getitem__, required=True)
+        control(right.segmented_control, "Colour by", "by", options=BY, format_func=BY_NAMES.__getitem__, required=True)
 
 
 def _coloured(run: LensRun) -> tuple[np.ndarray, str]:
@@ -360,8 +365,9 @@ def plane(current: Frame) -> None:
     has_umap = find_spec("umap") is not None
     if not has_umap:
         state.laid = "axes"
-    st.segmented_control(
-        "Laid out by", PLANES, key="laid", format_func=PLANE_NAMES.__getitem__, required=True, disabled=not has_umap,
+    control(
+        st.segmented_control, "Laid out by", "laid", options=PLANES,
+        format_func=PLANE_NAMES.__getitem__, required=True, disabled=not has_umap,
         help=NEIGHBOURS if has_umap else "Neighbours take umap-learn: pip install 'headlight[umap]'",
     )  # fmt: skip
     states = _states(current, encoding).states
@@ -419,8 +425,8 @@ def sentences(current: Frame) -> None:
     """How alike the states of one word are in several sentences."""
     state = st.session_state
     left, right = st.columns([5, 2])
-    left.text_area("Sentences, one a line", key="several", height="content")
-    right.text_input("The word in them", key="like")
+    control(left.text_area, "Sentences, one a line", "several", height="content")
+    control(right.text_input, "The word in them", "like")
     lines = [line.strip() for line in state.several.splitlines() if line.strip()]
     if len(lines) > MOST_SENTENCES or any(len(line) > LONGEST_SENTENCE for line in lines):
         st.error(
@@ -488,8 +494,13 @@ def _depth_slider(depths: int) -> int:
     """The chosen depth, from the slider; the last to begin with."""
     state, names = st.session_state, depth_names(depths)
     state.depth_slider = state.depth if state.depth is not None and 0 <= state.depth < depths else depths - 1
-    depth: int = st.select_slider(
-        "Through the layers", range(depths), key="depth_slider", format_func=names.__getitem__, on_change=_take_depth
+    depth: int = control(
+        st.select_slider,
+        "Through the layers",
+        "depth_slider",
+        options=range(depths),
+        format_func=names.__getitem__,
+        on_change=_take_depth,
     )
     return depth
 

@@ -21,6 +21,7 @@ from bert_core.tokenizer import SPECIAL_TOKENS
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
+from viz_app.controls import control, file_control
 from viz_app.figures.images import Outline
 from viz_app.session import COUNTS, PICTURES, Head, loaded_captioner, queue, result_of
 
@@ -226,25 +227,25 @@ def choose() -> Looked | None:
     """Draw the controls of the picture; the picture with its caption, or None where there is none yet."""
     state = st.session_state
     kind, settings, action = st.columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
-    kind.segmented_control("Picture", PICTURES, key="picture", format_func=TITLES.__getitem__, required=True)
+    control(
+        kind.segmented_control, "Picture", "picture", options=PICTURES, format_func=TITLES.__getitem__, required=True
+    )
     if state.picture == "uploaded":
-        upload = settings.file_uploader(
-            "PNG or JPEG", type=["png", "jpg", "jpeg"], key="upload", max_upload_size=LARGEST_FILE
-        )
+        upload = file_control(settings, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=LARGEST_FILE)
         st.warning(
             "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. Of any "
             "other picture it will say something about such shapes, and it will be wrong.",
             icon=":material/category:",
         )
-        return None if upload is None else look_at_upload(upload.getvalue())
+        return None if upload is None else look_at_upload(upload.data)
     if state.picture == "composed":
-        settings.multiselect("Shapes", scenes.all_names(), key="shapes", max_selections=scenes.MOST_SHAPES)
+        control(settings.multiselect, "Shapes", "shapes", options=scenes.all_names(), max_selections=scenes.MOST_SHAPES)
         action.button("Place anew", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
         if not state.shapes:
             st.info("Choose one to three shapes.", icon=":material/add:")
             return None
         return look_at_scene(composed(state.shapes, state.seed))
-    settings.segmented_control("Shapes", COUNTS, key="count", required=True)
+    control(settings.segmented_control, "Shapes", "count", options=COUNTS, required=True)
     action.button("Next scene", on_click=_next_scene, icon=":material/skip_next:", width="stretch")
     return look_at_scene(scene_from(state.seed, None if state.count == "any" else int(state.count)))
 

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.state import SessionStateProxy
 
 from bert_core import scenes
 from bert_core.analysis import patterns
@@ -38,9 +40,8 @@ TEXTS = {
 }
 FIRST_SCENE = 71
 CHOSEN = "_head_chosen"  # whether a head was chosen, by the visitor or by the link; else pages may open on their own
+UNSAID = "_unsaid"  # whether the address that brought a new visitor named no text
 PUBLISHED = "_published"  # the address that was written last
-UNTOUCHED = "_untouched"  # the example that is shown as long as no text was chosen; None after that
-MEMORY = "_memory"  # copy of the choices, for the pages that do not draw their control
 
 Head = tuple[int, int]
 Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
@@ -54,11 +55,13 @@ class Choice:
     """One choice: its default, and how it is written into and read from the address bar.
 
     parse raises ValueError for a value that is no possible choice.
+    step: whether one press of the browser's Back takes a change of it back. What is no step is part of the step before.
     """
 
     default: Any
     parse: Callable[[str], Any] = str
     write: Callable[[Any], str] = str
+    step: bool = False
 
 
 def _one_of(*allowed: str) -> Callable[[str], str]:
@@ -182,17 +185,17 @@ def _choices() -> dict[str, Choice]:
     first = examples.first()
     flag = Choice(False, parse=lambda value: value == "1", write=lambda value: "1" if value else "0")
     return {
-        "text": Choice(first.text),
-        "pair": Choice(first.pair),
-        "masked": Choice(first.masked, _parse_words, lambda words: ",".join(map(str, words))),
-        "model": Choice(models_on_offer()[0], _one_of(*models_on_offer())),
+        "text": Choice(first.text, step=True),
+        "pair": Choice(first.pair, step=True),
+        "masked": Choice(first.masked, _parse_words, lambda words: ",".join(map(str, words)), step=True),
+        "model": Choice(models_on_offer()[0], _one_of(*models_on_offer()), step=True),
         "target": Choice(""),
         "contrast": Choice(""),
         "method": Choice("DecompX", _one_of(*(method.name for method in METHODS))),
         "measure": Choice(MEASURES[0], _one_of(*MEASURES)),
-        "off": Choice((), _parse_heads, lambda heads: ",".join(map(_write_head, heads))),
-        "head": Choice((0, 0), _parse_head, _write_head),
-        "also": Choice((), _parse_numbers, _write_numbers),
+        "off": Choice((), _parse_heads, lambda heads: ",".join(map(_write_head, heads)), step=True),
+        "head": Choice((0, 0), _parse_head, _write_head, step=True),
+        "also": Choice((), _parse_numbers, _write_numbers, step=True),
         "tokens": Choice(("query", ()), _parse_tokens, lambda tokens: tokens[0][0] + _write_numbers(tokens[1])),
         "kept": Choice(0.7, _parse_share, lambda share: f"{100 * share:.0f}"),
         "sort": Choice("number", _one_of(*SORTS)),
@@ -207,7 +210,7 @@ def _choices() -> dict[str, Choice]:
         "weights": Choice((), parse_weights, write_weights),  # none: by importance
         "against": Choice("masked", _one_of(*AGAINST)),
         "compare_view": Choice("curves", _one_of(*COMPARE_VIEWS)),
-        "other": Choice(""),
+        "other": Choice("", step=True),
         "other_model": Choice(models_on_offer()[-1], _one_of(*models_on_offer())),
         "edges": flag,
         "colour": Choice("slope", _one_of(*COLOURED_BY)),
@@ -216,7 +219,7 @@ def _choices() -> dict[str, Choice]:
         "over": Choice("text", _one_of(*ROLES_OVER)),
         "normal": flag,
         "removal": flag,
-        "stage": Choice(STAGES[0], _one_of(*STAGES)),
+        "stage": Choice(STAGES[0], _one_of(*STAGES), step=True),
         "token": Choice(None, int),  # None: the first that is hidden
         "engine": Choice(ENGINES[0], _one_of(*ENGINES)),
         "order": Choice(ORDERS[0], _one_of(*ORDERS)),
@@ -225,10 +228,10 @@ def _choices() -> dict[str, Choice]:
         "pads": flag,
         "words": flag,
         "picture": Choice("random", _one_of(*PICTURES)),  # the file of an upload is in no link
-        "seed": Choice(FIRST_SCENE, _parse_seed),
+        "seed": Choice(FIRST_SCENE, _parse_seed, step=True),
         "count": Choice("any", _one_of(*COUNTS)),
-        "shapes": Choice([], _parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-")),
-        "word": Choice(None, int),
+        "shapes": Choice([], _parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
+        "word": Choice(None, int, step=True),
         "look": Choice(None, _parse_head, _write_head),
         "heat": Choice("product", _one_of(*SHOWN)),
         "boxes": flag,
@@ -236,51 +239,51 @@ def _choices() -> dict[str, Choice]:
         "lens": Choice(LENSES[0], _one_of(*LENSES)),
         "by": Choice(BY[0], _one_of(*BY)),
         "laid": Choice(PLANES[0], _one_of(*PLANES)),
-        "cell": Choice(None, _parse_head, _write_head),  # depth and position; None: the answer
+        "cell": Choice(None, _parse_head, _write_head, step=True),  # depth and position; None: the answer
         "depth": Choice(None, int),
-        "several": Choice(examples.SEVERAL),
+        "several": Choice(examples.SEVERAL, step=True),
         "like": Choice(examples.LIKE),
         "compared": Choice(COMPARED[0], _one_of(*COMPARED)),
-        "one": Choice(examples.COMPARED.text),
-        "two": Choice(examples.COMPARED.pair),
+        "one": Choice(examples.COMPARED.text, step=True),
+        "two": Choice(examples.COMPARED.pair, step=True),
         "variant": Choice(VARIANTS[0], _one_of(*VARIANTS)),
         "lecture": flag,
     }
 
 
 def restore() -> list[str]:
-    """Bring every choice into the session: from the address bar at first, from memory later. Returns notices."""
+    """Bring the choices of the address into the session: at first, and whenever the visitor goes back or forward.
+
+    Returns notices.
+    """
+    state, context = st.session_state, get_script_run_ctx()
+    is_new = "text" not in state
+    if not is_new and not (context is not None and context.is_history_navigation):
+        return []
     notices: list[str] = []
-    state = st.session_state
-    if MEMORY not in state:
-        state[MEMORY] = {}
-        given = st.query_params.to_dict()
-        state[UNTOUCHED] = None if "text" in given else examples.first()
-        for name, choice in _choices().items():
-            value = ALONE.get(name, choice.default) if "text" in given else choice.default
-            if name in given:
-                try:
-                    value = choice.parse(given[name])
-                    state[CHOSEN] = state.get(CHOSEN, False) or name == "head"
-                except ValueError as error:
-                    notices.append(f"The address said {name}={given[name][:60]!r}, which is not possible: {error}.")
-            state[MEMORY][name] = value
-    for name, value in state[MEMORY].items():
-        # A control that the last page did not draw has lost its value: give it back.
-        if name not in state:
-            state[name] = value
+    given = st.query_params.to_dict()
+    state[CHOSEN] = "head" in given
+    # An address without a text is that of a new visitor, or of a text that is too long for it, and stays.
+    unsaid = {name for texts, of_them in TEXTS.items() for name in (*texts, *of_them) if texts[0] not in given}
+    for name, choice in _choices().items():
+        if name in unsaid and not is_new and name not in given:
+            continue
+        value = ALONE.get(name, choice.default) if "text" in given else choice.default
+        if name in given:
+            try:
+                value = choice.parse(given[name])
+            except ValueError as error:
+                notices.append(f"The address said {name}={given[name][:60]!r}, which is not possible: {error}.")
+        state[name] = value
+    state[UNSAID] = is_new and "text" not in given
     return notices
 
 
 def open_example(page: str) -> None:
-    """Put the example of a page before a visitor who has not yet chosen a text."""
+    """Begin with the example of a page, where a new visitor opens it by an address that names no text."""
     state = st.session_state
-    seen = state[UNTOUCHED]
-    if seen is None or (state.text, state.pair, state.masked) != (seen.text, seen.pair, seen.masked):
-        state[UNTOUCHED] = None
-        return
-    own = state[UNTOUCHED] = examples.of_page(page)
-    if own != seen:
+    if state.pop(UNSAID, False):
+        own = examples.of_page(page)
         state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, own.target
 
 
@@ -295,10 +298,9 @@ def surprise(page: str) -> str:
 
 
 def publish() -> None:
-    """Remember every choice, and write the text and what is not the default into the address bar."""
+    """Write the text and what is not the default into the address bar."""
     state = st.session_state
-    state[MEMORY] = {name: state[name] for name in state[MEMORY]}
-    link = link_of(state[MEMORY], head_chosen=state.get(CHOSEN, False))
+    link = link_of(state, head_chosen=state.get(CHOSEN, False))
     # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
     if link != st.query_params.to_dict() or link != state.get(PUBLISHED):
         state[PUBLISHED] = link
@@ -311,7 +313,7 @@ def end_run() -> NoReturn:
     st.stop()
 
 
-def link_of(state: Mapping[str, Any], *, head_chosen: bool = False) -> dict[str, str]:
+def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool = False) -> dict[str, str]:
     """The address of some choices: the text and what is not the default, without texts that are too long for it.
 
     head_chosen: whether the head was chosen, which a link says of the first head too.
@@ -326,6 +328,11 @@ def link_of(state: Mapping[str, Any], *, head_chosen: bool = False) -> dict[str,
             for name in (*texts, *of_them):
                 link.pop(name, None)
     return link
+
+
+def steps() -> tuple[str, ...]:
+    """The parameters of the address that Back takes back one by one."""
+    return tuple(name for name, choice in _choices().items() if choice.step)
 
 
 def as_written(text: str) -> str:

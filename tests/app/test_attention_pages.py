@@ -21,6 +21,7 @@ from bert_core.pruning import pruned
 from bert_core.record import ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
+from tests.visit import key_of
 from viz_app import downloads, frame
 from viz_app.components import attention_view, head_grid
 from viz_app.export import tables
@@ -372,7 +373,7 @@ def test_a_link_to_the_first_head_opens_it(sent: Sent, opened: Callable[..., App
     app = opened("compare", masked="1", head="0.0")
     assert (sent.large["layer"], sent.large["heads"]) == (0, [0]) and app.query_params["head"] in ("0.0", ["0.0"])
     app = opened("inside", masked="1", stage="qkv", head="1.0")
-    app.selectbox(key="inside_layer").set_value(0).run()
+    app.selectbox(key=key_of(app, "inside_layer")).set_value(0).run()
     assert app.session_state["head"] == (0, 0) and app.query_params["head"] in ("0.0", ["0.0"])
     wrong = opened("compare", masked="1", head="7.7")
     assert "head" not in wrong.query_params and (sent.large["layer"], sent.large["heads"]) != (0, [0])

@@ -12,6 +12,7 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from bert_core import scenes
+from tests.visit import key_of
 from viz_app import pictures
 from viz_app.figures.images import Outline, picture_figure, picture_heat
 
@@ -77,7 +78,7 @@ def test_shapes_can_be_composed_by_link() -> None:
     assert not app.exception and not app.error
     assert app.session_state.shapes == ["small red star", "large blue cross"]
     assert "The caption is" in words(app)
-    app.multiselect(key="shapes").set_value([]).run()
+    app.multiselect(key=key_of(app, "shapes")).set_value([]).run()
     assert not app.exception and "Choose one to three shapes" in words(app)
 
 
@@ -116,9 +117,9 @@ def test_an_upload_comes_with_a_warning_and_a_sentence() -> None:
     assert not app.exception and "has only ever seen drawn circles" in words(app)
     noise = np.random.default_rng(0).integers(0, 256, (60, 90, 3), np.uint8)
     whole = file_of(Image.fromarray(noise), "JPEG")
-    app.file_uploader(key="upload").set_value(("photo.jpg", whole, "image/jpeg")).run()
+    app.file_uploader(key="upload#file").set_value(("photo.jpg", whole, "image/jpeg")).run()
     assert not app.exception and not app.error and "64 patches" in words(app)
-    app.file_uploader(key="upload").set_value(("photo.jpg", whole[:400], "image/jpeg")).run()
+    app.file_uploader(key="upload#file").set_value(("photo.jpg", whole[:400], "image/jpeg")).run()
     assert not app.exception
     assert [str(e.value).replace("\\", "") for e in app.error] == [
         "The picture is broken or cut off: save it again, and give the whole file."

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.visit import settled, words
+from tests.visit import key_of, settled, words
 from viz_app import frame
 from viz_app.session import STAGES
 from viz_app.stages import STAGES as CONTENT
@@ -62,8 +62,11 @@ def test_a_link_opens_the_stage_the_head_the_token_and_the_engine(offered: str) 
     """What the address names is what the page shows."""
     app = inside(offered, stage="scores", head="1.3", token="5", engine="numpy", pads="1")
     assert title(app) == "5. Scores"
-    assert (app.selectbox(key="inside_layer").value, app.selectbox(key="inside_head").value) == (1, 3)
-    assert app.selectbox(key="inside_token").value == 5
+    assert (
+        app.selectbox(key=key_of(app, "inside_layer")).value,
+        app.selectbox(key=key_of(app, "inside_head")).value,
+    ) == (1, 3)
+    assert app.selectbox(key=key_of(app, "inside_token")).value == 5
     assert any("Computed with **NumPy**" in said.value for said in app.caption)
     assert r"s_{5," in app.latex[1].value
     assert any("4 heads × 17 queries × 17 keys" in said.value for said in app.markdown)
@@ -87,22 +90,22 @@ def test_of_a_long_text_the_engines_are_compared_when_asked(offered: str, monkey
     (button,) = (button for button in app.button if button.label.startswith("Compare with PyTorch, about "))
     settled(button.click().run(), "stop_here")
     assert "PyTorch and NumPy differ most at" in words(app)
-    settled(app.selectbox(key="inside_layer").set_value(1).run(), "stop_here")
+    settled(app.selectbox(key=key_of(app, "inside_layer")).set_value(1).run(), "stop_here")
     assert "PyTorch and NumPy differ most at" in words(app)
-    settled(app.text_input(key="text").set_value("a dog ran.").run(), "stop_here")
+    settled(app.text_input(key=key_of(app, "text")).set_value("a dog ran.").run(), "stop_here")
     assert "differ" not in words(app)
 
 
 def test_controls_choose_and_the_choice_stays(offered: str) -> None:
     """A head and token that were picked are the ones of the other stages too, and of the other pages."""
     app = inside(offered, stage="qkv")
-    app.selectbox(key="inside_layer").set_value(1).run()
-    app.selectbox(key="inside_head").set_value(2).run()
-    app.selectbox(key="inside_token").set_value(4).run()
+    app.selectbox(key=key_of(app, "inside_layer")).set_value(1).run()
+    app.selectbox(key=key_of(app, "inside_head")).set_value(2).run()
+    app.selectbox(key=key_of(app, "inside_token")).set_value(4).run()
     assert app.session_state.head == (1, 2) and app.session_state.token == 4
     press(app, "on")
     assert r"s_{4," in app.latex[1].value
-    assert app.selectbox(key="inside_head").value == 2
+    assert app.selectbox(key=key_of(app, "inside_head")).value == 2
 
 
 def test_the_token_is_the_hidden_one_until_another_is_chosen(offered: str) -> None:
@@ -136,7 +139,7 @@ def test_a_wrong_address_is_said_and_left_out(offered: str, address: dict[str, s
 def test_a_text_that_fills_the_model_leaves_no_room_for_padding(offered: str) -> None:
     """The switch cannot be turned on, and one that came with the link does nothing."""
     app = inside(offered, text="a " * 600, pair="", masked="", stage="mask")
-    assert app.toggle(key="pads").disabled and not app.exception and not app.error
+    assert app.toggle(key=key_of(app, "pads")).disabled and not app.exception and not app.error
     app = inside(offered, text="a " * 600, pair="", masked="", stage="mask", pads="1")
     assert not app.exception and not app.error
     assert any("512 queries × 512 keys" in said.value for said in app.markdown)

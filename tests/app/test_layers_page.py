@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from tests.visit import settled, visited, words
+from tests.visit import key_of, settled, visited, words
 from viz_app import examples, layers, session
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
@@ -22,16 +22,18 @@ def start(**address: str) -> AppTest:
     return settled(visited("layers", **address))
 
 
-def test_it_opens_on_a_change_of_mind_and_leaves_the_visitors_text_alone() -> None:
-    """Who has not typed sees the page's own example, and the first one elsewhere; who has typed keeps the text."""
+def test_it_opens_on_a_change_of_mind_and_no_page_swaps_a_text() -> None:
+    """Who opens this page first sees its own example, on every page from then on; who has typed keeps the text."""
     app = start()
     assert not app.exception and not app.error
     assert app.session_state.text == examples.of_page("layers").text != examples.first().text
     assert "“to” is first for good only **after L5**. Before that the lens reads" in words(app)
     assert "→ “and”" in words(app) and examples.of_page("layers").remark in words(app)
-    app.switch_page("viz_app/pages/predict.py").run()
-    assert (app.session_state.text, app.session_state.masked) == (examples.first().text, examples.first().masked)
-    app.text_input(key="text").set_value("A word of mine.").run()
+    for page in ("predict", "why"):
+        app.switch_page(f"viz_app/pages/{page}.py").run()
+        own = examples.of_page("layers")
+        assert (app.session_state.text, app.session_state.masked) == (own.text, own.masked)
+    app.text_input(key=key_of(app, "text")).set_value("A word of mine.").run()
     settled(app.switch_page("viz_app/pages/layers.py").run())
     assert not app.exception and app.session_state.text == "A word of mine."
     assert examples.of_page("layers").remark not in words(app)
@@ -81,29 +83,36 @@ def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(layers, "find_spec", lambda name: None)
     app = start(text="She opened the door.", through="states", laid="neighbours")
     assert not app.exception and app.session_state.laid == "axes" and "The two axes show" in words(app)
-    assert app.segmented_control(key="laid").disabled
+    assert app.segmented_control(key=key_of(app, "laid")).disabled
 
 
 def test_a_cell_is_chosen_by_link_and_by_its_two_controls() -> None:
     """Depth and position of the address are those of the controls; a cell that is not there is the answer's."""
     app = start(text="She opened the door.", masked="3", cell="2.1", by="rank")
-    assert app.selectbox(key="cell_depth").value == 2 and app.selectbox(key="cell_position").value == 1
-    app.selectbox(key="cell_position").set_value(3).run()
+    assert (
+        app.selectbox(key=key_of(app, "cell_depth")).value == 2
+        and app.selectbox(key=key_of(app, "cell_position")).value == 1
+    )
+    app.selectbox(key=key_of(app, "cell_position")).set_value(3).run()
     assert app.session_state.cell == (2, 3)
     app = start(text="She opened the door.", masked="3", cell="90.1")
-    assert not app.exception and app.selectbox(key="cell_depth").value == 6
-    assert app.selectbox(key="cell_position").value == 4
+    assert not app.exception and app.selectbox(key=key_of(app, "cell_depth")).value == 6
+    assert app.selectbox(key=key_of(app, "cell_position")).value == 4
 
 
 def test_one_word_in_several_sentences() -> None:
     """Each occurrence is compared; a sentence without the word is named and left out; too few, or too much, is said."""
     app = start(text="A word.", through="sentences")
     assert not app.exception and not app.warning
-    settled(app.text_area(key="several").set_value("The bank was closed.\nNo such word.\nA bank by a BANK.").run())
+    settled(
+        app.text_area(key=key_of(app, "several"))
+        .set_value("The bank was closed.\nNo such word.\nA bank by a BANK.")
+        .run()
+    )
     assert not app.exception and "“bank” does not stand in sentence 2: it is left out." in words(app)
-    app.text_input(key="like").set_value("zebra").run()
+    app.text_input(key=key_of(app, "like")).set_value("zebra").run()
     assert not app.exception and "Give at least two sentences with the word in them" in words(app)
-    app.text_area(key="several").set_value("A bank.\n" * 21).run()
+    app.text_area(key=key_of(app, "several")).set_value("A bank.\n" * 21).run()
     assert not app.exception
     assert "There are 21 sentences, the longest of 7 characters: at most 20 of 2,000 are compared." in words(app)
 
@@ -145,7 +154,7 @@ def test_a_long_text_is_read_around_the_chosen_token(monkeypatch: pytest.MonkeyP
     settled(button.click().run(), "stop_here")
     assert not app.exception and not app.error and told() == before
     assert not [button for button in app.button if button.label.startswith("Read all")]
-    app.segmented_control(key="through").set_value("answer").run()
+    app.segmented_control(key=key_of(app, "through")).set_value("answer").run()
     assert not app.exception and told() == before
 
 

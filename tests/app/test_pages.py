@@ -21,7 +21,7 @@ from bert_core.loading import load
 from bert_core.record import HeadTable
 from bert_core.run.capture import capture
 from tests.core.test_relations import conllu, sentences
-from tests.visit import ENTRY, said, settled, words
+from tests.visit import ENTRY, key_of, said, settled, visited, words
 from viz_app import examples, roles, session
 from viz_app.session import as_written
 
@@ -38,7 +38,7 @@ def start(**address: str) -> AppTest:
 @pytest.mark.parametrize("page", PAGES)
 def test_every_page_opens_on_an_example(page: str) -> None:
     """No page starts blank, and none shows an error."""
-    app = settled(start().switch_page(f"viz_app/pages/{page}.py").run())
+    app = settled(visited(page))
     assert not app.exception and not app.error
     assert app.header
     assert app.session_state.text == examples.of_page(page).text
@@ -56,11 +56,11 @@ def test_every_page_opens_on_an_example(page: str) -> None:
 def test_missing_text_gets_one_sentence_and_loses_nothing(text: str, pair: str, sentence: str) -> None:
     """Without a first sentence the page says so, and the rest of what was chosen stays."""
     app = start(text="A word.", pair=pair, off="2.4")
-    app.text_input(key="text").set_value(text).run()
+    app.text_input(key=key_of(app, "text")).set_value(text).run()
     assert not app.exception
     assert [said(e) for e in app.error if said(e).startswith(sentence)]
     assert app.session_state.pair == pair and app.session_state.off == ((2, 4),)
-    app.text_input(key="text").set_value("A word again.").run()
+    app.text_input(key=key_of(app, "text")).set_value("A word again.").run()
     assert not app.error and app.session_state.off == ((2, 4),)
 
 
@@ -77,7 +77,7 @@ def test_missing_text_gets_one_sentence_and_loses_nothing(text: str, pair: str, 
 def test_text_that_does_not_fit_is_shown_with_a_notice(page: str, text: str, notice: str) -> None:
     """Overlong and unknown text is read as far as it can be, and the page says what was not."""
     app = start(text="A word.")
-    app.text_input(key="text").set_value(text).run()
+    app.text_input(key=key_of(app, "text")).set_value(text).run()
     settled(app.switch_page(f"viz_app/pages/{page}.py").run())
     assert not app.exception and not app.error
     assert notice in words(app)
@@ -86,7 +86,7 @@ def test_text_that_does_not_fit_is_shown_with_a_notice(page: str, text: str, not
 def test_more_text_than_can_be_given_is_refused_in_one_sentence() -> None:
     """Past the limit nothing is computed, and the sentence names what was given and what is allowed."""
     app = start(text="A word.")
-    app.text_input(key="text").set_value("a " * 150_000).run()
+    app.text_input(key=key_of(app, "text")).set_value("a " * 150_000).run()
     assert [said(e) for e in app.error] == ["The text has 300,000 characters: at most 200,000 can be given at once."]
 
 
@@ -179,7 +179,7 @@ def test_a_broken_folder_named_at_start_gets_one_sentence(tmp_path: Path, monkey
 def test_naming_a_model_that_is_not_there_keeps_the_one_before(name: str, reason: str) -> None:
     """The sentence says why, the model and the text stay, and the page goes on."""
     app = start(text="A word.", masked="1")
-    app.text_input(key="another_model").set_value(name).run()
+    app.text_input(key=key_of(app, "another_model")).set_value(name).run()
     next(b for b in app.button if b.label == "Load").click().run()
     assert not app.exception
     assert len(app.error) == 1 and reason in said(app.error[0])
@@ -190,7 +190,7 @@ def test_naming_a_model_that_is_not_there_keeps_the_one_before(name: str, reason
 def test_naming_a_folder_loads_it(tiny_model_folder: Path) -> None:
     """On this machine any checkpoint folder can be opened, and the page then shows that model."""
     app = start(text="a b c", masked="1")
-    app.text_input(key="another_model").set_value(str(tiny_model_folder)).run()
+    app.text_input(key=key_of(app, "another_model")).set_value(str(tiny_model_folder)).run()
     next(b for b in app.button if b.label == "Load").click().run()
     assert not app.exception and not app.error
     assert app.session_state.model == str(tiny_model_folder)
@@ -234,7 +234,7 @@ def with_classes(folder: Path, monkeypatch: pytest.MonkeyPatch, page: str, **add
 
 def target_of(app: AppTest) -> tuple[str, list[str]]:
     """The chosen target, and how all of them are written."""
-    control = app.selectbox(key="target")
+    control = app.selectbox(key=key_of(app, "target"))
     return str(control.value), list(control.options)
 
 
@@ -319,7 +319,7 @@ def test_heads_can_be_removed_one_by_one() -> None:
     """Removal colours the grid by the change of the target without each head, and says how true the slope is."""
     app = start().switch_page("viz_app/pages/heads.py").run()
     assert "Does the slope tell the truth" not in words(app)
-    app.segmented_control(key="colour").set_value("removal").run()
+    app.segmented_control(key=key_of(app, "colour")).set_value("removal").run()
     for _ in range(60):  # the page shows the queue until it is done, and comes back by itself only in a browser
         if "when this head alone" in words(app):
             break
@@ -327,9 +327,9 @@ def test_heads_can_be_removed_one_by_one() -> None:
     assert not app.exception and not app.error
     assert "when this head alone is taken out" in words(app)
     assert re.search(r"Does the slope tell the truth here\? Spearman's rank [+-][01]\.\d\d", words(app))
-    app.segmented_control(key="instead").set_value("mean").run()
+    app.segmented_control(key=key_of(app, "instead")).set_value("mean").run()
     saying(app, "taken out, its mean over other texts in its place.")
-    app.text_area(key="reference").set_value(" ").run()
+    app.text_area(key=key_of(app, "reference")).set_value(" ").run()
     assert not app.exception
     assert [said(error) for error in app.error] == [
         "There are 0 texts to stand in for a head: give 1 to 64, a line each."
@@ -372,7 +372,7 @@ def test_three_judges_of_a_head_stand_beside_each_other() -> None:
     """Importance and confidence at once, removal when asked for, with how well the others rank it."""
     app = saying(roles_page(), "What are the heads worth for the target?")
     assert "Spearman's rank with removal" not in words(app)
-    saying(app.toggle(key="removal").set_value(True).run(), "Spearman's rank with removal: importance")
+    saying(app.toggle(key=key_of(app, "removal")).set_value(True).run(), "Spearman's rank with removal: importance")
     without = saying(roles_page(text="A word."), "What a head is worth needs a target")
     assert "confidence" in words(without)
 
@@ -389,11 +389,11 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("HEADLIGHT_TABLES", str(folder))
     app = saying(roles_page(over="file"), "Does the slope tell the truth? Spearman's rank")
     assert "12 texts with 340 tokens, whose loss is 2.500 nats a class to tell" in words(app)
-    assert "What its removal costs, by mean" in app.selectbox(key="file_figure").options
-    app.selectbox(key="table").set_value("b.parquet").run()
+    assert "What its removal costs, by mean" in app.selectbox(key=key_of(app, "file_figure")).options
+    app.selectbox(key=key_of(app, "table")).set_value("b.parquet").run()
     assert not app.exception
     assert "The table was made with another (6 layers of 12 heads), but the model here is headlight-mini" in words(app)
-    app.selectbox(key="table").set_value("c.csv").run()
+    app.selectbox(key=key_of(app, "table")).set_value("c.csv").run()
     assert not app.exception and "The file c.csv is not a table of heads" in words(app)
 
 
@@ -401,7 +401,7 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monke
     """The rows are those of the library; a head's card says what it finds; a broken file is one sentence."""
     app = roles_page(over="treebank")
     assert "Give a file of sentences with their trees" in words(app)
-    app.file_uploader(key="treebank").upload("trees.conllu", "\n".join(conllu()).encode(), "text/plain").run()
+    app.file_uploader(key="treebank#file").upload("trees.conllu", "\n".join(conllu()).encode(), "text/plain").run()
     saying(app, "12 sentences: of how many words")
     loaded = load("headlight-mini", device="cpu")
     rows = track_relations(loaded, sentences()).rows()
@@ -411,10 +411,10 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monke
     monkeypatch.setattr(roles, "LEAST", 3)  # twelve sentences ask little twenty times
     best = next(row for row in track_relations(loaded, sentences()).rows(3) if row.accuracy > row.offset_accuracy)
     app.session_state["head"] = (best.layer, best.head)
-    app.segmented_control(key="over").set_value("text").run()
+    app.segmented_control(key=key_of(app, "over")).set_value("text").run()
     saying(app, f"**{best.relation}** ({best.accuracy:.2f}, offset {best.offset_accuracy:.2f})")
-    app.segmented_control(key="over").set_value("treebank").run()
-    app.file_uploader(key="treebank").upload("trees.conllu", b"1 The\n", "text/plain").run()
+    app.segmented_control(key=key_of(app, "over")).set_value("treebank").run()
+    app.file_uploader(key="treebank#file").upload("trees.conllu", b"1 The\n", "text/plain").run()
     for _ in range(60):
         if app.error:
             break
@@ -471,14 +471,17 @@ def test_a_folder_is_offered_by_its_name(
         shutil.copytree(tiny_model_folder, folder)
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(same), str(twin), "some/where"]))
     app = start(text="the cat sat", model=str(twin))
-    box = app.selectbox(key="model")
+    box = app.selectbox(key=key_of(app, "model"))
     assert box.options[-3:] == ["one/tiny-bert", "two/tiny-bert", "some/where"]
     assert box.value == str(twin) and box.proto.help == as_written(str(twin))
     assert "two/tiny-bert 2 × 4" in words(app)
     settled(box.set_value(str(same)).run())
     settled(app.run())
-    assert app.session_state.model == app.selectbox(key="model").value == str(same)
+    assert app.session_state.model == app.selectbox(key=key_of(app, "model")).value == str(same)
     assert "one/tiny-bert 2 × 4" in words(app) and app.query_params["model"] in (str(same), [str(same)])
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
     app = start(text="the cat sat")
-    assert app.selectbox(key="model").options[-1] == "tiny-bert" and not app.selectbox(key="model").proto.help
+    assert (
+        app.selectbox(key=key_of(app, "model")).options[-1] == "tiny-bert"
+        and not app.selectbox(key=key_of(app, "model")).proto.help
+    )

@@ -19,8 +19,9 @@ from bert_core import LoadedModel
 from bert_core.run import removal
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
-from tests.visit import said, settled, words
+from tests.visit import key_of, said, settled, words
 from viz_app import lab, session
+from viz_app.controls import Upload
 
 __all__ = ["text_file"]  # a fixture
 TEXT = {"text": "the cat sat on the mat", "pair": "it was red", "masked": "1"}
@@ -68,7 +69,7 @@ def test_the_steps_of_another_model_are_forgotten(
     app.session_state["off"] = ((0, 0),)
     settled(app.run())
     assert not app.button(key="undo").disabled
-    settled(app.selectbox(key="model").set_value(str(smaller)).run())
+    settled(app.selectbox(key=key_of(app, "model")).set_value(str(smaller)).run())
     assert app.button(key="undo").disabled and app.button(key="redo").disabled
 
 
@@ -98,7 +99,7 @@ def test_the_figures_are_those_of_the_library(
     assert figure(app, "NSP right") == f"{found.nsp:.0%}" and "2 of 8 heads are off" in words(app)
     worth = removal.loss_importance(tiny_loaded, batches)
     middle = float(np.median(worth))
-    app.number_input(key="lab_below").set_value(middle).run()
+    app.number_input(key=key_of(app, "lab_below")).set_value(middle).run()
     assert press(app, "switch_below").session_state.off == tuple(map(tuple, np.argwhere(worth < middle).tolist()))
 
 
@@ -111,7 +112,7 @@ def test_what_takes_long_waits_for_its_button(tiny_model_folder: Path, monkeypat
     assert not app.metric and "how its loss moves" in words(app)
     settled(button.click().run())
     assert not app.exception and not app.error and app.metric
-    settled(app.text_input(key="text").set_value("the dog ran").run())
+    settled(app.text_input(key=key_of(app, "text")).set_value("the dog ran").run())
     assert not app.metric and [button for button in app.button if button.label.startswith("Score ")]
     monkeypatch.undo()
     assert lab_of(tiny_model_folder, monkeypatch).metric
@@ -127,8 +128,8 @@ def test_a_plan_is_carried_out(
     plan = bert_core.propose_plan(tiny_loaded, batches, "ablation")
     assert app.session_state.off == tuple(sorted(plan.order[:3]))
     assert press(app, "undo").session_state.off == ((0, 1),)
-    app.selectbox(key="order").set_value("ablation-mean").run()
-    settled(app.text_area(key="reference").set_value("a dog ran\nit was old").run())
+    app.selectbox(key=key_of(app, "order")).set_value("ablation-mean").run()
+    settled(app.text_area(key=key_of(app, "reference")).set_value("a dog ran\nit was old").run())
     press(app, "carry_out")
     reference = [tiny_loaded.tokenizer.encode(text) for text in ("a dog ran", "it was old")]
     plan = bert_core.propose_plan(tiny_loaded, batches, "ablation-mean", reference=reference)
@@ -169,13 +170,13 @@ def test_a_model_is_measured_and_taken_along(
     assert app.table[0].value["parameters"].nunique() == 2
     assert "Masking alone never makes a model faster" in words(app)
     place = tmp_path / "mine"
-    app.text_input(key="lab_place").set_value(str(place)).run()
+    app.text_input(key=key_of(app, "lab_place")).set_value(str(place)).run()
     press(app, "write_model")
     left = bert_core.load(str(place))
     assert dict(left.config.pruned_heads) == {0: (1,), 1: (2,)} and tiny_loaded.config.pruned_heads == {}
     app.button(key="write_model").click().run()
     assert not app.exception and "exists already: choose another name" in said(app.error[0])
-    app.text_input(key="lab_place").set_value(str(place / "config.json" / "deeper")).run()
+    app.text_input(key=key_of(app, "lab_place")).set_value(str(place / "config.json" / "deeper")).run()
     app.button(key="write_model").click().run()
     assert not app.exception and "could not be written, and nothing was left there" in said(app.error[0])
 
@@ -221,16 +222,6 @@ def test_every_page_works_on_a_pruned_model(
             assert ("were pruned" in words(app)) == (head == "1.0" and stage not in ("output", "feed_forward"))
 
 
-class Upload:
-    """A file that was uploaded."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def getvalue(self) -> bytes:
-        return self.text.encode()
-
-
 def test_a_file_that_cannot_be_asked_leaves_the_text(
     tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch, text_file: Path
 ) -> None:
@@ -241,8 +232,7 @@ def test_a_file_that_cannot_be_asked_leaves_the_text(
         (text_file.read_text(encoding="utf-8"), "examples of the file"),
     ):
         app = start(**TEXT, model=str(tiny_model_folder)).switch_page("viz_app/pages/prune.py")
-        app.session_state["lab_file"] = Upload(text)
-        monkeypatch.setattr(st, "file_uploader", lambda *_, **__: None)
+        app.session_state["lab_file"] = Upload("mine.txt", text.encode())
         app.run()
         assert not app.exception and f"Asked: {asked}" in words(app)
         errors = [said(error) for error in app.error]
@@ -255,6 +245,6 @@ def test_a_plan_file_is_for_one_model(tiny_model_folder: Path) -> None:
     questions = object.__new__(lab.Questions)
     questions.loaded = bert_core.load(str(tiny_model_folder))
     plan = bert_core.PruningPlan(tiny_model_folder.name, 2, 4, "mine", ((0, 1),))
-    assert questions.read_plan(Upload(plan.to_json())) == plan
+    assert questions.read_plan(Upload("plan.json", plan.to_json().encode())) == plan
     with pytest.raises(ValueError, match="the plan is for other"):
-        questions.read_plan(Upload(dataclasses.replace(plan, model="other").to_json()))
+        questions.read_plan(Upload("plan.json", dataclasses.replace(plan, model="other").to_json().encode()))

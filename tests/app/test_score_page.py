@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from tests.visit import settled, visited, words
+from tests.visit import key_of, settled, visited, words
 from viz_app import comparing, examples
 from viz_app.figures.scores import pair_bars
 
@@ -69,7 +69,7 @@ def test_the_sentences_come_with_the_address() -> None:
 def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: str) -> None:
     """The reason, and nothing typed is lost."""
     app = start(one="A cat.", two="A dog.")
-    app.text_area(key="one").set_value(one).run()
+    app.text_area(key=key_of(app, "one")).set_value(one).run()
     assert not app.exception
     assert [str(e.value).replace("\\", "") for e in app.error] == [sentence]
     assert app.session_state.two == "A dog."
@@ -90,7 +90,7 @@ def test_signs_that_the_vocabulary_lacks_are_said() -> None:
     assert warning not in words(start(one="A cat ☃.", two="A dog."))
     assert f"One sentence is {warning}" in words(start(one="☃☃ ☃", two="A dog."))
     app = start(compared="table")
-    app.text_area(key="pairs_pasted").set_value("☃ | ☃☃\nA cat. | ☃\n").run()
+    app.text_area(key=key_of(app, "pairs_pasted")).set_value("☃ | ☃☃\nA cat. | ☃\n").run()
     done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
     assert f"2 sentences are {warning}" in words(app)
 
@@ -98,7 +98,7 @@ def test_signs_that_the_vocabulary_lacks_are_said() -> None:
 def test_a_table_without_a_pair_has_nothing_to_score() -> None:
     """What is wrong is said, and no button offers to score it."""
     app = start(compared="table")
-    app.text_area(key="pairs_pasted").set_value("alone\nand alone\n").run()
+    app.text_area(key=key_of(app, "pairs_pasted")).set_value("alone\nand alone\n").run()
     assert "Line 1 has only one sentence: two are needed, and 1 more line." in words(app)
     assert not app.exception and not [b for b in app.button if b.label.startswith("Score")]
 
@@ -125,7 +125,7 @@ def test_the_last_pair_stays_in_sight_until_the_next_is_scored() -> None:
     """A long pair waits for its button under the faded figures of the pair before."""
     app = start(one="A cat sat.", two="A cat sit.")
     before = app.dataframe[0].value
-    done(app.text_area(key="one").set_value("word " * 200).run())
+    done(app.text_area(key=key_of(app, "one")).set_value("word " * 200).run())
     assert not app.exception and [b for b in app.button if b.label.startswith("Score both")]
     assert app.dataframe[0].value.equals(before)
     assert any("stale_" in str(html.proto.body) for html in app.get("html"))
@@ -138,7 +138,7 @@ def test_a_table_of_pairs_keeps_every_row() -> None:
     app = start(compared="table")
     assert "Paste some pairs, or give a file." in words(app)
     pasted = "The cat sat. | The cat sit.\nalone\nA [MASK] sat. | A dog sat.\n"
-    app.text_area(key="pairs_pasted").set_value(pasted).run()
+    app.text_area(key=key_of(app, "pairs_pasted")).set_value(pasted).run()
     assert not app.exception and "Line 2 has only one sentence: two are needed." in words(app)
     done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
     assert not app.exception and "In **1 of 1** pairs (100%) the first sentence is believed more." in words(app)
@@ -156,25 +156,25 @@ def test_the_last_table_stays_in_sight_until_the_next_is_scored() -> None:
         return any("stale_" in str(html.proto.body) for html in app.get("html"))
 
     app = start(compared="table")
-    app.text_area(key="pairs_pasted").set_value("A cat sat. | A cat sit.").run()
+    app.text_area(key=key_of(app, "pairs_pasted")).set_value("A cat sat. | A cat sit.").run()
     assert not app.dataframe
     done(next(b for b in app.button if b.label == "Score 1 pair").click().run())
     before = app.dataframe[0].value
     assert not is_faded(app)
-    app.text_area(key="pairs_pasted").set_value("A dog sat. | A dog sit.\nIt is. | It are.").run()
+    app.text_area(key=key_of(app, "pairs_pasted")).set_value("A dog sat. | A dog sit.\nIt is. | It are.").run()
     assert app.dataframe[0].value.equals(before) and is_faded(app) and app.get("download_button")[0].proto.disabled
     done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
     assert not app.exception and list(app.dataframe[0].value["row"]) == [1, 2] and not is_faded(app)
-    app.segmented_control(key="variant").set_value("within word").run()
+    app.segmented_control(key=key_of(app, "variant")).set_value("within word").run()
     assert is_faded(app) and [b for b in app.button if b.label == "Score 2 pairs"]
 
 
 def test_a_file_of_pairs() -> None:
     """A CSV is read like pasted text; one that is not UTF-8, or no table, is one sentence."""
     app = start(compared="table")
-    app.file_uploader(key="pairs_upload").set_value(("pairs.csv", b"good,bad\nA cat.,A the.\n", "text/csv")).run()
+    app.file_uploader(key="pairs_upload#file").set_value(("pairs.csv", b"good,bad\nA cat.,A the.\n", "text/csv")).run()
     assert not app.exception and [b.label for b in app.button if b.label.startswith("Score 1")]
-    app.file_uploader(key="pairs_upload").set_value(("pairs.csv", b"A caf\xe9.,B\n", "text/csv")).run()
+    app.file_uploader(key="pairs_upload#file").set_value(("pairs.csv", b"A caf\xe9.,B\n", "text/csv")).run()
     assert not app.exception
     assert [str(e.value).replace("\\", "") for e in app.error] == [
         "The pairs are not UTF-8 (byte 5): save them as CSV UTF-8."

@@ -18,7 +18,7 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
 from bert_core.methods import METHODS
-from tests.visit import ENTRY, words
+from tests.visit import ENTRY, key_of, visited, words
 from viz_app import answers, examples, frame
 from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
@@ -55,7 +55,7 @@ def button(app: AppTest, start: str):  # noqa: ANN201
 
 def type_target(app: AppTest, typed: str) -> None:
     """What somebody types into the control of the target."""
-    control = app.selectbox(key="target")
+    control = app.selectbox(key=key_of(app, "target"))
     control.options.append(typed)
     control.set_value(typed).run()
 
@@ -98,10 +98,10 @@ def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
         assert not names or f"**{meaning}:** {', '.join(names)}." in words(app)
     rows = [row[0][0] for row in table_of(app)]
     assert all(name[-1] in "●○✕" for name in rows)
-    app.text_input(key="text").set_value("the dog sat on the mat").run()
+    app.text_input(key=key_of(app, "text")).set_value("the dog sat on the mat").run()
     assert "This was the answer to: Why “mat” at 6?" in words(app), "the last answer stays in sight"
     assert "There is nothing to explain yet" in words(app) and table_of(app)[0][2][1] == "cat"
-    app.text_input(key="text").set_value("the dog sat on the [MASK]").run()
+    app.text_input(key=key_of(app, "text")).set_value("the dog sat on the [MASK]").run()
     until(app, lambda app: table_of(app)[0][2][1] == "dog")
     assert "This was the answer to: Why “mat” at 6?" in words(app) and button(app, "Take the words away")
 
@@ -125,11 +125,11 @@ def test_a_best_guess_ends_with_its_text(opened: Callable[..., AppTest], tiny_lo
     """What nobody chose follows the text; a word that the visitor chose is asked of the next text, too."""
     app = opened(text="the cat sat on the [MASK]")
     before = app.session_state.target
-    app.text_input(key="text").set_value("a dog ran to the [MASK] .").run()
+    app.text_input(key=key_of(app, "text")).set_value("a dog ran to the [MASK] .").run()
     (guess,) = capture(tiny_loaded, tiny_loaded.tokenizer.encode("a dog ran to the [MASK] ."), top_k=1).predictions
     assert app.session_state.target == f"6:{tiny_loaded.tokenizer.token_of(guess.top[0][0])}" != before
     type_target(app, "queen")
-    app.text_input(key="text").set_value("the cat sat on the [MASK]").run()
+    app.text_input(key=key_of(app, "text")).set_value("the cat sat on the [MASK]").run()
     assert app.session_state.target == "6:queen"
 
 
@@ -137,7 +137,7 @@ def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> Non
     """A hidden word of two pieces can be asked for whole; all that is hidden is one target; a word needs a place."""
     app = opened(text="the cats sat on the mat", masked="1,5", target="2:cats")
     assert "Why “cats” at 2 to 3, as a whole?" in words(app)
-    app.selectbox(key="target").set_value("loss").run()
+    app.selectbox(key=key_of(app, "target")).set_value("loss").run()
     until(app, lambda app: "What do the 3 hidden pieces rest on together?" in words(app))
     type_target(app, "dog at 7")
     until(app, lambda app: "Why “dog” at 7?" in words(app))
@@ -236,11 +236,11 @@ def test_the_example_surprises_as_it_says() -> None:
 
 
 def test_the_page_opens_on_it() -> None:
-    """Who has not chosen a text sees the example with its remark; who has keeps it, and a button brings the example."""
-    app = AppTest.from_file(ENTRY, default_timeout=60).run().switch_page(PAGE).run()
+    """Who opens this page first sees the example with its remark; who has keeps it, and a button brings the example."""
+    app = visited("why")
     until(app, lambda app: "Look at “milk”" in words(app))
     assert app.session_state.text == examples.SURPRISE.text and app.session_state.target == "6:tea"
-    app.text_input(key="text").set_value("The [MASK] sat.").run()
+    app.text_input(key=key_of(app, "text")).set_value("The [MASK] sat.").run()
     assert "Look at “milk”" not in words(app)
     button(app, "An example that surprises").click().run()
     assert app.session_state.text == examples.SURPRISE.text and app.session_state.masked == examples.SURPRISE.masked

@@ -10,6 +10,7 @@ from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from viz_app import downloads, frame, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.controls import control
 from viz_app.export.maps import UNITS
 from viz_app.figures.heads import ROLE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
@@ -23,27 +24,38 @@ view = state.view
 neuron, every = view == "neuron", view == "heads"
 st.header("Who looks at whom?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
-    st.segmented_control("View", session.VIEWS, key="view", format_func=session.VIEWS.__getitem__, required=True)
+    control(
+        st.segmented_control,
+        "View",
+        "view",
+        options=session.VIEWS,
+        format_func=session.VIEWS.__getitem__,
+        required=True,
+    )
     if not neuron:
-        st.segmented_control(
-            "Show", session.SHOWN, key="show", format_func=lambda name: UNITS[name].capitalize(), required=True
-        )
-        st.selectbox("From and to", session.PARTS, key="part", disabled=current.encoding.pair is None, width=110)
+        control(
+            st.segmented_control, "Show", "show", options=session.SHOWN,
+            format_func=lambda name: UNITS[name].capitalize(), required=True,
+        )  # fmt: skip
+        control(
+            st.selectbox, "From and to", "part", options=session.PARTS, disabled=current.encoding.pair is None,
+            width=110,
+        )  # fmt: skip
     if not (neuron or every):
-        st.selectbox("Heads", session.COMBINED, key="combine", format_func=str.capitalize, width=130)
+        control(st.selectbox, "Heads", "combine", options=session.COMBINED, format_func=str.capitalize, width=130)
 if not neuron:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
-        st.toggle("Hide [CLS] and [SEP]", key="hide")
+        control(st.toggle, "Hide [CLS] and [SEP]", "hide")
         if not every:
             help_ = "To a word: the sum over its pieces. From a word: their mean."
-            st.toggle("Words, not pieces", key="words", help=help_)
-        st.toggle(
-            "Rows sum to 1 again", key="share", disabled=state.show != "attention",
+            control(st.toggle, "Words, not pieces", "words", help=help_)
+        control(
+            st.toggle, "Rows sum to 1 again", "share", disabled=state.show != "attention",
             help="Where tokens are left out, what a query gives to the others is divided by its sum.",
         )  # fmt: skip
         if state.combine != "apart" and not every:
-            st.selectbox(
-                "Together", session.AMONG, key="among", format_func=AMONG.__getitem__, width=190,
+            control(
+                st.selectbox, "Together", "among", options=session.AMONG, format_func=AMONG.__getitem__, width=190,
                 label_visibility="collapsed",
             )  # fmt: skip
             if state.combine == "weighted" and state.among == "chosen":
@@ -65,7 +77,10 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Every head in `size` rows and columns, sorted as asked."""
     with st.container(horizontal=True):
         for name, key in (("Heads of a layer", "sort"), ("Layers", "rows")):
-            st.selectbox(name, session.SORTS, key=key, format_func=SORTS.__getitem__, width=220 if every else "stretch")
+            control(
+                st.selectbox, name, key, options=session.SORTS, format_func=SORTS.__getitem__,
+                width=220 if every else "stretch",
+            )  # fmt: skip
     head_grid(
         layers=layers,
         heads=heads,

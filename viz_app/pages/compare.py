@@ -9,6 +9,7 @@ from bert_core.analysis.compare import largest_changes
 from viz_app import downloads, frame, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.controls import control
 from viz_app.export.comparison import LISTED, Comparison
 from viz_app.export.maps import MapView
 from viz_app.figures.style import two_digits
@@ -31,16 +32,20 @@ state = st.session_state
 view = state.compare_view
 st.header("What is different?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-    st.segmented_control("Compare", session.AGAINST, key="against", format_func=AGAINST.__getitem__, required=True)
-    st.segmented_control(
-        "View", session.COMPARE_VIEWS, key="compare_view", format_func=session.VIEWS.__getitem__, required=True
-    )
+    control(
+        st.segmented_control, "Compare", "against", options=session.AGAINST, format_func=AGAINST.__getitem__,
+        required=True,
+    )  # fmt: skip
+    control(
+        st.segmented_control, "View", "compare_view", options=session.COMPARE_VIEWS,
+        format_func=session.VIEWS.__getitem__, required=True,
+    )  # fmt: skip
     if state.against == "text":
-        st.text_input("Other text", key="other", placeholder="Type another sentence", width=420)
+        control(st.text_input, "Other text", "other", placeholder="Type another sentence", width=420)
     if state.against == "model":
-        st.selectbox(
-            "Other model", session.models_on_offer(), key="other_model", format_func=session.shown_name, width=300,
-            help=session.whole_name(state.other_model),
+        control(
+            st.selectbox, "Other model", "other_model", options=session.models_on_offer(),
+            format_func=session.shown_name, width=300, help=session.whole_name(state.other_model),
         )  # fmt: skip
 both = frame.compared()
 if both is None:

@@ -6,6 +6,7 @@ from bert_core.analysis.heads import heads_agreement, removal_estimate
 from viz_app import downloads, frame
 from viz_app.change import choose_instead, in_its_place, largest_of, nsp_change, nsp_words, word_change
 from viz_app.components.head_grid import head_grid
+from viz_app.controls import control
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
 from viz_app.session import COLOURED_BY
@@ -24,10 +25,11 @@ with left:
     if not before.there.any():
         st.info("This model has lost all its heads: there is nothing to switch.")
     elif current.target is not None:
-        st.segmented_control(
+        control(
+            st.segmented_control,
             "Colour",
-            COLOURED_BY,
-            key="colour",
+            "colour",
+            options=COLOURED_BY,
             required=True,
             format_func={"slope": "Slope", "removal": f"Removal of each of the {before.there.sum()}"}.__getitem__,
             label_visibility="collapsed",

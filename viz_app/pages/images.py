@@ -6,6 +6,7 @@ from viz_app import downloads, frame, pictures, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import head_grid
 from viz_app.components.token_strip import token_strip
+from viz_app.controls import control
 from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
 from viz_app.export.maps import UNITS, ShownMaps
@@ -30,10 +31,15 @@ token_strip(
 st.caption(pictures.verdict(looked))
 
 first, second, third = st.columns([4, 2.6, 3.4], vertical_alignment="bottom")
-first.segmented_control(
-    "Show", session.SHOWN, key="heat", format_func=lambda name: UNITS[name].capitalize(), required=True
+control(
+    first.segmented_control,
+    "Show",
+    "heat",
+    options=session.SHOWN,
+    format_func=lambda name: UNITS[name].capitalize(),
+    required=True,
 )
-second.toggle("Boxes of the shapes", key="boxes", disabled=looked.scene is None)
+control(second.toggle, "Boxes of the shapes", "boxes", disabled=looked.scene is None)
 third.button("Average of all heads", on_click=pictures.average_heads, disabled=head is None)
 
 shown = caption_maps(looked.run, state.heat)
@@ -104,7 +110,7 @@ def every_word(shown: ShownMaps) -> None:
         st.rerun()
 
 
-if st.toggle("Every word to every patch", key="edges"):
+if control(st.toggle, "Every word to every patch", "edges"):
     every_word(shown)
 st.caption(pictures.reading(state.heat))
 files = CaptionFiles(looked.run, state.heat, head, word, session.loaded_captioner().name)

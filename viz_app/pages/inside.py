@@ -4,6 +4,7 @@ import streamlit as st
 
 from bert_core.analysis.walks import differences
 from viz_app import frame, session
+from viz_app.controls import control
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.stages import STAGES, View
 
@@ -18,10 +19,11 @@ st.header("What happens to my sentence?", anchor=False)
 
 row = st.container(horizontal=True, vertical_alignment="bottom")
 row.button("Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
-row.selectbox(
+control(
+    row.selectbox,
     "Stage",
-    session.STAGES,
-    key="stage",
+    "stage",
+    options=session.STAGES,
     format_func=lambda name: f"{session.STAGES.index(name) + 1} of {len(STAGES)} · {STAGES[name].title}",
     width=290,
 )
@@ -36,17 +38,21 @@ for name, offered in (
     ("layer", range(config.num_hidden_layers)),
     ("head", here or range(config.num_attention_heads)),
 ):
-    row.selectbox(
-        name.capitalize(), offered, key=f"inside_{name}", width=100,
+    control(
+        row.selectbox, name.capitalize(), f"inside_{name}", options=offered, width=100,
         disabled=name not in stage.needs or (not here and name == "head"),
         on_change=frame.choose_layer_and_head, args=("inside_layer", "inside_head"),
     )  # fmt: skip
-row.selectbox(
-    "Token", range(len(encoding)), key="inside_token", width=170, disabled="token" not in stage.needs,
+control(
+    row.selectbox, "Token", "inside_token", options=range(len(encoding)), width=170,
+    disabled="token" not in stage.needs,
     format_func=lambda position: f"{encoding.tokens[position]} ({position})",
     on_change=frame.choose_token, args=("inside_token",), help="The query, and where the masked-word head is asked",
 )  # fmt: skip
-row.segmented_control("Engine", session.ENGINES, key="engine", format_func=ENGINE_NAMES.__getitem__, required=True)
+control(
+    row.segmented_control, "Engine", "engine", options=session.ENGINES, format_func=ENGINE_NAMES.__getitem__,
+    required=True,
+)  # fmt: skip
 
 layer, head = state.head
 pads = min(PADS, room) if state.pads else 0
@@ -70,7 +76,7 @@ with words:
         st.markdown(f"**In numbers:** {stage.shape(view)}")
         st.latex(stage.live(view))
     if state.stage == "mask" or state.pads:
-        st.toggle(f"Put {PADS} [PAD] behind the text", key="pads", disabled=room == 0 and not state.pads)
+        control(st.toggle, f"Put {PADS} [PAD] behind the text", "pads", disabled=room == 0 and not state.pads)
     if state.stage == "next" and layer + 1 < config.num_hidden_layers:
         st.button(
             f"Into layer {layer + 1}", on_click=frame.enter_next_layer, args=(config.num_hidden_layers,),

@@ -6,6 +6,7 @@ from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from viz_app import frame, lab, session
 from viz_app.change import give_reference, largest_of, nsp_change, nsp_words, word_change
 from viz_app.components.head_grid import head_grid
+from viz_app.controls import control, file_control
 from viz_app.figures.pruning import pruning_curve
 
 ORDER_NAMES = {
@@ -30,14 +31,15 @@ there = sum(len(config.heads_of(layer)) for layer in range(layers))
 with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
     st.header("What can go?", anchor=False, width="content")
     with st.popover("Ask about a file", width="content"):
-        st.file_uploader(
-            "A text file: one paragraph a line, a blank line between documents", type=["txt"], key="lab_file"
-        )
+        file = file_control(
+            st, "A text file: one paragraph a line, a blank line between documents", "lab_file", types=["txt"],
+            megabytes=lab.LARGEST_FILE >> 20,
+        )  # fmt: skip
 if not there:
     st.info("This model has lost all its heads: nothing is left to go.")
     session.end_run()
 try:
-    questions = lab.Questions(current, state.get("lab_file"))
+    questions = lab.Questions(current, file)
 except ValueError as error:  # of the file: the text is asked instead, and the control stays
     st.error(session.as_written(f"The file cannot be asked about: {error}."), icon=":material/error:")
     questions = lab.Questions(current, None)
@@ -59,7 +61,9 @@ with left:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.button("Undo", on_click=lab.step, args=(-1,), disabled=not can_undo, key="undo")
         st.button("Redo", on_click=lab.step, args=(1,), disabled=not can_redo, key="redo")
-        st.number_input("Slope below", min_value=0.0, value=0.01, step=0.01, format="%.3g", key="lab_below", width=120)
+        control(
+            st.number_input, "Slope below", "lab_below", first=0.01, min_value=0.0, step=0.01, format="%.3g", width=120
+        )
         st.button("Switch off", on_click=lab.switch_off_below, args=(worth, "lab_below"), key="switch_below")
     head_grid(
         layers=layers, heads=heads, values=worth, mode="switch", off=current.off, key="lab_switches",
@@ -104,10 +108,10 @@ with right:
 
 st.subheader("In which order, and how far?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-    st.selectbox("Order", session.ORDERS, key="order", format_func=ORDER_NAMES.__getitem__, width=255)
+    control(st.selectbox, "Order", "order", options=session.ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
     if questions.needs_reference(state.order):
         give_reference()
-    st.slider("Share to go", 0, 100, key="going", format="%d%%", width=170)
+    control(st.slider, "Share to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
     share = state.going / 100
     st.button(
         f"Switch off the first {round(share * there)}", on_click=lab.ask, args=("plan", questions.key, state.order),
@@ -119,7 +123,7 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
                 "This order as a plan", made.to_json(), f"{state.order}.json", "application/json", on_click="ignore",
                 key="plan_file",
             )  # fmt: skip
-        given = st.file_uploader("A plan for this model", type=["json"], key="lab_plan")
+        given = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
         if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
             questions.carry_out(questions.read_plan(given), share)
             st.rerun()
@@ -150,8 +154,10 @@ def curve() -> None:
             st.rerun()  # the whole page, so that this part begins to come back by itself
     if not points:
         return
-    st.segmented_control("Figure", session.FIGURES, key="figure", format_func=FIGURE_NAMES.__getitem__, required=True,
-                         label_visibility="collapsed")  # fmt: skip
+    control(
+        st.segmented_control, "Figure", "figure", options=session.FIGURES, format_func=FIGURE_NAMES.__getitem__,
+        required=True, label_visibility="collapsed",
+    )  # fmt: skip
     band = random_band(points, state.figure)
     own = getattr(now, state.figure, None)
     st.plotly_chart(
@@ -183,7 +189,7 @@ if not current.off:
     st.caption("Switch heads off above: a new model without them can then be measured and taken along.")
 else:
     cost_key = ("costs", questions.key, current.off)
-    full_shape = st.toggle("Full shape, with zeros", key="full_shape",
+    full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
                            help="For plain transformers: the same outputs, nothing smaller or faster")  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         seconds = questions.seconds_to_measure()
@@ -196,7 +202,9 @@ else:
             "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
         )  # fmt: skip
         if session.serves_localhost():
-            folder = st.text_input("Or write it to a folder", key="lab_place", placeholder="models/pruned", width=260)
+            folder = control(
+                st.text_input, "Or write it to a folder", "lab_place", first="", placeholder="models/pruned", width=260
+            )
             if st.button("Write", key="write_model"):
                 written = questions.save(folder, full_shape=full_shape)
                 st.success(f"Written to {session.as_written(str(written))}: headlight app --models opens it.")

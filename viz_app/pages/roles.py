@@ -6,6 +6,7 @@ from bert_core.analysis.heads import heads_agreement, layer_normalised
 from bert_core.analysis.roles import IN_WORDS, NO_ROLE, THRESHOLDS
 from viz_app import frame, roles, session
 from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.controls import control, file_control
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
 
 LOOKS = {"text": "This text", "file": "A text file", "treebank": "A treebank"}
@@ -89,7 +90,7 @@ def worth(seen: roles.RolesOfText) -> None:
         st.info(f"What a head is worth needs a target: {frame.way_to_a_target(current)}.")
         return
     st.subheader("What are the heads worth for the target?", anchor=False)
-    st.toggle("Importance within each layer", key="normal", help="Over its length in each layer (Michel 2019).")
+    control(st.toggle, "Importance within each layer", "normal", help="Over its length in each layer (Michel 2019).")
     importance = abs(slopes)
     one, two, three = st.columns(3, gap="medium")
     with one:
@@ -107,7 +108,7 @@ def worth(seen: roles.RolesOfText) -> None:
             rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]
             st.caption(f"Spearman's rank with removal: importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}.")
         else:
-            st.toggle(f"Remove each of the {seen.run.there.sum()}, some seconds", key="removal")
+            control(st.toggle, f"Remove each of the {seen.run.there.sum()}, some seconds", "removal")
 
 
 def text() -> None:
@@ -140,15 +141,15 @@ def file() -> None:
     )
     there = {path.name: path for path in roles.tables_at_start()}
     if there:
-        st.selectbox("Table", [*there, "upload"], key="table")
+        control(st.selectbox, "Table", "table", options=[*there, "upload"], first=[*there, "upload"][0])
     table = None
     if there and state.table != "upload":
         table = roles.table_at_start(current.loaded, there[state.table])
     else:
-        upload = st.file_uploader(
-            "Table, CSV or Parquet", type=["csv", "parquet"], key="table_upload", max_upload_size=roles.LARGEST_TABLE
+        upload = file_control(
+            st, "Table, CSV or Parquet", "table_upload", types=["csv", "parquet"], megabytes=roles.LARGEST_TABLE
         )
-        table = None if upload is None else roles.table_of(current.loaded, upload.getvalue(), upload.name)
+        table = None if upload is None else roles.table_of(current.loaded, upload.data, upload.name)
     if table is None:
         st.info("No table yet: make one with the command above, and give it here.", icon=":material/upload:")
         return
@@ -157,7 +158,10 @@ def file() -> None:
         figures["loss_change"] += f", by {table.method}"
     left, right = st.columns(2, gap="large")
     with left:
-        shown = st.selectbox("Figure", list(figures), key="file_figure", format_func=figures.__getitem__)
+        shown = control(
+            st.selectbox, "Figure", "file_figure", options=list(figures), first=next(iter(figures)),
+            format_func=figures.__getitem__,
+        )  # fmt: skip
         grid(table.figures[shown], figures[shown].lower(), "grid_file")
         layer, head = state.head
         role = roles.role_in_table(table, (layer, head))
@@ -186,13 +190,13 @@ def file() -> None:
 
 def treebank() -> None:
     """Which head finds which relation."""
-    upload = st.file_uploader(
-        "Treebank, CoNLL-U", type=["conllu", "txt"], key="treebank", max_upload_size=roles.LARGEST_TREEBANK
+    upload = file_control(
+        st, "Treebank, CoNLL-U", "treebank", types=["conllu", "txt"], megabytes=roles.LARGEST_TREEBANK
     )
     if upload is None:
         st.info("Give a file of sentences with their trees (CoNLL-U, at most 5 MB).", icon=":material/account_tree:")
         return
-    tally = roles.relations_of(current.loaded, upload.getvalue(), upload.name)
+    tally = roles.relations_of(current.loaded, upload.data, upload.name)
     table = roles.by_relation(tally)
     left, right = st.columns([1.9, 1], gap="medium")
     percent = st.column_config.NumberColumn(format="percent")
@@ -209,7 +213,10 @@ def treebank() -> None:
             icon=":material/table:",
         )
     with right:
-        relation = st.selectbox("Relation", [row["relation"] for row in table], key="relation")
+        relation = control(
+            st.selectbox, "Relation", "relation", options=(relations := [row["relation"] for row in table]),
+            first=relations[0],
+        )  # fmt: skip
         shares, directions = roles.best_direction(tally, relation)
         titles = [
             [f"L{layer} H{head}: {shares[layer, head]:.0%}, {directions[layer][head]}" for head in range(heads)]
@@ -229,7 +236,13 @@ st.header("What does each head do?", anchor=False)
 if not any(current.loaded.config.heads_of(layer) for layer in range(layers)):
     st.info("This model has lost all its heads: nobody looks anywhere.")
     session.end_run()
-st.segmented_control(
-    "Over", session.ROLES_OVER, key="over", format_func=LOOKS.__getitem__, required=True, label_visibility="collapsed"
+control(
+    st.segmented_control,
+    "Over",
+    "over",
+    options=session.ROLES_OVER,
+    format_func=LOOKS.__getitem__,
+    required=True,
+    label_visibility="collapsed",
 )
 {"text": text, "file": file, "treebank": treebank}[state.over]()

@@ -4,6 +4,7 @@ import streamlit as st
 
 from bert_core.analysis.scoring import pair_columns, pairs_csv
 from viz_app import comparing, frame, session
+from viz_app.controls import control
 from viz_app.figures.scores import pair_bars
 
 SAID = {"pair": "Two sentences", "table": "A table of pairs"}
@@ -23,15 +24,18 @@ if loaded is None:
     session.end_run()
 gates = frame.heads_off(loaded)
 kind, way = st.columns([3, 5], vertical_alignment="bottom")
-kind.segmented_control("Compare", session.COMPARED, key="compared", format_func=SAID.__getitem__, required=True)
-way.segmented_control(
-    "Hide", session.VARIANTS, key="variant", format_func=comparing.VARIANT_NAMES.__getitem__, required=True,
+control(
+    kind.segmented_control, "Compare", "compared", options=session.COMPARED, format_func=SAID.__getitem__, required=True
+)
+control(
+    way.segmented_control, "Hide", "variant", options=session.VARIANTS,
+    format_func=comparing.VARIANT_NAMES.__getitem__, required=True,
     help="Original: one piece at a time. Within words: the later pieces of the same word with it.",
 )  # fmt: skip
 if state.compared == "pair":
     left, right = st.columns(2, gap="medium")
-    left.text_area("First sentence", key="one", height="content")
-    right.text_area("Second sentence", key="two", height="content")
+    control(left.text_area, "First sentence", "one", height="content")
+    control(right.text_area, "Second sentence", "two", height="content")
     scores, stale = comparing.scored_pair(loaded, gates, state.one, state.two)
     if stale:
         frame.fade()

@@ -6,6 +6,7 @@ import streamlit as st
 
 from viz_app import answers, examples, frame, session
 from viz_app.components.token_strip import token_strip
+from viz_app.controls import control
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
 
@@ -35,8 +36,8 @@ quick, slow = answers.quick_and_slow(current)
 asked_slow = answers.was_asked(answers.SLOW, current)
 waiting = [] if asked_slow else [method.name for method in slow]
 with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-    st.selectbox("Method", answers.method_names(), key="method", width=260)
-    st.toggle("Words, not pieces", key="words", help="A word's score is the sum over its pieces.")
+    control(st.selectbox, "Method", "method", options=answers.method_names(), width=260)
+    control(st.toggle, "Words, not pieces", "words", help="A word's score is the sum over its pieces.")
     if slow:
         several = f"{'the' if asked_slow else 'also the'} {len(slow)} slow methods"
         st.button(
@@ -71,9 +72,9 @@ with trust_place:
         with st.container(key="stale_trust" if trust.stale else "trust"):
             if trust.stale:
                 st.caption(f"This was the answer to: {trust.question}")
-            st.segmented_control(
-                "Measure", session.MEASURES, key="measure", format_func=answers.MEASURE_NAMES.__getitem__,
-                required=True, label_visibility="collapsed",
+            control(
+                st.segmented_control, "Measure", "measure", options=session.MEASURES,
+                format_func=answers.MEASURE_NAMES.__getitem__, required=True, label_visibility="collapsed",
             )  # fmt: skip
             measured = trust.found[state.measure]
             st.plotly_chart(

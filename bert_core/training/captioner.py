@@ -17,7 +17,17 @@ from bert_core.analysis.pointing import patches_in
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.scenes import COLOURS, KINDS, LONGEST_CAPTION, SIZES, VOCABULARY, Scene, Verdict
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
-from bert_core.training.runs import adamw, fast_forward, log, resume_state, rounded, save_state, trapezoid, update
+from bert_core.training.runs import (
+    adamw,
+    fast_forward,
+    in_words,
+    log,
+    resume_state,
+    rounded,
+    save_state,
+    trapezoid,
+    update,
+)
 from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_captioner, write_words
 
 START, END, FILLER, HIDDEN = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
@@ -171,8 +181,7 @@ def train_captioner(
     parameters = list(student.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     first = resume_state(student, optimizer, settings, folder)
-    if first:
-        report(f"resuming at step {first} of {settings.steps}")
+    report(in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
     write_words(VOCABULARY, folder)
     loaded = LoadedCaptioner(folder.name, model, Tokenizer.from_folder(folder), device)
 

@@ -14,7 +14,7 @@ from bert_core import checkpoint
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, PretrainSettings, evaluate
 from bert_core.training.runs import LOG_FILE, STATE_FILE
@@ -282,7 +282,8 @@ def settings_of(run: Path) -> PretrainSettings:
     state = torch.load(path, map_location="cpu", weights_only=True)
     values = {**state["settings"], "steps": state["steps"]}
     lengths = {int(length): share for length, share in values.pop("lengths").items()}
-    return PretrainSettings(**{**values, "lengths": lengths, "masking": MaskingRule(**values["masking"])})
+    masking, mix = MaskingRule(**values.pop("masking")), Mix(**values.pop("mix"))
+    return PretrainSettings(**values, lengths=lengths, masking=masking, mix=mix)
 
 
 def settings_table(runs: Sequence[PretrainSettings]) -> str:
@@ -299,7 +300,11 @@ def settings_table(runs: Sequence[PretrainSettings]) -> str:
             f"{masking.random_share:.0%} random, the rest kept)",
             "learning rate": f"{settings.learning_rate:g}: {settings.warmup} updates up, then level, "
             f"falling to 0 over the last {settings.decay:,}",
-            "optimizer": f"AdamW, betas 0.9 and 0.98, weight decay {settings.weight_decay:g}, gradient norm cut at 1",
+            "rows of whole sentences": f"{settings.mix.whole:.0%}",
+            "strangers from a text of the same kind": f"{settings.mix.near:.0%}",
+            "optimizer": ("Muon for the matrices of the layers, " if settings.optimizer == "muon" else "")
+            + f"AdamW, betas 0.9 and 0.98, weight decay {settings.weight_decay:g}, gradient norm cut at 1",
+            "average of the weights": f"over {1 / (1 - settings.average):,.0f} updates" if settings.average else "none",
             "dropout": "none",
             "seed": str(settings.seed),
         }

@@ -19,6 +19,7 @@ import numpy as np
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.record import Batch
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
+from bert_core.training.kinds import document_kinds
 
 # A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
 _CLOSING = r"[\"'”’)]"
@@ -26,6 +27,8 @@ _SENTENCE_END = re.compile(
     rf"(?:(?<=[.!?])|(?<=[.!?]{_CLOSING})|(?<=[.!?]{_CLOSING}{_CLOSING}))\s+(?=[\"'“‘(]*[A-Z0-9])"
 )
 _CHUNK = 20_000  # sentences tokenized at once
+_FEWEST_PIECES = 3  # of a sentence that stands alone: its stop is one of them
+_TRIES = 8  # sentences looked at before a row is left as full as it is
 
 
 def read_documents(path: Path) -> Iterator[list[str]]:
@@ -100,6 +103,11 @@ class Corpus:
             raise ValueError(f"no document of {text.name} has two sentences, so none has a next sentence")
         return corpus
 
+    def pieces_of_documents(self, most: int = 256) -> list[np.ndarray]:
+        """The first pieces of each document, as they stand there."""
+        starts = self.sentence_starts[self.document_starts]
+        return [self.tokens[a : min(a + most, b)] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+
 
 def _tokenize(text: Path, tokenizer: Tokenizer, progress: Callable[[str], None]) -> tuple[np.ndarray, ...]:
     pieces: list[np.ndarray] = []
@@ -145,11 +153,32 @@ class MaskingRule:
             raise ValueError(f"mask_share {self.mask_share} and random_share {self.random_share} are more than all")
 
 
+@dataclass(frozen=True)
+class Mix:
+    """What examples are made of besides long pairs of passages from anywhere.
+
+    whole: share of the rows that are filled with whole sentences, side by side: one alone, or two as a pair.
+    near: share of the wrong second passages that come from a document of the same kind.
+    """
+
+    whole: float = 0.0
+    near: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("whole", "near"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: a share is between 0 and 1")
+
+
+_LONG_PAIRS = Mix()
+
+
 class ExampleMaker:
     """Draws batches from a corpus."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, masking: MaskingRule) -> None:
-        self.corpus, self.masking = corpus, masking
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, masking: MaskingRule, mix: Mix = _LONG_PAIRS) -> None:
+        self.corpus, self.masking, self.mix = corpus, masking, mix
+        self.kinds = document_kinds(corpus.pieces_of_documents()) if mix.near else None
         self.cls, self.sep, self.pad, self.mask = (tokenizer.id_of(t) for t in (CLS, SEP, PAD, MASK))
         self.vocab_size = len(tokenizer)
         names = (tokenizer.token_of(i) for i in range(self.vocab_size))
@@ -159,23 +188,53 @@ class ExampleMaker:
         )
 
     def batch(self, size: int, length: int, rng: np.random.Generator) -> Batch:
-        """`size` examples of `length` tokens: `[CLS] A [SEP] B [SEP]`, half of the Bs the true continuation.
+        """`size` rows of `length` tokens: `[CLS] A [SEP] B [SEP]`, half of the Bs the true continuation.
 
-        Raises ValueError if the length has no room for both.
+        With a share of whole sentences, so many rows hold several examples each. Raises ValueError if the length has
+        no room for two segments.
         """
         if length < 5:
             raise ValueError(f"examples of {length} tokens have no room for two segments: 5 is the least")
+        whole = int(rng.binomial(size, self.mix.whole)) if self.mix.whole else 0
         input_ids = np.full((size, length), self.pad, np.int64)
         token_type_ids = np.zeros((size, length), np.int64)
-        next_sentence_label = rng.integers(0, 2, size)
-        for row in range(size):
-            first, second = self._pair(length - 3, bool(next_sentence_label[row]), rng)
-            ids = np.concatenate([[self.cls], first, [self.sep], second, [self.sep]])
-            input_ids[row, : len(ids)] = ids
-            token_type_ids[row, len(first) + 2 : len(ids)] = 1
+        next_sentence_label = rng.integers(0, 2, size - whole)
+        for row in range(size - whole):
+            pair = self._pair(length - 3, bool(next_sentence_label[row]), rng)
+            self._write(pair, input_ids[row], token_type_ids[row])
         attention_mask = (input_ids != self.pad).astype(np.int64)
-        labels = self._mask(input_ids, rng)
-        return Batch(input_ids, token_type_ids, attention_mask, labels, next_sentence_label)
+        if not whole:
+            return Batch(
+                input_ids, token_type_ids, attention_mask, self._mask(input_ids, rng), next_sentence_label
+            )  # fmt: skip
+
+        position_ids = np.tile(np.arange(length), (size, 1))
+        example = np.zeros((size, length), np.int64)
+        starts = [(row, 0) for row in range(size - whole)]
+        verdicts = next_sentence_label.tolist()
+        example[: size - whole] = attention_mask[: size - whole]
+        for row in range(size - whole, size):
+            begin = number = 0
+            while (drawn := self._sentences(length - begin, rng)) is not None:
+                segments, verdict = drawn
+                end = begin + self._write(segments, input_ids[row, begin:], token_type_ids[row, begin:])
+                number += 1
+                example[row, begin:end] = number
+                position_ids[row, begin:end] = np.arange(end - begin)
+                starts.append((row, begin))
+                verdicts.append(verdict)
+                begin = end
+        return Batch(
+            input_ids, token_type_ids, (example[:, :, None] == example[:, None, :]).astype(np.int64),
+            self._mask(input_ids, rng), np.array(verdicts), position_ids, np.array(starts),
+        )  # fmt: skip
+
+    def _write(self, segments: tuple[np.ndarray, ...], ids: np.ndarray, segment_ids: np.ndarray) -> int:
+        """Put `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]` at the beginning of a row; how many tokens it takes."""
+        written = np.concatenate([[self.cls], *(part for segment in segments for part in (segment, [self.sep]))])
+        ids[: len(written)] = written
+        segment_ids[len(segments[0]) + 2 : len(written)] = 1
+        return len(written)
 
     def examples(self, count: int, length: int, seed: int) -> list[Batch]:
         """So many examples in batches of about 4,096 tokens; which they are depends on the seed alone."""
@@ -204,9 +263,40 @@ class ExampleMaker:
             if len(first) and len(second):
                 return first, second
 
+    def _sentences(self, room: int, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], int] | None:
+        """A whole sentence, or two as a pair, with the answer to whether the second follows; None if none fits.
+
+        Sentences are drawn alike, however long: what is short, as speech is, comes as often as it is said.
+        """
+        starts, documents = self.corpus.sentence_starts, self.corpus.document_starts
+        if room < 2 + _FEWEST_PIECES:
+            return None
+        for _ in range(_TRIES):
+            sentence = int(rng.integers(0, len(starts) - 1))
+            document = int(np.searchsorted(documents, sentence, side="right")) - 1
+            verdict = int(rng.choice([IGNORED_LABEL, 0, 1], p=[0.5, 0.25, 0.25]))
+            chosen = [sentence]
+            if verdict == 0:
+                chosen.append(sentence + 1)
+            elif verdict == 1:
+                chosen.append(self._elsewhere(document, rng)[0])
+            if verdict == 0 and sentence + 1 == documents[document + 1]:
+                continue
+            segments = tuple(self.corpus.tokens[int(starts[s]) : int(starts[s + 1])] for s in chosen)
+            sizes = [len(segment) for segment in segments]
+            if min(sizes) >= _FEWEST_PIECES and sum(sizes) + len(sizes) + 1 <= room:
+                return segments, verdict
+        return None
+
     def _elsewhere(self, document: int, rng: np.random.Generator) -> tuple[int, int]:
         """A sentence of another document, and the first sentence after that document."""
         documents, sentences = self.corpus.document_starts, len(self.corpus.sentence_starts) - 1
+        if self.kinds is not None and rng.random() < self.mix.near:
+            alike = np.nonzero(self.kinds == self.kinds[document])[0]
+            alike = alike[(alike != document) & (documents[alike + 1] > documents[alike])]
+            if len(alike):
+                other = int(rng.choice(alike))
+                return int(rng.integers(documents[other], documents[other + 1])), int(documents[other + 1])
         while True:
             sentence = int(rng.integers(0, sentences))
             other = int(np.searchsorted(documents, sentence, side="right")) - 1

@@ -21,7 +21,7 @@ from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.tokenizer import PAD, Tokenizer
 from bert_core.training.labelled import check_classes, classes_of, split_off
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.runs import LOG_FILE, adamw, fast_forward, log, trapezoid, update
+from bert_core.training.runs import LOG_FILE, adamw, fast_forward, in_words, log, trapezoid, update
 
 REPORT_EVERY = 20  # steps
 _SORTED_TOGETHER = 16  # batches
@@ -161,6 +161,7 @@ def finetune(
     folder.mkdir(parents=True, exist_ok=True)
     copy_tokenizer(source, folder)
     (folder / LOG_FILE).unlink(missing_ok=True)  # of a run that left no model
+    report(in_words(here))
     origin.to(here)
     classifier.to(here)
     best = _train(

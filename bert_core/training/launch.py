@@ -60,7 +60,7 @@ def launch(
     is_first = os.environ.get("RANK", "0") == "0"
     say: Callable[[str], None] = report if is_first else lambda _: None
     texts = cache or folder / "corpus"
-    examples = ExampleMaker(shared_corpus(train, tokenizer, texts, say), tokenizer, settings.masking)
+    examples = ExampleMaker(shared_corpus(train, tokenizer, texts, say), tokenizer, settings.masking, settings.mix)
     asked = None
     if held_out is not None:
         asked = ExampleMaker(shared_corpus(held_out, tokenizer, texts, say), tokenizer, EVALUATION_MASKING)

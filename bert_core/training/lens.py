@@ -17,7 +17,7 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.record import Batch
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
-from bert_core.training.runs import adamw, fast_forward, log, resume_state, save_state, trapezoid, update
+from bert_core.training.runs import adamw, fast_forward, in_words, log, resume_state, save_state, trapezoid, update
 from bert_core.translators import Translators, write_translators
 
 CARD = "TUNED_LENS.md"
@@ -97,8 +97,7 @@ def tune_lens(
     parameters = list(translators.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     first = resume_state(translators, optimizer, settings, folder)
-    if first:
-        report(f"resuming at step {first} of {settings.steps}")
+    report(in_words(loaded.device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
     started = saved = time.monotonic()
     smooth: np.ndarray | None = None

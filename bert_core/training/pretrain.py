@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,10 +18,23 @@ from torch import Tensor
 
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
 from bert_core.record import Batch
-from bert_core.training.data import ExampleMaker, MaskingRule
-from bert_core.training.runs import adamw, fast_forward, log, resume_state, rounded, save_state, trapezoid, update
+from bert_core.training.data import ExampleMaker, MaskingRule, Mix
+from bert_core.training.runs import (
+    Average,
+    Muon,
+    adamw,
+    fast_forward,
+    in_words,
+    log,
+    resume_state,
+    rounded,
+    save_state,
+    trapezoid,
+    update,
+)
 
 EVALUATION_MASKING = MaskingRule(rate=0.15)
+OPTIMIZERS = ("adamw", "muon")
 ALL_HIDDEN = MaskingRule(rate=0.15, mask_share=1.0, random_share=0.0)
 
 
@@ -30,6 +45,8 @@ class PretrainSettings:
     steps: updates in all. The rate rises over `warmup` steps, stays, and falls to zero over the last `decay` steps;
     a run may be lengthened or shortened while its rate is still constant.
     tokens: tokens of one batch on each worker. lengths: share of batches of each sequence length.
+    optimizer: "adamw", or "muon" for the matrices of the layers and AdamW for the rest.
+    average: 0 ends with the weights of the last step, else with their running mean over about 1 / (1 - average) steps.
     """
 
     steps: int = 4000
@@ -40,6 +57,9 @@ class PretrainSettings:
     tokens: int = 3072
     lengths: Mapping[int, float] = field(default_factory=lambda: {32: 0.15, 64: 0.3, 128: 0.45, 256: 0.05, 512: 0.05})
     masking: MaskingRule = field(default_factory=lambda: MaskingRule(rate=0.2))
+    mix: Mix = field(default_factory=Mix)
+    optimizer: str = "adamw"
+    average: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -47,6 +67,10 @@ class PretrainSettings:
             raise ValueError(
                 f"{self.steps} steps of {self.tokens} tokens: at least one step, and {max(self.lengths)} tokens"
             )
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"the optimizer {self.optimizer!r} is unknown: {' or '.join(OPTIMIZERS)}")
+        if not 0 <= self.average < 1:
+            raise ValueError(f"average is {self.average:g}: 0 for none, and below 1")
         total = sum(self.lengths.values())
         if abs(total - 1) > 1e-6:
             raise ValueError(f"the shares of the lengths add up to {total:g}: they must add up to 1")
@@ -103,13 +127,13 @@ def pretrain(
     folder.mkdir(parents=True, exist_ok=True)
     model.to(device).train()
     parameters = [p for p in model.parameters() if p.requires_grad]
-    optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
+    optimizer = optimizer_of(model, settings)
+    average = Average(model, settings.average) if settings.average else None
     # After the optimizer: its first one imports torch._dynamo, and a group joined before that import outlives
     # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
     workers = Workers.join(device)
-    first = resume_state(model, optimizer, settings, folder)
-    if first:
-        report(f"resuming at step {first} of {settings.steps}")
+    first = resume_state(model, optimizer, settings, folder, average)
+    report(in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
     started = saved = time.monotonic()
     smooth: dict[str, float] = {}
@@ -125,6 +149,8 @@ def pretrain(
         figures = train_step(model, batch, device)
         workers.average(parameters)
         update(optimizer, parameters, rate)
+        if average:
+            average.add(model)
 
         tokens_done += batch.input_ids.size * workers.world
         for name, value in figures.items():
@@ -137,20 +163,33 @@ def pretrain(
             log(folder, record_line)
             report(
                 f"step {step + 1}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
-                f"NSP {smooth['nsp']:.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left"
+                f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left"
             )
         if workers.rank == 0 and held_out is not None and ((step + 1) % evaluate_every == 0 or last):
-            scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
+            with average.instead(model) if average else nullcontext():
+                scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
             log(folder, {"step": step + 1, "held_out": scores})
             lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
             report("held out: " + "; ".join(lines))
         if workers.rank == 0 and (now - saved > save_every or last):
-            save_state(model, optimizer, settings, step + 1, folder)
+            save_state(model, optimizer, settings, step + 1, folder, average)
             saved = now
+    if average:
+        average.put_into(model)
     model.eval()
     if workers.rank == 0:
         model.save_pretrained(folder / "model")
     return model
+
+
+def optimizer_of(model: BertForPreTraining, settings: PretrainSettings) -> torch.optim.Optimizer:
+    """The optimizer that the settings name; the hidden matrices are those of the layers."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if settings.optimizer == "adamw":
+        return adamw(parameters, settings.learning_rate, settings.weight_decay)
+    hidden = [p for p in model.bert.encoder.parameters() if p.requires_grad and p.dim() > 1]
+    others = [p for p in parameters if all(p is not matrix for matrix in hidden)]
+    return Muon(hidden, others, settings.learning_rate, settings.weight_decay)
 
 
 def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) -> dict[str, float]:
@@ -160,36 +199,40 @@ def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) ->
     """
     mlm_logits, labels, nsp_logits, follows = _forward(model, batch, device)
     mlm_loss = F.cross_entropy(mlm_logits.float(), labels)
-    nsp_loss = F.cross_entropy(nsp_logits.float(), follows)
+    # A batch of sentences that all stand alone asks nobody whether one follows.
+    nsp_loss = F.cross_entropy(nsp_logits.float(), follows) if len(follows) else mlm_loss.new_zeros(())
     (mlm_loss + nsp_loss).backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
         return {
             "loss": (mlm_loss + nsp_loss).item(),
             "mlm": (mlm_logits.argmax(-1) == labels).float().mean().item(),
-            "nsp": (nsp_logits.argmax(-1) == follows).float().mean().item(),
+            **({"nsp": (nsp_logits.argmax(-1) == follows).float().mean().item()} if len(follows) else {}),
         }
 
 
 def _forward(model: BertForPreTraining, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """MLM logits (masked, vocab) and labels (masked,), NSP logits (batch, 2) and labels (batch,)."""
+    """MLM logits (masked, vocab) and labels (masked,), NSP logits (asked, 2) and labels (asked,)."""
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(device)
 
-    padded = bool((batch.attention_mask == 0).any())
+    limited = bool((batch.attention_mask == 0).any())
     with fast_forward(device):
-        outputs = model.bert(
+        states = model.bert(
             tensor(batch.input_ids),
             token_type_ids=tensor(batch.token_type_ids),
-            attention_mask=tensor(batch.attention_mask) if padded else None,
-        )
+            attention_mask=tensor(batch.attention_mask) if limited else None,
+            position_ids=None if batch.position_ids is None else tensor(batch.position_ids),
+        ).last_hidden_state
         where = np.nonzero(batch.labels.ravel() != IGNORED_LABEL)[0]
-        hidden_states = outputs.last_hidden_state.flatten(0, 1)[tensor(where)]
+        asked = np.nonzero(batch.next_sentence_label != IGNORED_LABEL)[0]
+        rows, places = (asked, np.zeros_like(asked)) if batch.starts is None else batch.starts[asked].T
+        assert model.bert.pooler is not None  # a model with a next-sentence head has one
         return (
-            model.cls.predictions(hidden_states),
+            model.cls.predictions(states.flatten(0, 1)[tensor(where)]),
             tensor(batch.labels.ravel()[where]),
-            model.cls.seq_relationship(outputs.pooler_output),
-            tensor(batch.next_sentence_label),
+            model.cls.seq_relationship(model.bert.pooler(states[tensor(rows), tensor(places)][:, None])),
+            tensor(batch.next_sentence_label[asked]),
         )
 
 

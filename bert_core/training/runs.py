@@ -7,17 +7,20 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from bert_core import checkpoint
 from bert_core.recording import record
 
 STATE_FILE = "state.pt"
 LOG_FILE = "log.jsonl"
+CPUINFO = Path("/proc/cpuinfo")
+BETAS, EPSILON = (0.9, 0.98), 1e-6
 
 
 class Settings(Protocol):
@@ -38,13 +41,111 @@ def trapezoid(step: int, *, steps: int, warmup: int, decay: int) -> float:
 
 
 def adamw(parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-    """The optimizer of every run: matrices decay, biases and layer norms do not."""
+    """The optimizer of every run that names no other: matrices decay, biases and layer norms do not."""
+    return torch.optim.AdamW(
+        _decaying(parameters, weight_decay), lr=learning_rate, betas=BETAS, eps=EPSILON,
+        fused=parameters[0].device.type != "mps",
+    )  # fmt: skip
+
+
+class Muon(torch.optim.AdamW):
+    """Muon for the hidden matrices and AdamW for all else, with one rate: its steps are as long as AdamW's mostly are.
+
+    A matrix moves along the orthogonal matrix nearest to its momentum, so that no direction of it is left behind
+    (Jordan 2024, kellerjordan.github.io/posts/muon; the length of a step as in Liu 2025, arXiv:2502.16982).
+    `torch.optim.Muon` takes the same steps one matrix after another, and always in bfloat16, which is slow where a
+    processor has none; here matrices of one shape go together, in the precision that the device is quick in.
+    """
+
+    def __init__(
+        self,
+        hidden: Sequence[nn.Parameter],
+        others: Sequence[nn.Parameter],
+        learning_rate: float,
+        weight_decay: float,
+        *,
+        momentum: float = 0.95,
+    ) -> None:
+        """hidden: matrices that Muon moves; others: what AdamW does, the word table too."""
+        super().__init__(
+            [*_decaying(others, weight_decay), {"params": list(hidden), "weight_decay": weight_decay}],
+            lr=learning_rate, betas=BETAS, eps=EPSILON, fused=others[0].device.type != "mps",
+        )  # fmt: skip
+        self.momentum = momentum
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """One update; the gradients of the hidden matrices are used up by it."""
+        group = self.param_groups[-1]
+        shapes: dict[torch.Size, list[nn.Parameter]] = {}
+        for matrix in group["params"]:
+            if matrix.grad is not None:
+                shapes.setdefault(matrix.shape, []).append(matrix)
+        for (rows, columns), matrices in shapes.items():
+            moved = []
+            for matrix in matrices:
+                state = self.state[matrix]
+                if "momentum" not in state:
+                    state["momentum"] = torch.zeros_like(matrix)
+                    state["step"] = torch.zeros(())  # AdamW, when it is loaded, wants one of every parameter
+                state["step"] += 1
+                assert matrix.grad is not None  # it was chosen by that
+                state["momentum"].lerp_(matrix.grad, 1 - self.momentum)
+                moved.append(matrix.grad.lerp(state["momentum"], self.momentum))  # Nesterov's
+            length = group["lr"] * 0.2 * max(rows, columns) ** 0.5
+            for matrix, direction in zip(matrices, orthogonal(torch.stack(moved)), strict=True):
+                matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(direction, alpha=-length)
+                matrix.grad = None  # so that AdamW passes it over
+        return super().step(closure)
+
+
+def orthogonal(matrices: Tensor, steps: int = 5) -> Tensor:
+    """Of each matrix U S V' about U V': all its directions with a length of 0.7 to 1.2, (matrix, row, column).
+
+    By Newton-Schulz steps with the coefficients of Jordan 2024, which come near 1 soon rather than in the end.
+    """
+    x = matrices.to(quick_precision(matrices.device))
+    tall = x.shape[-2] > x.shape[-1]
+    if tall:
+        x = x.mT
+    x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(steps):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.7750 * gram + 2.0315 * gram @ gram) @ x
+    found: Tensor = (x.mT if tall else x).to(matrices.dtype)
+    return found
+
+
+def _decaying(parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
     matrices = [p for p in parameters if p.dim() > 1]
     others = [p for p in parameters if p.dim() <= 1]
-    return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}],
-        lr=learning_rate, betas=(0.9, 0.98), eps=1e-6, fused=parameters[0].device.type != "mps",
-    )  # fmt: skip
+    return [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+
+
+def quick_precision(device: torch.device) -> torch.dtype:
+    """bfloat16 where the device multiplies in it, else float32: emulated, bfloat16 is many times slower."""
+    if device.type == "cuda":
+        return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float32
+    if device.type == "cpu" and _processor_flags() & {"avx512_bf16", "amx_bf16", "bf16"}:
+        return torch.bfloat16
+    return torch.float32
+
+
+@cache
+def _processor_flags() -> frozenset[str]:
+    """What Linux says that the first processor can do; nothing on other systems."""
+    try:
+        lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line.split() for line in lines if line.lower().startswith(("flags", "features"))), ()))
+
+
+def in_words(device: torch.device) -> str:
+    """The precision that a run takes on a device, as a sentence for its log."""
+    if quick_precision(device) == torch.bfloat16:
+        return "multiplying in bfloat16, which this device has"
+    return "multiplying in float32: this device has no bfloat16 that would be quicker"
 
 
 @contextmanager
@@ -54,8 +155,51 @@ def fast_forward(device: torch.device) -> Iterator[None]:
     There the backward pass of fused attention costs more than that of the maps, so they are watched.
     """
     watched = record() if device.type == "cpu" and torch.is_grad_enabled() else nullcontext()
-    with watched, torch.autocast(device.type, torch.bfloat16, enabled=device.type != "mps"):
+    quick = quick_precision(device)
+    with watched, torch.autocast(device.type, torch.bfloat16, enabled=quick == torch.bfloat16):
         yield
+
+
+class Average:
+    """The running mean of a model's weights over about 1 / (1 - keep) steps, in which the noise of each cancels out.
+
+    At first over fewer: the weights of the beginning are soon forgotten (Polyak & Juditsky 1992).
+    """
+
+    def __init__(self, model: nn.Module, keep: float) -> None:
+        self.keep = keep
+        self.steps = 0
+        self.weights = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+
+    @torch.no_grad()
+    def add(self, model: nn.Module) -> None:
+        """Take a step's weights in."""
+        self.steps += 1
+        share = 1 - min(self.keep, self.steps / (self.steps + 10))
+        for name, tensor in model.named_parameters():
+            self.weights[name].lerp_(tensor, share)
+
+    @contextmanager
+    def instead(self, model: nn.Module) -> Iterator[None]:
+        """The model has the mean for its weights."""
+        own = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
+        self.put_into(model)
+        try:
+            yield
+        finally:
+            model.load_state_dict(own, strict=False)
+
+    def put_into(self, model: nn.Module) -> None:
+        """Give the model the mean for good."""
+        model.load_state_dict(self.weights, strict=False)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps, "weights": self.weights}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.steps = state["steps"]
+        for name, tensor in state["weights"].items():
+            self.weights[name].copy_(tensor)
 
 
 def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter], rate: float) -> None:
@@ -67,16 +211,30 @@ def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter],
     optimizer.zero_grad(set_to_none=True)
 
 
-def save_state(model: nn.Module, optimizer: torch.optim.Optimizer, settings: Settings, step: int, folder: Path) -> None:
+def save_state(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    settings: Settings,
+    step: int,
+    folder: Path,
+    average: Average | None = None,
+) -> None:
     """Write what `resume_state` goes on from, whole or not at all."""
     state = {
         "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
         "settings": _fixed(settings), "steps": settings.steps,
+        **({"average": average.state_dict()} if average else {}),
     }  # fmt: skip
     checkpoint.write_whole(folder / STATE_FILE, lambda path: torch.save(state, path))
 
 
-def resume_state(model: nn.Module, optimizer: torch.optim.Optimizer, settings: Settings, folder: Path) -> int:
+def resume_state(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    settings: Settings,
+    folder: Path,
+    average: Average | None = None,
+) -> int:
     """Put a saved state back and return the step to go on with; 0 if there is none.
 
     Raises ValueError if the folder holds a run with other settings, or one whose rate already falls to another end.
@@ -100,6 +258,8 @@ def resume_state(model: nn.Module, optimizer: torch.optim.Optimizer, settings: S
         )
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
+    if average:
+        average.load_state_dict(state["average"])
     return step
 
 

@@ -18,10 +18,11 @@ import torch
 
 from bert_core import BertConfig, BertForPreTraining, Tokenizer
 from bert_core.record import Batch
-from bert_core.training import data
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, read_documents, split_sentences
-from bert_core.training.pretrain import PretrainSettings, evaluate, pretrain, train_step
-from bert_core.training.runs import LOG_FILE, STATE_FILE
+from bert_core.training import data, runs
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix, read_documents, split_sentences
+from bert_core.training.kinds import document_kinds
+from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, pretrain, train_step
+from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, quick_precision
 
 CPU = torch.device("cpu")
 NO_MASKING = MaskingRule(rate=0.0)
@@ -231,6 +232,113 @@ def test_pairs_follow_each_other_or_come_from_another_document(length: int, toke
     assert 0.4 < batch.next_sentence_label.mean() < 0.6
 
 
+def two_kinds() -> tuple[list[np.ndarray], np.ndarray]:
+    """Eighty documents in turn about one of two subjects, each with words of its own, and words that all have."""
+    rng = np.random.default_rng(5)
+    subject = np.arange(80) % 2
+    return [
+        np.concatenate([rng.integers(100 + 50 * kind, 150 + 50 * kind, 30), rng.integers(0, 20, 40)])
+        for kind in subject
+    ], subject
+
+
+def test_documents_of_one_kind_share_their_words() -> None:
+    """No kind holds documents of both subjects, the same documents get the same kinds, and none is left without."""
+    documents, subject = two_kinds()
+    kinds = document_kinds(documents)
+    assert kinds.shape == (80,) and 2 <= len(set(kinds)) <= 6
+    for kind in set(kinds):
+        assert len(set(subject[kinds == kind])) == 1
+    assert np.array_equal(kinds, document_kinds(documents))
+    assert document_kinds([np.array([1, 2]), np.array([3])]).tolist() == [0, 0], "nothing is shared: all are alike"
+
+
+def test_near_strangers_are_of_the_same_kind(tokenizer: Tokenizer) -> None:
+    """With near=1 every wrong second passage is from another document of the first one's kind; with 0.5 about half."""
+    documents, _ = two_kinds()
+    # Every piece carries its document: it stands 300 places further for each.
+    corpus = Corpus(np.concatenate(documents), np.arange(0, 80 * 70 + 1, 10), np.arange(0, 561, 7))
+    kinds = document_kinds(corpus.pieces_of_documents())
+    marked = Corpus(np.repeat(np.arange(80), 70) + 1000, corpus.sentence_starts, corpus.document_starts)
+    shares = {}
+    for near in (0.5, 1.0):
+        maker = ExampleMaker(corpus, tokenizer, NO_MASKING, Mix(near=near))
+        maker.corpus = marked  # the kinds are those of the text; the numbers say where a passage came from
+        batch = maker.batch(400, 32, np.random.default_rng(2))
+        alike = []
+        for ids, label in zip(batch.input_ids, batch.next_sentence_label, strict=True):
+            found = [int(d) for d in dict.fromkeys(ids[ids >= 1000] - 1000)]
+            if label == 1:
+                assert len(found) == 2
+                alike.append(kinds[found[0]] == kinds[found[1]])
+        shares[near] = np.mean(alike)
+    assert shares[1.0] == 1 and 0.5 < shares[0.5] < 0.95
+
+
+def test_whole_sentences_stand_side_by_side(tokenizer: Tokenizer) -> None:
+    """Rows of whole sentences hold several examples: each begins with [CLS] at place 0, is a sentence or a pair of
+    them from its first piece to its last, sees only itself, and a pair says whether its second follows.
+    """
+    corpus = numbered_corpus()
+    batch = ExampleMaker(corpus, tokenizer, NO_MASKING, Mix(whole=1.0)).batch(40, 96, np.random.default_rng(3))
+    cls, sep = tokenizer.id_of("[CLS]"), tokenizer.id_of("[SEP]")
+    assert batch.starts is not None and batch.position_ids is not None
+    assert len(batch.starts) > 60 and len(batch.starts) == len(batch.next_sentence_label)
+    starts, sentence_starts = corpus.sentence_starts, set(corpus.sentence_starts.tolist())
+    verdicts = {-100: 0, 0: 0, 1: 0}
+    for (row, begin), verdict in zip(batch.starts, batch.next_sentence_label, strict=True):
+        seen = np.nonzero(batch.attention_mask[row, begin])[0]
+        begin, end = int(seen[0]), int(seen[-1]) + 1
+        assert len(seen) == end - begin and batch.attention_mask[row, begin:end, begin:end].all()
+        assert not batch.attention_mask[row, :begin, begin:end].any()
+        assert batch.position_ids[row, begin:end].tolist() == list(range(end - begin))
+        ids, segments = batch.input_ids[row, begin:end], batch.token_type_ids[row, begin:end]
+        assert ids[0] == cls and ids[-1] == sep
+        middle = int(np.nonzero(ids == sep)[0][0])
+        parts = [ids[1:middle] - 1000] + ([ids[middle + 1 : -1] - 1000] if verdict != -100 else [])
+        assert segments.tolist() == [0] * (middle + 1) + [1] * (len(ids) - middle - 1)
+        for part in parts:
+            assert len(part) >= 3 and (np.diff(part) == 1).all()
+            assert int(part[0]) in sentence_starts and int(part[-1]) + 1 in sentence_starts
+            assert np.searchsorted(starts, part[0]) + 1 == np.searchsorted(starts, part[-1] + 1), "one sentence"
+        if verdict == 0:
+            assert parts[1][0] == parts[0][-1] + 1
+        verdicts[int(verdict)] += 1
+    assert min(verdicts.values()) > 8
+    assert (batch.input_ids == tokenizer.id_of("[PAD]")).mean() < 0.25
+
+
+def test_side_by_side_gives_what_each_gives_alone(
+    tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In fp32 the losses of packed rows are those of the same examples one by one."""
+    monkeypatch.setattr(runs, "CPUINFO", Path("/nowhere"))
+    runs._processor_flags.cache_clear()
+    model = new_model(tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0))
+    batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.3), Mix(whole=0.7)).batch(
+        8, 48, np.random.default_rng(6)
+    )
+    together = train_step(model, batch, CPU)
+    runs._processor_flags.cache_clear()
+    assert batch.starts is not None
+    words, right, asked = [], [], []
+    for (row, begin), verdict in zip(batch.starts, batch.next_sentence_label, strict=True):
+        seen = np.nonzero(batch.attention_mask[row, begin])[0]
+        ids, segments, labels = (
+            torch.from_numpy(table[row, seen])[None] for table in (batch.input_ids, batch.token_type_ids, batch.labels)
+        )
+        alone = model(ids, token_type_ids=segments)
+        hidden = labels[0] != -100
+        logits = alone.prediction_logits[0][hidden]
+        words += torch.nn.functional.cross_entropy(logits, labels[0][hidden], reduction="none").tolist()
+        right += (logits.argmax(-1) == labels[0][hidden]).tolist()
+        if verdict != -100:
+            target = torch.tensor([int(verdict)])
+            asked.append(torch.nn.functional.cross_entropy(alone.seq_relationship_logits, target).item())
+    assert together["loss"] == pytest.approx(np.mean(words) + np.mean(asked), rel=1e-4)
+    assert together["mlm"] == pytest.approx(np.mean(right))
+
+
 def test_a_length_without_room_is_refused(examples: ExampleMaker) -> None:
     """Two segments and their frame need five tokens."""
     with pytest.raises(ValueError, match="^examples of 4 tokens have no room for two segments: 5 is the least$"):
@@ -305,6 +413,98 @@ def test_a_batch_is_a_function_of_seed_and_step(examples: ExampleMaker) -> None:
         assert not np.array_equal(first.input_ids, other.input_ids)
 
 
+# ---------------------------------------------------------------------------- precision, optimizer, average
+
+
+@pytest.mark.parametrize(
+    ("lines", "quick"),
+    [
+        ("processor\t: 0\nflags\t\t: fpu avx512f avx512_bf16 avx512bw\n", torch.bfloat16),
+        ("processor\t: 0\nflags\t\t: fpu amx_bf16 amx_tile\n", torch.bfloat16),
+        ("processor\t: 0\nFeatures\t: fp asimd i8mm bf16\n", torch.bfloat16),
+        ("processor\t: 0\nflags\t\t: fpu avx avx2 avx512f avx512bw\n", torch.float32),
+        ("", torch.float32),
+        (None, torch.float32),
+    ],
+)
+def test_bfloat16_only_where_the_processor_has_it(
+    lines: str | None, quick: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Linux says of the processor decides, and where nobody says anything it is float32; the log says which."""
+    path = tmp_path / "cpuinfo"
+    if lines is not None:
+        path.write_text(lines, encoding="utf-8")
+    monkeypatch.setattr(runs, "CPUINFO", path)
+    runs._processor_flags.cache_clear()
+    assert quick_precision(CPU) == quick
+    with runs.fast_forward(CPU):
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == quick
+    assert ("float32" in runs.in_words(CPU)) == (quick == torch.float32)
+    runs._processor_flags.cache_clear()
+
+
+@pytest.mark.parametrize("shape", [(24, 24), (24, 60), (60, 24)])
+def test_orthogonal_evens_out_the_lengths(shape: tuple[int, int]) -> None:
+    """Every direction of a matrix comes out with a length between 0.6 and 1.3, and the directions stay."""
+    left, _, right = torch.linalg.svd(
+        torch.randn(3, *shape, generator=torch.Generator().manual_seed(0)), full_matrices=False
+    )
+    found = orthogonal(left @ torch.diag(torch.linspace(0.05, 1, 24)) @ right).float()
+    strengths = torch.linalg.svdvals(found)
+    assert strengths.min() > 0.6 and strengths.max() < 1.3
+    aligned = (left.mT @ found @ right.mT).diagonal(dim1=-2, dim2=-1)
+    assert (aligned > 0.5).all()
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="torch has its own Muon from 2.9 on")
+def test_muon_takes_the_steps_of_torchs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four steps of both from one matrix, with the gradients of one loss, end within 2% of the way they went."""
+    torch.manual_seed(2)
+    start, aim, bias = torch.randn(20, 50), torch.randn(20, 50), torch.zeros(3)
+    ours, theirs, other = (torch.nn.Parameter(t.clone()) for t in (start, start, bias))
+    one = Muon([ours], [other], 0.05, 0.1)
+    two = torch.optim.Muon([theirs], lr=0.05, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
+    for _ in range(4):
+        for weight, optimizer in ((ours, one), (theirs, two)):
+            (weight - aim).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    assert (ours - theirs).norm() < 0.02 * (ours - start).norm()
+    assert torch.equal(other, bias)
+
+
+def test_muon_moves_the_matrices_of_the_layers(tiny_config: BertConfig, examples: ExampleMaker) -> None:
+    """The word table, the heads and all vectors have AdamW's state; the matrices of the layers have only a momentum."""
+    model = new_model(tiny_config)
+    optimizer = optimizer_of(model, PretrainSettings(optimizer="muon"))
+    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    train_step(model, examples.batch(8, 32, np.random.default_rng(0)), CPU)
+    runs.update(optimizer, list(model.parameters()), 1e-3)
+    for name, weight in model.named_parameters():
+        hidden = name.startswith("bert.encoder.") and weight.dim() == 2
+        assert ("momentum" in optimizer.state[weight]) == hidden, name
+        assert ("exp_avg" in optimizer.state[weight]) != hidden, name
+        assert not torch.equal(weight, before[name]), name
+
+
+def test_the_average_is_the_mean_of_the_weights() -> None:
+    """At first of all that there were; it stands in for the weights and gives them back."""
+    model = torch.nn.Linear(1, 1, bias=False)
+    average = Average(model, keep=0.5)
+    seen = [model.weight.item()]
+    for value in (4.0, 8.0):
+        model.weight.data.fill_(value)
+        average.add(model)
+        seen.append(value)
+    assert min(seen) < average.weights["weight"].item() < 8
+    with average.instead(model):
+        assert model.weight.item() == average.weights["weight"].item()
+    assert model.weight.item() == 8.0
+    for _ in range(40):
+        average.add(model)
+    assert average.weights["weight"].item() == pytest.approx(8.0)
+
+
 # ---------------------------------------------------------------------------- settings
 
 
@@ -322,6 +522,8 @@ def test_the_rate_rises_stays_and_falls() -> None:
     [
         ({"steps": 0}, "0 steps of 3072 tokens: at least one step, and 512 tokens"),
         ({"tokens": 100}, "4000 steps of 100 tokens: at least one step, and 512 tokens"),
+        ({"optimizer": "sgd"}, "the optimizer 'sgd' is unknown: adamw or muon"),
+        ({"average": 1.0}, "average is 1: 0 for none, and below 1"),
         ({"lengths": {32: 0.5, 64: 0.4}}, "the shares of the lengths add up to 0.9: they must add up to 1"),
     ],
 )
@@ -376,7 +578,7 @@ def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tm
     assert [line["step"] for line in log if "loss" in line] == [20, 40, 60, 80]
     assert [line["step"] for line in log if "held_out" in line] == [80]
     assert log[-2]["loss"] < log[0]["loss"]
-    assert lines[0].startswith("step 20/80  loss ")
+    assert lines[0].startswith("multiplying in ") and lines[1].startswith("step 20/80  loss ")
     saved = BertForPreTraining.from_pretrained(tmp_path / "model")
     for name, tensor in saved.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name])
@@ -412,19 +614,20 @@ def finished(model: BertForPreTraining, examples: ExampleMaker, folder: Path, **
     return pretrain(model, examples, None, settings, folder, device=CPU, save_every=-1.0, report=silent)
 
 
+@pytest.mark.parametrize("changes", [{}, {"optimizer": "muon", "average": 0.9}])
 def test_an_interrupted_run_ends_with_the_same_bits(
-    tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path
+    changes: dict[str, Any], tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path
 ) -> None:
     """Stopped twice, and resumed with a model of other weights, a run with dropout gives the uninterrupted weights."""
     assert tiny_config.hidden_dropout_prob > 0
-    whole = finished(new_model(tiny_config), examples, tmp_path / "whole")
+    whole = finished(new_model(tiny_config), examples, tmp_path / "whole", **changes)
     broken = tmp_path / "broken"
     for after in (7, 9):
         with pytest.raises(KeyboardInterrupt):
-            finished(new_model(tiny_config), Stopping(examples, after), broken)
+            finished(new_model(tiny_config), Stopping(examples, after), broken, **changes)
     assert not (broken / "model").exists()
     torch.manual_seed(99)
-    resumed = finished(BertForPreTraining(tiny_config), Stopping(examples, 24 - 7 - 9), broken)
+    resumed = finished(BertForPreTraining(tiny_config), Stopping(examples, 24 - 7 - 9), broken, **changes)
     for name, tensor in whole.state_dict().items():
         assert torch.equal(tensor, resumed.state_dict()[name]), name
     assert not torch.equal(whole.bert.pooler.dense.weight, new_model(tiny_config).bert.pooler.dense.weight)
@@ -446,6 +649,8 @@ def test_a_finished_run_is_not_run_again(tiny_config: BertConfig, examples: Exam
         ({"tokens": 512}, "tokens"),
         ({"lengths": {16: 1.0}}, "lengths"),
         ({"masking": MaskingRule(rate=0.3)}, "masking"),
+        ({"mix": Mix(near=0.5)}, "mix"),
+        ({"optimizer": "muon"}, "optimizer"),
     ],
 )
 def test_other_settings_are_refused(

@@ -32,6 +32,16 @@ def pretrain(
     ] = "32:0.15,64:0.3,128:0.45,256:0.05,512:0.05",
     mask_rate: Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of tokens to predict.")] = 0.2,
     whole_words: Annotated[bool, typer.Option("--whole-words", help="Hide whole words, not pieces.")] = False,
+    whole: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of rows filled with whole sentences, alone or in pairs.")
+    ] = 0.0,
+    near: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of the strangers that come from a text of the same kind.")
+    ] = 0.0,
+    optimizer: Annotated[str, typer.Option(metavar="adamw|muon", help="What takes the steps.")] = "adamw",
+    average: Annotated[
+        float, typer.Option(min=0.0, max=0.9999, help="End with a running mean over 1 / (1 - this) steps; 0: without.")
+    ] = 0.0,
     dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="On hidden states and attention.")] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="Of batches, masks and new heads.")] = 0,
     save_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 300.0,
@@ -45,13 +55,14 @@ def pretrain(
 
     Several GPUs: torchrun --nproc-per-node N -m viz_app.cli pretrain ..., where --start has to be --init.
     """
-    from bert_core.training.data import MaskingRule
+    from bert_core.training.data import MaskingRule, Mix
     from bert_core.training.launch import launch
     from bert_core.training.pretrain import PretrainSettings
 
     settings = PretrainSettings(
         steps=steps, warmup=warmup, decay=decay, learning_rate=learning_rate, tokens=tokens,
-        lengths=_parse_lengths(lengths), masking=MaskingRule(rate=mask_rate, whole_words=whole_words), seed=seed,
+        lengths=_parse_lengths(lengths), masking=MaskingRule(rate=mask_rate, whole_words=whole_words),
+        mix=Mix(whole, near), optimizer=optimizer, average=average, seed=seed,
     )  # fmt: skip
     launch(
         train, folder, settings, start=start, held_out=held_out, dropout=dropout, cache=cache, device=device,

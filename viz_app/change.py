@@ -12,6 +12,11 @@ from viz_app.figures.style import two_digits
 from viz_app.frame import Frame
 from viz_app.session import INSTEAD
 
+# What a target is counted in; a difference of logits is one of log-odds, so in nats too.
+TARGET_UNITS = {
+    "mlm": "nats of log-probability", "joint": "nats of log-probability", "loss": "nats of log-probability a piece",
+    "contrast": "nats between the two words", "nsp": "nats of log-odds", "class": "units of its logit",
+}  # fmt: skip
 INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean elsewhere", "resample": "Its output elsewhere"}
 
 

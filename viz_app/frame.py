@@ -481,12 +481,15 @@ def enter_next_layer(layers: int) -> None:
     state.stage = "qkv"
 
 
-def head_title(current: Frame, layer: int, head: int, what: str, values: np.ndarray | None) -> str:
-    """A head's name with its figure (layer, head), for hover."""
+def head_title(current: Frame, layer: int, head: int, what: str, values: np.ndarray | None, unit: str = "") -> str:
+    """A head's name with its figure (layer, head) and the unit of that, for hover."""
     name = f"L{layer} H{head}"
     if head not in current.loaded.config.heads_of(layer):
         return f"{name}: pruned"
-    return name if values is None else f"{name}: {what} {values[layer, head]:+.3g}"
+    if values is None:
+        return name
+    figure = values[layer, head]
+    return f"{name}: {what} {figure:{'+' if np.nanmin(values) < 0 else ''}.3g} {unit}".rstrip()
 
 
 def switch_heads(click: HeadClick) -> None:

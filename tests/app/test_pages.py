@@ -321,11 +321,12 @@ def test_heads_can_be_removed_one_by_one() -> None:
     assert "Does the slope tell the truth" not in words(app)
     app.segmented_control(key=key_of(app, "colour")).set_value("removal").run()
     for _ in range(60):  # the page shows the queue until it is done, and comes back by itself only in a browser
-        if "when this head alone" in words(app):
+        if "found by taking each out" in words(app):
             break
         app.run()
     assert not app.exception and not app.error
-    assert "when this head alone is taken out" in words(app)
+    assert "what switching off this head alone does to the target" in words(app)
+    assert "found by taking each out" in words(app)
     assert re.search(r"Does the slope tell the truth here\? Spearman's rank [+-][01]\.\d\d", words(app))
     app.segmented_control(key=key_of(app, "instead")).set_value("mean").run()
     saying(app, "taken out, its mean over other texts in its place.")

@@ -36,3 +36,18 @@ def test_a_second_click_at_the_same_place_switches_the_same_head_on_again(app: s
     expect(page.get_by_text("All heads are on")).to_be_visible()
     expect(page.locator("button.cell.off")).to_have_count(0)
     assert cell.bounding_box() == before
+
+
+def test_the_colour_means_the_same_estimated_and_found(app: str, page: Page) -> None:
+    """Both say in the same unit what switching a head off does to the target: of the largest, in the same direction."""
+    seen = []
+    for colour in ("slope", "removal"):
+        page.goto(f"{app}/heads?{urlencode({'text': TEXT, 'masked': '4', 'colour': colour})}")
+        expect(page.locator(".legend .unit")).to_have_text(
+            "what switching the head off does to the target, in nats of log-probability"
+        )
+        labels = page.locator("button.cell").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+        seen.append({name: float(figure.replace("−", "-")) for name, figure in (label.split(", ") for label in labels)})
+    estimated, found = seen
+    largest = sorted(found, key=lambda head: -abs(found[head]))[:5]
+    assert all(estimated[head] * found[head] > 0 for head in largest), [(estimated[h], found[h]) for h in largest]

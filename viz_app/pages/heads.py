@@ -4,7 +4,15 @@ import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
 from viz_app import downloads, frame
-from viz_app.change import choose_instead, in_its_place, largest_of, nsp_change, nsp_words, word_change
+from viz_app.change import (
+    TARGET_UNITS,
+    choose_instead,
+    in_its_place,
+    largest_of,
+    nsp_change,
+    nsp_words,
+    word_change,
+)
 from viz_app.components.head_grid import head_grid
 from viz_app.controls import control
 from viz_app.figures.heads import sweep_scatter
@@ -31,38 +39,49 @@ with left:
             "colour",
             options=COLOURED_BY,
             required=True,
-            format_func={"slope": "Slope", "removal": f"Removal of each of the {before.there.sum()}"}.__getitem__,
+            format_func={
+                "slope": "Estimated by slope",
+                "removal": f"Found by removing each of the {before.there.sum()}",
+            }.__getitem__,
             label_visibility="collapsed",
         )
         if st.session_state.colour == "removal":
             choose_instead()
     sweeps = current.target is not None and before.there.any() and st.session_state.colour == "removal"
     removed = current.sweep().effect if sweeps else None
-    colours, what = (slopes, "slope") if removed is None else (removed, "without it")
+    # One meaning, estimated or found: what switching the head off does to the target.
+    estimated = None if slopes is None else removal_estimate(slopes)
+    colours, what = (estimated, "off, about") if removed is None else (removed, "off,")
+    unit = "" if current.target is None else TARGET_UNITS[current.target.kind]
     head_grid(
         layers=layers,
         heads=heads,
         thumbnails=None,
         values=colours,
         signed=True,
+        unit=f"what switching the head off does to the target, in {unit}",
         mode="switch",
         selected=None,
         off=current.off,
         there=before.there,
         titles=[
-            [frame.head_title(current, layer, head, what, colours) for head in range(heads)] for layer in range(layers)
+            [frame.head_title(current, layer, head, what, colours, unit) for head in range(heads)]
+            for layer in range(layers)
         ],
         key="switches",
         lecture=current.lecture,
         on_click=frame.switch_heads,
     )
-    meaning = "" if slopes is None else "Colour: how the target changes when the head is turned up, with all heads on."
-    if removed is not None:
-        meaning = f"Colour: how the target changes when this head alone is taken out{in_its_place()}."
+    meaning = ""
+    if colours is not None:
+        how = "estimated from the slope" if removed is None else f"found by taking each out{in_its_place()}"
+        meaning = (
+            "Colour: what switching off this head alone does to the target: blue lowers it (the head speaks for it), "
+            f"orange raises it; {how}, with all other heads on."
+        )
     st.caption(f"Click a head to switch it off or on; a row or column label switches all of it. {meaning}")
     downloads.heads(before, current.off, slopes, removed)
-    if removed is not None and slopes is not None:
-        estimated = removal_estimate(slopes)
+    if removed is not None and estimated is not None:
         rank = heads_agreement(estimated, removed)
         st.subheader(f"Does the slope tell the truth here? Spearman's rank {rank:+.2f}", anchor=False)
         st.plotly_chart(

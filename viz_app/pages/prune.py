@@ -67,15 +67,17 @@ with left:
         st.button("Switch off", on_click=lab.switch_off_below, args=(worth, "lab_below"), key="switch_below")
     head_grid(
         layers=layers, heads=heads, values=worth, mode="switch", off=current.off, key="lab_switches",
-        titles=[[frame.head_title(current, layer, head, "slope", worth) for head in range(heads)]
-                for layer in range(layers)],
+        unit="how far switching the head off moves the loss, in nats",
+        titles=[[frame.head_title(current, layer, head, "off, the loss moves by about", worth, "nats")
+                 for head in range(heads)] for layer in range(layers)],
         lecture=current.lecture, on_click=frame.switch_heads,
     )  # fmt: skip
     st.caption(
-        "Click a head to switch it off or on; a row or column label switches all of it. Colour: how fast the loss "
-        "moves with the head's gate, in size, mean over the examples. **How to read this:** what is near 0 can go "
-        "first, says the slope; the figures on the right say what happens. **How it can mislead:** a slope holds for "
-        "one head and a small change; heads that stand in for each other look idle until both are gone."
+        "Click a head to switch it off or on; a row or column label switches all of it. Colour: how far the loss "
+        "moves, up or down, when this head alone is switched off, estimated from its slope, mean over the examples. "
+        "**How to read this:** what is near 0 can go first, says the slope; the figures on the right say what happens. "
+        "**How it can mislead:** a slope holds for one head and a small change; heads that stand in for each other "
+        "look idle until both are gone."
     )
 with right:
     what = "examples of the file" if questions.of_file else "the text above, each piece hidden once"

@@ -29,7 +29,8 @@ _FOLDER = Path(__file__).parent
 # What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
 MARKUP = (
     '<div class="frame"><div class="grid" role="grid"></div>'
-    '<div class="legend"><span></span><span class="bar"></span><span></span></div></div>' + TIP
+    '<div class="legend"><span></span><span class="bar"></span><span></span><span class="unit"></span></div></div>'
+    + TIP
 )
 STYLE = TIP_STYLE + (_FOLDER / "head_grid.css").read_text("utf-8")
 SCRIPT = (_FOLDER / "head_grid.js").read_text("utf-8")
@@ -44,6 +45,7 @@ def head_grid(
     values: np.ndarray | None = None,
     signed: bool = False,
     limit: float | None = None,
+    unit: str = "",
     mode: Literal["select", "switch"] = "select",
     selected: tuple[int, int] | None = None,
     off: Collection[tuple[int, int]] = (),
@@ -60,7 +62,7 @@ def head_grid(
     thumbnails: uint8 (layer, head, rows, columns), as `figures.thumbnails` makes them; painted into the cells.
     values: (layer, head); without thumbnails they colour the cells. NaN is a head that does not exist (pruned).
     signed: the bytes or values have their zero in the middle. limit: the value where the colours of all thumbnails
-        end, for a legend; None where each has its own.
+        end, for a legend; None where each has its own. unit: what a value is and in what, written beside the legend.
     mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
     selected: the chosen head. off: the heads that are switched off.
     there: (layer, head), False for a head that does not exist (pruned), where no values say so.
@@ -107,8 +109,8 @@ def head_grid(
             on_click(click)
 
     message = grid_message(
-        layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, limit=limit, mode=mode,
-        selected=selected, off=off, titles=titles, order=order, rows=rows, there=there, lecture=lecture,
+        layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, limit=limit, unit=unit,
+        mode=mode, selected=selected, off=off, titles=titles, order=order, rows=rows, there=there, lecture=lecture,
     )  # fmt: skip
     result = _view(
         key=key,
@@ -126,6 +128,7 @@ def grid_message(
     values: np.ndarray | None = None,
     signed: bool = False,
     limit: float | None = None,
+    unit: str = "",
     mode: Literal["select", "switch"] = "select",
     selected: tuple[int, int] | None = None,
     off: Collection[tuple[int, int]] = (),
@@ -141,6 +144,7 @@ def grid_message(
         "heads": heads,
         "size": None if thumbnails is None else thumbnails.shape[2:],
         "signed": signed,
+        "unit": unit,
         "mode": mode,
         "selected": selected,
         "off": sorted(off),

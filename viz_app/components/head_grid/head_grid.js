@@ -226,8 +226,9 @@ function draw(canvas, values, [rows, columns], colours) {
 function legend(node, header, colours) {
   node.hidden = !header.legend;
   if (!header.legend) return;
-  const [low, bar, high] = node.children;
+  const [low, bar, high, unit] = node.children;
   [low.textContent, high.textContent] = header.legend;
+  unit.textContent = header.unit;
   const stops = [0, 32, 64, 96, 128, 160, 192, 224, 255].map((i) => `rgb(${colours[i].join(" ")})`);
   bar.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
 }

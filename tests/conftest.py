@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+
+# Read when torch and NumPy are first imported. Tiny matrices are fastest on one thread: two spend their time waiting
+# for each other, and the suite runs a process a core.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch

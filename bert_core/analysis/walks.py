@@ -10,11 +10,16 @@ from bert_core.record import Walk
 
 
 class Difference(NamedTuple):
-    """How far two walks are apart in the value of one name, and the largest number that stands there."""
+    """How far two walks are apart in the value of one name, and the size of the largest number that stands there."""
 
     name: str
     largest: float
     reach: float
+
+    @property
+    def share(self) -> float:
+        """The difference on the value's own scale: 1e-7 is one unit in the last place of float32's largest number."""
+        return self.largest / self.reach if self.reach else float(self.largest > 0)
 
 
 def differences(one: Walk, other: Walk) -> tuple[Difference, ...]:

@@ -21,6 +21,7 @@ from bert_core.pruning import pruned
 from bert_core.record import ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
+from tests.near import assert_near
 from tests.visit import key_of
 from viz_app import downloads, frame
 from viz_app.components import attention_view, head_grid
@@ -156,7 +157,7 @@ def test_export_gives_the_one_map_that_the_page_shows(
     attention = capture(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values())).attention
     opened("attention", head="1.2", also="0", combine="weighted", weights="3,1")
     with np.load(io.BytesIO(files["attention.npz"]()), allow_pickle=False) as file:
-        assert np.abs(file["attention"] - (3 * attention[1, 2] + attention[1, 0]) / 4).max() < 1e-6
+        assert_near(file["attention"], (3 * attention[1, 2] + attention[1, 0]) / 4, 1e-6)
     assert {"attention-weighted.svg", "attention-weighted.csv", "attention-weighted.py"} <= set(files)
     files.clear()
     opened("attention", combine="weighted", among="all")
@@ -184,10 +185,11 @@ def test_export_of_compare_has_every_heads_change_and_the_list(
     gates[0, 1] = 0
     expected = capture(tiny_loaded, encoding, head_mask=gates).attention - capture(tiny_loaded, encoding).attention
     with np.load(io.BytesIO(files["change.npz"]()), allow_pickle=False) as file:
-        assert np.abs(file["change"] - expected).max() < 1e-6
+        assert_near(file["change"], expected, 1e-6)
     rows = list(csv.DictReader(io.StringIO(files["changes.csv"]().decode())))
     sizes = [abs(float(row["change"])) for row in rows]
-    assert sizes == sorted(sizes, reverse=True) and sizes[0] == pytest.approx(abs(expected).max(), abs=1e-6)
+    assert sizes == sorted(sizes, reverse=True)
+    assert_near(sizes[0], abs(expected).max(), 1e-6)
     assert b"some off minus all heads on" in files["change-L1.svg"]()
     opened("compare", against="heads", off="0.1", compare_view="heads")
     drawn = files["change.svg"]()

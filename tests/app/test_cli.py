@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import os
+import platform
 import random
 import re
 import socket
@@ -47,7 +48,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def headlight(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process: exit code, stdout, stderr."""
-    for name, value in cli.MALLOC.items():
+    for name, value in cli.serve.MALLOC.items():
         monkeypatch.setenv(name, value)
 
     def run(*arguments: object) -> tuple[int, str, str]:
@@ -264,8 +265,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
 def test_app_passes_flags_choices_and_malloc_settings(
     tiny_model_folder: Path, started: list[tuple[list[str], dict[str, str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Streamlit gets the front door, the offline flags and the theme; the app its models and device."""
+    """Streamlit gets the front door, the offline flags and the theme; the app its models; glibc its settings.
+
+    Another malloc reads none, and is given none.
+    """
     monkeypatch.setenv("MALLOC_TOP_PAD_", "1")
+    monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
     with pytest.raises(_Started):
         cli.main(["app", "--models", str(tiny_model_folder), "bert-base-uncased", "--device", "cpu", "--port", "8600"])
     command, environment = started[0]
@@ -282,6 +288,10 @@ def test_app_passes_flags_choices_and_malloc_settings(
     assert environment["HEADLIGHT_DEVICE"] == "cpu"
     assert environment["MALLOC_MMAP_MAX_"] == "0"
     assert environment["MALLOC_TOP_PAD_"] == "1", "what the user set stays"
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
+    with pytest.raises(_Started):
+        cli.main(["app"])
+    assert "MALLOC_MMAP_MAX_" not in started[1][1]
 
 
 def test_the_flags_are_the_settings_of_the_checkout(started: list[tuple[list[str], dict[str, str]]]) -> None:
@@ -448,7 +458,7 @@ def test_two_workers_end_with_equal_weights(tiny_model_folder: Path, text_file: 
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*torchrun, tmp_path / "worker.py", tmp_path, *map(str, pretrain)],
-        env={**os.environ, **cli.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+        env={**os.environ, **cli.serve.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,
@@ -460,7 +470,7 @@ def test_two_workers_end_with_equal_weights(tiny_model_folder: Path, text_file: 
     alone = tmp_path / "alone"
     subprocess.run(
         [sys.executable, "-m", "viz_app.cli", *map(str, pretrain), "--folder", str(alone)],
-        env={**os.environ, **cli.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+        env={**os.environ, **cli.serve.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
         check=True,
         capture_output=True,
     )
@@ -475,15 +485,15 @@ def test_training_starts_itself_again_with_the_malloc_settings(
     """Under glibc a process without the settings is replaced once by one that has them; elsewhere by none."""
     monkeypatch.delenv("MALLOC_MMAP_MAX_")
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "viz_app.cli", "pretrain", "a.txt"])
-    monkeypatch.setattr(cli.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
     with pytest.raises(_Started):
         cli.main(["pretrain", "a.txt"])
     command, environment = started[0]
     assert command[1:] == ["-m", "viz_app.cli", "pretrain", "a.txt"]
     assert environment["MALLOC_MMAP_MAX_"] == "0"
-    monkeypatch.setattr(cli.platform, "libc_ver", lambda: ("", ""))
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert headlight("pretrain", "a.txt")[0] == 2
-    monkeypatch.setattr(cli.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
     monkeypatch.setenv("MALLOC_MMAP_MAX_", "0")
     assert headlight("evaluate", "a", "b.txt")[0] == 2
     assert len(started) == 1

@@ -22,6 +22,7 @@ from bert_core import LoadedModel, ModelRun, Target
 from bert_core.analysis.attribution import word_units
 from bert_core.record import HeadVectors
 from tests.hostile import HOSTILE, run_of
+from tests.near import assert_near
 from viz_app import cli
 from viz_app.components.attention_view import Token
 from viz_app.export import PICTURES, drawing, pictures, tables
@@ -70,7 +71,7 @@ def test_a_part_between_words_is_worked_by_hand(run: ModelRun) -> None:
     for q, unit in enumerate(rows):
         for k, other in enumerate(columns):
             by_hand = sum(run.attention[1, 3, i, j] for i in unit for j in other) / len(unit)
-            assert shown.values[1, 3, q, k] == pytest.approx(by_hand, abs=1e-6)
+            assert_near(shown.values[1, 3, q, k], by_hand, 1e-6)
     assert "cats" in [token.text for token in shown.queries]
 
 
@@ -137,7 +138,8 @@ def test_files_hold_the_one_map_of_several_heads(run: ModelRun, how: str) -> Non
     view = MapView(layer=1, heads=(0, 3), together=together)
     expected, name = by_hand(run.attention, run), together.name(1, (0, 3))
     with np.load(io.BytesIO(tables.maps_npz(view.of(run))), allow_pickle=False) as file:
-        assert np.abs(file["attention"] - expected).max() < 1e-6 and file["heads"].tolist() == [name]
+        assert file["heads"].tolist() == [name]
+        assert_near(file["attention"], expected, 1e-6)
         exact = file["attention"]
     rows = list(csv.DictReader(io.StringIO(tables.maps_csv(view.of(run), [(0, 0)]).decode())))
     assert np.array_equal(np.array([row["attention"] for row in rows], np.float32), exact.ravel())
@@ -185,12 +187,12 @@ def test_the_numbers_of_the_neuron_view_give_the_captured_attention(tiny_loaded:
         for name in ("q", "k", "product", "score", "softmax")
     }
     assert np.array_equal(table["q"] * table["k"], table["product"])
-    assert np.allclose(table["product"].sum(1) / size**0.5, table["score"][:, 0], atol=1e-5)
-    assert np.allclose(table["softmax"][:, 0], run.attention[1, 3, 4], atol=1e-6)
+    assert_near(table["product"].sum(1) / size**0.5, table["score"][:, 0])
+    assert_near(table["softmax"][:, 0], run.attention[1, 3, 4], 1e-6)
     assert [row["key"] for row in rows[::size]] == list(run.encoding.tokens)
     with np.load(io.BytesIO(tables.neuron_npz(vectors)), allow_pickle=False) as file:
         assert np.array_equal(file["q"][4], table["q"][0]) and np.array_equal(file["k"], table["k"])
-        assert np.allclose(file["softmax"], run.attention[1, 3], atol=1e-6)
+        assert_near(file["softmax"], run.attention[1, 3], 1e-6)
     with pytest.raises(ValueError, match="query 99 does not exist: this text has queries 0 to"):
         tables.neuron_csv(vectors, 99)
 
@@ -463,7 +465,7 @@ def test_the_snippet_of_the_neuron_view_makes_the_same_picture(
     scope: dict = {}
     exec(compile(neuron_snippet(seen, vectors, 5, str(tiny_model_folder)), "snippet", "exec"), scope)
     assert (tmp_path / "neuron.svg").read_bytes() == picture_bytes(pictures.neuron_picture(vectors, 5), "svg")
-    assert np.allclose(scope["softmax"], seen.attention[1, 3], atol=1e-6)
+    assert_near(scope["softmax"], seen.attention[1, 3], 1e-6)
 
 
 def test_nothing_that_was_typed_runs_in_a_snippet() -> None:
@@ -542,7 +544,7 @@ def test_the_command_writes_one_map_of_several_heads(
     for options, by_hand in expected.items():
         assert headlight(capsys, *common, *options, "--out", out) == (0, "", "")
         with np.load(out, allow_pickle=False) as file:
-            assert np.abs(file["attention"] - by_hand).max() < 1e-6
+            assert_near(file["attention"], by_hand, 1e-6)
 
 
 def test_the_command_writes_a_head_down_to_its_vectors(
@@ -581,7 +583,7 @@ def test_the_command_compares(
     for options, after in expected.items():
         assert headlight(capsys, *common, *options, "--out", out) == (0, "", "")
         with np.load(out, allow_pickle=False) as file:
-            assert np.abs(file["change"] - (after.attention - before)).max() < 1e-6
+            assert_near(file["change"], after.attention - before, 1e-6)
     page = tmp_path / "a.html"
     assert headlight(capsys, *common, "--without-heads", "1.*", "--out", page) == (0, "", "")
     assert "all heads on" in page.read_text("utf-8")

@@ -18,6 +18,7 @@ import bert_core
 from bert_core import LoadedModel, ModelRun, Target, scenes
 from bert_core.vision import BUNDLED
 from tests.hostile import HOSTILE, run_of
+from tests.near import assert_near
 from tests.visit import settled, visited
 from viz_app import downloads
 from viz_app.export import KINDS
@@ -101,7 +102,7 @@ def test_every_snippet_gives_the_numbers_and_the_picture(
     with np.load(io.BytesIO(file_of(views[name], "npz")), allow_pickle=False) as file:
         found = {"q": file["q"], "softmax": file["softmax"]} if "q" in file else {"maps": file[file.files[0]]}
     for variable, numbers in found.items():
-        assert np.allclose(np.squeeze(scope[variable]), np.squeeze(numbers), atol=1e-6)
+        assert_near(np.squeeze(scope[variable]), np.squeeze(numbers), 1e-6)
 
 
 # ---------------------------------------------------------------------------- where a captioner looks
@@ -119,7 +120,7 @@ def test_the_maps_of_a_caption_are_those_of_the_run(views: dict[str, Files]) -> 
     assert shown.keys[9].text == "row 1, column 1" and [token.text for token in shown.queries] == list(run.words)
     average = caption_maps(run, as_one=True)
     assert average.values.shape[:2] == (1, 1) and average.together == "average of all 2 × 4 heads"
-    assert np.allclose(average.values[0, 0], run.cross_attention.mean((1, 2)), atol=1e-7)
+    assert_near(average.values[0, 0], run.cross_attention.mean((1, 2)), 1e-7)
     with pytest.raises(ValueError, match="word 99 does not exist: this sentence has words 0 to"):
         caption_page(run, word=99)
     with pytest.raises(ValueError, match="head 7 does not exist in layer 0"):

@@ -12,6 +12,7 @@ from PIL import Image
 from streamlit.testing.v1 import AppTest
 
 from bert_core import scenes
+from tests.near import assert_near
 from tests.visit import key_of
 from viz_app import pictures
 from viz_app.figures.images import Outline, picture_figure, picture_heat
@@ -180,13 +181,14 @@ def test_numbers_are_those_of_the_run() -> None:
     rows = list(csv.DictReader(io.StringIO(looked.numbers())))
     assert len(rows) == run.cross_attention.size
     first = [float(row["attention"]) for row in rows[:64]]
-    assert sum(first) == pytest.approx(1, abs=1e-4) and {row["word"] for row in rows} == set(run.words)
+    assert {row["word"] for row in rows} == set(run.words)
+    assert_near(sum(first), 1, 1e-4)
     assert rows[9]["row"] == "1" and rows[9]["column"] == "1"
     assert Image.open(io.BytesIO(looked.png())).size == (96, 96)
     word = looked.first_word()
     assert run.words[word] in scenes.COLOURS
     assert (looked.heat("product", word, None) >= 0).all()
-    assert looked.heat("attention", word, None).sum() == pytest.approx(1, abs=1e-4)
+    assert_near(looked.heat("attention", word, None).sum(), 1, 1e-4)
 
 
 def test_words_find_their_shapes() -> None:

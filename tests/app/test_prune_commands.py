@@ -14,6 +14,7 @@ import bert_core
 from bert_core import LoadedModel, PruningPlan
 from bert_core.run import removal
 from tests.app.test_cli import QUICK, Run, headlight, text_file
+from tests.near import assert_near
 from viz_app.cli import prune
 from viz_app.cli.shared import first_texts
 
@@ -34,7 +35,7 @@ def test_prune_writes_the_model_without_these_heads(
     gates[0, 1] = gates[1] = 0
     masked = bert_core.capture(tiny_loaded, encoding, head_mask=gates).predictions[0].probabilities
     left = bert_core.load(str(out))
-    assert np.allclose(bert_core.capture(left, encoding).predictions[0].probabilities, masked, atol=1e-5)
+    assert_near(bert_core.capture(left, encoding).predictions[0].probabilities, masked)
     assert dict(left.config.pruned_heads) == {0: (1,), 1: (0, 1, 2, 3)}
 
 

@@ -16,6 +16,7 @@ from bert_core.loading import LoadedModel
 from bert_core.record import Walk
 from bert_core.run.capture import capture
 from bert_core.run.stages import ENGINES, walk
+from tests.near import assert_near
 from viz_app import session
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
@@ -103,8 +104,8 @@ def test_the_heads_say_what_the_model_says(tiny_loaded: LoadedModel) -> None:
     expected = run.predictions[0].top[:5]
     found = likeliest(view.walk, 5)
     assert [token for token, _ in found] == [token for token, _ in expected]
-    assert np.allclose([share for _, share in found], [share for _, share in expected], atol=1e-6)
-    assert follows(view.walk) == pytest.approx(run.nsp, abs=1e-6)
+    assert_near([share for _, share in found], [share for _, share in expected], 1e-6)
+    assert_near(follows(view.walk), run.nsp, 1e-6)
     states = np.array([[[1.0, 0.0]], [[3.0, 3.0]], [[-3.0, -3.0]]], np.float32)
     by_hand = Walk("torch", view.walk.encoding, ("a",), 0, 0, {"hidden_states": states})
     assert np.allclose(step_angles(by_hand)[:, 0], [0.5**0.5, -1])

@@ -18,6 +18,7 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
 from bert_core.methods import METHODS
+from tests.near import assert_near
 from tests.visit import ENTRY, key_of, visited, words
 from viz_app import answers, examples, frame
 from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
@@ -73,7 +74,7 @@ def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tin
     target = Target("mlm", 6, tiny_loaded.tokenizer.id_of("mat"))
     expected = token_scores(tiny_loaded, encoding, target)
     drawn = np.array([[float(cell[2]) for cell in row] for row in table_of(app)])
-    np.testing.assert_allclose(drawn, expected, atol=1e-5)
+    assert_near(drawn, expected)
     assert [row[0][0] for row in table_of(app)] == [method.name for method in METHODS]
     said = words(app)
     assert "Why “mat” at 6?" in said and "**rollout claims:** Attention multiplied" in said
@@ -153,7 +154,7 @@ def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: L
     mat, city = map(tiny_loaded.tokenizer.id_of, ("mat", "city"))
     expected = token_scores(tiny_loaded, encoding, Target("contrast", 6, mat, against=city), ["DecompX"])
     row = [method.name for method in METHODS].index("DecompX")
-    np.testing.assert_allclose([float(cell[2]) for cell in table_of(app)[row]], expected[0], atol=1e-5)
+    assert_near([float(cell[2]) for cell in table_of(app)[row]], expected[0])
     type_target(app, "dog")
     until(app, lambda app: "Why “dog” at 6?" in words(app))
     assert app.session_state.contrast == "", "another target has nothing to do with the last one's other word"

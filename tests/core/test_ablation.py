@@ -13,7 +13,8 @@ import torch
 import bert_core
 from bert_core import BertForPreTraining, LoadedModel, Target, ablate_heads, capture
 from bert_core.run.ablation import clean_pass, without_each
-from tests.core.test_decoder import close, encoder_config, ids_of, made
+from tests.core.test_decoder import encoder_config, ids_of, made
+from tests.near import assert_near
 
 
 def one_by_one(loaded: LoadedModel, encoding: Any, target: Target, gates: np.ndarray) -> np.ndarray:
@@ -39,10 +40,11 @@ def test_zero_ablation_is_a_closed_gate(tiny_loaded: LoadedModel, batch_tokens: 
         sweep = ablate_heads(tiny_loaded, encoding, target=target, head_mask=gates, batch_tokens=batch_tokens)
         expected = one_by_one(tiny_loaded, encoding, target, gates)
         assert sweep.values is not None and sweep.effect is not None
-        assert np.abs(sweep.values - expected).max() <= 1e-5 * np.abs(expected).max()
+        assert_near(sweep.values, expected)
         base = capture(tiny_loaded, encoding, target=target, head_mask=gates).target_value
-        assert sweep.base_value == pytest.approx(base, rel=1e-5, abs=1e-5)
-        assert np.allclose(sweep.effect, sweep.values - base, atol=1e-4)
+        largest = np.abs(expected).max()
+        assert_near(sweep.base_value, base, of=largest)
+        assert_near(sweep.effect, sweep.values - base, of=largest)
 
 
 def test_predictions_are_followed(tiny_loaded: LoadedModel) -> None:
@@ -52,7 +54,7 @@ def test_predictions_are_followed(tiny_loaded: LoadedModel) -> None:
     assert sweep.values is None and sweep.effect is None and sweep.positions == encoding.mask_positions
     assert sweep.divergence is not None and sweep.flips is not None and sweep.nsp is not None
     whole = capture(tiny_loaded, encoding)
-    assert sweep.base_nsp == pytest.approx(whole.nsp, abs=1e-6)
+    assert_near(sweep.base_nsp, whole.nsp)
     for layer, head in np.ndindex(2, 4):
         gates = np.ones((2, 4))
         gates[layer, head] = 0
@@ -64,7 +66,7 @@ def test_predictions_are_followed(tiny_loaded: LoadedModel) -> None:
             flips.append(before.top[0][0] != after.top[0][0])
         assert sweep.divergence[layer, head] == pytest.approx(np.mean(kl), rel=1e-3, abs=1e-5)
         assert sweep.flips[layer, head] == np.mean(flips)
-        assert sweep.nsp[layer, head] == pytest.approx(run.nsp, abs=1e-5)
+        assert_near(sweep.nsp[layer, head], run.nsp)
 
 
 def test_the_bundled_model_loses_each_head_exactly() -> None:
@@ -75,7 +77,7 @@ def test_the_bundled_model_loses_each_head_exactly() -> None:
     gates = np.ones((6, 12), np.float32)
     sweep = ablate_heads(loaded, encoding, target=target)
     expected = one_by_one(loaded, encoding, target, gates)
-    assert np.abs(sweep.values - expected).max() <= 1e-5 * np.abs(expected).max()
+    assert_near(sweep.values, expected)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -92,7 +94,7 @@ def test_padding_and_batches(masked: bool) -> None:
         extended = model.get_extended_attention_mask(mask, (2, 9))
         clean = clean_pass(model, model.embeddings(ids_of(9)), extended, None, positions)
         whole = model(ids_of(9), attention_mask=mask, positions=positions).last_hidden_state
-        assert close(clean.leaving, whole)
+        assert_near(clean.leaving, whole)
         found = {}
         for some, states in without_each(model, clean, heads, extended, None, positions, batch_tokens=60):
             found |= dict(zip(some, states, strict=True))
@@ -101,7 +103,7 @@ def test_padding_and_batches(masked: bool) -> None:
             gates = torch.ones(2, 4)
             gates[layer, head] = 0
             expected = model(ids_of(9), attention_mask=mask, positions=positions, head_mask=gates).last_hidden_state
-            assert close(states, expected)
+            assert_near(states, expected)
 
 
 def test_a_pruned_head_is_a_gap(tiny_loaded: LoadedModel) -> None:
@@ -116,7 +118,7 @@ def test_a_pruned_head_is_a_gap(tiny_loaded: LoadedModel) -> None:
     assert sweep.values is not None
     assert np.isnan(sweep.values[gates == 0]).all()
     expected = one_by_one(tiny_loaded, encoding, target, gates)
-    assert np.abs(sweep.values - expected)[gates == 1].max() <= 1e-5 * np.abs(expected).max()
+    assert_near(sweep.values[gates == 1], expected[gates == 1])
 
 
 def test_mean_and_resample_worked_another_way(tiny_loaded: LoadedModel) -> None:
@@ -155,7 +157,7 @@ def test_mean_and_resample_worked_another_way(tiny_loaded: LoadedModel) -> None:
                 logits = tiny_loaded.model(ids).prediction_logits[0, 3]
             hook.remove()
             expected = logits.log_softmax(-1)[70].item()
-            assert sweep.values[layer, head] == pytest.approx(expected, rel=1e-5)
+            assert_near(sweep.values[layer, head], expected)
 
 
 def test_progress_is_told_and_can_stop(tiny_loaded: LoadedModel) -> None:

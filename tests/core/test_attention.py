@@ -13,6 +13,7 @@ from torch import Tensor
 from bert_core import BertConfig, BertForPreTraining, BertSelfAttention
 from bert_core.modeling import MASKED_SCORE
 from bert_core.recording import record
+from tests.near import assert_near
 
 
 @pytest.fixture
@@ -49,9 +50,9 @@ def hand_made() -> BertSelfAttention:
 def test_two_tokens_worked_by_hand(watched: bool) -> None:
     """Softmax of (0, ln 3) is (1/4, 3/4), so the first context is (2, 15); the second is (32/5, 4), on both paths."""
     context, probabilities, _ = hand_made()(torch.eye(2)[None], output_attentions=watched)
-    assert torch.allclose(context[0], torch.tensor([[2.0, 15.0], [6.4, 4.0]]))
+    assert_near(context[0], torch.tensor([[2.0, 15.0], [6.4, 4.0]]))
     if watched:
-        assert torch.allclose(probabilities[0, 0], torch.tensor([[0.25, 0.75], [0.8, 0.2]]))
+        assert_near(probabilities[0, 0], torch.tensor([[0.25, 0.75], [0.8, 0.2]]))
     else:
         assert probabilities is None
 
@@ -64,7 +65,7 @@ def test_the_gradient_worked_by_hand() -> None:
     context.sum().backward()
     gradient = attention.get_attn_gradients()
     assert gradient is not None
-    assert torch.allclose(gradient[0, 0], torch.tensor([[8.0, 20.0], [8.0, 20.0]]))
+    assert_near(gradient[0, 0], torch.tensor([[8.0, 20.0], [8.0, 20.0]]))
 
 
 def test_a_masked_key_gets_nothing() -> None:
@@ -72,7 +73,7 @@ def test_a_masked_key_gets_nothing() -> None:
     mask = torch.tensor([0.0, MASKED_SCORE])[None, None, None]
     context, probabilities, _ = hand_made()(torch.eye(2)[None], mask, output_attentions=True)
     assert torch.equal(probabilities[0, 0], torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
-    assert torch.allclose(context[0], torch.tensor([[8.0, 0.0], [8.0, 0.0]]))
+    assert_near(context[0], torch.tensor([[8.0, 0.0], [8.0, 0.0]]))
 
 
 # ---------------------------------------------------------------------------- two paths
@@ -99,7 +100,7 @@ def test_fused_and_explicit_attention_agree(
     unwatched = model.bert(some_ids(), **arguments).last_hidden_state
     with record():
         watched = model.bert(some_ids(), **arguments).last_hidden_state
-    assert largest(unwatched - watched) <= 1e-5 * largest(unwatched)
+    assert_near(unwatched, watched)
 
 
 def test_a_row_without_keys_looks_at_the_content_on_both_paths(model: BertForPreTraining) -> None:
@@ -112,9 +113,9 @@ def test_a_row_without_keys_looks_at_the_content_on_both_paths(model: BertForPre
     for watched in (True, False):
         context, probabilities, _ = attention(hidden_states, masked, output_attentions=watched)
         # Adding -10000 rounds the scores to about 1/1000.
-        assert largest(context - free_context) < 5e-3 * largest(free_context)
+        assert_near(context, free_context, 5e-3)
         if watched:
-            assert largest(probabilities - free_map) < 5e-3
+            assert_near(probabilities, free_map, 5e-3, of=1)
 
 
 def test_a_text_of_padding_only_stays_finite(model: BertForPreTraining) -> None:
@@ -125,8 +126,8 @@ def test_a_text_of_padding_only_stays_finite(model: BertForPreTraining) -> None:
     with record():
         watched = model.bert(some_ids(), attention_mask=mask).last_hidden_state
     assert torch.isfinite(unwatched).all()
-    assert largest(unwatched[0] - watched[0]) <= 1e-5 * largest(unwatched)
-    assert largest(unwatched[1] - watched[1]) <= 2e-2 * largest(unwatched)
+    assert_near(unwatched[0], watched[0])
+    assert_near(unwatched[1], watched[1], 2e-2)
 
 
 @pytest.mark.parametrize(("layers", "fused"), [(None, 0), ({0}, 1), ({0, 1}, 0), (set(), 2)])
@@ -162,7 +163,7 @@ def test_a_map_is_taken_before_dropout(tiny_config: BertConfig) -> None:
         with record() as recording:
             outputs.append(model.bert(some_ids(), output_attentions=True))
         for layer, one in enumerate(outputs[-1].attentions):
-            assert torch.allclose(one.sum(-1), torch.ones(()), atol=1e-5)
+            assert_near(one.sum(-1), 1)
             assert one is recording.attention[layer]
     assert torch.equal(outputs[0].attentions[0], outputs[1].attentions[0])
     assert not torch.allclose(outputs[0].last_hidden_state, outputs[1].last_hidden_state, atol=0.1)
@@ -205,8 +206,8 @@ def test_the_gradient_of_a_gate_is_that_of_the_product_before_it(tiny_config: Be
         attention, gradient = recording.attention[layer].detach(), recording.gradients[layer]
         before_gate = (attention * gradient).sum((2, 3))
         product_gradient = by_head(context_gradients[layer]) @ by_head(values[layer]).transpose(-1, -2)
-        assert torch.allclose(before_gate, (gates * gate_gradients)[layer], rtol=1e-9, atol=1e-12)
-        assert torch.allclose((attention * product_gradient).sum((2, 3)), gate_gradients[layer], rtol=1e-9, atol=1e-12)
+        assert_near(before_gate, (gates * gate_gradients)[layer], 1e-9)
+        assert_near((attention * product_gradient).sum((2, 3)), gate_gradients[layer], 1e-9)
         assert largest(gate_gradients[layer][gates[layer] == 0]) > 1e-3
 
 
@@ -230,7 +231,7 @@ def test_each_example_has_its_own_gates(model: BertForPreTraining) -> None:
     together = model.bert(some_ids(), head_mask=gates).last_hidden_state
     for example in range(2):
         alone = model.bert(some_ids()[example : example + 1], head_mask=gates[:, example]).last_hidden_state
-        assert largest(together[example] - alone[0]) <= 1e-5 * largest(alone)
+        assert_near(together[example], alone[0])
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (5,), (3, 4), (2, 5), (4, 2), (2, 3, 4), (2, 1, 4), (2, 2, 4, 1)])

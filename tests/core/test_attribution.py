@@ -21,6 +21,7 @@ from bert_core.analysis.attribution import (
     word_units,
 )
 from bert_core.analysis.flow import attention_rollout
+from tests.near import assert_near
 
 
 def some(*shape: int, seed: int = 0) -> np.ndarray:
@@ -39,7 +40,7 @@ def test_the_sum_of_gradient_x_attention_is_the_gates_gradient(tiny_loaded: Load
     run = capture(tiny_loaded, encoding, target=target)
     assert run.gradient is not None and run.gate_gradient is not None
     signed = gradient_attention(run.attention, run.gradient)
-    np.testing.assert_allclose(signed.sum((2, 3)), run.gate_gradient, atol=1e-6)
+    assert_near(signed.sum((2, 3)), run.gate_gradient)
     clipped = gradient_attention(run.attention, run.gradient, clip=True)
     np.testing.assert_allclose(clipped - gradient_attention(run.attention, -run.gradient, clip=True), signed)
     assert (clipped >= 0).all() and (signed < 0).any()
@@ -66,10 +67,10 @@ def test_effective_attention_gives_what_attention_gives() -> None:
     """Times the values it is the same; it is the shortest such row; and doing it twice changes nothing."""
     attention, values = some_attention(2, 3, 9, 9), some(2, 3, 9, 4, seed=1)
     effective = effective_attention(attention, values)
-    np.testing.assert_allclose(effective @ values, attention @ values, atol=1e-12)
-    np.testing.assert_allclose(effective_attention(effective, values), effective, atol=1e-12)
+    assert_near(effective @ values, attention @ values, 1e-12)
+    assert_near(effective_attention(effective, values), effective, 1e-12)
     expected = attention @ values @ np.linalg.pinv(values)
-    np.testing.assert_allclose(effective, expected, atol=1e-10)
+    assert_near(effective, expected, 1e-10)
     assert np.abs(effective - attention).max() > 0.01
     assert (np.linalg.norm(effective, axis=-1) <= np.linalg.norm(attention, axis=-1) + 1e-12).all()
 
@@ -78,14 +79,14 @@ def test_effective_attention_gives_what_attention_gives() -> None:
 def test_short_texts_have_no_other_effective_attention(keys: int) -> None:
     """With no more keys than the head size the null space is empty, and both maps are one."""
     attention, values = some_attention(2, keys, keys), some(2, keys, 8, seed=1)
-    np.testing.assert_allclose(effective_attention(attention, values), attention, atol=1e-10)
+    assert_near(effective_attention(attention, values), attention, 1e-10)
 
 
 def test_values_that_lie_in_a_plane_are_seen_as_such() -> None:
     """Two equal values share what goes to either, also in float32."""
     values = np.array([[1, 2, 3], [1, 2, 3], [0, 1, 0]], np.float32)
     attention = np.array([[0.9, 0.1, 0.0]], np.float32)
-    np.testing.assert_allclose(effective_attention(attention, values), [[0.5, 0.5, 0]], atol=1e-6)
+    assert_near(effective_attention(attention, values), [[0.5, 0.5, 0]])
     with pytest.raises(ValueError, match="^there are 3 values for 2 keys$"):
         effective_attention(attention[:, :2], values)
 
@@ -144,7 +145,7 @@ def test_agreement_is_that_of_scipy() -> None:
     scores = np.random.default_rng(0).integers(0, 5, size=(4, 12)).astype(float)
     for kind, peer in (("spearman", stats.spearmanr), ("kendall", stats.kendalltau)):
         expected = [[peer(one, other).statistic for other in scores] for one in scores]
-        np.testing.assert_allclose(rank_agreement(scores, kind), expected, atol=1e-12)
+        assert_near(rank_agreement(scores, kind), expected, 1e-12)
 
 
 def test_agreement_at_its_ends() -> None:

@@ -24,6 +24,7 @@ from bert_core import (
     capture,
 )
 from bert_core.run.capture import head_mask_without
+from tests.near import assert_near
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]])
 
@@ -73,14 +74,14 @@ def test_it_equals_a_plain_backward_pass(
     run = capture(tiny_loaded, encoding, target=target, head_mask=gates)
     value, maps, gradients = backward_by_hand(tiny_loaded, encoding, target, gates)
     assert run.gradient is not None and run.product is not None and run.target_value is not None
-    assert abs(run.target_value - value) < 1e-5
+    assert_near(run.target_value, value)
     for layer in range(2):
-        np.testing.assert_allclose(run.attention[layer], maps[layer], rtol=0, atol=1e-6)
+        assert_near(run.attention[layer], maps[layer])
         largest = float(gradients[layer].abs().max())
         assert largest > 1e-4
-        np.testing.assert_allclose(run.gradient[layer], gradients[layer], rtol=0, atol=1e-5 * largest)
+        assert_near(run.gradient[layer], gradients[layer])
     np.testing.assert_array_equal(run.product, run.attention * run.gradient)
-    np.testing.assert_allclose(run.attention.sum(-1), 1, atol=1e-5)
+    assert_near(run.attention.sum(-1), 1)
 
 
 @pytest.mark.parametrize("kind", ["mlm", "nsp"])
@@ -102,7 +103,7 @@ def test_the_gradient_of_a_gate_is_a_slope(
             values.append(value_by_hand(model, encoding, target, head_mask=moved).item())
         slopes[layer, head] = (values[0] - values[1]) / (2 * step)
     assert run.gate_gradient is not None
-    np.testing.assert_allclose(run.gate_gradient, slopes, rtol=0, atol=1e-4 * np.abs(slopes).max())
+    assert_near(run.gate_gradient, slopes, 1e-4)  # central differences
 
 
 def test_a_contrast_is_one_word_less_the_other(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
@@ -111,9 +112,9 @@ def test_a_contrast_is_one_word_less_the_other(tiny_loaded: LoadedModel, encodin
     run = capture(tiny_loaded, encoding, target=Target("contrast", position, one, against=other))
     apart = [capture(tiny_loaded, encoding, target=Target("mlm", position, word)) for word in (one, other)]
     assert run.target_value is not None and run.gradient is not None
-    assert abs(run.target_value - (apart[0].target_value or 0) + (apart[1].target_value or 0)) < 1e-5
-    largest = float(np.abs(run.gradient).max())
-    np.testing.assert_allclose(run.gradient, apart[0].gradient - apart[1].gradient, atol=1e-5 * largest)  # type: ignore[operator]
+    values = [one.target_value or 0 for one in apart]
+    assert_near(run.target_value, values[0] - values[1], of=max(map(abs, values)))
+    assert_near(run.gradient, apart[0].gradient - apart[1].gradient)  # type: ignore[operator]
     with pytest.raises(ValueError, match="^a 'contrast' target needs a position, a token_id and the one it stands"):
         Target("contrast", position, one)
 
@@ -124,7 +125,7 @@ def test_importance_needs_no_second_pass(tiny_loaded: LoadedModel, encoding: Enc
         run = capture(tiny_loaded, encoding, target=word_target(tiny_loaded, encoding), head_mask=gates)
         assert run.product is not None and run.gate_gradient is not None
         expected = run.head_mask * run.gate_gradient
-        np.testing.assert_allclose(run.product.sum((2, 3)), expected, atol=1e-5 * np.abs(expected).max())
+        assert_near(run.product.sum((2, 3)), expected)
 
 
 def test_predictions_are_those_of_the_model(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
@@ -137,13 +138,13 @@ def test_predictions_are_those_of_the_model(tiny_loaded: LoadedModel, encoding: 
     position = encoding.mask_positions[0]
     expected = outputs.prediction_logits[0, position].softmax(-1).numpy()
     assert prediction.position == position
-    np.testing.assert_allclose(prediction.probabilities, expected, rtol=1e-4, atol=1e-8)
-    assert abs(float(prediction.probabilities.sum()) - 1) < 1e-5
+    assert_near(prediction.probabilities, expected)
+    assert_near(float(prediction.probabilities.sum()), 1)
     order = np.argsort(-prediction.probabilities, kind="stable")[:7]
     assert [token for token, _ in prediction.top] == order.tolist()
     assert [p for _, p in prediction.top] == prediction.probabilities[order].tolist()
     assert run.nsp is not None
-    assert abs(run.nsp - outputs.seq_relationship_logits[0].softmax(-1)[0].item()) < 1e-6
+    assert_near(run.nsp, outputs.seq_relationship_logits[0].softmax(-1)[0].item())
 
 
 def test_positions_are_those_asked_for(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
@@ -154,7 +155,7 @@ def test_positions_are_those_asked_for(tiny_loaded: LoadedModel, encoding: Encod
     masked = capture(tiny_loaded, encoding).prediction_at(encoding.mask_positions[0])
     assert masked is not None and target.token_id is not None and run.target_value is not None
     assert run.prediction_at(encoding.mask_positions[0]) is None
-    assert abs(np.log(masked.probabilities[target.token_id]) - run.target_value) < 1e-4
+    assert_near(np.log(masked.probabilities[target.token_id]), run.target_value)
     assert capture(tiny_loaded, encoding, positions=[]).predictions == ()
 
 
@@ -194,12 +195,12 @@ def test_a_head_that_is_off_is_a_head_whose_output_is_not_read(
     expected = capture(dataclasses.replace(tiny_loaded, model=cut), encoding)
     plain = capture(tiny_loaded, encoding)
     (one,), (other,), (before,) = masked.predictions, expected.predictions, plain.predictions
-    np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=1e-4, atol=1e-7)
+    assert_near(one.probabilities, other.probabilities)
     assert np.abs(one.probabilities - before.probabilities).max() > 1e-3
     assert masked.nsp is not None and expected.nsp is not None and plain.nsp is not None
     assert abs(masked.nsp - expected.nsp) < 1e-5 < abs(masked.nsp - plain.nsp)
     np.testing.assert_array_equal(masked.head_mask, gates)
-    np.testing.assert_allclose(masked.attention, expected.attention, atol=1e-5)
+    assert_near(masked.attention, expected.attention)
 
 
 def test_gates_are_0_for_the_heads_named_and_1_for_all_others(tiny_loaded: LoadedModel) -> None:
@@ -328,8 +329,8 @@ def test_classes_are_those_of_the_classifier(classifier: LoadedModel, encoding: 
     assert classifier.classifier is not None and run.classes is not None and run.classes.probabilities is not None
     inputs = torch.tensor([encoding.input_ids]), torch.tensor([encoding.token_type_ids])
     logits = classifier.classifier(inputs[0], token_type_ids=inputs[1]).logits[0]
-    np.testing.assert_allclose(run.classes.logits, logits, atol=1e-5)
-    np.testing.assert_allclose(run.classes.probabilities, logits.softmax(-1), atol=1e-6)
+    assert_near(run.classes.logits, logits)
+    assert_near(run.classes.probabilities, logits.softmax(-1))
     assert run.classes.labels == classifier.labels and run.classes.exclusive
     assert list(run.classes.order) == sorted(range(3), key=lambda n: -float(logits[n]))
     assert run.nsp is not None and run.predictions, "the other heads answer as well"
@@ -353,12 +354,13 @@ def test_a_class_is_a_target(classifier: LoadedModel, encoding: Encoding, gates:
     inputs = torch.tensor([encoding.input_ids]), torch.tensor([encoding.token_type_ids])
     logit = model(inputs[0], token_type_ids=inputs[1], **arguments).logits[0, 2]
     logit.backward()
-    assert abs(run.target_value - logit.item()) < 1e-5 and run.target_value == run.classes.logits[2]
+    assert run.target_value == run.classes.logits[2]
+    assert_near(run.target_value, logit.item())
     for layer, module in enumerate(model.attention_modules):
         expected = module.get_attn_gradients()[0]
         largest = float(expected.abs().max())
         assert largest > 1e-4
-        np.testing.assert_allclose(run.gradient[layer], expected, rtol=0, atol=1e-5 * largest)
+        assert_near(run.gradient[layer], expected)
     assert not np.array_equal(run.gradient, capture(classifier, encoding, target=Target("class", label=0)).gradient)
 
 

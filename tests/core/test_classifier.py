@@ -16,8 +16,8 @@ from torch import Tensor
 import bert_core
 from bert_core import BertConfig, BertForPreTraining, BertForSequenceClassification, CheckpointError, checkpoint
 from bert_core.recording import record
+from tests.near import assert_near
 
-TOLERANCE = 1e-5  # of the largest absolute value of each tensor
 SIZES = BertConfig(vocab_size=120, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96)
 PROBLEMS: dict[str, tuple[dict[str, Any], Tensor]] = {
     "two classes by default": ({}, torch.tensor([1, 0, 1])),
@@ -49,12 +49,6 @@ def peaked(model: BertForSequenceClassification) -> BertForSequenceClassificatio
     return model
 
 
-def assert_close(ours: Tensor, theirs: Tensor, name: str) -> None:
-    assert ours.shape == theirs.shape, name
-    assert theirs.abs().max() > 0, f"{name} is all zero: nothing is compared"
-    assert (ours - theirs).abs().max() <= TOLERANCE * theirs.abs().max(), name
-
-
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_every_number_is_that_of_transformers(problem: str) -> None:
     """Logits, loss, attention maps, their gradients and every parameter's gradient agree, for each kind of labels."""
@@ -71,17 +65,17 @@ def test_every_number_is_that_of_transformers(problem: str) -> None:
     for one in expected.attentions:
         one.retain_grad()
     expected.loss.backward()
-    assert_close(found.logits, expected.logits, "logits")
-    assert_close(found.loss, expected.loss, "loss")
+    assert_near(found.logits, expected.logits, what="logits")
+    assert_near(found.loss, expected.loss, what="loss")
     for layer, one in enumerate(expected.attentions):
-        assert_close(found.attentions[layer], one, f"attention {layer}")
-        assert_close(recording.gradients[layer], one.grad, f"gradient {layer}")
-        assert_close(found.hidden_states[layer], expected.hidden_states[layer], f"hidden states {layer}")
+        assert_near(found.attentions[layer], one, what=f"attention {layer}")
+        assert_near(recording.gradients[layer], one.grad, what=f"gradient {layer}")
+        assert_near(found.hidden_states[layer], expected.hidden_states[layer], what=f"hidden states {layer}")
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
-    largest = max(gradient.abs().max() for gradient in gradients.values())
+    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, parameter in ours.named_parameters():
         assert parameter.grad is not None and gradients[name] is not None
-        assert (parameter.grad - gradients[name]).abs().max() <= TOLERANCE * largest, name
+        assert_near(parameter.grad, gradients[name], of=largest, what=name)
 
 
 def test_an_untouched_model_agrees_too() -> None:
@@ -91,7 +85,7 @@ def test_an_untouched_model_agrees_too() -> None:
     ).eval()
     ours = BertForSequenceClassification(SIZES.with_labels(["a", "b", "c"])).eval()
     ours.load_state_dict(theirs.state_dict(), strict=True)
-    assert_close(ours(**batch(SIZES)).logits, theirs(**batch(SIZES)).logits, "logits")
+    assert_near(ours(**batch(SIZES)).logits, theirs(**batch(SIZES)).logits, what="logits")
 
 
 def test_classifier_dropout_comes_before_hidden_dropout() -> None:
@@ -191,7 +185,9 @@ def test_a_published_classifier_loads_without_the_other_heads(published: Path) -
     assert not any(parameter.requires_grad for parameter in loaded.classifier.parameters())
     theirs = transformers.AutoModelForSequenceClassification.from_pretrained(published).eval()
     with torch.no_grad():
-        assert_close(loaded.classifier(**batch(loaded.config)).logits, theirs(**batch(loaded.config)).logits, "logits")
+        assert_near(
+            loaded.classifier(**batch(loaded.config)).logits, theirs(**batch(loaded.config)).logits, what="logits"
+        )
 
 
 def test_a_classifier_beside_the_other_heads_loads_with_them(tiny_model_folder: Path, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from bert_core.corpus.heads import CorpusSettings, HeadSums, heads_over, measure
 from bert_core.corpus.lines import LONGEST_LINE, SHARD_LINES, shards
 from bert_core.run.capture import capture
 from bert_core.run.texts import gate_gradients, hide_pieces, losses_without_each
+from tests.near import assert_near
 
 LINES = ("the cat sat on the mat.", "a dog ran to the door", "she opened the old house", "it was a new day", "no.")
 
@@ -98,9 +99,9 @@ def test_the_table_is_the_mean_over_the_lines(corpus: Path, tiny_loaded: LoadedM
         for name, values in figures.items():
             expected.setdefault(name, []).append(values)
     assert (table.model, table.texts) == ("tiny-bert", len(losses))
-    assert table.loss == pytest.approx(np.mean(losses), rel=1e-5)
+    assert_near(table.loss, np.mean(losses))
     for name, values in expected.items():
-        assert np.allclose(table.figures[name], np.mean(values, axis=0), atol=1e-5), name
+        assert_near(table.figures[name], np.mean(values, axis=0), what=name)
     changes = np.array(expected["loss_change"])
     error = changes.std(0, ddof=1) / np.sqrt(len(changes))
     assert np.allclose(table.figures["loss_change_error"], error, rtol=1e-3)
@@ -196,4 +197,4 @@ def test_sums_do_not_depend_on_how_lines_are_dealt(corpus: Path, tiny_loaded: Lo
     one, other = totals
     assert one.counts == other.counts
     for name, values in one.figures.items():
-        assert np.allclose(values, other.figures[name], rtol=1e-5, atol=1e-4), name
+        assert_near(values, other.figures[name], what=name)

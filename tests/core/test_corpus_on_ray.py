@@ -7,11 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from bert_core.corpus.heads import CorpusSettings, heads_over
 from bert_core.corpus.rows import Columns
 from bert_core.corpus.table import read_table
+from tests.near import assert_near
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,4 +64,4 @@ def test_a_cluster_gives_the_same_numbers_though_a_worker_dies(tiny_model_folder
         expected, found = local.table("tiny-bert", asked), read_table(table.read_bytes(), table.name)
         assert found.texts == expected.texts == texts
         for name, values in expected.figures.items():
-            assert np.abs(found.figures[name] - values).max() <= 1e-6, name
+            assert_near(found.figures[name], values, what=name)

@@ -17,6 +17,7 @@ from bert_core.corpus.heads import FOLLOWS, STRANGER, CorpusSettings, HeadSums, 
 from bert_core.corpus.lines import LONGEST_LINE, SHARD_LINES, Line, shards
 from bert_core.corpus.rows import row_shards
 from tests.core.test_corpus import last
+from tests.near import assert_near
 
 
 def write(path: Path, *rows: str) -> Path:
@@ -41,13 +42,13 @@ def check_against_capture(
     table = total.table("m")
     assert table.texts == len(asked)
     base = [loss(capture(loaded, encoding, target=target)) for encoding, target in asked]
-    assert table.loss == pytest.approx(np.mean(base), rel=1e-5)
+    assert_near(table.loss, np.mean(base))
     for layer, head in ((0, 1), (1, 2)):
         gone = [
             loss(capture(loaded, encoding, target=target, head_mask=without(loaded, layer, head)))
             for encoding, target in asked
         ]
-        assert table.figures["loss_change"][layer, head] == pytest.approx(np.mean(gone) - np.mean(base), abs=1e-5)
+        assert_near(table.figures["loss_change"][layer, head], np.mean(gone) - np.mean(base), of=np.mean(base))
         step = without(loaded, layer, head)
         step[layer, head] = 1 - 1e-2
         down = [loss(capture(loaded, encoding, target=target, head_mask=step)) for encoding, target in asked]
@@ -184,7 +185,7 @@ def test_what_stands_in_for_a_head(
         given = {"target": target, "method": method, "reference": [encode(text) for text in reference]}
         changes.append(-ablate_heads(tiny_loaded, encoding, **given).effect)
     assert (table.method, table.loss_of) == (method, "word")
-    assert np.allclose(table.figures["loss_change"], np.mean(changes, axis=0), atol=1e-5)
+    assert_near(table.figures["loss_change"], np.mean(changes, axis=0))
 
 
 @pytest.mark.parametrize(

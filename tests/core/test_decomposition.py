@@ -18,6 +18,7 @@ from bert_core.analysis.attribution import effective_attention, norm_rollout
 from bert_core.run import decomposition, layers
 from bert_core.run.decomposition import alti, attention_norms, decompx, globenc, head_values, residual_norms
 from tests.core.test_perturbation import example, target_of
+from tests.near import assert_near
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32)
 BOTH = pytest.mark.parametrize("gates", [None, GATES], ids=["all heads", "gates"])
@@ -72,7 +73,7 @@ def naive_layers(loaded: LoadedModel, encoding: Encoding, gates: np.ndarray | No
         summed = vectors.sum((0, 2)) + dense.bias + states
         normed = layer.attention.output.LayerNorm(summed)
         second = layer.output.dense(layer.intermediate(normed)) + normed
-        np.testing.assert_allclose(layer.output.LayerNorm(second), outputs.hidden_states[number + 1][0], atol=1e-4)
+        assert_near(layer.output.LayerNorm(second), outputs.hidden_states[number + 1][0])
         found.append(Naive(layer, vectors, states, summed, normed, second))
     return found
 
@@ -88,19 +89,14 @@ def through(norm: torch.nn.LayerNorm, vectors: Tensor, summed: Tensor) -> Tensor
     return (vectors - vectors.mean(-1, keepdim=True)) / spread[:, None, None] * norm.weight
 
 
-def close(found: np.ndarray, expected: list[Tensor]) -> None:
-    whole = torch.stack(expected).numpy()
-    np.testing.assert_allclose(found, whole, rtol=0, atol=2e-5 * np.abs(whole).max())
-
-
 @BOTH
 def test_norms_of_attention_are_those_of_the_whole_tensor(tiny: LoadedModel, gates: np.ndarray | None) -> None:
     """Per head and summed over heads; the sum is never longer than its parts together."""
     encoding = example(tiny)
     found, naive = attention_norms(tiny, encoding, head_mask=gates), naive_layers(tiny, encoding, gates)
-    close(found.maps, [one.vectors.sum(0).norm(dim=-1) for one in naive])
+    assert_near(found.maps, torch.stack([one.vectors.sum(0).norm(dim=-1) for one in naive]), 2e-5)
     assert found.heads is not None and not found.residual and found.mixing is None
-    close(found.heads, [one.vectors.norm(dim=-1) for one in naive])
+    assert_near(found.heads, torch.stack([one.vectors.norm(dim=-1) for one in naive]), 2e-5)
     assert (found.maps <= found.heads.sum(1) + 1e-5).all()
 
 
@@ -110,14 +106,14 @@ def test_norms_with_residual_are_those_of_the_whole_tensor(tiny: LoadedModel, ga
     encoding = example(tiny)
     found, naive = residual_norms(tiny, encoding, head_mask=gates), naive_layers(tiny, encoding, gates)
     vectors = [through(one.layer.attention.output.LayerNorm, with_residual(one), one.summed) for one in naive]
-    close(found.maps, [one.norm(dim=-1) for one in vectors])
+    assert_near(found.maps, torch.stack([one.norm(dim=-1) for one in vectors]), 2e-5)
     ratios = []
     for one in vectors:
         own = one.diagonal(dim1=0, dim2=1).T
         others, stays = (one.sum(1) - own).norm(dim=-1), own.norm(dim=-1)
         ratios.append(others / (others + stays))
     assert found.mixing is not None and found.residual
-    close(found.mixing, ratios)
+    assert_near(found.mixing, torch.stack(ratios), 2e-5)
     assert (found.mixing > 0).all() and (found.mixing < 1).all()
 
 
@@ -130,7 +126,7 @@ def test_globenc_is_that_of_the_whole_tensor(tiny: LoadedModel, gates: np.ndarra
     for one in naive:
         first = through(one.layer.attention.output.LayerNorm, with_residual(one), one.summed)
         expected.append(through(one.layer.output.LayerNorm, first, one.second).norm(dim=-1))
-    close(found.maps, expected)
+    assert_near(found.maps, torch.stack(expected), 2e-5)
     np.testing.assert_allclose(norm_rollout(found.maps, residual=False).sum(-1), 1)
 
 
@@ -149,9 +145,9 @@ def test_alti_is_that_of_the_whole_tensor(
         whole = one.normed[:, None]
         nearer = (whole.norm(p=1, dim=-1) - (whole - vectors).norm(p=1, dim=-1)).clamp(min=0)
         expected.append(nearer / nearer.sum(-1, keepdim=True))
-    close(found.maps, expected)
-    np.testing.assert_allclose(found.maps.sum(-1), 1, atol=1e-5)
-    np.testing.assert_allclose(norm_rollout(found.maps, residual=False)[-1], found.maps[1] @ found.maps[0], atol=1e-5)
+    assert_near(found.maps, torch.stack(expected), 2e-5)
+    assert_near(found.maps.sum(-1), 1)
+    assert_near(norm_rollout(found.maps, residual=False)[-1], found.maps[1] @ found.maps[0])
 
 
 def test_heads_that_were_pruned_bring_nothing(tiny: LoadedModel) -> None:
@@ -162,14 +158,12 @@ def test_heads_that_were_pruned_bring_nothing(tiny: LoadedModel) -> None:
     pruned.model.bert._prune_heads({0: [0, 2], 1: [3]})
     for method in (attention_norms, residual_norms, globenc, alti):
         one, other = method(pruned, encoding), method(tiny, encoding, head_mask=gates)
-        np.testing.assert_allclose(one.maps, other.maps, atol=1e-4)
+        assert_near(one.maps, other.maps)
     one, other = attention_norms(pruned, encoding), attention_norms(tiny, encoding, head_mask=gates)
     assert one.heads is not None and other.heads is not None
-    np.testing.assert_allclose(one.heads, other.heads, atol=1e-4)
+    assert_near(one.heads, other.heads)
     target = Target("nsp")
-    np.testing.assert_allclose(
-        decompx(pruned, encoding, target).scores, decompx(tiny, encoding, target, head_mask=gates).scores, atol=1e-3
-    )
+    assert_near(decompx(pruned, encoding, target).scores, decompx(tiny, encoding, target, head_mask=gates).scores, 1e-3)
 
 
 def test_values_make_attention_effective(tiny: LoadedModel) -> None:
@@ -178,11 +172,11 @@ def test_values_make_attention_effective(tiny: LoadedModel) -> None:
     values, attention = head_values(tiny, encoding), capture(tiny, encoding).attention
     assert values.shape == (2, 4, 16, 8)
     effective = effective_attention(attention, values)
-    np.testing.assert_allclose(effective @ values, attention @ values, atol=1e-4)
+    assert_near(effective @ values, attention @ values)
     assert np.abs(effective - attention).max() > 0.05
     short = tiny.tokenizer.encode("the cat sat")
     same = effective_attention(capture(tiny, short).attention, head_values(tiny, short))
-    np.testing.assert_allclose(same, capture(tiny, short).attention, atol=1e-4)
+    assert_near(same, capture(tiny, short).attention)
 
 
 @BOTH
@@ -204,9 +198,9 @@ def test_decompx_is_complete(tiny: LoadedModel, kind: str, gates: np.ndarray | N
     }[kind].item()  # fmt: skip
     assert found.gap is not None and found.signed
     size = float(np.abs(found.scores).sum())
-    assert abs(found.target_value - expected) < 1e-5 * size
-    assert abs(found.scores.sum() - expected) < 1e-5 * size
-    assert abs(found.gap) < 1e-5 * size
+    assert_near(found.target_value, expected, of=size)
+    assert_near(found.scores.sum(), expected, of=size)
+    assert_near(found.gap, 0, of=size)
 
 
 @pytest.mark.parametrize("kind", KINDS[:3])
@@ -216,7 +210,7 @@ def test_decompx_of_the_bundled_model_is_complete(kind: str) -> None:
     encoding = example(loaded)
     found = decompx(loaded, encoding, target_of(kind, loaded, encoding))
     assert found.gap is not None
-    assert abs(found.gap) < 1e-4 * np.abs(found.scores).sum()
+    assert_near(found.gap, 0, 1e-4, of=np.abs(found.scores).sum())
 
 
 @pytest.mark.parametrize("kind", ["mlm", "nsp"])
@@ -259,7 +253,7 @@ def test_without_biases_decompx_is_the_frozen_network(tiny: LoadedModel, kind: s
     (gradient,) = torch.autograd.grad(value, start)
     expected = (gradient * start).sum(-1).detach().numpy()
     found = decompx(unbiased, encoding, target)
-    np.testing.assert_allclose(found.scores, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+    assert_near(found.scores, expected)
 
 
 def test_decompx_a_query_at_a_time_is_the_same(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +261,7 @@ def test_decompx_a_query_at_a_time_is_the_same(tiny: LoadedModel, monkeypatch: p
     encoding = example(tiny)
     together = decompx(tiny, encoding, Target("nsp")).scores
     monkeypatch.setattr(decomposition, "BYTES_AT_ONCE", 1)
-    np.testing.assert_allclose(decompx(tiny, encoding, Target("nsp")).scores, together, atol=1e-4)
+    assert_near(decompx(tiny, encoding, Target("nsp")).scores, together)
 
 
 def test_activations_at_zero_have_their_limit() -> None:
@@ -275,7 +269,7 @@ def test_activations_at_zero_have_their_limit() -> None:
     states = torch.tensor([0.0, 2.0, -1.0])
     for activation, limit in ((F.gelu, 0.5), (torch.tanh, 1.0), (F.silu, 0.5)):
         slope = decomposition._slope(activation, states)
-        np.testing.assert_allclose(slope, [limit, activation(states)[1] / 2, -activation(states)[2]], atol=1e-5)
+        assert_near(slope, [limit, activation(states)[1] / 2, -activation(states)[2]])
 
 
 def test_what_does_not_fit_is_refused_first(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:

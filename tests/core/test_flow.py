@@ -8,6 +8,7 @@ import pytest
 
 from bert_core.analysis import flow
 from bert_core.analysis.flow import attention_flow, attention_rollout, layer_mixing, product_of_layers
+from tests.near import assert_near
 
 
 def some_attention(layers: int, length: int, seed: int = 0, peak: float = 2.0) -> np.ndarray:
@@ -60,8 +61,8 @@ def test_flow_is_that_of_networkx(layers: int, peak: float) -> None:
     attention = some_attention(layers, 6, seed=layers, peak=peak)
     expected = flow_by_networkx(attention)
     found = attention_flow(attention, normalise=False)
-    np.testing.assert_allclose(found, expected, atol=1e-7)
-    np.testing.assert_allclose(attention_flow(attention), expected / expected.sum(-1, keepdims=True), atol=1e-7)
+    assert_near(found, expected, 1e-7)
+    assert_near(attention_flow(attention), expected / expected.sum(-1, keepdims=True), 1e-7)
 
 
 @pytest.mark.parametrize(("widest", "at_once"), [(1, 1), (2, 700), (4, 10**6), (50, 700)])
@@ -72,7 +73,7 @@ def test_flow_is_the_same_however_it_is_solved(widest: int, at_once: int, monkey
     for layers, peak in ((2, 4.0), (3, 4.0), (6, 1.0)):
         attention = some_attention(layers, 9, peak=peak)
         expected = flow_by_networkx(attention)
-        np.testing.assert_allclose(attention_flow(attention, normalise=False), expected, atol=1e-7)
+        assert_near(attention_flow(attention, normalise=False), expected, 1e-7)
 
 
 def test_flow_through_closed_pipes() -> None:
@@ -80,7 +81,7 @@ def test_flow_through_closed_pipes() -> None:
     attention = some_attention(3, 6)
     attention[..., 4:] = 0
     attention /= attention.sum(-1, keepdims=True)
-    np.testing.assert_allclose(attention_flow(attention, normalise=False), flow_by_networkx(attention), atol=1e-7)
+    assert_near(attention_flow(attention, normalise=False), flow_by_networkx(attention), 1e-7)
 
 
 def test_a_flow_is_at_most_its_cuts() -> None:

@@ -14,6 +14,7 @@ from bert_core.analysis.lens import (
     settled_depth,
     states_in_plane,
 )
+from tests.near import assert_near
 
 
 def test_a_word_is_settled_where_it_stays_first() -> None:
@@ -35,11 +36,8 @@ def test_a_plane_in_a_larger_space_keeps_its_distances() -> None:
     centred = flat - flat.mean(0)
     size = np.sqrt((centred**2).sum(1).mean())
     for points in found.points:
-        np.testing.assert_allclose(
-            np.linalg.norm(points[:, None] - points[None], axis=-1),
-            np.linalg.norm(flat[:, None] - flat[None], axis=-1) / size,
-            rtol=1e-4, atol=1e-5,
-        )  # fmt: skip
+        between = [np.linalg.norm(places[:, None] - places[None], axis=-1) for places in (points, flat)]
+        assert_near(between[0], between[1] / size)
 
 
 def test_the_two_axes_are_those_of_the_largest_variance() -> None:
@@ -48,7 +46,7 @@ def test_the_two_axes_are_those_of_the_largest_variance() -> None:
     found = states_in_plane(states)
     for depth, one in enumerate(states):
         values = np.linalg.eigvalsh(np.cov(one.T))
-        assert abs(found.shown[depth] - values[-2:].sum() / values.sum()) < 1e-5
+        assert_near(found.shown[depth], values[-2:].sum() / values.sum())
 
 
 def test_a_turned_or_mirrored_state_space_gives_the_same_picture() -> None:
@@ -57,8 +55,8 @@ def test_a_turned_or_mirrored_state_space_gives_the_same_picture() -> None:
     first = rng.normal(size=(9, 5)) * [4, 3, 0.1, 0.1, 0.1]
     turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
     found = states_in_plane(np.stack([first, 7 * first @ turn + 2, -first]))
-    np.testing.assert_allclose(found.points[1], found.points[0], atol=1e-5)
-    np.testing.assert_allclose(found.points[2], found.points[0], atol=1e-5)
+    assert_near(found.points[1], found.points[0])
+    assert_near(found.points[2], found.points[0])
 
 
 def test_states_that_are_all_alike_lie_in_the_middle() -> None:
@@ -78,7 +76,7 @@ def test_neighbours_stay_neighbours() -> None:
     done: list[float] = []
     found = neighbours_in_plane(states, report=done.append)
     assert found.shape == (2, 24, 2) and done == [0.5, 1]
-    np.testing.assert_allclose(found.mean(1), 0, atol=1e-5)
+    assert_near(found.mean(1), 0, of=1)
     np.testing.assert_allclose((found**2).sum(-1).mean(-1), 1, rtol=1e-5)
     away = np.linalg.norm(found[:, :, None] - found[:, None], axis=-1) + 9 * np.eye(24)
     assert (away.argmin(-1) // 8 == np.arange(24) // 8).all()
@@ -97,9 +95,9 @@ def test_cosines_pair_by_pair() -> None:
         for i, j in np.ndindex(5, 5):
             one, other = vectors[depth, i], vectors[depth, j]
             expected = one @ other / np.sqrt((one @ one) * (other @ other))
-            assert abs(found[depth, i, j] - expected) < 1e-12
+            assert_near(found[depth, i, j], expected, 1e-12)
             pairs += [expected] * (i != j)
-        assert abs(mean_similarity(vectors)[depth] - np.mean(pairs)) < 1e-12
+        assert_near(mean_similarity(vectors)[depth], np.mean(pairs), 1e-12)
     assert (cosine_similarities(np.zeros((1, 2, 3))) == 0).all()
 
 

@@ -13,6 +13,7 @@ from bert_core import Encoding, LoadedModel, Target, capture, decompx, integrate
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.analysis.flow import attention_flow, attention_rollout
 from bert_core.methods import METHODS, faithfulness, layer_scores, method_of, token_scores
+from tests.near import assert_near
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32)
 
@@ -56,9 +57,9 @@ def test_scores_are_those_of_the_methods(tiny: LoadedModel, encoding: Encoding) 
     told: list[tuple[int, int]] = []
     found = token_scores(tiny, encoding, target, names, run=run, report=lambda *done: told.append(done))
     assert told == [(n, 5) for n in range(1, 6)]
-    np.testing.assert_allclose(found[0], decompx(tiny, encoding, target).scores, atol=1e-5)
+    assert_near(found[0], decompx(tiny, encoding, target).scores)
     np.testing.assert_array_equal(found[1], attention_rollout(run.attention)[-1, target.rows[0]])
-    np.testing.assert_allclose(found[2], integrated_gradients(tiny, encoding, target).scores, atol=1e-5)
+    assert_near(found[2], integrated_gradients(tiny, encoding, target).scores)
     np.testing.assert_array_equal(found[3], attention_flow(run.attention)[target.rows[0]])
     np.testing.assert_array_equal(found[4], run.attention[-1].mean(0, dtype=np.float64)[target.rows[0]])
     other = dataclasses.replace(run, attention=np.eye(len(encoding))[None, None] + 0 * run.attention)
@@ -73,7 +74,7 @@ def test_gradient_x_attention_sums_to_the_gates(tiny: LoadedModel, encoding: Enc
     run = capture(tiny, encoding, target=target)
     assert run.gate_gradient is not None
     total = token_scores(tiny, encoding, target, ["gradient x attention"], run=run).sum()
-    assert total == pytest.approx(run.gate_gradient.sum(), abs=1e-4)
+    assert_near(total, run.gate_gradient.sum())
 
 
 def test_all_methods_are_judged_together(tiny: LoadedModel, encoding: Encoding) -> None:
@@ -117,11 +118,11 @@ def test_layers_add_up_to_the_answer(tiny: LoadedModel, encoding: Encoding) -> N
             assert layers.shape == (2, len(encoding))
             whole = token_scores(tiny, encoding, target, [method.name], run=run)[0]
             if method.name in ("attention", "rollout"):
-                np.testing.assert_allclose(layers[-1], whole, atol=1e-6)
+                assert_near(layers[-1], whole)
             elif method.name == "gradient x attention":
-                np.testing.assert_allclose(layers.sum(0), whole, atol=1e-5)
+                assert_near(layers.sum(0), whole)
             elif method.name != "gradient relevance":
-                np.testing.assert_allclose(layers.sum(-1), 1, atol=1e-5, err_msg=method.name)
+                assert_near(layers.sum(-1), 1, what=method.name)
     with pytest.raises(ValueError, match="^DecompX has no answer for a layer by itself: these have, attention, "):
         layer_scores(tiny, encoding, targets(tiny, encoding)[0], "DecompX")
 

@@ -19,6 +19,7 @@ from bert_core import (
     BertModel,
 )
 from bert_core.recording import record
+from tests.near import assert_near
 
 MODELS = (BertModel, BertForPreTraining, BertForMaskedLM, BertForNextSentencePrediction)
 
@@ -103,18 +104,18 @@ def test_the_loss_is_masked_words_plus_next_sentence(tiny_config: BertConfig) ->
     chosen = outputs.prediction_logits[[0, 1], [2, 7]].log_softmax(-1)
     words = -(chosen[0, 30] + chosen[1, 40]) / 2
     sentences = -outputs.seq_relationship_logits.log_softmax(-1)[[0, 1], [1, 0]].mean()
-    assert torch.isclose(outputs.loss, words + sentences)
-    assert torch.isclose(model(ids, labels=labels).loss, words)
-    assert torch.isclose(model(ids, next_sentence_label=follows).loss, sentences)
+    assert_near(outputs.loss, words + sentences)
+    assert_near(model(ids, labels=labels).loss, words)
+    assert_near(model(ids, next_sentence_label=follows).loss, sentences)
 
 
 def test_single_heads_compute_their_own_loss(tiny_config: BertConfig) -> None:
     """BertForMaskedLM and BertForNextSentencePrediction have the loss of their logits."""
     ids, follows = some_ids(), torch.tensor([1, 0])
     words = made(BertForMaskedLM, tiny_config)(ids, labels=ids)
-    assert torch.isclose(words.loss, F.cross_entropy(words.logits.flatten(0, 1), ids.flatten()))
+    assert_near(words.loss, F.cross_entropy(words.logits.flatten(0, 1), ids.flatten()))
     sentences = made(BertForNextSentencePrediction, tiny_config)(ids, labels=follows)
-    assert torch.isclose(sentences.loss, F.cross_entropy(sentences.logits, follows))
+    assert_near(sentences.loss, F.cross_entropy(sentences.logits, follows))
 
 
 # ---------------------------------------------------------------------------- arguments
@@ -170,7 +171,7 @@ def test_a_decoder_does_not_see_what_comes_later(tiny_config: BertConfig) -> Non
     other[:, -1] = 91
     causal = [model(ids, is_decoder=True).last_hidden_state[:, :-1] for ids in (one, other)]
     full = [model(ids).last_hidden_state[:, :-1] for ids in (one, other)]
-    assert torch.allclose(*causal, atol=1e-6)
+    assert_near(*causal)
     assert (full[0] - full[1]).abs().amax(-1).min() > 1e-4
 
 
@@ -280,8 +281,8 @@ def test_some_positions_are_those_of_all(tiny_config: BertConfig, kind: str, mas
     whole = model(some_ids(), **given)
     rows = whole.last_hidden_state.gather(1, wanted[..., None].expand(-1, -1, 32))
     some = model(some_ids(), positions=wanted, **given)
-    assert torch.allclose(some.last_hidden_state, rows, atol=1e-5)
-    assert torch.allclose(some.pooler_output, whole.pooler_output, atol=1e-5)
+    assert_near(some.last_hidden_state, rows)
+    assert_near(some.pooler_output, whole.pooler_output)
     gradients = []
     for positions in (None, wanted):
         with record() as recording:
@@ -291,7 +292,7 @@ def test_some_positions_are_those_of_all(tiny_config: BertConfig, kind: str, mas
         row = hidden[:, 1] if positions is not None else rows_of(hidden, wanted[:, 1])
         gradients.append(torch.autograd.grad(row.pow(3).sum(), maps))
     for one, other in zip(*gradients, strict=True):
-        assert torch.allclose(one, other, atol=1e-4 * float(one.abs().max()))
+        assert_near(one, other)
 
 
 def rows_of(hidden: Tensor, positions: Tensor) -> Tensor:

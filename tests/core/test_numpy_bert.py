@@ -34,6 +34,7 @@ from bert_core.numpy_bert import (
     masked_lm_loss,
     next_sentence_loss,
 )
+from tests.near import apart, assert_near
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40}
@@ -178,7 +179,7 @@ def first_difference(ours: dict[str, np.ndarray], reference: dict[str, np.ndarra
             value, expected = np.where(expected > -5000, value, 0), np.where(expected > -5000, expected, 0)
         else:
             expected = reference[name]
-        if value.shape != expected.shape or not np.abs(value - expected).max() <= tolerance * np.abs(expected).max():
+        if apart(value, expected, np.abs(expected).max() or 1) > tolerance:
             return name
     return None
 
@@ -224,8 +225,8 @@ def test_erf_is_exact_to_rounding() -> None:
     """The table with its Taylor step gives `math.erf`, everywhere and for both number types."""
     x = np.concatenate([np.linspace(-7, 7, 30_001), [-np.inf, np.inf, 1e-300, 1 / 128, -1 / 128]])
     expected = np.array([math.erf(value) for value in x])
-    assert np.abs(numpy_bert.erf(x) - expected).max() < 3e-16
-    assert np.abs(numpy_bert.erf(x.astype(np.float32)) - expected).max() < 2e-7
+    assert_near(numpy_bert.erf(x), expected, 3e-16)
+    assert_near(numpy_bert.erf(x.astype(np.float32)), expected, 2e-7)
 
 
 @pytest.mark.parametrize("square", [False, True])
@@ -237,7 +238,7 @@ def test_a_decoder_hides_later_positions_as_torch_does(square: bool) -> None:
     arguments = {"attention_mask": mask} if square else {}
     expected = model.bert(torch.from_numpy(ids), **{n: torch.from_numpy(v) for n, v in arguments.items()})
     walked = twin_of(model).walk(ids, **arguments)
-    assert np.abs(walked["layer.2.output"] - expected.last_hidden_state.detach().numpy()).max() < 1e-10
+    assert_near(walked["layer.2.output"], expected.last_hidden_state.detach().numpy(), 1e-10)
     assert (np.triu(walked["layer.0.probabilities"], 1).max() == 0) is not square
 
 
@@ -247,7 +248,7 @@ def test_gates_of_every_shape_are_torchs(shape: tuple[int, ...]) -> None:
     model = peaked_model(CONFIGS["published"])
     ids, gates = Batch(model.config).ids, np.random.default_rng(2).random(shape)
     expected = model.bert(torch.from_numpy(ids), head_mask=torch.from_numpy(gates)).last_hidden_state
-    assert np.abs(twin_of(model).bert.forward(ids, head_mask=gates) - expected.detach().numpy()).max() < 1e-10
+    assert_near(twin_of(model).bert.forward(ids, head_mask=gates), expected.detach().numpy(), 1e-10)
 
 
 def test_the_bundled_model_is_walked_without_a_difference() -> None:
@@ -360,14 +361,14 @@ def test_sinusoids_worked_by_hand() -> None:
     """Place 0 is sines of 0 and cosines of 0; at place 3 dimension 2 of 4 turned by 3/100."""
     table = PositionalEncoding.sinusoidal(5, 4, np.float64).table
     assert np.array_equal(table[0], [0, 1, 0, 1])
-    assert np.allclose(table[3], [math.sin(3), math.cos(3), math.sin(0.03), math.cos(0.03)], atol=1e-15)
+    assert_near(table[3], [math.sin(3), math.cos(3), math.sin(0.03), math.cos(0.03)], 1e-15)
 
 
 def test_padding_is_as_if_it_were_not_there() -> None:
     """With the mask, the vectors of the text are those without padding."""
     model = create_bert_model(**SIZES, for_pretraining=False)
     padded = model.forward(np.array([[5, 6, 7, 0, 0]]), attention_mask=np.array([[1, 1, 1, 0, 0]]))
-    assert np.allclose(padded[:, :3], model.forward(np.array([[5, 6, 7]])), atol=1e-5)
+    assert_near(padded[:, :3], model.forward(np.array([[5, 6, 7]])))
 
 
 # ---------------------------------------------------------------------------- weights
@@ -380,7 +381,7 @@ def test_a_folder_gives_the_model_of_the_folder(tiny_model_folder: Path) -> None
     outputs = BertForPretraining.from_pretrained(tiny_model_folder, np.float64).forward(ids)
     expected = torch_model.double()(torch.from_numpy(ids))
     assert outputs["mlm_logits"].dtype == np.float64
-    assert np.abs(outputs["mlm_logits"] - expected.prediction_logits.detach().numpy()).max() < 1e-10
+    assert_near(outputs["mlm_logits"], expected.prediction_logits.detach().numpy(), 1e-10)
 
 
 def test_half_precision_and_old_names_are_understood(tiny_config: BertConfig) -> None:
@@ -396,7 +397,7 @@ def test_half_precision_and_old_names_are_understood(tiny_config: BertConfig) ->
     outputs = half.forward(np.array([[2, 40, 41, 3]]))
     assert list(outputs) == ["sequence_output"] and outputs["sequence_output"].dtype == np.float32
     expected = whole.forward(np.array([[2, 40, 41, 3]]))["sequence_output"]
-    assert np.abs(outputs["sequence_output"] - expected).max() < 0.05 * np.abs(expected).max()
+    assert_near(outputs["sequence_output"], expected, 0.05)
 
 
 def test_a_head_that_is_not_whole_is_left_out(tiny_config: BertConfig) -> None:
@@ -532,10 +533,10 @@ def test_the_losses_are_torchs() -> None:
     logits, labels = 300 * rng.normal(size=(2, 5, 7)), rng.integers(0, 7, (2, 5))
     labels[0, 1] = labels[1, 3] = -100
     expected = F.cross_entropy(torch.from_numpy(logits).flatten(0, 1), torch.from_numpy(labels).flatten())
-    assert masked_lm_loss(logits, labels) == pytest.approx(expected.item(), rel=1e-12)
+    assert_near(masked_lm_loss(logits, labels), expected.item(), 1e-12)
     nsp, follows = rng.normal(size=(6, 2)), rng.integers(0, 2, 6)
     expected = F.cross_entropy(torch.from_numpy(nsp), torch.from_numpy(follows))
-    assert next_sentence_loss(nsp, follows) == pytest.approx(expected.item(), rel=1e-12)
+    assert_near(next_sentence_loss(nsp, follows), expected.item(), 1e-12)
 
 
 def test_a_new_model_knows_nothing_yet() -> None:

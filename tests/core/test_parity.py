@@ -19,6 +19,7 @@ import bert_core
 from bert_core import BertConfig, BertForPreTraining
 from bert_core.recording import record
 from bert_core.tokenizer import Tokenizer
+from tests.near import apart, assert_near
 
 TOLERANCE = 1e-4  # of the largest absolute value of each tensor
 LENGTHS = (2, 3, 17, 128, 512)
@@ -200,13 +201,7 @@ def _named(plain: Any, outputs: Any, gradients: list[Tensor]) -> dict[str, Tenso
 def errors_between(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> dict[str, float]:
     """Largest difference of each tensor, as a share of the largest absolute value of theirs."""
     assert ours.keys() == theirs.keys()
-    errors = {}
-    for name, expected in theirs.items():
-        assert ours[name].shape == expected.shape, name
-        largest = expected.abs().max()
-        assert largest > 0, f"{name} is all zero: nothing is compared"
-        errors[name] = float((ours[name] - expected).abs().max() / largest)
-    return errors
+    return {name: apart(ours[name], expected) for name, expected in theirs.items()}
 
 
 def assert_parity(ours: BertForPreTraining, theirs: Any, case: Case) -> dict[str, Tensor]:
@@ -270,7 +265,7 @@ def test_padding_does_not_change_a_text(twins: Twins) -> None:
     with torch.no_grad():
         padded = ours.bert(**case.for_ours()).last_hidden_state[1:, :16]
         expected = ours.bert(**alone).last_hidden_state
-    assert (padded - expected).abs().max() <= TOLERANCE * expected.abs().max()
+    assert_near(padded, expected, TOLERANCE)
 
 
 def test_weights_travel_both_ways(twins: Twins) -> None:

@@ -27,6 +27,7 @@ from bert_core.run.perturbation import (
     values_without,
 )
 from bert_core.tokenizer import MASK
+from tests.near import apart, assert_near
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]])
 KINDS = ("mlm", "contrast", "nsp", "class")
@@ -85,12 +86,6 @@ def words_of(loaded: LoadedModel, ids: tuple[int, ...] | list[int]) -> Tensor:
     return loaded.model.bert.embeddings.word_embeddings(torch.tensor([ids])).detach()
 
 
-def close(found: np.ndarray, expected: Tensor, tolerance: float = 1e-4) -> None:
-    """Within a part of the largest number."""
-    expected = expected.detach()
-    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * float(expected.abs().max()))
-
-
 @pytest.mark.parametrize(
     ("kind", "name"), [*((kind, "tiny") for kind in KINDS), *((kind, "mini") for kind in KINDS[:3])]
 )
@@ -101,11 +96,12 @@ def test_gradients_at_the_words_are_those_of_captum(kind: str, name: str, tiny: 
     target = target_of(kind, loaded, encoding)
     value, words = plain(loaded, encoding, target), words_of(loaded, encoding.input_ids)
     found = saliency(loaded, encoding, target)
-    close(found.scores, Saliency(value).attribute(words.clone().requires_grad_())[0].norm(dim=-1))
+    assert_near(found.scores, Saliency(value).attribute(words.clone().requires_grad_())[0].norm(dim=-1))
     assert not found.signed and found.gap is None
     found = input_x_gradient(loaded, encoding, target)
-    close(found.scores, InputXGradient(value).attribute(words.clone().requires_grad_())[0].sum(-1))
-    assert found.signed and abs(found.target_value - value(words).item()) < 1e-4
+    assert_near(found.scores, InputXGradient(value).attribute(words.clone().requires_grad_())[0].sum(-1))
+    assert found.signed
+    assert_near(found.target_value, value(words).item())
 
 
 @pytest.mark.parametrize("baseline", ["pad", "mask", "zero"])
@@ -116,7 +112,7 @@ def test_integrated_gradients_are_those_of_captum(kind: str, baseline: str, tiny
     target = target_of(kind, tiny, encoding)
     found = integrated_gradients(tiny, encoding, target, baseline=baseline, steps=11)
     expected = by_captum(tiny, encoding, target, baseline, 11)
-    close(found.scores, expected)
+    assert_near(found.scores, expected)
     kept = set(range(len(encoding))) - set(target.removable(encoding))
     assert all(found.scores[position] == 0 for position in kept) and len(kept) in (3, 4)
 
@@ -139,12 +135,12 @@ def test_integrated_gradients_of_the_bundled_model(kind: str, mini: LoadedModel)
     encoding = example(mini)
     target = target_of(kind, mini, encoding)
     few = integrated_gradients(mini, encoding, target, steps=12)
-    close(few.scores, by_captum(mini, encoding, target, "pad", 12))
+    assert_near(few.scores, by_captum(mini, encoding, target, "pad", 12))
     found = integrated_gradients(mini, encoding, target, steps=100)
     assert found.gap is not None and found.baseline_value is not None
     way = found.target_value - found.baseline_value
     assert abs(found.gap) < 0.01 * abs(way)
-    assert abs(found.scores.sum() - way - found.gap) < 1e-4
+    assert_near(found.scores.sum(), way + found.gap)
 
 
 def test_more_steps_close_the_gap(tiny: LoadedModel) -> None:
@@ -172,7 +168,7 @@ def test_batches_change_nothing(tiny: LoadedModel, monkeypatch: pytest.MonkeyPat
     together = answers()
     monkeypatch.setattr(layers, "TOKENS_AT_ONCE", 1)
     for one, other in zip(answers(), together, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+        assert_near(one, other)
 
 
 def test_what_fits_at_once_shrinks_with_the_text(mini: LoadedModel) -> None:
@@ -197,8 +193,8 @@ def test_occlusion_is_one_forward_pass_a_token(kind: str, gates: np.ndarray | No
         ids = list(encoding.input_ids)
         ids[position] = tiny.tokenizer.id_of(MASK)
         expected[position] = whole - value(words_of(tiny, ids)).item()
-    close(found.scores, expected, 1e-3)
-    assert abs(found.target_value - whole) < 1e-4
+    assert_near(found.scores, expected, 1e-5, of=whole)
+    assert_near(found.target_value, whole)
 
 
 def test_pieces_of_a_word_are_occluded_together(tiny: LoadedModel) -> None:
@@ -210,8 +206,8 @@ def test_pieces_of_a_word_are_occluded_together(tiny: LoadedModel) -> None:
     removed[0, 2:5] = True
     removed[1, 5] = True
     values = values_without(tiny, encoding, target, removed, baseline="pad")
-    np.testing.assert_allclose(found.scores[2:5], (found.target_value - values[0]) / 3, atol=1e-5)
-    assert abs(found.scores[5] - (found.target_value - values[1])) < 1e-5
+    assert_near(found.scores[2:5], [(found.target_value - values[0]) / 3] * 3, of=found.target_value)
+    assert_near(found.scores[5], found.target_value - values[1], of=found.target_value)
     assert np.count_nonzero(found.scores) == 4
 
 
@@ -232,7 +228,7 @@ def test_probabilities_without_words(kind: str, tiny: LoadedModel) -> None:
     removed[[0, 3], 2] = True
     found = values_without(tiny, encoding, target, removed, probability=True)
     assert found[0] == found[3] != found[1] == found[2]
-    np.testing.assert_allclose(found[1], expected, rtol=1e-4)
+    assert_near(found[1], expected)
 
 
 @pytest.mark.parametrize("gates", [None, GATES], ids=["all heads", "gates"])
@@ -258,7 +254,7 @@ def test_value_zeroing_is_a_value_of_zero(gates: np.ndarray | None, tiny: Loaded
         gate = None if gates is None else torch.tensor(gates[layer], dtype=torch.float32)[None, :, None, None]
         changed = module(states[layer], None, gate).hidden_states[0]
         expected[layer, :, token] = 1 - torch.cosine_similarity(changed, states[layer + 1][0], dim=-1)
-    np.testing.assert_allclose(found.maps, expected, atol=2e-6)
+    assert_near(found.maps, expected, of=1)
     assert found.residual and expected.max() > 0.01
 
 
@@ -286,10 +282,10 @@ def test_a_text_is_scored_one_mask_at_a_time(variant: str, tiny: LoadedModel) ->
             ids[other] = mask
         logits = tiny.model(torch.tensor([ids]), token_type_ids=segments).prediction_logits[0, position]
         expected = logits.log_softmax(-1)[encoding.input_ids[position]].item()
-        assert abs(found.log_probabilities[position] - expected) < 1e-4
+        assert_near(found.log_probabilities[position], expected)
         total, count = total + expected, count + 1
-    assert abs(found.total - total) < 1e-3
-    assert abs(found.perplexity - np.exp(-total / count)) < 1e-3 * found.perplexity
+    assert_near(found.total, total)
+    assert_near(found.perplexity, np.exp(-total / count))
 
 
 def test_the_variants_differ_only_inside_words(mini: LoadedModel) -> None:
@@ -300,7 +296,7 @@ def test_the_variants_differ_only_inside_words(mini: LoadedModel) -> None:
     inner = [p for p in encoding.pieces_of(encoding.words[first] or 0) if p != encoding.pieces_of(1)[-1]]
     assert len(inner) >= 1
     outer = [p for p in range(len(encoding)) if p not in inner]
-    np.testing.assert_allclose(one[outer], other[outer], atol=1e-4)
+    assert_near(one[outer], other[outer])
     assert (np.abs(one[inner] - other[inner]) > 0.1).all()
 
 
@@ -317,7 +313,7 @@ def test_threads_share_a_model_that_is_left_alone(tiny: LoadedModel) -> None:
     expected = [answer(kind) for kind in KINDS]
     with ThreadPoolExecutor(4) as pool:
         for kinds in pool.map(lambda kind: answer(kind), KINDS * 5):
-            assert any(all(map(np.allclose, kinds, one)) for one in expected)
+            assert any(all(apart(*pair) <= 1e-5 for pair in zip(kinds, one, strict=True)) for one in expected)
     for name, weight in tiny.model.named_parameters():
         assert weight.grad is None and not weight.requires_grad and torch.equal(weight, before[name])
 

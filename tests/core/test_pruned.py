@@ -11,7 +11,8 @@ import torch
 from bert_core import BertForPreTraining
 from bert_core.attention import find_pruneable_heads_and_indices
 from bert_core.recording import record
-from tests.core.test_decoder import close, decoder_config, encoder_config, ids_of, made, states_of
+from tests.core.test_decoder import decoder_config, encoder_config, ids_of, made, states_of
+from tests.near import assert_near
 
 CASES = {
     "one head": {0: [1]},
@@ -39,10 +40,10 @@ def test_pruned_is_masked(heads: dict[int, list[int]], kind: str) -> None:
     mask[1, 6:] = 0
     masked = model(ids_of(9), attention_mask=mask, head_mask=gates_of(heads))
     for output, expected in zip(pruned(ids_of(9), attention_mask=mask), masked, strict=True):
-        assert close(output, expected)
+        assert_near(output, expected)
     with record() as recording:
         watched = pruned(ids_of(9), attention_mask=mask)
-    assert close(watched[0], masked[0])
+    assert_near(watched[0], masked[0])
     for layer in (0, 1):
         assert recording.attention[layer].shape == (2, 4 - len(heads.get(layer, [])), 9, 9)
     assert sum(p.numel() for p in pruned.parameters()) < sum(p.numel() for p in model.parameters())
@@ -58,7 +59,7 @@ def test_numbers_stay_after_pruning() -> None:
     assert attention.self.heads == (0, 2) and attention.pruned_heads == {1, 3}
     assert attention.self.query.weight.shape == (16, 32) and attention.output.dense.weight.shape == (32, 16)
     gates = gates_of({0: [1, 2, 3]})
-    assert close(pruned(ids_of(9), head_mask=gates)[0], model(ids_of(9), head_mask=gates)[0])
+    assert_near(pruned(ids_of(9), head_mask=gates)[0], model(ids_of(9), head_mask=gates)[0])
 
 
 def test_a_pruned_decoder_keeps_its_cache() -> None:
@@ -70,7 +71,7 @@ def test_a_pruned_decoder_keeps_its_cache() -> None:
     given: dict[str, Any] = {"encoder_hidden_states": states_of()}
     whole = model(ids_of(6), **given).logits
     past = model(ids_of(6)[:, :4], **given).past_key_values
-    assert close(model(ids_of(6)[:, 4:], past_key_values=past, **given).logits, whole[:, 4:])
+    assert_near(model(ids_of(6)[:, 4:], past_key_values=past, **given).logits, whole[:, 4:])
 
 
 def test_the_rows_that_stay_worked_by_hand() -> None:

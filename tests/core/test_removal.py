@@ -24,6 +24,7 @@ from bert_core.run.removal import (
     pruning_costs,
     score,
 )
+from tests.near import assert_near
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +69,11 @@ def test_the_score_is_that_of_the_model(tiny_loaded: LoadedModel, batches: list[
     """Loss as the model's own outputs have it, masked and pruned alike; a model without heads for it is refused."""
     gates = without(0, 2) * without(1, 1)
     found = score(tiny_loaded, batches, head_mask=gates)
-    assert found.loss == pytest.approx(loss_by_hand(tiny_loaded, batches, gates), rel=1e-5)
+    assert_near(found.loss, loss_by_hand(tiny_loaded, batches, gates))
     assert 0 <= found.mlm <= 1 and 0 <= found.nsp <= 1
     left = score(bert_core.pruned(tiny_loaded, [(0, 2), (1, 1)]), batches)
-    assert left.loss == pytest.approx(found.loss, rel=1e-5) and (left.mlm, left.nsp) == (found.mlm, found.nsp)
+    assert (left.mlm, left.nsp) == (found.mlm, found.nsp)
+    assert_near(left.loss, found.loss)
     with pytest.raises(ValueError, match="cannot be asked anything of these examples"):
         score(tiny_loaded, [])
 
@@ -106,7 +108,7 @@ def test_the_loss_without_each_head_is_exact(tiny_loaded: LoadedModel, batches: 
                 assert np.isnan(found[layer, head])
             else:
                 expected = loss_by_hand(loaded, batches, without(layer, head))
-                assert found[layer, head] == pytest.approx(expected, rel=1e-5)
+                assert_near(found[layer, head], expected)
 
 
 def test_every_piece_of_a_text_is_hidden_once(tiny_loaded: LoadedModel) -> None:
@@ -138,9 +140,7 @@ def test_copies_of_a_long_text_are_asked_a_few_at_a_time(
     importance = loss_importance(tiny_loaded, parts, report=told.append)
     np.testing.assert_allclose(importance, loss_importance(tiny_loaded, whole), rtol=1e-4)
     assert told == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
-    assert dataclasses.astuple(score(tiny_loaded, parts)) == pytest.approx(
-        dataclasses.astuple(score(tiny_loaded, whole)), rel=1e-5
-    )
+    assert_near(dataclasses.astuple(score(tiny_loaded, parts)), dataclasses.astuple(score(tiny_loaded, whole)))
 
 
 # ---------------------------------------------------------------------------- plans
@@ -207,7 +207,7 @@ def test_each_point_is_the_model_without_those_heads(tiny_loaded: LoadedModel, b
         gates = np.ones((2, 4), np.float32)
         for head in orders[point.order][: point.removed]:
             gates[head] = 0
-        assert point.loss == pytest.approx(loss_by_hand(tiny_loaded, batches, gates), rel=1e-5)
+        assert_near(point.loss, loss_by_hand(tiny_loaded, batches, gates))
         assert points[0].parameters - point.parameters == point.removed * (4 * 8 * 32 + 3 * 8)
         assert point.tokens_per_second > 0
     told: list[float] = []

@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 
 from bert_core import LoadedModel, pseudo_log_likelihood, score_pairs
 from bert_core.analysis.scoring import MOST_PAIRS, PAIR_COLUMNS, PairRow, aligned, pair_columns, pairs_csv, read_pairs
+from tests.near import assert_near
 
 TOKENS = some.lists(some.sampled_from("abc"), max_size=12)
 
@@ -42,7 +43,7 @@ def test_the_two_parts_of_the_difference_add_up(tiny_loaded: LoadedModel) -> Non
     (pair,) = score_pairs(tiny_loaded, [PairRow(1, "the cat sat on the mat .", "the old cat ran on a mat")])
     one, other = pair.both
     found = pair_columns(pair)
-    assert abs(found.owed_to_difference + found.owed_to_rest - (one.total - other.total)) < 1e-4
+    assert_near(found.owed_to_difference + found.owed_to_rest, one.total - other.total, of=one.total)
     assert found.owed_to_difference != 0 and found.owed_to_rest != 0
     assert all(np.isnan(found.first[n]) == (c.first is None) for n, c in enumerate(found.columns))
     same = pair_columns(dataclasses.replace(pair, second=one))

@@ -11,6 +11,7 @@ from bert_core.analysis.faithfulness import removable_units
 from bert_core.methods import METHODS, token_scores
 from bert_core.run.perturbation import values_without
 from bert_core.targets import hidden_pieces, loss_target, pieces_of, word_target
+from tests.near import assert_near
 
 
 @pytest.fixture(scope="module")
@@ -41,14 +42,14 @@ def test_the_values_are_sum_and_mean(tiny_loaded: LoadedModel, encoding: Encodin
     found = log_probabilities(tiny_loaded, encoding)
     ids = tiny_loaded.tokenizer.id_of
     by_hand = float(found[2, ids("cat")] + found[3, ids("##s")])
-    assert capture(tiny_loaded, encoding, target=joint).target_value == pytest.approx(by_hand, abs=1e-5)
+    assert_near(capture(tiny_loaded, encoding, target=joint).target_value, by_hand)
     labels = torch.tensor([original.input_ids[place] for place in (2, 3, 7)])
     entropy = float(torch.nn.functional.nll_loss(found[[2, 3, 7]], labels))
-    assert capture(tiny_loaded, encoding, target=loss).target_value == pytest.approx(-entropy, abs=1e-5)
+    assert_near(capture(tiny_loaded, encoding, target=loss).target_value, -entropy)
     nothing = np.zeros((1, len(encoding)), bool)
     for target, value in ((joint, by_hand), (loss, -entropy)):
         asked = values_without(tiny_loaded, encoding, target, nothing, probability=True)
-        assert asked[0] == pytest.approx(np.exp(value), rel=1e-4)
+        assert_near(asked[0], np.exp(value))
 
 
 def test_one_piece_alone_is_the_plain_target(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
@@ -72,11 +73,11 @@ def test_every_method_answers_for_several_pieces(
         assert found.shape == (len(METHODS), len(encoding)) and np.isfinite(found).all()
         for number, method in enumerate(METHODS):
             if not method.targeted:
-                np.testing.assert_allclose(found[number], ones[:, number].mean(0), atol=1e-6, err_msg=method.name)
+                assert_near(found[number], ones[:, number].mean(0), what=method.name)
         total = ones.sum(0) if target is joint else ones.mean(0)
         for name in ("gradient x attention", "DecompX", "input x gradient"):
             number = [method.name for method in METHODS].index(name)
-            np.testing.assert_allclose(found[number], total[number], atol=2e-4, err_msg=name)
+            assert_near(found[number], total[number], 2e-4, what=name)
 
 
 def test_completeness_and_ablation_hold_for_several_pieces(
@@ -90,7 +91,8 @@ def test_completeness_and_ablation_hold_for_several_pieces(
         assert abs(integrated_gradients(tiny_loaded, encoding, target, steps=200).gap or 0) < 1e-2
         swept = ablate_heads(tiny_loaded, encoding, target=target)
         masked = capture(tiny_loaded, encoding, target=target, head_mask=gates).target_value
-        assert swept.values is not None and swept.values[1, 2] == pytest.approx(masked, abs=1e-5)
+        assert swept.values is not None
+        assert_near(swept.values[1, 2], masked)
 
 
 def test_all_of_its_own_places_stay(tiny_loaded: LoadedModel, encoding: Encoding, original: Encoding) -> None:

@@ -21,6 +21,7 @@ from bert_core.run.texts import (
     together,
 )
 from bert_core.tokenizer import MASK, Encoding
+from tests.near import assert_near
 
 TEXTS = ("the cat sat on the mat.", "a dog ran", "she opened the old door and saw the river", "it was blue", "no")
 
@@ -63,7 +64,7 @@ def test_maps_are_those_of_each_text_alone(tiny_loaded: LoadedModel) -> None:
     seen = dict(attention_maps(tiny_loaded, texts))
     assert sorted(seen) == list(range(len(texts)))
     for number, encoding in enumerate(texts):
-        assert np.allclose(seen[number], capture(tiny_loaded, encoding).attention, atol=1e-6)
+        assert_near(seen[number], capture(tiny_loaded, encoding).attention)
 
 
 def test_slopes_are_those_of_each_text_alone(tiny_loaded: LoadedModel) -> None:
@@ -75,9 +76,9 @@ def test_slopes_are_those_of_each_text_alone(tiny_loaded: LoadedModel) -> None:
             capture(tiny_loaded, text.encoding, target=Target("mlm", position, answer))
             for position, answer in zip(text.positions, text.answers, strict=True)
         ]
-        assert losses[number] == pytest.approx(-np.mean([run.target_value for run in runs]), rel=1e-5)
+        assert_near(losses[number], -np.mean([run.target_value for run in runs]))
         expected = -np.mean([run.gate_gradient for run in runs], axis=0)
-        assert np.allclose(slopes[number], expected, atol=1e-5 * np.abs(expected).max())
+        assert_near(slopes[number], expected)
 
 
 def test_slopes_are_what_transformers_own_maps_give(tiny_loaded: LoadedModel) -> None:
@@ -96,8 +97,8 @@ def test_slopes_are_what_transformers_own_maps_give(tiny_loaded: LoadedModel) ->
         loss = torch.nn.functional.cross_entropy(rows, torch.tensor(text.answers))
         gradients = torch.autograd.grad(loss, output.attentions)
         expected = torch.stack([(a * g).sum((0, 2, 3)) for a, g in zip(output.attentions, gradients, strict=True)])
-        assert losses[number] == pytest.approx(loss.item(), rel=1e-5)
-        assert np.allclose(slopes[number], expected.detach(), atol=1e-5 * expected.abs().max().item())
+        assert_near(losses[number], loss.item())
+        assert_near(slopes[number], expected.detach())
 
 
 @pytest.mark.parametrize("batch_tokens", [1, 60, 4096])
@@ -116,7 +117,7 @@ def test_removal_is_a_closed_gate(tiny_loaded: LoadedModel, batch_tokens: int) -
                 np.log(run.prediction_at(position).probabilities[answer])
                 for position, answer in zip(text.positions, text.answers, strict=True)
             ])  # fmt: skip
-            assert without[number, layer, head] == pytest.approx(expected, rel=1e-5)
+            assert_near(without[number, layer, head], expected)
 
 
 def test_a_head_that_is_gone_is_nan(tiny_loaded: LoadedModel) -> None:

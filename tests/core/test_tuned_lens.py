@@ -13,6 +13,7 @@ from bert_core import LoadedModel, Translators, logit_lens, read_translators
 from bert_core.training import lens
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.lens import CARD, PLACES, LensSettings, compare_lenses, tune_lens
+from tests.near import assert_near
 
 QUICK = LensSettings(steps=30, warmup=2, decay=10, learning_rate=1e-2, examples=8, length=24)
 
@@ -81,7 +82,7 @@ def test_the_comparison_is_that_of_the_lens_itself(
         total += logit_lens(tiny_loaded, encoding, translators=made).divergence[:, hidden].sum(1)
         count += len(hidden)
     assert scores["tuned", "at [MASK]"].positions == count
-    np.testing.assert_allclose(scores["tuned", "at [MASK]"].divergence, total / count, rtol=1e-4, atol=1e-6)
+    assert_near(scores["tuned", "at [MASK]"].divergence, total / count)
 
 
 def test_a_stopped_run_goes_on_where_it_was(tiny_loaded: LoadedModel, text: Path, tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_a_stopped_run_goes_on_where_it_was(tiny_loaded: LoadedModel, text: Path
     again = tune_lens(tiny_loaded, text, longer, tmp_path / "two", report=told.append)
     assert any(line.startswith("resuming at step 9 of 14") for line in told)
     for one, other in zip(whole.parameters(), again.parameters(), strict=True):
-        torch.testing.assert_close(one, other)
+        assert_near(one, other, 1e-4)
     with pytest.raises(ValueError, match=r"holds a run with other settings \(learning_rate\)"):
         tune_lens(tiny_loaded, text, dataclasses.replace(longer, learning_rate=0.5), tmp_path / "two")
 

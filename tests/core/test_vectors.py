@@ -12,6 +12,7 @@ from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
 from bert_core.tokenizer import Encoding
 from tests.core.test_stages import another
+from tests.near import assert_near
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_the_softmax_of_the_scores_is_the_map(
     run = capture(loaded, encoding, head_mask=gates, positions=())
     for layer, head in ((0, 1), (1, 0), (1, 2)):
         seen = head_vectors(loaded, encoding, layer, head, head_mask=gates)
-        assert np.abs(seen.attention - run.attention[layer, head]).max() < 1e-5
+        assert_near(seen.attention, run.attention[layer, head])
         assert (seen.distances is None) == ("position_embedding_type" not in changes)
 
 
@@ -48,7 +49,7 @@ def test_a_score_by_hand(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
     seen = head_vectors(tiny_loaded, encoding, 1, 3)
     assert seen.queries.shape == seen.keys.shape == (len(encoding), 8)
     by_hand = sum(float(q) * float(k) for q, k in zip(seen.queries[2], seen.keys[5], strict=True)) / 8**0.5
-    assert seen.scores[2, 5] == pytest.approx(by_hand, abs=1e-5)
+    assert_near(seen.scores[2, 5], by_hand)
 
 
 def test_heads_keep_their_numbers_after_pruning(tiny_loaded: LoadedModel, encoding: Encoding) -> None:

@@ -30,6 +30,7 @@ from bert_core.vision import (
     load_captioner,
     save_captioner,
 )
+from tests.near import assert_near
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_patches_are_squares_in_reading_order(tiny: CaptionerConfig) -> None:
             place = module.row_embeddings.weight[row] + module.column_embeddings.weight[column]
             shown = module.projection(torch.nn.functional.gelu(module.dense(patch) + place))
             expected = module.LayerNorm(shown + place)
-            assert torch.allclose(found[number], expected, atol=1e-5)
+            assert_near(found[number], expected)
 
 
 def test_a_plain_picture_can_be_read(loaded: LoadedCaptioner) -> None:
@@ -211,17 +212,17 @@ def test_a_look_is_what_the_decoder_did(loaded: LoadedCaptioner) -> None:
     assert run.words == tuple(VOCABULARY[number] for number in ids[1:])
     assert run.sentence == loaded.caption(image)
     assert run.cross_attention.shape == (len(run.words), 2, 2, 16) == run.cross_gradient.shape
-    assert np.allclose(run.cross_attention.sum(-1), 1, atol=1e-5)
+    assert_near(run.cross_attention.sum(-1), 1)
     with torch.no_grad():
         outputs = loaded.model(
             torch.from_numpy(image[None]), torch.tensor([ids[:-1]]), output_attentions=True, use_cache=False
         )
     for layer, maps in enumerate(outputs.cross_attentions):
-        assert np.allclose(run.cross_attention[:, layer], maps[0].transpose(0, 1), atol=1e-6)
+        assert_near(run.cross_attention[:, layer], maps[0].transpose(0, 1))
     probabilities = outputs.logits[0].softmax(-1)
     for word, (share, likeliest) in enumerate(zip(run.probabilities, run.alternatives, strict=True)):
-        assert share == pytest.approx(float(probabilities[word, ids[word + 1]]), abs=1e-6)
-        assert likeliest[0] == (run.words[word], pytest.approx(float(share), abs=1e-6))
+        assert_near(share, float(probabilities[word, ids[word + 1]]))
+        assert likeliest[0] == (run.words[word], pytest.approx(float(share), rel=1e-5))
 
 
 def test_the_gradient_is_that_of_the_word_itself(loaded: LoadedCaptioner) -> None:
@@ -236,7 +237,7 @@ def test_the_gradient_is_that_of_the_word_itself(loaded: LoadedCaptioner) -> Non
             logits[0, word].log_softmax(-1)[ids[word + 1]].backward()
         for layer in range(2):
             expected = recording.cross_gradients[layer][0, :, word]
-            assert np.allclose(run.cross_gradient[word, layer], expected, atol=1e-6)
+            assert_near(run.cross_gradient[word, layer], expected)
             assert np.abs(run.cross_gradient[word, layer]).max() > 0
 
 
@@ -248,8 +249,8 @@ def test_a_look_writes_nothing_and_can_be_shared(loaded: LoadedCaptioner) -> Non
         together = list(pool.map(lambda image: describe(loaded, image), images))
     for one, other in zip(alone, together, strict=True):
         assert one.words == other.words
-        assert np.allclose(one.cross_attention, other.cross_attention, atol=1e-6)
-        assert np.allclose(one.cross_gradient, other.cross_gradient, atol=1e-6)
+        assert_near(one.cross_attention, other.cross_attention)
+        assert_near(one.cross_gradient, other.cross_gradient)
     assert all(p.grad is None and not p.requires_grad for p in loaded.model.parameters())
     with pytest.raises(ValueError, match="read-only"):
         alone[0].cross_attention[0, 0, 0, 0] = 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -12,7 +11,7 @@ import typer
 from typer.exceptions import TyperException
 
 from viz_app.cli import ask, draw, heads, prune, serve, study, train
-from viz_app.cli.serve import MALLOC
+from viz_app.cli.serve import malloc_settings
 from viz_app.cli.shared import note
 
 app = typer.Typer(
@@ -31,8 +30,9 @@ for name in TRAINING:
 
 def _restart_with_malloc_settings() -> None:
     """Start this process again if glibc did not find the settings when it started; does nothing elsewhere."""
-    if platform.libc_ver()[0] == "glibc" and not os.environ.keys() >= MALLOC.keys():
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**MALLOC, **os.environ})
+    settings = malloc_settings()
+    if not os.environ.keys() >= settings.keys():
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**settings, **os.environ})
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

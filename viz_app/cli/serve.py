@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import sys
 from importlib.util import find_spec
@@ -17,6 +18,11 @@ from viz_app.cli.shared import Device
 # glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
 # It reads them when a process starts, so they are set for the process that we start, or start again.
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
+
+
+def malloc_settings() -> dict[str, str]:
+    """What a process of ours is started with; nothing where the system's malloc is not glibc's."""
+    return MALLOC if platform.libc_ver()[0] == "glibc" else {}
 
 
 def open_app(
@@ -61,7 +67,7 @@ def open_app(
     # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
     command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
     command += [f"--{name}={value}" for name, value in flags.items()]
-    os.execve(sys.executable, command, {**MALLOC, **os.environ, **choices})
+    os.execve(sys.executable, command, {**malloc_settings(), **os.environ, **choices})
 
 
 def _check_offered(name: str) -> None:

@@ -115,9 +115,9 @@ with place:  # last, so that the picture waits for one engine alone
         )
     said = f"Computed with **{ENGINE_NAMES[state.engine]}**."
     if beside is not None:
-        worst = max(differences(view.walk, beside), key=lambda difference: difference.largest)
+        worst = max(differences(view.walk, beside), key=lambda difference: difference.share)
         said += (
-            f" PyTorch and NumPy differ most at `{worst.name}`: by {worst.largest:.1e}, where numbers reach "
+            f" PyTorch and NumPy differ most at `{worst.name}`: by {worst.share:.1e} of its largest number, "
             f"{worst.reach:.3g}."
         )
     st.caption(said)

@@ -72,7 +72,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app": set(),
     "viz_app.figures": {"numpy", "plotly"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures"},
-    "viz_app.stages": {"numpy", "plotly", "bert_core.record", "bert_core.analysis", "viz_app.figures"},
+    "viz_app.stages": {
+        "numpy", "plotly", "bert_core.record", "bert_core.analysis", "viz_app.components", "viz_app.figures",
+    },
     "viz_app.export": {
         "numpy", "matplotlib", "threadpoolctl", "bert_core.record", "bert_core.tokenizer", "bert_core.analysis",
         "bert_core.study", "viz_app.components", "viz_app.figures",

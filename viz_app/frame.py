@@ -29,6 +29,7 @@ from bert_core.tokenizer import MASK, Encoding
 from viz_app import examples
 from viz_app.components.address import keep_history
 from viz_app.components.attention_view import ViewChoice
+from viz_app.components.floor_plan import StageClick
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
 from viz_app.controls import control
@@ -472,6 +473,11 @@ def step_stage(by: int) -> None:
     """Go some stages on, or back; a click on a button."""
     place = STAGES.index(st.session_state.stage) + by
     st.session_state.stage = STAGES[min(max(place, 0), len(STAGES) - 1)]
+
+
+def go_to_stage(click: StageClick) -> None:
+    """Go to the clicked stage; a click in the floor plan."""
+    st.session_state.stage = click.name
 
 
 def enter_next_layer(layers: int) -> None:

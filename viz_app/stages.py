@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ import plotly.graph_objects as go
 
 from bert_core.analysis.walks import follows, likeliest, step_angles, weighted_values
 from bert_core.record import Walk
+from viz_app.components.floor_plan import Room
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, with_row_framed
@@ -138,6 +140,55 @@ def tex(value: float) -> str:
     return rf"{digits} \cdot 10^{{{int(exponent)}}}" if exponent else digits
 
 
+# What each symbol of the formulas means: the same one at every stage, in the order in which they come.
+SYMBOLS = {
+    "t": "a piece's number in the vocabulary",
+    "n": "how many tokens the text has",
+    "N": "how many pieces the vocabulary has",
+    "i": "a token, counted from 0; as a query, the one that looks",
+    "x": "a token's vector as it enters a layer",
+    "E": "the vector of each piece",
+    "G": "the vector of each segment",
+    "g": "the segment: 0 in the first sentence, 1 in the second",
+    "R": "the vector of each place in the text",
+    r"\mathrm{LN}": "layer norm, stage 3",
+    r"\mu": "the mean of a vector's numbers",
+    r"\sigma": "their spread (standard deviation)",
+    r"\varepsilon": "a tiny number against division by zero",
+    r"\gamma": "a learned scale for each number",
+    r"\beta": "a learned offset for each number",
+    "W": "learned weights; the letter below says what they make",
+    "b": "learned offsets",
+    "q": "a query",
+    "k": "a key",
+    "v": "a value",
+    "s": "a score",
+    "j": "a token that is looked at, as a key",
+    "d": "how many numbers a head's vectors have",
+    "M": "the mask",
+    "p": "a share of attention",
+    "e": "2.718…, so that e to the power of 0 is 1",
+    "m": "runs through all tokens",
+    "c": "a head's context; the number above it is the head's",
+    "H": "how many heads a layer has",
+    "h": "a token's vector after attention, residual and norm",
+    "u": "the inner numbers of the feed-forward part",
+    "y": "a token's vector as it leaves the layer",
+    "l": "the number of a layer",
+    "L": "how many layers there are",
+    "z": "the pooled vector",
+    "r": "a token's vector as it meets the vocabulary",
+    r"\Pr": "a probability",
+}
+_IN_FORMULA = re.compile(r"\\mathrm\{LN\}|\\(?:text|mathrm|begin|end)\{[^}]*\}|\\[A-Za-z]+|[A-Za-z]")
+
+
+def legend(formula: str) -> str:
+    """The symbols of a formula in LaTeX and what each means, in Markdown."""
+    found = set(_IN_FORMULA.findall(formula))
+    return " &nbsp;·&nbsp; ".join(f"${symbol}$ {meaning}" for symbol, meaning in SYMBOLS.items() if symbol in found)
+
+
 def _sum(*values: float) -> str:
     """A sum in LaTeX: 0.1 - 0.2 + 0.3."""
     first, *others = values
@@ -186,7 +237,7 @@ def _piece_tables(view: View) -> Tables:
 
 
 def _embedding_formula(view: View) -> str:
-    terms = {"E_{t_i}": "embeddings.word", "S_{s_i}": "embeddings.token_type", "P_i": "embeddings.position"}
+    terms = {"E_{t_i}": "embeddings.word", "G_{g_i}": "embeddings.token_type", "R_i": "embeddings.position"}
     return "x_i = " + " + ".join(term for term, name in terms.items() if name in view.walk.values)
 
 
@@ -327,15 +378,15 @@ def _piece_live(view: View) -> str:
 
 def _feed_forward_formula(view: View) -> str:
     act = rf"\mathrm{{{view.activation}}}"
-    return _lines(rf"u_i = {act}(W_1 h_i + b_1)", r"y_i = \mathrm{LN}(W_2 u_i + b_2 + h_i)")
+    return _lines(rf"u_i = {act}(W_u h_i + b_u)", r"y_i = \mathrm{LN}(W_y u_i + b_y + h_i)")
 
 
 def _heads_formula(view: View) -> str:
-    transformed = rf"\mathrm{{LN}}(\mathrm{{{view.activation}}}(W x^{{(L)}}_i + b))"
+    transformed = rf"\mathrm{{LN}}(\mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r))"
     return _lines(
-        rf"u = {transformed}",
-        r"P(\text{piece } t) = \mathrm{softmax}(E u + b')_t",
-        r"P(\text{B follows A}) = \mathrm{softmax}(W' z + b'')_0",
+        rf"r = {transformed}",
+        r"\Pr(\text{piece } t) = \mathrm{softmax}(E r + b)_t",
+        r"\Pr(\text{B follows A}) = \mathrm{softmax}(W z + b)_0",
     )
 
 
@@ -388,10 +439,10 @@ def _heads_live(view: View) -> str:
         total = float(np.exp(view.of("mlm_logits").astype(np.float64)).sum())
         word = view.word(token)
         name = word if word.isascii() and word.isalnum() else "the first"  # nothing else may enter a formula
-        lines.append(rf"P(\text{{{name}}}) = \frac{{e^{{{tex(logit)}}}}}{{{tex(total)}}} = {tex(share)}")
+        lines.append(rf"\Pr(\text{{{name}}}) = \frac{{e^{{{tex(logit)}}}}}{{{tex(total)}}} = {tex(share)}")
     if "nsp_logits" in view.walk.values:
         one, other = view.of("nsp_logits")
-        lines.append(rf"P(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {tex(follows(view.walk))}")
+        lines.append(rf"\Pr(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {tex(follows(view.walk))}")
     return _lines(*lines)
 
 
@@ -402,10 +453,23 @@ MAP = (
     "repeated as bars below."
 )
 
+
+# The house that a pass walks through; the layer is the one part that there is several times.
+def rooms(view: View) -> list[Room]:
+    """Where the stages stand: what comes before the layers, the chosen layer with its attention, what reads the end."""
+    layers = len(view.of("hidden_states")) - 1
+    attention = Room(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
+    return [
+        Room("Into vectors", ("pieces", "embeddings", "norm")),
+        Room(f"Layer {view.walk.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
+        Room("What is read out", ("pooler", "heads")),
+    ]
+
+
 STAGES: dict[str, Stage] = {
     "pieces": Stage(
         title="Word pieces",
-        formula=lambda view: _lines(r"\text{text} \;\to\; (t_0, \dots, t_{n-1})", r"t_i \in \{0, \dots, V-1\}"),
+        formula=lambda view: _lines(r"\text{text} \;\to\; (t_0, \dots, t_{n-1})", r"t_i \in \{0, \dots, N-1\}"),
         live=_piece_live,
         says="The text is cut into the longest pieces in the vocabulary; a piece that continues a word starts with ##. "
         "[CLS] opens the text and [SEP] closes each sentence. From here on, a piece is just its number.",
@@ -456,7 +520,7 @@ STAGES: dict[str, Stage] = {
     ),
     "qkv": Stage(
         title="Query, key and value",
-        formula=lambda view: _lines("q_i = W_Q x_i + b_Q", "k_i = W_K x_i + b_K", "v_i = W_V x_i + b_V"),
+        formula=lambda view: _lines("q_i = W_q x_i + b_q", "k_i = W_k x_i + b_k", "v_i = W_v x_i + b_v"),
         live=_qkv_live,
         says="Every head makes three short vectors from each token: a query (what it looks for), a key (what it can be "
         "found by) and a value (what it passes on). All heads of a layer do this at once, each with its own weights.",
@@ -495,7 +559,7 @@ STAGES: dict[str, Stage] = {
     ),
     "softmax": Stage(
         title="Softmax",
-        formula=lambda view: r"p_{ij} = \frac{e^{s_{ij} + M_{ij}}}{\sum_k e^{s_{ik} + M_{ik}}}",
+        formula=lambda view: r"p_{ij} = \frac{e^{s_{ij} + M_{ij}}}{\sum_m e^{s_{im} + M_{im}}}",
         live=_softmax_live,
         says="Each row of scores becomes positive shares that add up to 1: this is the attention that the other pages "
         "show. A score higher by 1 means a share 2.7 times as large.",
@@ -521,7 +585,7 @@ STAGES: dict[str, Stage] = {
     ),
     "output": Stage(
         title="Output and residual",
-        formula=lambda view: r"h_i = \mathrm{LN}\big(W_O\,[c_i^{0};\, \dots;\, c_i^{H-1}] + b_O + x_i\big)",
+        formula=lambda view: r"h_i = \mathrm{LN}\big(W_h\,[c_i^{0};\, \dots;\, c_i^{H-1}] + b_h + x_i\big)",
         live=_output_live,
         says="The contexts of all heads are joined and multiplied back to the full width. The layer's input is added "
         "again (residual connection), so attention only has to say what changes. A layer norm follows.",
@@ -572,7 +636,7 @@ STAGES: dict[str, Stage] = {
     ),
     "pooler": Stage(
         title="Pooler",
-        formula=lambda view: r"z = \tanh(W_P\, x^{(L)}_0 + b_P)",
+        formula=lambda view: r"z = \tanh(W_z\, x^{(L)}_0 + b_z)",
         live=_pooler_live,
         says="The last vector of [CLS] goes through a dense layer and tanh. In pre-training only the next-sentence "
         "output used it, so [CLS] learned to stand for the whole text.",

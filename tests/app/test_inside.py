@@ -50,7 +50,8 @@ def test_stepping_goes_through_every_stage_and_back(offered: str) -> None:
         assert app.session_state.stage == name
         assert any(CONTENT[name].says in said.value for said in app.markdown)
         assert len(app.latex) == 2
-        assert any("PyTorch and NumPy differ most at" in said.value for said in app.caption)
+        differ = any("PyTorch and NumPy differ most at" in said.value for said in app.caption)
+        assert differ == (number == len(STAGES)), "said once, at the end"
         if number < len(STAGES):
             press(app, "on")
     assert app.button(key="on").disabled
@@ -67,30 +68,32 @@ def test_a_link_opens_the_stage_the_head_the_token_and_the_engine(offered: str) 
         app.selectbox(key=key_of(app, "inside_head")).value,
     ) == (1, 3)
     assert app.selectbox(key=key_of(app, "inside_token")).value == 5
-    assert any("Computed with **NumPy**" in said.value for said in app.caption)
+    assert app.session_state.engine == "numpy"
+    assert any("$s$ a score" in said.value for said in app.caption)
     assert r"s_{5," in app.latex[1].value
     assert any("4 heads × 17 queries × 17 keys" in said.value for said in app.markdown)
 
 
 def test_both_engines_give_the_same_numbers_to_three_digits(offered: str) -> None:
-    """Switching the engine changes the label and not what is seen."""
-    app = inside(offered, stage="softmax")
-    before = app.latex[1].value
-    app.session_state.engine = "numpy"
-    app.run()
-    assert not app.exception and app.latex[1].value == before
-    assert any("Computed with **NumPy**" in said.value for said in app.caption)
+    """Switching the engine changes what the last stage says of it and nothing else."""
+    for stage in ("softmax", "heads"):
+        app = inside(offered, stage=stage)
+        before = app.latex[1].value
+        app.session_state.engine = "numpy"
+        app.run()
+        assert not app.exception and app.latex[1].value == before
+    assert any("All stages are computed with **NumPy**" in said.value for said in app.caption)
 
 
 def test_of_a_long_text_the_engines_are_compared_when_asked(offered: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes long is computed once; the button names the other engine, and another layer needs no second click."""
+    """What takes long is computed once; the button names the other engine, and another token needs no second click."""
     monkeypatch.setattr(frame, "QUICK_WALK", 0)
-    app = inside(offered, stage="softmax", engine="numpy")
-    assert any("Computed with **NumPy**" in said.value for said in app.caption) and "differ" not in words(app)
+    app = inside(offered, stage="heads", engine="numpy")
+    assert any("are computed with **NumPy**" in said.value for said in app.caption) and "differ" not in words(app)
     (button,) = (button for button in app.button if button.label.startswith("Compare with PyTorch, about "))
     settled(button.click().run(), "stop_here")
     assert "PyTorch and NumPy differ most at" in words(app)
-    settled(app.selectbox(key=key_of(app, "inside_layer")).set_value(1).run(), "stop_here")
+    settled(app.selectbox(key=key_of(app, "inside_token")).set_value(1).run(), "stop_here")
     assert "PyTorch and NumPy differ most at" in words(app)
     settled(app.text_input(key=key_of(app, "text")).set_value("a dog ran.").run(), "stop_here")
     assert "differ" not in words(app)
@@ -110,10 +113,9 @@ def test_controls_choose_and_the_choice_stays(offered: str) -> None:
 
 def test_the_token_is_the_hidden_one_until_another_is_chosen(offered: str) -> None:
     """Without a choice it is the first mask, without a mask the first word; one that is not there is passed over."""
-    assert inside(offered).selectbox(key="inside_token").value == 2
-    assert inside(offered, masked="").selectbox(key="inside_token").value == 1
-    assert inside(offered, token="99").selectbox(key="inside_token").value == 2
-    assert inside(offered, token="-1").selectbox(key="inside_token").value == 2
+    for given, expected in (({}, 2), ({"masked": ""}, 1), ({"token": "99"}, 2), ({"token": "-1"}, 2)):
+        app = inside(offered, **given)
+        assert app.selectbox(key=key_of(app, "inside_token")).value == expected
 
 
 def test_the_next_layer_is_one_button_away(offered: str) -> None:

@@ -18,9 +18,10 @@ from bert_core.run.capture import capture
 from bert_core.run.stages import ENGINES, walk
 from tests.near import assert_near
 from viz_app import session
+from viz_app.components.floor_plan import Room, floor_plan
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
-from viz_app.stages import STAGES, View, tex
+from viz_app.stages import _IN_FORMULA, STAGES, SYMBOLS, View, legend, rooms, tex
 
 
 def view_of(
@@ -60,6 +61,34 @@ def test_every_stage_has_a_formula_numbers_a_shape_a_picture_and_two_sentences(
     assert tables and all(table.ndim == 2 and len(table) == len(stage.row_labels(view)) for table in tables.values())
     figures = stage.draw(view, tables)
     assert figures and all(isinstance(figure, go.Figure) and figure.data for figure in figures)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_every_letter_of_a_formula_is_in_the_legend(tiny_loaded: LoadedModel, relative: bool) -> None:
+    """Whatever the stage: no letter stands in a formula, general or with numbers, that the legend does not explain."""
+    view = replace(view_of(tiny_loaded), relative=relative)
+    for stage in STAGES.values():
+        for formula in (stage.formula(view), stage.live(view)):
+            found = _IN_FORMULA.findall(formula)
+            assert not [sign for sign in found if len(sign) == 1 and sign not in SYMBOLS], formula
+    scores = STAGES["scores"].formula(view)
+    assert "$s$ a score" in legend(scores) and "$d$" in legend(scores) and "$n$" not in legend(scores)
+    assert "segment" not in legend(scores), "s is a score, and nothing else"
+    assert "$g$ the segment" in legend(STAGES["embeddings"].formula(view))
+    assert r"$\mathrm{LN}$ layer norm" in legend(STAGES["norm"].formula(view))
+
+
+def test_the_floor_plan_has_every_stage_once_and_in_order(tiny_loaded: LoadedModel) -> None:
+    """The rooms hold the thirteen stages as a pass goes through them, and say which layer and head they are."""
+
+    def stages(part: str | Room) -> list[str]:
+        return [part] if isinstance(part, str) else [name for inner in part.parts for name in stages(inner)]
+
+    house = rooms(view_of(tiny_loaded))
+    assert [name for room in house for name in stages(room)] == list(STAGES)
+    assert house[1].title == "Layer 1, one of 2" and house[1].parts[0].title == "Attention, head 2"
+    with pytest.raises(ValueError, match="the stage 'soup' has no place in the plan"):
+        floor_plan(house, {name: name for name in STAGES}, "soup", key="plan", label="stages")
 
 
 def test_live_numbers_are_those_of_the_walk(tiny_loaded: LoadedModel) -> None:
@@ -126,6 +155,23 @@ def test_a_long_text_is_drawn_around_the_chosen_row() -> None:
     assert "x: rows 460 to 499 of 500" in figure.layout.annotations[0].text
     boxes = piece_boxes(["a"] * 500, ["1"] * 500, ["A"] * 500, chosen=499, dark=False)
     assert boxes.layout.annotations[0].text == "tokens 440 to 499 of 500" and len(boxes.layout.shapes) == 60
+
+
+@pytest.mark.parametrize("lecture", [False, True])
+def test_every_row_of_every_panel_has_its_name(lecture: bool) -> None:
+    """Each row is labelled with room for the label, whatever their number; four panels stand two by two."""
+    for rows, panels in ((3, 1), (20, 4), (500, 4), (500, 1)):
+        labels = [f"token{row}" for row in range(rows)]
+        values = {f"panel {n}": np.ones((rows, 4)) for n in range(panels)}
+        figure = vector_panels(values, labels, chosen=1, lecture=lecture, dark=False)
+        drawn = len(figure.data[0].z)
+        first = figure.layout.yaxis
+        assert len(figure.data) == panels and list(first.ticktext) == labels[:drawn]
+        low, high = first.domain
+        pixels = (high - low) * (figure.layout.height - figure.layout.margin.t - figure.layout.margin.b) / drawn
+        assert pixels >= 14, f"{rows} rows in {panels} panels have {pixels:.0f} pixels each"
+        assert len({trace.xaxis for trace in figure.data}) == panels
+        assert figure.layout.xaxis.domain[1] == (1 if panels == 1 else pytest.approx(0.485))
 
 
 def test_panels_share_one_scale_with_zero_in_the_middle() -> None:

@@ -207,13 +207,35 @@ def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: tuple[str, 
     page.get_by_label("Sentence", exact=True).press("End")
     page.get_by_label("Sentence", exact=True).press_sequentially(" pn")
     page.get_by_text("NumPy", exact=True).click()
-    expect(page.get_by_text("Computed with NumPy")).to_be_visible()
     settled(page)
     assert reaches_address(page, lambda address: address["text"] == f"{TEXT} pn" and address["engine"] == "numpy")
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
     page.reload()
     expect(page.get_by_role("heading", name=re.compile(r"^12\. "))).to_be_visible()
-    expect(page.get_by_text("Computed with NumPy")).to_be_visible()
+    page.locator(".plan .stage").last.click()
+    expect(page.get_by_text("All stages are computed with NumPy")).to_be_visible()
+
+
+def test_the_floor_plan_says_where_one_is_and_leads_elsewhere(app: tuple[str, Path], page: Page) -> None:
+    """A click, or the arrow keys and Enter, go to a stage; the plan marks it, and the address names it."""
+    base, _ = app
+    opened(page, base, "inside", text=TEXT, stage="softmax", head="1.3")
+    stages, here = page.locator(".plan .stage"), page.locator(".plan .stage[aria-current=step]")
+    expect(stages).to_have_count(len(STAGES))
+    expect(here).to_have_text("7 Softmax")
+    expect(page.locator(".plan .room .title", has_text="Layer 1, one of 6")).to_be_visible()
+    stages.nth(1).click()
+    expect(page.get_by_role("heading", name="2. Embeddings")).to_be_visible()
+    expect(here).to_have_text("2 Embeddings")
+    assert reaches_address(page, lambda address: address.get("stage") == "embeddings")
+    settled(page)
+    here.focus()
+    here.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(here).to_have_text("3 Layer norm")
+    expect(page.get_by_role("heading", name="3. Layer norm")).to_be_visible()
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the plan fits a narrow window"
 
 
 def test_the_numbers_of_a_stage_can_be_taken_along(app: tuple[str, Path], page: Page) -> None:

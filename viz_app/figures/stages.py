@@ -22,7 +22,8 @@ from viz_app.figures.style import (
 LONGEST_LABEL, LONGEST_HOVER = 14, 160
 ROWS_THAT_FIT, KEYS_THAT_FIT = 40, 40
 PIECES_A_LINE = 6
-PANELS_HEIGHT = 480  # of all panels together, where their rows can be thin enough
+PANELS_HEIGHT = 480  # of all panels under each other, where their rows can be thin enough
+LABEL_HEIGHT = 15  # of a row that has its name
 
 
 def window(length: int, chosen: int, room: int = ROWS_THAT_FIT) -> slice:
@@ -127,6 +128,7 @@ def vector_panels(
 ) -> go.Figure:
     """Tables of vectors, one under another or side by side: rows are `row_labels`, columns the numbers of a vector.
 
+    Every row has its name; four panels stand two by two.
     panels: title -> (row, number). One colour scale for all, zero in the middle; it ends where all but 1 number in
         200 lie, so that a few large ones do not wash out the rest. The hover has every number in full.
     chosen: the row to frame; of many rows the part around it is drawn.
@@ -138,30 +140,29 @@ def vector_panels(
             raise ValueError(f"{title!r} has shape {values.shape} for {len(row_labels)} labels: expected (row, number)")
     if not panels:
         raise ValueError("there is no panel to draw")
-    shown = window(len(row_labels), chosen or 0)
+    count = len(panels)
+    wide = count if across else 2 if count > 2 else 1
+    stacked = -(-count // wide)
+    shown = window(len(row_labels), chosen or 0, ROWS_THAT_FIT // stacked)
     labels = [f"{plain(row_labels[row], LONGEST_HOVER)} ({row})" for row in range(len(row_labels))][shown]
     short = [plain(label, LONGEST_LABEL) for label in row_labels][shown]
     part = _part(shown, len(row_labels), ": rows")
     drawn = {title + part: np.asarray(values[shown], np.float32) for title, values in panels.items()}
     limit = float(np.quantile(np.abs(np.concatenate([v.ravel() for v in drawn.values()])), 0.995)) or 1.0
-    count, rows = len(drawn), len(labels)
-    stacked = 1 if across else count
-    row_height = min(max(PANELS_HEIGHT / (rows * stacked), 6), 22) * (1.3 if lecture else 1)
-    panel_height, title_height = max(rows * row_height, 48), 56 if lecture else 46
-    # Where rows are thin not every one has a label, but the chosen one does.
-    every = -(-14 // int(row_height))
-    labelled = [row for row in range(rows) if (row - (chosen or 0) + shown.start) % every == 0]
+    rows = len(labels)
+    row_height = min(max(PANELS_HEIGHT / (rows * stacked), LABEL_HEIGHT), 22) * (1.3 if lecture else 1)
+    panel_height, title_height = max(rows * row_height, 48), (56 if lecture else 46) + 14 * (stacked > 1)
     height = (panel_height + title_height) * stacked + 76
     figure = make_subplots(
-        rows=1 if across else count,
-        cols=count if across else 1,
+        rows=stacked,
+        cols=wide,
         subplot_titles=[f"<b>{plain(title)}</b>" for title in drawn],
         horizontal_spacing=0.03,
         vertical_spacing=0 if stacked == 1 else title_height / (height - 76 - title_height),
-        shared_yaxes=across,
+        shared_yaxes=wide > 1,
     )
-    for number, (title, values) in enumerate(drawn.items(), start=1):
-        at = {"row": 1 if across else number, "col": number if across else 1}
+    for number, (title, values) in enumerate(drawn.items()):
+        at = {"row": number // wide + 1, "col": number % wide + 1}
         figure.add_trace(
             go.Heatmap(
                 z=values,
@@ -181,19 +182,19 @@ def vector_panels(
                 line={"color": page(dark).accent, "width": 3 if lecture else 2},
                 **at,
             )
-        figure.update_xaxes(range=[-0.5, values.shape[1] - 0.5], showgrid=False, zeroline=False, nticks=9, **at)
+        figure.update_xaxes(range=[-0.5, values.shape[1] - 0.5], showgrid=False, zeroline=False, nticks=9 // wide, **at)
     figure.update_yaxes(
         type="category",
         autorange="reversed",
         tickmode="array",
-        tickvals=[labels[row] for row in labelled],
-        ticktext=[short[row] for row in labelled],
+        tickvals=labels,
+        ticktext=short,
         tickfont={"family": TOKEN_FONT, "size": 16 if lecture else 12},
         showgrid=False,
         zeroline=False,
     )
     figure.update_annotations(font_size=19 if lecture else 14)
-    if not across:
+    if wide == 1:
         figure.update_annotations(x=0, xanchor="left")
     figure.update_layout(
         height=height,

@@ -4,9 +4,10 @@ import streamlit as st
 
 from bert_core.analysis.walks import differences
 from viz_app import frame, session
+from viz_app.components.floor_plan import floor_plan
 from viz_app.controls import control
 from viz_app.export.tables import npz, tidy_csv
-from viz_app.stages import STAGES, View
+from viz_app.stages import STAGES, View, legend, rooms
 
 PADS = 3
 ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
@@ -17,16 +18,8 @@ stage, number = STAGES[state.stage], session.STAGES.index(state.stage)
 room = config.max_position_embeddings - len(encoding)
 st.header("What happens to my sentence?", anchor=False)
 
-row = st.container(horizontal=True, vertical_alignment="bottom")
+plan, row = st.container(), st.container(horizontal=True, vertical_alignment="bottom")
 row.button("Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
-control(
-    row.selectbox,
-    "Stage",
-    "stage",
-    options=session.STAGES,
-    format_func=lambda name: f"{session.STAGES.index(name) + 1} of {len(STAGES)} · {STAGES[name].title}",
-    width=290,
-)
 row.button(
     "Next", on_click=frame.step_stage, args=(1,), shortcut="N", disabled=number + 1 == len(STAGES), key="on",
     type="primary",
@@ -52,6 +45,7 @@ control(
 control(
     row.segmented_control, "Engine", "engine", options=session.ENGINES, format_func=ENGINE_NAMES.__getitem__,
     required=True,
+    help="The model written twice. How far the two differ stands at the last stage.",
 )  # fmt: skip
 
 layer, head = state.head
@@ -65,12 +59,18 @@ view = View(
     dark=current.dark,
     lecture=current.lecture,
 )
+with plan:
+    floor_plan(
+        rooms(view), {name: one.title for name, one in STAGES.items()}, state.stage, key="plan",
+        lecture=current.lecture, label="The stages of a pass; choose one to go there", on_click=frame.go_to_stage,
+    )  # fmt: skip
 tables = {} if "head" in stage.needs and not here else stage.tables(view)
 
 words, picture = st.columns([5, 8], gap="medium")
 with words:
     st.subheader(f"{number + 1}. {stage.title}", anchor=False)
     st.latex(stage.formula(view))
+    st.caption(legend(stage.formula(view)))
     st.markdown(stage.says)
     if tables:
         st.markdown(f"**In numbers:** {stage.shape(view)}")
@@ -104,20 +104,22 @@ with picture:
         )  # fmt: skip
 st.caption(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
 
-(other,) = (engine for engine in session.ENGINES if engine != state.engine)
-with place:  # last, so that the picture waits for one engine alone
-    beside = None
-    quick = 2 * current.weights * len(encoding) <= frame.QUICK_WALK
-    label = f"Compare with {ENGINE_NAMES[other]}, about {max(1, round(state['_seconds']))} s"
-    if quick or session.asked_for("engines", (current.loaded.name, encoding, current.off), label):
-        beside = current.second_walk(
-            layer, state.inside_token, pads=pads, engine=other, on_stop=lambda: state.pop("_asked_engines", None)
-        )
-    said = f"Computed with **{ENGINE_NAMES[state.engine]}**."
-    if beside is not None:
-        worst = max(differences(view.walk, beside), key=lambda difference: difference.share)
-        said += (
-            f" PyTorch and NumPy differ most at `{worst.name}`: by {worst.share:.1e} of its largest number, "
-            f"{worst.reach:.3g}."
-        )
-    st.caption(said)
+# Once, and last, so that the picture waits for one engine alone.
+if number + 1 == len(STAGES):
+    with place:
+        (other,) = (engine for engine in session.ENGINES if engine != state.engine)
+        beside = None
+        quick = 2 * current.weights * len(encoding) <= frame.QUICK_WALK
+        label = f"Compare with {ENGINE_NAMES[other]}, about {max(1, round(state['_seconds']))} s"
+        if quick or session.asked_for("engines", (current.loaded.name, encoding, current.off), label):
+            beside = current.second_walk(
+                layer, state.inside_token, pads=pads, engine=other, on_stop=lambda: state.pop("_asked_engines", None)
+            )
+        said = f"All stages are computed with **{ENGINE_NAMES[state.engine]}**."
+        if beside is not None:
+            worst = max(differences(view.walk, beside), key=lambda difference: difference.share)
+            said += (
+                f" PyTorch and NumPy differ most at `{worst.name}`: by {worst.share:.1e} of its largest "
+                f"number, {worst.reach:.3g}."
+            )
+        st.caption(said)

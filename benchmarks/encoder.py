@@ -33,8 +33,8 @@ from bert_core.checkpoint import LoadReport
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel, best_device
 from bert_core.modeling import BertForPreTraining
-from bert_core.record import Target
 from bert_core.recording import record
+from bert_core.records import Target
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
 

@@ -38,7 +38,7 @@ from playwright.sync_api import TimeoutError as TooLong
 from tables import write_table
 
 import bert_core
-from bert_core.record import Target
+from bert_core.records import Target
 from bert_core.run.capture import capture
 from viz_app.components.attention_view.packing import deflated, quantise
 from viz_app.figures.thumbnails import thumbnails

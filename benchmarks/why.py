@@ -37,7 +37,7 @@ from bert_core.checkpoint import LoadReport
 from bert_core.config import BertConfig
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.modeling import BertForPreTraining
-from bert_core.record import Target
+from bert_core.records import Target
 from bert_core.run.capture import capture
 from bert_core.run.decomposition import alti, attention_norms, decompx
 from bert_core.run.layers import layer_passes

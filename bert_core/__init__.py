@@ -6,117 +6,271 @@ Importing this package does not import torch; the first use of a name that needs
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
 
-_HOME = {
-    "BertConfig": "config",
-    "Encoding": "tokenizer",
-    "Tokenizer": "tokenizer",
-    "create_bert_model": "numpy_bert",
-    "Recording": "recording",
-    "BertSelfAttention": "attention",
-    "BertSelfOutput": "attention",
-    "BertAttention": "attention",
-    "BertEmbeddings": "modeling",
-    "BertIntermediate": "modeling",
-    "BertOutput": "modeling",
-    "BertLayer": "modeling",
-    "BertEncoder": "modeling",
-    "BertPooler": "modeling",
-    "BertPredictionHeadTransform": "modeling",
-    "BertLMPredictionHead": "modeling",
-    "BertOnlyMLMHead": "modeling",
-    "BertOnlyNSPHead": "modeling",
-    "BertPreTrainingHeads": "modeling",
-    "BertPreTrainedModel": "modeling",
-    "PreTrainedBertModel": "modeling",
-    "ACT2FN": "modeling",
-    "BertModel": "modeling",
-    "BertForPreTraining": "modeling",
-    "BertForMaskedLM": "modeling",
-    "BertForNextSentencePrediction": "modeling",
-    "BertForSequenceClassification": "modeling",
-    "BertLMHeadModel": "modeling",
-    "generate": "generation",
-    "CheckpointError": "checkpoint",
-    "LoadReport": "checkpoint",
-    "LoadedDecoder": "loading",
-    "LoadedModel": "loading",
-    "best_device": "loading",
-    "bundled_models": "loading",
-    "load": "loading",
-    "save": "loading",
-    "pruned": "pruning",
-    "zero_filled": "pruning",
-    "load_decoder": "loading",
-    "Attribution": "record",
-    "ClassPrediction": "record",
-    "Captioner": "vision",
-    "CaptionerConfig": "vision",
-    "LoadedCaptioner": "vision",
-    "load_captioner": "vision",
-    "DecoderRun": "record",
-    "MaskPrediction": "record",
-    "Batch": "record",
-    "CurvePoint": "record",
-    "PruningPlan": "record",
-    "HeadSweep": "record",
-    "HeadTable": "record",
-    "HeadVectors": "record",
-    "ModelRun": "record",
-    "LayerStates": "record",
-    "LensRun": "record",
-    "PairScore": "record",
-    "SentenceScore": "record",
-    "Target": "record",
-    "Walk": "record",
-    "TokenMaps": "record",
-    "Translators": "translators",
-    "read_translators": "translators",
-    "capture": "run.capture",
-    "layer_states": "run.lens",
-    "logit_lens": "run.lens",
-    "score_pairs": "run.scoring",
-    "faithfulness": "methods",
-    "layer_scores": "methods",
-    "token_scores": "methods",
-    "StudySettings": "study",
-    "judge_file": "study",
-    "loss_target": "targets",
-    "word_target": "targets",
-    "describe": "run.decoding",
-    "walk": "run.stages",
-    "head_vectors": "run.vectors",
-    "ablate_heads": "run.ablation",
-    "curve_points": "run.removal",
-    "propose_plan": "run.removal",
-    "pruning_costs": "run.removal",
-    "Columns": "corpus.rows",
-    "CorpusSettings": "corpus.heads",
-    "heads_over": "corpus.heads",
-    "track_relations": "corpus.relations",
-    "read_treebank": "treebank",
-    "alti": "run.decomposition",
-    "attention_norms": "run.decomposition",
-    "decompx": "run.decomposition",
-    "globenc": "run.decomposition",
-    "residual_norms": "run.decomposition",
-    "input_x_gradient": "run.perturbation",
-    "integrated_gradients": "run.perturbation",
-    "occlusion": "run.perturbation",
-    "pseudo_log_likelihood": "run.perturbation",
-    "saliency": "run.perturbation",
-    "value_zeroing": "run.perturbation",
-}
-__all__ = sorted(_HOME)
 __version__ = "0.1.0"
 
+# Where each name lives, for the interpreter, which loads it when it is first used.
+_NAMES = {
+    # Files and the model.
+    "config": "BertConfig",
+    "tokenizer": "Encoding Tokenizer",
+    "numpy_bert": "create_bert_model",
+    "attention": "BertAttention BertSelfAttention BertSelfOutput",
+    "modeling": (
+        "ACT2FN BertEmbeddings BertEncoder BertForMaskedLM BertForNextSentencePrediction BertForPreTraining "
+        "BertForSequenceClassification BertIntermediate BertLMHeadModel BertLMPredictionHead BertLayer BertModel "
+        "BertOnlyMLMHead BertOnlyNSPHead BertOutput BertPooler BertPreTrainedModel BertPreTrainingHeads "
+        "BertPredictionHeadTransform PreTrainedBertModel"
+    ),
+    "generation": "generate",
+    "checkpoint": "CheckpointError LoadReport",
+    "loading": "LoadedDecoder LoadedModel best_device bundled_models load load_decoder save",
+    "pruning": "pruned zero_filled",
+    "translators": "Translators read_translators",
+    "vision": "Captioner CaptionerConfig LoadedCaptioner load_captioner",
+    # Running it.
+    "recording": "Recording record",
+    "records": (
+        "Attribution Batch ClassPrediction CurvePoint DecoderRun HeadSweep HeadTable HeadVectors LayerStates "
+        "LensRun MaskPrediction ModelRun PairScore PruningPlan SentenceScore Target TokenMaps Walk"
+    ),
+    "targets": "loss_target word_target",
+    "methods": "METHODS Method faithfulness layer_scores token_scores",
+    "run.ablation": "ablate_heads",
+    "run.capture": "capture head_mask_without",
+    "run.decoding": "describe",
+    "run.decomposition": "alti attention_norms decompx globenc head_values residual_norms",
+    "run.lens": "layer_states logit_lens",
+    "run.perturbation": (
+        "input_x_gradient integrated_gradients occlusion pseudo_log_likelihood saliency value_zeroing values_without"
+    ),
+    "run.removal": "curve_points propose_plan pruning_costs",
+    "run.scoring": "score_pairs",
+    "run.stages": "walk",
+    "run.vectors": "head_vectors",
+    # Analysis: arrays to answers.
+    "analysis.attribution": (
+        "effective_attention gradient_attention gradient_relevance norm_rollout rank_agreement scores_of_units "
+        "word_units"
+    ),
+    "analysis.cautions": "Cautions cautions",
+    "analysis.compare": "Alignment Change aligned change largest_changes",
+    "analysis.faithfulness": "Faithfulness",
+    "analysis.flow": "attention_flow attention_rollout layer_mixing mean_of_heads",
+    "analysis.heads": "heads_agreement layer_normalised leading_heads removal_estimate",
+    "analysis.kinds": "KindFigures kind_figures",
+    "analysis.lens": "Plane cosine_similarities mean_similarity neighbours_in_plane settled_depth states_in_plane",
+    "analysis.patterns": "RoleFigures attention_entropy combined map_between_words mean_distance role_figures share_to",
+    "analysis.pointing": "heat patches_in points_into share_in",
+    "analysis.pruning": "curve_of hardly_missed random_band",
+    "analysis.relations": "RelationRow RelationTally",
+    "analysis.roles": (
+        "Role classical_scaling head_distances heads_by_role nearest_heads role_scores roles_of_heads "
+        "strongest_examples"
+    ),
+    "analysis.scoring": "PairRow pair_columns pairs_csv read_pairs",
+    "analysis.walks": "Difference differences likeliest step_angles weighted_values",
+    # Studies of files.
+    "corpus.heads": "CorpusSettings heads_over",
+    "corpus.relations": "relations_csv track_relations",
+    "corpus.rows": "Columns",
+    "corpus.table": "read_table write_table",
+    "study": "Judgement Standing StudySettings judge_file read_judgements standings",
+    "treebank": "TreeSentence read_treebank",
+}
+_HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_HOME)
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+if TYPE_CHECKING:  # the same names once more, for type checkers and editors, which run nothing
+    # Files and the model.
+    # Analysis: arrays to answers.
+    from bert_core.analysis.attribution import effective_attention as effective_attention
+    from bert_core.analysis.attribution import gradient_attention as gradient_attention
+    from bert_core.analysis.attribution import gradient_relevance as gradient_relevance
+    from bert_core.analysis.attribution import norm_rollout as norm_rollout
+    from bert_core.analysis.attribution import rank_agreement as rank_agreement
+    from bert_core.analysis.attribution import scores_of_units as scores_of_units
+    from bert_core.analysis.attribution import word_units as word_units
+    from bert_core.analysis.cautions import Cautions as Cautions
+    from bert_core.analysis.cautions import cautions as cautions
+    from bert_core.analysis.compare import Alignment as Alignment
+    from bert_core.analysis.compare import Change as Change
+    from bert_core.analysis.compare import aligned as aligned
+    from bert_core.analysis.compare import change as change
+    from bert_core.analysis.compare import largest_changes as largest_changes
+    from bert_core.analysis.faithfulness import Faithfulness as Faithfulness
+    from bert_core.analysis.flow import attention_flow as attention_flow
+    from bert_core.analysis.flow import attention_rollout as attention_rollout
+    from bert_core.analysis.flow import layer_mixing as layer_mixing
+    from bert_core.analysis.flow import mean_of_heads as mean_of_heads
+    from bert_core.analysis.heads import heads_agreement as heads_agreement
+    from bert_core.analysis.heads import layer_normalised as layer_normalised
+    from bert_core.analysis.heads import leading_heads as leading_heads
+    from bert_core.analysis.heads import removal_estimate as removal_estimate
+    from bert_core.analysis.kinds import KindFigures as KindFigures
+    from bert_core.analysis.kinds import kind_figures as kind_figures
+    from bert_core.analysis.lens import Plane as Plane
+    from bert_core.analysis.lens import cosine_similarities as cosine_similarities
+    from bert_core.analysis.lens import mean_similarity as mean_similarity
+    from bert_core.analysis.lens import neighbours_in_plane as neighbours_in_plane
+    from bert_core.analysis.lens import settled_depth as settled_depth
+    from bert_core.analysis.lens import states_in_plane as states_in_plane
+    from bert_core.analysis.patterns import RoleFigures as RoleFigures
+    from bert_core.analysis.patterns import attention_entropy as attention_entropy
+    from bert_core.analysis.patterns import combined as combined
+    from bert_core.analysis.patterns import map_between_words as map_between_words
+    from bert_core.analysis.patterns import mean_distance as mean_distance
+    from bert_core.analysis.patterns import role_figures as role_figures
+    from bert_core.analysis.patterns import share_to as share_to
+    from bert_core.analysis.pointing import heat as heat
+    from bert_core.analysis.pointing import patches_in as patches_in
+    from bert_core.analysis.pointing import points_into as points_into
+    from bert_core.analysis.pointing import share_in as share_in
+    from bert_core.analysis.pruning import curve_of as curve_of
+    from bert_core.analysis.pruning import hardly_missed as hardly_missed
+    from bert_core.analysis.pruning import random_band as random_band
+    from bert_core.analysis.relations import RelationRow as RelationRow
+    from bert_core.analysis.relations import RelationTally as RelationTally
+    from bert_core.analysis.roles import Role as Role
+    from bert_core.analysis.roles import classical_scaling as classical_scaling
+    from bert_core.analysis.roles import head_distances as head_distances
+    from bert_core.analysis.roles import heads_by_role as heads_by_role
+    from bert_core.analysis.roles import nearest_heads as nearest_heads
+    from bert_core.analysis.roles import role_scores as role_scores
+    from bert_core.analysis.roles import roles_of_heads as roles_of_heads
+    from bert_core.analysis.roles import strongest_examples as strongest_examples
+    from bert_core.analysis.scoring import PairRow as PairRow
+    from bert_core.analysis.scoring import pair_columns as pair_columns
+    from bert_core.analysis.scoring import pairs_csv as pairs_csv
+    from bert_core.analysis.scoring import read_pairs as read_pairs
+    from bert_core.analysis.walks import Difference as Difference
+    from bert_core.analysis.walks import differences as differences
+    from bert_core.analysis.walks import likeliest as likeliest
+    from bert_core.analysis.walks import step_angles as step_angles
+    from bert_core.analysis.walks import weighted_values as weighted_values
+    from bert_core.attention import BertAttention as BertAttention
+    from bert_core.attention import BertSelfAttention as BertSelfAttention
+    from bert_core.attention import BertSelfOutput as BertSelfOutput
+    from bert_core.checkpoint import CheckpointError as CheckpointError
+    from bert_core.checkpoint import LoadReport as LoadReport
+    from bert_core.config import BertConfig as BertConfig
 
+    # Studies of files.
+    from bert_core.corpus.heads import CorpusSettings as CorpusSettings
+    from bert_core.corpus.heads import heads_over as heads_over
+    from bert_core.corpus.relations import relations_csv as relations_csv
+    from bert_core.corpus.relations import track_relations as track_relations
+    from bert_core.corpus.rows import Columns as Columns
+    from bert_core.corpus.table import read_table as read_table
+    from bert_core.corpus.table import write_table as write_table
+    from bert_core.generation import generate as generate
+    from bert_core.loading import LoadedDecoder as LoadedDecoder
+    from bert_core.loading import LoadedModel as LoadedModel
+    from bert_core.loading import best_device as best_device
+    from bert_core.loading import bundled_models as bundled_models
+    from bert_core.loading import load as load
+    from bert_core.loading import load_decoder as load_decoder
+    from bert_core.loading import save as save
+    from bert_core.methods import METHODS as METHODS
+    from bert_core.methods import Method as Method
+    from bert_core.methods import faithfulness as faithfulness
+    from bert_core.methods import layer_scores as layer_scores
+    from bert_core.methods import token_scores as token_scores
+    from bert_core.modeling import ACT2FN as ACT2FN
+    from bert_core.modeling import BertEmbeddings as BertEmbeddings
+    from bert_core.modeling import BertEncoder as BertEncoder
+    from bert_core.modeling import BertForMaskedLM as BertForMaskedLM
+    from bert_core.modeling import BertForNextSentencePrediction as BertForNextSentencePrediction
+    from bert_core.modeling import BertForPreTraining as BertForPreTraining
+    from bert_core.modeling import BertForSequenceClassification as BertForSequenceClassification
+    from bert_core.modeling import BertIntermediate as BertIntermediate
+    from bert_core.modeling import BertLayer as BertLayer
+    from bert_core.modeling import BertLMHeadModel as BertLMHeadModel
+    from bert_core.modeling import BertLMPredictionHead as BertLMPredictionHead
+    from bert_core.modeling import BertModel as BertModel
+    from bert_core.modeling import BertOnlyMLMHead as BertOnlyMLMHead
+    from bert_core.modeling import BertOnlyNSPHead as BertOnlyNSPHead
+    from bert_core.modeling import BertOutput as BertOutput
+    from bert_core.modeling import BertPooler as BertPooler
+    from bert_core.modeling import BertPredictionHeadTransform as BertPredictionHeadTransform
+    from bert_core.modeling import BertPreTrainedModel as BertPreTrainedModel
+    from bert_core.modeling import BertPreTrainingHeads as BertPreTrainingHeads
+    from bert_core.modeling import PreTrainedBertModel as PreTrainedBertModel
+    from bert_core.numpy_bert import create_bert_model as create_bert_model
+    from bert_core.pruning import pruned as pruned
+    from bert_core.pruning import zero_filled as zero_filled
 
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    # Running it.
+    from bert_core.recording import Recording as Recording
+    from bert_core.recording import record as record
+    from bert_core.records import Attribution as Attribution
+    from bert_core.records import Batch as Batch
+    from bert_core.records import ClassPrediction as ClassPrediction
+    from bert_core.records import CurvePoint as CurvePoint
+    from bert_core.records import DecoderRun as DecoderRun
+    from bert_core.records import HeadSweep as HeadSweep
+    from bert_core.records import HeadTable as HeadTable
+    from bert_core.records import HeadVectors as HeadVectors
+    from bert_core.records import LayerStates as LayerStates
+    from bert_core.records import LensRun as LensRun
+    from bert_core.records import MaskPrediction as MaskPrediction
+    from bert_core.records import ModelRun as ModelRun
+    from bert_core.records import PairScore as PairScore
+    from bert_core.records import PruningPlan as PruningPlan
+    from bert_core.records import SentenceScore as SentenceScore
+    from bert_core.records import Target as Target
+    from bert_core.records import TokenMaps as TokenMaps
+    from bert_core.records import Walk as Walk
+    from bert_core.run.ablation import ablate_heads as ablate_heads
+    from bert_core.run.capture import capture as capture
+    from bert_core.run.capture import head_mask_without as head_mask_without
+    from bert_core.run.decoding import describe as describe
+    from bert_core.run.decomposition import alti as alti
+    from bert_core.run.decomposition import attention_norms as attention_norms
+    from bert_core.run.decomposition import decompx as decompx
+    from bert_core.run.decomposition import globenc as globenc
+    from bert_core.run.decomposition import head_values as head_values
+    from bert_core.run.decomposition import residual_norms as residual_norms
+    from bert_core.run.lens import layer_states as layer_states
+    from bert_core.run.lens import logit_lens as logit_lens
+    from bert_core.run.perturbation import input_x_gradient as input_x_gradient
+    from bert_core.run.perturbation import integrated_gradients as integrated_gradients
+    from bert_core.run.perturbation import occlusion as occlusion
+    from bert_core.run.perturbation import pseudo_log_likelihood as pseudo_log_likelihood
+    from bert_core.run.perturbation import saliency as saliency
+    from bert_core.run.perturbation import value_zeroing as value_zeroing
+    from bert_core.run.perturbation import values_without as values_without
+    from bert_core.run.removal import curve_points as curve_points
+    from bert_core.run.removal import propose_plan as propose_plan
+    from bert_core.run.removal import pruning_costs as pruning_costs
+    from bert_core.run.scoring import score_pairs as score_pairs
+    from bert_core.run.stages import walk as walk
+    from bert_core.run.vectors import head_vectors as head_vectors
+    from bert_core.study import Judgement as Judgement
+    from bert_core.study import Standing as Standing
+    from bert_core.study import StudySettings as StudySettings
+    from bert_core.study import judge_file as judge_file
+    from bert_core.study import read_judgements as read_judgements
+    from bert_core.study import standings as standings
+    from bert_core.targets import loss_target as loss_target
+    from bert_core.targets import word_target as word_target
+    from bert_core.tokenizer import Encoding as Encoding
+    from bert_core.tokenizer import Tokenizer as Tokenizer
+    from bert_core.translators import Translators as Translators
+    from bert_core.translators import read_translators as read_translators
+    from bert_core.treebank import TreeSentence as TreeSentence
+    from bert_core.treebank import read_treebank as read_treebank
+    from bert_core.vision import Captioner as Captioner
+    from bert_core.vision import CaptionerConfig as CaptionerConfig
+    from bert_core.vision import LoadedCaptioner as LoadedCaptioner
+    from bert_core.vision import load_captioner as load_captioner
+else:
+
+    def __getattr__(name):
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+
+    def __dir__():
+        return [*globals(), *__all__]

@@ -22,7 +22,7 @@ from bert_core.analysis.attribution import (
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, Faithfulness, judge, plan_removals, removable_units
 from bert_core.analysis.flow import attention_flow, attention_rollout, mean_of_heads
 from bert_core.loading import LoadedModel
-from bert_core.record import ModelRun, Target, TokenMaps
+from bert_core.records import ModelRun, Target, TokenMaps
 from bert_core.run import decomposition, perturbation
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding

@@ -22,7 +22,7 @@ import numpy as np
 from bert_core.analysis.faithfulness import MEASURES, RANDOM_RANKINGS, Faithfulness
 from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
-from bert_core.record import Target
+from bert_core.records import Target
 from bert_core.run.perturbation import values_without
 from bert_core.tokenizer import UNKNOWN, Encoding
 from bert_core.training.data import read_documents, split_sentences

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bert_core.record import Target
+from bert_core.records import Target
 from bert_core.tokenizer import MASK, UNKNOWN, Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error

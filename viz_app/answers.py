@@ -17,7 +17,7 @@ from bert_core.analysis.attribution import rank_agreement, scaled_rows, scores_o
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP_SHARES, Faithfulness, removable_units
 from bert_core.analysis.patterns import word_as_read
 from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, token_scores
-from bert_core.record import ModelRun, Target
+from bert_core.records import ModelRun, Target
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from bert_core.record import MaskPrediction, ModelRun
+from bert_core.records import MaskPrediction, ModelRun
 from bert_core.run import MOST_REFERENCES
 from viz_app.controls import control
 from viz_app.figures.predictions import nsp_bar, prediction_bars

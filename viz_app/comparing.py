@@ -11,7 +11,7 @@ import streamlit as st
 
 from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, mostly_unknown, pair_values, read_pairs
 from bert_core.loading import LoadedModel
-from bert_core.record import PairScore
+from bert_core.records import PairScore
 from bert_core.run.scoring import score_pairs
 from viz_app.controls import control, file_control
 from viz_app.jobs import Job

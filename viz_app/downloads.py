@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import streamlit as st
 
-from bert_core.record import HeadVectors, ModelRun
+from bert_core.records import HeadVectors, ModelRun
 from viz_app.controls import control
 from viz_app.export import PICTURES, tables
 from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit

@@ -18,7 +18,7 @@ from streamlit.navigation.page import StreamlitPage
 from bert_core.analysis.cautions import cautions
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
-from bert_core.record import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk
+from bert_core.records import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk
 from bert_core.run import MOST_REFERENCES
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture, head_mask_without

@@ -15,7 +15,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel, save
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.pruning import pruned, zero_filled
-from bert_core.record import Batch, CurvePoint, PruningPlan
+from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.run import removal
 from bert_core.run.removal import RANDOM_ORDERS
 from bert_core.tokenizer import Encoding

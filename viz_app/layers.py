@@ -19,7 +19,7 @@ from bert_core.analysis.lens import (
     states_in_plane,
 )
 from bert_core.checkpoint import CheckpointError
-from bert_core.record import LayerStates, LensRun
+from bert_core.records import LayerStates, LensRun
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.tokenizer import MASK, Encoding
 from bert_core.translators import Translators, read_translators

@@ -14,7 +14,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from bert_core import scenes
 from bert_core.analysis import pointing
-from bert_core.record import DecoderRun
+from bert_core.records import DecoderRun
 from bert_core.run.decoding import describe
 from bert_core.scenes import Scene
 from bert_core.tokenizer import SPECIAL_TOKENS

@@ -31,7 +31,7 @@ from bert_core.analysis.roles import (
 from bert_core.corpus.relations import relations_csv, track_relations
 from bert_core.corpus.table import KINDS, LARGEST_FILE, check_fits, read_table
 from bert_core.loading import LoadedModel
-from bert_core.record import HeadTable, ModelRun
+from bert_core.records import HeadTable, ModelRun
 from bert_core.treebank import TreeSentence, read_treebank
 from viz_app.components.head_grid import HeadClick
 from viz_app.frame import Frame, choose_head

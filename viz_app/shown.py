@@ -9,7 +9,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.patterns import rows_without_numbers
-from bert_core.record import HeadVectors, ModelRun
+from bert_core.records import HeadVectors, ModelRun
 from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice
 from viz_app.export.maps import Combination, MapView
 from viz_app.export.page import NEURON, NEURON_MISLEADING

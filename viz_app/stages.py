@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from bert_core.analysis.walks import follows, likeliest, step_angles, weighted_values
-from bert_core.record import Walk
+from bert_core.records import Walk
 from viz_app.components.floor_plan import Room
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import nsp_bar, prediction_bars

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_core.analysis.attribution import scores_of_units, word_units
-from bert_core.record import Target
+from bert_core.records import Target
 from bert_core.tokenizer import Encoding
 
 REMOVED_SHARES = tuple(tenth / 10 for tenth in range(1, 10))  # of the tokens that may go: the curve of removals

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.record import CurvePoint
+from bert_core.records import CurvePoint
 
 RANDOM = "random"  # what the names of random orders begin with
 

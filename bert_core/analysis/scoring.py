@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.record import PairScore, SentenceScore
+from bert_core.records import PairScore, SentenceScore
 
 MOST_PAIRS = 1_000
 LONGEST_SENTENCE = 2_000  # characters

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.record import Walk
+from bert_core.records import Walk
 
 
 class Difference(NamedTuple):

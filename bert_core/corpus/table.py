@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.corpus.rows import separator_of
-from bert_core.record import LOSSES, HeadTable
+from bert_core.records import LOSSES, HeadTable
 from bert_core.run.ablation import METHODS
 
 KINDS = (".csv", ".parquet")

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.record import Batch
+from bert_core.records import Batch
 from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
 from bert_core.run.layers import TOKENS_AT_ONCE, as_array
 

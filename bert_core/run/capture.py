@@ -11,8 +11,8 @@ from torch import Tensor
 
 from bert_core.config import BertConfig, check_head
 from bert_core.loading import LoadedModel
-from bert_core.record import ClassPrediction, MaskPrediction, ModelRun, Target
 from bert_core.recording import record
+from bert_core.records import ClassPrediction, MaskPrediction, ModelRun, Target
 from bert_core.tokenizer import Encoding
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from bert_core.record import DecoderRun
 from bert_core.recording import record
+from bert_core.records import DecoderRun
 from bert_core.vision import LoadedCaptioner, fit
 
 

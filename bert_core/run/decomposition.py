@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.loading import LoadedModel
-from bert_core.record import Attribution, Target, TokenMaps
+from bert_core.records import Attribution, Target, TokenMaps
 from bert_core.run.capture import check_target
 from bert_core.run.layers import BYTES_AT_ONCE, LayerPass, as_array, check_memory, embedded, layer_passes
 from bert_core.tokenizer import Encoding

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.loading import LoadedModel
-from bert_core.record import Attribution, SentenceScore, Target, TokenMaps
+from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
 from bert_core.run.capture import check_target, gate_tensor, segments_of, target_probabilities, target_values
 from bert_core.run.layers import as_array, copies_at_once, layer_passes
 from bert_core.tokenizer import MASK, PAD, Encoding

@@ -16,7 +16,7 @@ from bert_core.analysis.heads import layer_normalised
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.pruning import pruned
-from bert_core.record import Batch, CurvePoint, PruningPlan
+from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.run.ablation import Head, Replacement
 from bert_core.run.asked import KINDS, Asked, heads_there, losses_and_slopes, losses_of, states_without_each
 from bert_core.run.capture import gate_tensor, head_mask_without

@@ -7,15 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
+from bert_core.analysis.scoring import PairRow
 from bert_core.loading import LoadedModel
-from bert_core.record import PairScore, SentenceScore
+from bert_core.records import PairScore, SentenceScore
 from bert_core.run.perturbation import pseudo_log_likelihood
 from bert_core.tokenizer import Encoding
 
 
 def score_pairs(
     loaded: LoadedModel,
-    pairs: Sequence[tuple[int, str, str, str | None]],
+    pairs: Sequence[tuple[str, str] | PairRow],
     *,
     variant: str = "original",
     head_mask: np.ndarray | None = None,
@@ -23,14 +24,18 @@ def score_pairs(
 ) -> list[PairScore]:
     """Both sentences of every pair by their pseudo-log-likelihood, in the order given.
 
-    pairs: (row, first, second, problem), as `analysis.scoring.read_pairs` gives them; one with a problem keeps it.
+    pairs: (first, second), which are numbered from 1; or the rows that `read_pairs` gives, where one with a problem
+        keeps it.
     variant, head_mask: as for `pseudo_log_likelihood`. report: told how many masked copies the model has read, of how
     many; may raise to stop. A sentence that two pairs share is scored once.
-    Raises ValueError for an unknown variant, or a model without a trained word head.
+    Raises ValueError for a pair that is none, an unknown variant, or a model without a trained word head.
     """
     known: dict[str, Encoding] = {}
     scored = []
-    for row, first, second, problem in pairs:
+    for number, pair in enumerate(pairs, 1):
+        if len(pair) != 2 and not isinstance(pair, PairRow):
+            raise ValueError(f"pair {number} has {len(pair)} parts: give two sentences, or a row of read_pairs")
+        row, first, second, problem = pair if isinstance(pair, PairRow) else PairRow(number, *pair)
         one = PairScore(row, (first, second), problem=problem)
         if problem is None:
             try:

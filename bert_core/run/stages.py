@@ -16,8 +16,8 @@ from bert_core.config import BertConfig, check_head
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.numpy_bert import BertForPretraining
-from bert_core.record import Walk
 from bert_core.recording import record
+from bert_core.records import Walk
 from bert_core.run.capture import check_head_mask, check_position, with_gaps
 from bert_core.tokenizer import PAD, Encoding
 

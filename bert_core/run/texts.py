@@ -14,8 +14,8 @@ import torch
 
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.record import Batch
 from bert_core.recording import record
+from bert_core.records import Batch
 from bert_core.run.ablation import Replacement
 from bert_core.run.asked import KINDS, Asked, check_can_answer, losses_and_slopes, states_without_each
 from bert_core.run.capture import with_gaps

@@ -11,7 +11,7 @@ from torch import Tensor
 from bert_core.config import check_head
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
-from bert_core.record import HeadVectors
+from bert_core.records import HeadVectors
 from bert_core.run.capture import gate_tensor, segments_of
 from bert_core.tokenizer import Encoding
 

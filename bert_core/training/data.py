@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.record import Batch
+from bert_core.records import Batch
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.kinds import document_kinds
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from bert_core.checkpoint import write_whole
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.record import Batch
+from bert_core.records import Batch
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
 from bert_core.training.runs import adamw, fast_forward, in_words, log, resume_state, save_state, trapezoid, update
 from bert_core.translators import Translators, write_translators

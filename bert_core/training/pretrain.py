@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
-from bert_core.record import Batch
+from bert_core.records import Batch
 from bert_core.training.data import ExampleMaker, MaskingRule, Mix
 from bert_core.training.runs import (
     Average,

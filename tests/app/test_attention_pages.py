@@ -18,7 +18,7 @@ from streamlit.testing.v1 import AppTest
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertForPreTraining
 from bert_core.pruning import pruned
-from bert_core.record import ModelRun
+from bert_core.records import ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
 from tests.near import assert_near

@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 import bert_core
 from bert_core import LoadedModel, ModelRun, Target
 from bert_core.analysis.attribution import word_units
-from bert_core.record import HeadVectors
+from bert_core.records import HeadVectors
 from tests.hostile import HOSTILE, run_of
 from tests.near import assert_near
 from viz_app import cli

@@ -193,7 +193,7 @@ def test_numbers_are_those_of_the_run() -> None:
 
 def test_words_find_their_shapes() -> None:
     """Size, colour and kind belong to the shape that they name; articles, relations and false names to none."""
-    from bert_core.record import DecoderRun
+    from bert_core.records import DecoderRun
 
     scene = pictures.composed(["small red star", "large blue cross"], 0)
     relation = scenes.relation_between(*scene.shapes)

@@ -18,7 +18,7 @@ from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_
 from bert_core.corpus.relations import track_relations
 from bert_core.corpus.table import write_table
 from bert_core.loading import load
-from bert_core.record import HeadTable
+from bert_core.records import HeadTable
 from bert_core.run.capture import capture
 from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, key_of, said, settled, visited, words

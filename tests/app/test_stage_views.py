@@ -13,7 +13,7 @@ import pytest
 
 from bert_core.analysis.walks import follows, likeliest, step_angles
 from bert_core.loading import LoadedModel
-from bert_core.record import Walk
+from bert_core.records import Walk
 from bert_core.run.capture import capture
 from bert_core.run.stages import ENGINES, walk
 from tests.near import assert_near

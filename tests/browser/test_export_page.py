@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Locator, Page, expect
 import bert_core
 from bert_core import BertConfig, BertLMHeadModel, LoadedModel, ModelRun, Target
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
-from bert_core.record import DecoderRun, HeadVectors
 from bert_core.recording import record
+from bert_core.records import DecoderRun, HeadVectors
 from tests.hostile import HOSTILE, run_of
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import Combination, MapView

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_core.corpus.table import check_fits, read_table, write_table
-from bert_core.record import HeadTable
+from bert_core.records import HeadTable
 
 
 def made() -> HeadTable:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 import bert_core
 from bert_core import Batch, LoadedModel, PruningPlan
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
-from bert_core.record import CurvePoint
+from bert_core.records import CurvePoint
 from bert_core.run import removal
 from bert_core.run.removal import (
     METHODS,

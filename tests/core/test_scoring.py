@@ -163,6 +163,17 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
     assert found[1].believed is None and found[4].believed == "neither"
 
 
+def test_plain_pairs_are_numbered_rows(tiny_loaded: LoadedModel) -> None:
+    """(first, second) from Python is what `read_pairs` makes of a line; three parts are no pair."""
+    plain = [("the cat sat .", "the dog sat ."), ("a dog ran", "a cat ran")]
+    rows = [PairRow(1, *plain[0]), PairRow(2, *plain[1])]
+    for one, other in zip(score_pairs(tiny_loaded, plain), score_pairs(tiny_loaded, rows), strict=True):
+        assert (one.row, one.sentences, one.problem) == (other.row, other.sentences, None)
+        assert one.difference == pytest.approx(other.difference, rel=1e-4)
+    with pytest.raises(ValueError, match="pair 2 has 3 parts: give two sentences, or a row of read_pairs"):
+        score_pairs(tiny_loaded, [plain[0], ("a", "b", "c")])  # type: ignore[list-item]
+
+
 def test_the_table_comes_out_as_csv(tiny_loaded: LoadedModel) -> None:
     """A row each, in order, numbers in full, a problem in the last column, formulas made harmless."""
     rows = [PairRow(1, "the cat sat .", "a dog , ran"), PairRow(2, "=SUM(A1)", "", "only one sentence: two are needed")]

@@ -13,7 +13,7 @@ import torch
 import bert_core
 from bert_core import BertConfig, BertForPreTraining, LoadedModel, capture
 from bert_core.analysis.walks import differences, weighted_values
-from bert_core.record import Walk
+from bert_core.records import Walk
 from bert_core.run.stages import ENGINES, asked_at, walk
 from bert_core.tokenizer import Encoding
 from tests.near import apart, assert_near

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from bert_core import BertConfig, BertForPreTraining, Tokenizer
-from bert_core.record import Batch
+from bert_core.records import Batch
 from bert_core.training import data, runs
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix, read_documents, split_sentences
 from bert_core.training.kinds import document_kinds

@@ -11,7 +11,7 @@ from viz_app.cli.shared import Device, ModelName, Progress, encode, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.record import ModelRun
+    from bert_core.records import ModelRun
     from bert_core.tokenizer import Encoding
 
 

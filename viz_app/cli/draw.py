@@ -13,7 +13,7 @@ from viz_app.export import KINDS, PICTURES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.record import ModelRun, Target
+    from bert_core.records import ModelRun, Target
     from bert_core.tokenizer import Encoding
     from viz_app.export.comparison import Comparison
     from viz_app.export.maps import Combination, MapView

@@ -15,7 +15,7 @@ from viz_app.cli.shared import Device, ModelName, check_place, first_texts, load
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.corpus.heads import CorpusSettings, HeadSums
-    from bert_core.record import HeadTable
+    from bert_core.records import HeadTable
 
 SECONDS_BETWEEN_NOTES = 5.0
 SHOWN = 10

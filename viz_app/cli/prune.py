@@ -17,7 +17,7 @@ from viz_app.cli.shared import Device, ModelName, TextFile, check_place, first_t
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.record import Batch, CurvePoint, PruningPlan
+    from bert_core.records import Batch, CurvePoint, PruningPlan
     from bert_core.tokenizer import Encoding
 
 
@@ -189,7 +189,7 @@ def _tenths() -> Callable[[float], None]:
 
 def _read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:
     """The plan in a file. Raises ValueError if it is none, or one for another model."""
-    from bert_core.record import PruningPlan
+    from bert_core.records import PruningPlan
 
     try:
         plan = PruningPlan.from_json(path.read_text(encoding="utf-8", errors="replace"))
@@ -204,7 +204,7 @@ def _known_points(out: Path, same: dict[str, str]) -> list[CurvePoint]:
 
     Raises ValueError if it is of another run, or no such file.
     """
-    from bert_core.record import CurvePoint
+    from bert_core.records import CurvePoint
 
     if not out.is_file():
         return []
@@ -235,7 +235,7 @@ def _known_points(out: Path, same: dict[str, str]) -> list[CurvePoint]:
 def _rewrite(out: Path, same: dict[str, str], known: list[CurvePoint]) -> None:
     """The file with its header and the points that are whole; as it was, where the disk takes no more."""
     from bert_core import checkpoint
-    from bert_core.record import CurvePoint
+    from bert_core.records import CurvePoint
 
     text = io.StringIO(newline="")
     writer = csv.writer(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bert_core.record import DecoderRun
+from bert_core.records import DecoderRun
 from viz_app.components.attention_view import Token
 from viz_app.export.maps import ShownMaps, read_only
 

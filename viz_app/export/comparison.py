@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from bert_core.analysis.compare import Alignment, Change, aligned, change, largest_changes
-from bert_core.record import ModelRun
+from bert_core.records import ModelRun
 from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view import Token
 from viz_app.export.maps import ShownMaps, heads_off, read_only

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from bert_core.record import DecoderRun, HeadVectors, ModelRun
+from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from viz_app.export import KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
 from viz_app.export.comparison import Comparison

@@ -18,7 +18,7 @@ from bert_core.analysis.patterns import (
     renormalised,
     word_as_read,
 )
-from bert_core.record import ModelRun
+from bert_core.records import ModelRun
 from bert_core.tokenizer import Encoding
 from viz_app.components.attention_view import Combined, Token
 

@@ -19,7 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
-from bert_core.record import DecoderRun, HeadVectors, ModelRun
+from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.tokenizer import Encoding
 from viz_app.components import attention_view, head_grid
 from viz_app.components.attention_view.packing import deflated, strongest_edges

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
-from bert_core.record import DecoderRun, HeadVectors, ModelRun
+from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from viz_app.components.attention_view import Token
 from viz_app.export.captions import caption_maps
 from viz_app.export.drawing import (

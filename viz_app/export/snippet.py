@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import zlib
 
-from bert_core.record import DecoderRun, HeadVectors, ModelRun
+from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView, heads_off
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from bert_core.record import HeadVectors
+from bert_core.records import HeadVectors
 from viz_app.export.maps import ShownMaps
 
 # What a spreadsheet would take for the start of a formula, its wide forms too.

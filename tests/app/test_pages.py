@@ -329,7 +329,7 @@ def test_heads_can_be_removed_one_by_one() -> None:
     assert "found by taking each out" in words(app)
     assert re.search(r"Does the slope tell the truth here\? Spearman's rank [+-][01]\.\d\d", words(app))
     app.segmented_control(key=key_of(app, "instead")).set_value("mean").run()
-    saying(app, "taken out, its mean over other texts in its place.")
+    saying(app, "taking each out, its mean over other texts in its place")
     app.text_area(key=key_of(app, "reference")).set_value(" ").run()
     assert not app.exception
     assert [said(error) for error in app.error] == [

@@ -154,7 +154,8 @@ def _parse_percent(value: str) -> int:
 
 VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
 COMPARE_VIEWS = ("heads", "curves", "matrix")
-SORTS = ("number", "entropy", "to_sep", "distance")
+ROW_SORTS = ("number", "entropy", "to_sep", "distance")
+SORTS = (*ROW_SORTS, "role")
 COMBINED = ("apart", *patterns.WAYS)
 AMONG = ("chosen", "layer", "all")
 AGAINST = ("masked", "text", "model", "heads")
@@ -199,7 +200,7 @@ def _choices() -> dict[str, Choice]:
         "tokens": Choice(("query", ()), _parse_tokens, lambda tokens: tokens[0][0] + _write_numbers(tokens[1])),
         "kept": Choice(0.7, _parse_share, lambda share: f"{100 * share:.0f}"),
         "sort": Choice("number", _one_of(*SORTS)),
-        "rows": Choice("number", _one_of(*SORTS)),
+        "rows": Choice("number", _one_of(*ROW_SORTS)),
         "view": Choice("curves", _one_of(*VIEWS)),
         "show": Choice("attention", _one_of(*SHOWN)),
         "part": Choice("all", _one_of(*PARTS)),

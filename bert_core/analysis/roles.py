@@ -232,6 +232,22 @@ def roles_of_heads(scores: Mapping[str, np.ndarray]) -> list[list[Role | None]]:
     ]
 
 
+def in_words(roles: Sequence[Sequence[Role | None]]) -> list[list[str]]:
+    """What every head does, with its score; layer by layer, nothing for one that is not there."""
+    return [["" if role is None else f"{IN_WORDS[role.name]} ({role.score:.2f})" for role in row] for row in roles]
+
+
+def role_ranks(roles: Sequence[Sequence[Role | None]]) -> np.ndarray:
+    """A figure by which heads of one role stand together: roles in the order of `THRESHOLDS`, the highest score first.
+
+    roles: layer by layer. Returns (layer, head): the larger, the earlier; below 1 for `NO_ROLE`, NaN for None.
+    """
+    names = [NO_ROLE, *reversed(list(THRESHOLDS))]
+    return np.array(
+        [[np.nan if role is None else names.index(role.name) + role.score for role in row] for row in roles]
+    )
+
+
 def heads_by_role(roles: Sequence[Sequence[Role | None]]) -> dict[str, list[tuple[int, int]]]:
     """Role -> its heads (layer, head), the highest score first; roles in the order of `THRESHOLDS`, then `NO_ROLE`."""
     found: dict[str, list[tuple[float, int, int]]] = {name: [] for name in (*THRESHOLDS, NO_ROLE)}

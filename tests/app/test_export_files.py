@@ -76,6 +76,23 @@ VIEWS = (
 )
 
 
+def test_a_picture_of_a_head_carries_its_head(views: dict[str, Files]) -> None:
+    """In the name of the file and in the picture, whatever it is drawn as; of many heads only their layer."""
+    expected = {
+        "curves": ("L1-H0-H2", ["L1 H0", "L1 H2"]),
+        "matrix": ("L1-H2", ["L1 H2"]),
+        "change": ("L1-H2", ["L1 H2"]),
+        "neuron": ("-H", []),
+        "a head on a picture": ("L1-H2", ["L1 H2"]),
+    }
+    for name, (part, heads) in expected.items():
+        for kind in ("svg", "png", "csv", "py"):
+            assert part in views[name].name(kind)
+        drawn = file_of(views[name], "svg").decode()
+        assert all(head in drawn for head in heads)
+    assert MapView(layer=3, heads=(0, 1, 2, 3, 4)).named_heads == "L3"
+
+
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_leaves_as_every_kind(views: dict[str, Files], name: str) -> None:
     """Each file begins as its kind does, is called by it, and pictures open; dark ones are dark."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import tomllib
 from pathlib import Path
 
@@ -315,10 +316,11 @@ def test_a_common_scale_ends_where_one_value_in_a_hundred_is_larger() -> None:
 
 
 def test_numbers_of_a_grid_fit_into_their_cells() -> None:
-    """Two digits, and one where two are too long; none is longer than a cell."""
+    """Two digits, one where two are too long, and a power of ten before nothing is left; none is longer than a cell."""
     values = np.array([[-0.0094, -0.0009, 0.00044], [-1.2e-10, -0.13, np.nan]])
     message = grid_message(layers=2, heads=3, values=values, signed=True)
-    assert b'"numbers": [["\\u22120.0094", "\\u22120.0009", "0.00044"], ["\\u22121e\\u221210", "\\u22120.13"' in message
+    numbers = json.dumps([["−0.009", "−9e−4", "0.0004"], ["−1e−10", "−0.13", "–"]]).encode()
+    assert b'"numbers": ' + numbers in message
     many = 10.0 ** np.linspace(-12, 3, 200)[None] * np.array([[-1.0], [1.0]])
     assert max(len(_in_cell(value)) for value in many.flat) <= CELL_LETTERS
 

@@ -10,13 +10,16 @@ from bert_core import LoadedModel
 from bert_core.analysis.roles import (
     NO_ROLE,
     THRESHOLDS,
+    Role,
     classical_scaling,
     confidence,
     head_distances,
     head_figures,
     heads_by_role,
+    in_words,
     nearest_heads,
     role_of,
+    role_ranks,
     role_scores,
     roles_of_heads,
     strongest_examples,
@@ -112,6 +115,16 @@ def test_heads_by_role_hold_every_head_once() -> None:
     found = heads_by_role(roles_of_heads(scores))
     assert found["next"] == [(0, 1), (0, 0)] and found[NO_ROLE] == [(1, 1)]
     assert sum(map(len, found.values())) == 3
+
+
+def test_ranks_put_heads_of_one_role_together() -> None:
+    """In the order of the thresholds, the highest score of a role first, no role behind; each is named in words."""
+    found = [
+        [Role("sep", 0.9), Role("previous", 0.6), None, Role(NO_ROLE, 0.7), Role("previous", 1.0), Role("next", 0.5)]
+    ]
+    order = np.argsort(-role_ranks(found)[0], kind="stable")
+    assert order.tolist() == [4, 1, 5, 0, 3, 2]
+    assert in_words(found)[0][:3] == ["looks at [SEP] (0.90)", "looks at the token before (0.60)", ""]
 
 
 def test_distances_are_those_of_scipy() -> None:

@@ -70,7 +70,7 @@ class AttentionFiles:
             return f"attention.{kind}"
         if self.view.together is not None:
             return f"attention-{self.view.together.how}.{kind}"
-        return f"attention-{f'L{self.view.layer}' if self.view.heads else 'all'}.{kind}"
+        return f"attention-{self.view.named_heads or 'all'}.{kind}"
 
     def picture(self, *, dark: bool = False) -> Figure:
         from viz_app.export.pictures import maps_picture
@@ -137,7 +137,7 @@ class ChangeFiles:
 
     def name(self, kind: str) -> str:
         every = kind in ("npz", "html") or not self.view.heads
-        return f"change.{kind}" if every else f"change-L{self.view.layer}.{kind}"
+        return f"change.{kind}" if every else f"change-{self.view.named_heads}.{kind}"
 
     def picture(self, *, dark: bool = False) -> Figure:
         from viz_app.export.pictures import maps_picture
@@ -172,7 +172,10 @@ class CaptionFiles:
     model: str
 
     def name(self, kind: str) -> str:
-        return f"caption.{kind}"
+        if self.head is None or kind in ("npz", "html"):
+            return f"caption.{kind}"
+        layer, head = self.head
+        return f"caption-L{layer}-H{head}.{kind}"
 
     def picture(self, *, dark: bool = False) -> Figure:
         from viz_app.export.pictures import caption_picture

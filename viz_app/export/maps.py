@@ -30,6 +30,7 @@ UNITS = {
     "change": "change of attention",
 }
 AMONG = ("chosen", "layer", "all")
+MOST_NAMED = 4  # heads in the name of a file
 
 
 @dataclass(frozen=True)
@@ -168,6 +169,13 @@ class MapView:
     def drawn(self) -> tuple[int, tuple[int, ...]]:
         """Where in the values of `of` that stands which is drawn: the layer, and its heads."""
         return (self.layer, self.heads) if self.together is None else (0, (0,))
+
+    @property
+    def named_heads(self) -> str:
+        """The heads that are drawn, for the name of a file: "L2-H0-H5"; of many only the layer, of all nothing."""
+        if not self.heads:
+            return ""
+        return "-".join([f"L{self.layer}", *(f"H{head}" for head in self.heads if len(self.heads) <= MOST_NAMED)])
 
     def check_whole(self, of: str) -> None:
         """Raise ValueError unless all of a run's attention is looked at; of: what needs that."""

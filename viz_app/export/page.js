@@ -352,7 +352,8 @@ function chooseOrder() {
   for (const [what, text] of names.length ? [["heads", "Heads of a layer"], ["layers", "Layers"]] : []) {
     const label = element("label", "", text);
     const select = element("select", "", "");
-    select.append(...["by number", ...names].map((name) => element("option", "", name)));
+    const there = names.filter((name) => about.sorts[name][what === "heads" ? 0 : 1]);
+    select.append(...["by number", ...there].map((name) => element("option", "", name)));
     select.onchange = () => {
       sorted[what] = select.value;
       show();

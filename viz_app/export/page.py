@@ -8,7 +8,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -19,6 +19,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
+from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.tokenizer import Encoding
 from viz_app.components import attention_view, head_grid
@@ -27,11 +28,13 @@ from viz_app.export.captions import NOTE, caption_maps
 from viz_app.export.comparison import Comparison
 from viz_app.export.maps import MapView, ShownMaps
 from viz_app.export.packing import MOST_EXACT, packed_layer
-from viz_app.figures.heads import ROLE_ORDERS, head_titles
+from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
 
 Theme = Literal["light", "dark"]
+# By name, an order of the heads of each layer, and one of the layers where there is one.
+Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
 Report = Callable[[int, int], None]  # told how many heads are packed, of how many; may raise to stop
 _FOLDER = Path(__file__).parent
 READING = "from the token that looks (query) to the token it looks at (key); each small map has its own colour scale."
@@ -86,7 +89,7 @@ class _Sheet:
     reading: str
     misleading: str
     titles: Sequence[Sequence[str]]
-    sorts: Mapping[str, tuple[list[list[int]], list[int]]] = field(default_factory=dict)
+    sorts: Sorts = field(default_factory=dict)
     one: ShownMaps | None = None
     vectors: Sequence[HeadVectors] = ()
     positions: Sequence[int] = ()
@@ -298,14 +301,16 @@ def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
     return [(label, [text for text in (encoding.text, encoding.pair) if text is not None])]
 
 
-def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], dict[str, tuple[list[list[int]], list[int]]]]:
+def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """What each head is like, and the orders that follow from it."""
     figures = role_figures(run.attention, run.encoding)
-    sorts = {
+    roles = roles_of_heads(role_scores(run.attention, run.encoding))
+    sorts: Sorts = {
         said: (heads_by(values).tolist(), layers_by(values).tolist())
-        for said, values in zip(ROLE_ORDERS.values(), figures, strict=True)
+        for said, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
     }
-    return head_titles(*figures, there=run.there), sorts
+    sorts[BY_ROLE] = heads_by(role_ranks(roles)).tolist(), None
+    return head_titles(*figures, does=in_words(roles), there=run.there), sorts
 
 
 def _says(shown: ShownMaps, view: MapView) -> str:

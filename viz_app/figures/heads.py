@@ -10,7 +10,8 @@ import plotly.graph_objects as go
 from viz_app.figures.style import HEAD_COLOURS, page, styled
 
 # The figures of `role_figures`, in their order, and what an order by each of them is called.
-ROLE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
+FIGURE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
+BY_ROLE = "by role"  # of the heads of a layer; a layer has none
 ROLE_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star", "circle-open")
 
 
@@ -144,14 +145,25 @@ def role_bars(
     return styled(figure, dark=dark, lecture=lecture)
 
 
-def head_titles(entropy: np.ndarray, to_sep: np.ndarray, distance: np.ndarray, *, there: np.ndarray) -> list[list[str]]:
-    """What a head is like, in a line for each, from its role figures (layer, head). there: which heads exist."""
+def head_titles(
+    entropy: np.ndarray,
+    to_sep: np.ndarray,
+    distance: np.ndarray,
+    *,
+    does: Sequence[Sequence[str]],
+    there: np.ndarray,
+) -> list[list[str]]:
+    """What a head does, and under it its role figures (layer, head).
+
+    does: its role in words. there: which heads exist.
+    """
     layers, heads = entropy.shape
     return [
         [
             f"L{layer} H{head}: pruned"
             if not there[layer, head]
-            else f"L{layer} H{head}: entropy {entropy[layer, head]:.2f} nats, {to_sep[layer, head]:.0%} to [SEP], "
+            else f"L{layer} H{head}: {does[layer][head]}\n"
+            f"entropy {entropy[layer, head]:.2f} nats, {to_sep[layer, head]:.0%} to [SEP], "
             f"mean distance {distance[layer, head]:.1f} tokens"
             for head in range(heads)
         ]

@@ -7,16 +7,20 @@ from functools import partial
 import streamlit as st
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
+from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
 from viz_app import downloads, frame, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.controls import control
 from viz_app.export.maps import UNITS
-from viz_app.figures.heads import ROLE_ORDERS, head_titles
+from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.shown import as_sent, reading, shown_now
 
-SORTS = {"number": "by number"} | ROLE_ORDERS
+SORTS = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
+STANDING = dict.fromkeys(FIGURE_ORDERS, " Heads stand in falling order in each layer: hover one for its name.") | {
+    "role": " Heads of one role stand together in each layer, those without one last: hover one for its name."
+}
 AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 
 current, state = frame.current(), st.session_state
@@ -70,15 +74,19 @@ shown = shown_now(current)
 layers, heads = shown.run.head_mask.shape
 there = shown.run.there
 figures = current.kept("roles", make=lambda: role_figures(shown.run.attention, current.encoding))
-titles = head_titles(*figures, there=there)
+roles = current.kept("roles in words", make=lambda: roles_of_heads(role_scores(shown.run.attention, current.encoding)))
+sorts = figures._asdict() | {"role": role_ranks(roles)}
+titles = head_titles(*figures, does=in_words(roles), there=there)
 
 
 def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Every head in `size` rows and columns, sorted as asked."""
     with st.container(horizontal=True):
-        for name, key in (("Heads of a layer", "sort"), ("Layers", "rows")):
+        for name, key, offered in (
+            ("Heads of a layer", "sort", session.SORTS), ("Layers", "rows", session.ROW_SORTS),
+        ):  # fmt: skip
             control(
-                st.selectbox, name, key, options=session.SORTS, format_func=SORTS.__getitem__,
+                st.selectbox, name, key, options=offered, format_func=SORTS.__getitem__,
                 width=220 if every else "stretch",
             )  # fmt: skip
     head_grid(
@@ -90,7 +98,7 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
         selected=state.head,
         off=current.off,
         titles=titles,
-        order=None if state.sort == "number" else heads_by(getattr(figures, state.sort)),
+        order=None if state.sort == "number" else heads_by(sorts[state.sort]),
         rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
         there=there,
         key="grid",
@@ -99,7 +107,7 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
     )
     st.caption(
         "Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys."
-        + ("" if state.sort == "number" else " Heads stand in falling order in each layer: hover one for its name.")
+        + STANDING.get(state.sort, "")
         + ("" if state.rows == "number" else " Layers stand in falling order of the mean over their heads.")
     )
 

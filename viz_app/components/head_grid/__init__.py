@@ -24,7 +24,7 @@ class HeadClick:
     head: int | None
 
 
-CELL_LETTERS = 7  # that fit into a cell
+CELL_LETTERS = 6  # that fit into a cell
 _FOLDER = Path(__file__).parent
 # What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
 MARKUP = (
@@ -175,9 +175,10 @@ def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict
 
 
 def _in_cell(value: float) -> str:
-    """A number with two digits, or with one where two are too long for a cell: −0.0094, but −0.0009."""
-    text = two_digits(value)
-    return text if len(text) <= CELL_LETTERS else f"{value:.1g}".replace("-", "−")
+    """A number with as many digits as a cell takes: 0.0094, −0.009, −9e−4."""
+    mantissa, power = f"{value:.0e}".split("e")
+    short = (two_digits(value), f"{value:.1g}".replace("-", "−"), f"{mantissa}e{int(power)}".replace("-", "−"))
+    return next((text for text in short if len(text) <= CELL_LETTERS), short[-1])
 
 
 def _legend(limit: float, signed: bool, *, cut: bool = False) -> list[str]:

@@ -19,28 +19,37 @@ from bert_core.training.launch import copy_tokenizer
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, PretrainSettings, evaluate
 from bert_core.training.runs import LOG_FILE, STATE_FILE
 
-PROMPTS = (
-    "The capital of [MASK] is Paris.",
-    "Paris is the [MASK] of France.",
-    "She opened the [MASK] and walked in.",
-    "The [MASK] barked at the mailman all night.",
-    "He drank a cup of [MASK] with milk and sugar.",
-    "The sun rises in the [MASK].",
-    "Water freezes when it is very [MASK].",
-    "The king and the [MASK] ruled the country together.",
-    "The doctor said that [MASK] was tired after the long night.",
-    "The nurse said that [MASK] was tired after the long night.",
-    "I forgot my umbrella and it began to [MASK].",
-    "Two plus two is [MASK].",
-    "The opposite of hot is [MASK].",
-    "Shakespeare was an English [MASK].",
-    "The river flows into the [MASK].",
-    "He was born in London, [MASK].",
-    "The children played in the [MASK] after school.",
-    "The train arrived at the [MASK] ten minutes late.",
-    "A cat is an [MASK].",
-    "The author of this book is a famous [MASK].",
-)
+# What the card asks, and the words that are right there.
+PROMPTS = {
+    "The capital of [MASK] is Paris.": ("france",),
+    "Paris is the [MASK] of France.": ("capital", "heart", "center", "centre"),
+    "She opened the [MASK] and walked in.": ("door", "gate", "doors"),
+    "The [MASK] barked at the mailman all night.": ("dog", "dogs", "hound", "puppy"),
+    "He drank a cup of [MASK] with milk and sugar.": ("tea", "coffee", "cocoa", "chocolate"),
+    "The sun rises in the [MASK].": ("east", "morning", "sky"),
+    "Water freezes when it is very [MASK].": ("cold", "chilly", "cool"),
+    "The king and the [MASK] ruled the country together.": (
+        "queen", "prince", "princess", "parliament", "government", "nobles", "people", "church",
+    ),
+    "The doctor said that [MASK] was tired after the long night.": ("he", "she", "i", "everyone", "everybody"),
+    "The nurse said that [MASK] was tired after the long night.": ("he", "she", "i", "everyone", "everybody"),
+    "I forgot my umbrella and it began to [MASK].": ("rain", "pour", "snow", "storm", "thunder"),
+    "Two plus two is [MASK].": ("four", "4"),
+    "The opposite of hot is [MASK].": ("cold", "cool"),
+    "Shakespeare was an English [MASK].": ("poet", "playwright", "writer", "author", "dramatist", "actor"),
+    "The river flows into the [MASK].": ("sea", "ocean", "lake", "bay", "gulf", "atlantic"),
+    "He was born in London, [MASK].": ("england", "ontario", "canada", "britain", "uk"),
+    "The children played in the [MASK] after school.": (
+        "park", "garden", "yard", "street", "streets", "playground", "field", "fields", "woods", "house", "snow",
+        "sand", "gym", "rain",
+    ),
+    "The train arrived at the [MASK] ten minutes late.": ("station", "platform", "terminal", "stop", "depot"),
+    "A cat is an [MASK].": ("animal",),
+    "The author of this book is a famous [MASK].": (
+        "writer", "author", "poet", "novelist", "historian", "philosopher", "critic", "journalist", "scientist",
+        "scholar", "doctor", "professor", "actor", "artist",
+    ),
+}  # fmt: skip
 
 # (first text, the word to hide in it, second text, whether the second follows the first)
 _CANDIDATES: tuple[tuple[str, str, str, bool], ...] = (

@@ -46,7 +46,7 @@ def write_translators(translators: Translators, loaded: LoadedModel, folder: Pat
     """Write the maps to a folder as float16, for the weights of this model."""
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: value.detach().to("cpu", torch.float16) for name, value in translators.state_dict().items()}
-    header = {"format": "pt", _MODEL: _fingerprint(loaded)}
+    header = {"format": "pt", _MODEL: fingerprint(loaded)}
     write_whole(folder / FILE, lambda path: save_file(tensors, path, metadata=header))
 
 
@@ -67,13 +67,13 @@ def read_translators(loaded: LoadedModel, folder: Path | None = None) -> Transla
     translators = Translators(loaded.config)
     wanted = {name: tuple(value.shape) for name, value in translators.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in tensors.items()}
-    if found != wanted or header.get(_MODEL) != _fingerprint(loaded):
+    if found != wanted or header.get(_MODEL) != fingerprint(loaded):
         raise CheckpointError(f"the tuned lens in {path} was trained for other weights than those of {loaded.name}")
     translators.load_state_dict(tensors)
     return translators.requires_grad_(False).eval().to(loaded.device)
 
 
-def _fingerprint(loaded: LoadedModel) -> str:
+def fingerprint(loaded: LoadedModel) -> str:
     """A digest of the word head and the last layer, the same however often the weights were stored as float16."""
     modules = (loaded.model.cls.predictions.transform, loaded.model.bert.encoder.layer[-1])
     digest = sha256(json.dumps([loaded.config.num_hidden_layers, loaded.config.hidden_size]).encode())

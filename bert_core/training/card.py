@@ -11,45 +11,26 @@ from pathlib import Path
 import torch
 
 from bert_core import checkpoint
+from bert_core.calibration import write_temperature
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
-from bert_core.tokenizer import Encoding
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
+from bert_core.tokenizer import Encoding, Tokenizer
+from bert_core.training.data import Corpus, MaskingRule, Mix
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, PretrainSettings, evaluate
+from bert_core.training.measures import (
+    PROMPTS,
+    WHOLE,
+    Measures,
+    expected_error,
+    facts_right,
+    measure,
+    reliability_picture,
+)
+from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.runs import LOG_FILE, STATE_FILE
 
-# What the card asks, and the words that are right there.
-PROMPTS = {
-    "The capital of [MASK] is Paris.": ("france",),
-    "Paris is the [MASK] of France.": ("capital", "heart", "center", "centre"),
-    "She opened the [MASK] and walked in.": ("door", "gate", "doors"),
-    "The [MASK] barked at the mailman all night.": ("dog", "dogs", "hound", "puppy"),
-    "He drank a cup of [MASK] with milk and sugar.": ("tea", "coffee", "cocoa", "chocolate"),
-    "The sun rises in the [MASK].": ("east", "morning", "sky"),
-    "Water freezes when it is very [MASK].": ("cold", "chilly", "cool"),
-    "The king and the [MASK] ruled the country together.": (
-        "queen", "prince", "princess", "parliament", "government", "nobles", "people", "church",
-    ),
-    "The doctor said that [MASK] was tired after the long night.": ("he", "she", "i", "everyone", "everybody"),
-    "The nurse said that [MASK] was tired after the long night.": ("he", "she", "i", "everyone", "everybody"),
-    "I forgot my umbrella and it began to [MASK].": ("rain", "pour", "snow", "storm", "thunder"),
-    "Two plus two is [MASK].": ("four", "4"),
-    "The opposite of hot is [MASK].": ("cold", "cool"),
-    "Shakespeare was an English [MASK].": ("poet", "playwright", "writer", "author", "dramatist", "actor"),
-    "The river flows into the [MASK].": ("sea", "ocean", "lake", "bay", "gulf", "atlantic"),
-    "He was born in London, [MASK].": ("england", "ontario", "canada", "britain", "uk"),
-    "The children played in the [MASK] after school.": (
-        "park", "garden", "yard", "street", "streets", "playground", "field", "fields", "woods", "house", "snow",
-        "sand", "gym", "rain",
-    ),
-    "The train arrived at the [MASK] ten minutes late.": ("station", "platform", "terminal", "stop", "depot"),
-    "A cat is an [MASK].": ("animal",),
-    "The author of this book is a famous [MASK].": (
-        "writer", "author", "poet", "novelist", "historian", "philosopher", "critic", "journalist", "scientist",
-        "scholar", "doctor", "professor", "actor", "artist",
-    ),
-}  # fmt: skip
+MEASURES, PICTURE, CARD_FILE = "measures.json", "reliability.svg", "MODEL_CARD.md"
+_COLUMNS = ("mlm", "hidden", "loss", "nsp", "near")
 
 # (first text, the word to hide in it, second text, whether the second follows the first)
 _CANDIDATES: tuple[tuple[str, str, str, bool], ...] = (
@@ -204,38 +185,86 @@ def right_examples(loaded: LoadedModel) -> list[Chosen]:
 
 def prompt_table(loaded: LoadedModel) -> str:
     """The twenty prompts with their five likeliest pieces, as they come, as a Markdown table."""
-    lines = ["| Prompt | Five likeliest, with probability |", "| --- | --- |"]
-    for prompt in PROMPTS:
+    lines = ["| Prompt | Five likeliest, with probability | Right first |", "| --- | --- | --- |"]
+    for prompt, answers in PROMPTS.items():
         prediction = capture(loaded, loaded.tokenizer.encode(prompt)).predictions[0]
-        words = ", ".join(f"{loaded.tokenizer.token_of(token)} {share:.2f}" for token, share in prediction.top[:5])
-        lines.append(f"| {prompt} | {words} |")
+        pieces = [(loaded.tokenizer.token_of(token), share) for token, share in prediction.top[:5]]
+        words = ", ".join(f"{piece} {share:.2f}" for piece, share in pieces)
+        lines.append(f"| {prompt} | {words} | {'yes' if pieces[0][0] in answers else 'no'} |")
     return "\n".join(lines)
 
 
-def score_table(
-    loaded: LoadedModel,
-    corpora: Mapping[str, Corpus],
-    lengths: tuple[int, ...],
-    batches: int,
-    report: Callable[[str], None],
-) -> str:
-    """Held-out MLM and NSP accuracy by kind of text and length, as a Markdown table."""
+def score_table(measures: Measures, before: Measures | None = None) -> str:
+    """Held-out MLM and NSP accuracy by kind of text and length, as a Markdown table; in brackets what changed."""
     lines = [
-        "| Held-out text | Tokens | MLM top-1 (80/10/10) | MLM top-1 (all [MASK]) | Loss, nats | NSP | Pieces, pairs |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| Held-out text | Tokens | MLM top-1 (80/10/10) | MLM top-1 (all [MASK]) | Loss, nats | NSP | NSP, near "
+        "| Pieces, pairs |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for name, corpus in corpora.items():
-        devlin = ExampleMaker(corpus, loaded.tokenizer, EVALUATION_MASKING)
-        hidden = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN)
-        for length in lengths:
-            one = evaluate(loaded.model, devlin, loaded.device, lengths=(length,), batches=batches)[length]
-            two = evaluate(loaded.model, hidden, loaded.device, lengths=(length,), batches=batches)[length]
-            lines.append(
-                f"| {name} | {length} | {one['mlm']:.3f} | {two['mlm']:.3f} | {one['loss']:.2f} | {one['nsp']:.3f} "
-                f"| {one['masked']:,}, {one['pairs']:,} |"
-            )
-            report(lines[-1])
+    for kind, lengths in measures.held_out.items():
+        for length, score in lengths.items():
+            was = {} if before is None else before.held_out.get(kind, {}).get(length, {})
+            cells = " | ".join(_changed(score[k], was.get(k), 2 if k == "loss" else 3) for k in _COLUMNS)
+            name = "whole sentences" if length == WHOLE else length
+            lines.append(f"| {kind} | {name} | {cells} | {score['masked']:,.0f}, {score['pairs']:,.0f} |")
     return "\n".join(lines)
+
+
+def fact_table(measures: Measures, before: Measures | None = None) -> str:
+    """Statements whose first guess is right, by kind, as a Markdown table; in brackets what changed."""
+    lines = ["| Kind of fact | Right first | Asked |", "| --- | --- | --- |"]
+    was = {} if before is None else dict(before.facts)
+    for kind, (right, asked) in measures.facts.items():
+        lines.append(f"| {kind} | {_changed(right, was[kind][0] if kind in was else None, 0)} | {asked} |")
+    right, asked = facts_right(measures)
+    earlier = facts_right(before)[0] if before is not None else None
+    lines.append(f"| **all** | **{_changed(right, earlier, 0)}** ({right / asked:.0%}) | {asked} |")
+    return "\n".join(lines)
+
+
+def _changed(value: float, was: float | None, digits: int) -> str:
+    """A figure, and in brackets how far it is from what it was."""
+    return f"{value:.{digits}f}" if was is None else f"{value:.{digits}f} ({value - was:+.{digits}f})"
+
+
+def measured_section(loaded: LoadedModel, measures: Measures, before: Measures | None = None) -> str:
+    """What the card says of how good the model is, between its markers.
+
+    before: the measures of the weights that these replace; what changed stands in brackets.
+    """
+    sure = measures.reliability
+    assert sure is not None  # a bundled model has a word head
+    was = None if before is None else before.reliability
+    return MEASURED.format(
+        weights=measures.weights,
+        against="" if before is None else f" In brackets: the change from weights {before.weights}.",
+        scores=score_table(measures, before),
+        facts=fact_table(measures, before),
+        prompts_right=_changed(measures.prompts[0], None if before is None else before.prompts[0], 0),
+        prompts_asked=measures.prompts[1],
+        prompts=prompt_table(loaded),
+        repeated=", ".join(
+            f"{_changed(share, None if before is None else before.repeated.get(where), 3)} in {where}"
+            for where, share in measures.repeated.items()
+        ),
+        temperature=sure.temperature,
+        error=_changed(expected_error(sure.before), None if was is None else expected_error(was.before), 3),
+        error_after=expected_error(sure.after),
+        overlap="; ".join(
+            f"{where}: {passages:.2%} of the passages, any in {texts:.0%} of the texts"
+            for where, (passages, texts) in measures.overlap.items()
+        )
+        or "Not asked",
+    )
+
+
+def with_section(text: str, section: str) -> str:
+    """A card with another measured section. Raises ValueError if the card has no place for it."""
+    before, opened, rest = text.partition(START)
+    _, closed, after = rest.partition(END)
+    if not (opened and closed):
+        raise ValueError(f"the card has no place between {START} and {END}")
+    return before + section.rstrip("\n") + after
 
 
 def curve_table(runs: Sequence[Path], rows: int = 14) -> str:
@@ -347,21 +376,11 @@ It took {tokens_seen:.1f} M tokens in all, on {hardware}.
 
 Used for training and measuring only; none of the text is part of the project.
 
-## Held-out scores, by kind of text
-
-The share of masked pieces guessed first, 15% of the pieces masked; 80/10/10 is the rule of the training (a tenth of
-the pieces to guess are replaced by random ones, a tenth left standing), "all [MASK]" hides every one of them. NSP:
-half of the second passages follow, half come from another document of the same file.
-
-{scores}
+{measured}
 
 During training, on the mixed held-out text (a small sample, watched for its direction):
 
 {curve}
-
-## Twenty prompts, five likeliest pieces each, as they come
-
-{prompts}
 
 ## Known biases and limits
 
@@ -376,6 +395,46 @@ During training, on the mixed held-out text (a small sample, watched for its dir
 - English only, lower-cased.
 """
 
+START, END = "<!-- measures", "<!-- end of measures -->"
+
+MEASURED = """<!-- measures of {weights} -->
+## Held-out scores, by kind of text
+
+The share of masked pieces guessed first, 15% of the pieces masked; 80/10/10 is the rule of the training (a tenth of
+the pieces to guess are replaced by random ones, a tenth left standing), "all [MASK]" hides every one of them. NSP:
+half of the second passages follow, half come from another document of the same file; *near* strangers from one that
+shares its words. *Whole sentences* stand alone, or in pairs of two.{against}
+
+{scores}
+
+## Facts
+
+Public facts, each with its source in `bert_core/assets/facts.csv`, asked as they stand there; the answers were
+written down before these weights were measured, and no recipe was chosen by them.
+
+{facts}
+
+## How sure it may be taken
+
+How often a first guess is a word that the text already shows, though another is right: {repeated}.
+
+Its expected calibration error is {error}; with the scores divided by {temperature:.2f}, which was fitted on other
+documents and is kept in `calibration.json`, {error_after:.3f}.
+
+![How sure the first guess is, and how often it is right](reliability.svg)
+
+## Twenty prompts, five likeliest pieces each, as they come
+
+{prompts_right} of {prompts_asked} are right first; which answers are was written down beforehand.
+
+{prompts}
+
+## What of this the training text holds
+
+Passages of 13 pieces in a row; a shorter statement counts as one passage. {overlap}.
+<!-- end of measures -->
+"""
+
 SOURCES = """| Source | MB of text | Licence of the text |
 | --- | --- | --- |
 | English Wikipedia, 2015 dump (first ~60,000 page ids) | 165.0 | CC BY-SA 3.0 |
@@ -387,20 +446,36 @@ SOURCES = """| Source | MB of text | Licence of the text |
 | Pratham and African Storybook stories | 1.2 | CC BY |"""
 
 
-def write_card(
-    loaded: LoadedModel,
-    runs: Sequence[Path],
-    corpora: Mapping[str, Corpus],
+def measure_bundle(
     destination: Path,
+    corpora: Mapping[str, Corpus],
     *,
-    hardware: str,
+    train: Corpus | None,
     batches: int,
     report: Callable[[str], None] = print,
 ) -> None:
-    """Measure a bundled model and write its `MODEL_CARD.md`.
+    """Measure a bundled model and write what was found into its folder: figures, temperature, picture, and its card.
 
-    runs: the folders of the runs, one after the other. corpora: held-out text by kind. hardware: what they ran on,
-    in words.
+    The card says what changed where the figures that lie there are those of other weights.
+    """
+    loaded = load(str(destination), device="cpu")
+    path = destination / MEASURES
+    earlier = Measures.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
+    found = measure(loaded, corpora, train=train, batches=batches, report=report)
+    assert found.reliability is not None  # a bundled model has a word head
+    before = earlier if earlier is not None and earlier.weights != found.weights else None
+    card = destination / CARD_FILE
+    section = measured_section(loaded, found, before)
+    card.write_text(with_section(card.read_text(encoding="utf-8"), section), encoding="utf-8")
+    (destination / PICTURE).write_text(reliability_picture(found.reliability), encoding="utf-8")
+    write_temperature(loaded, found.reliability.temperature, destination)
+    path.write_text(found.to_json(), encoding="utf-8")
+
+
+def write_card(loaded: LoadedModel, runs: Sequence[Path], destination: Path, *, hardware: str) -> None:
+    """Write the `MODEL_CARD.md` of a bundled model, with an empty place for what is measured.
+
+    runs: the folders of the runs, one after the other. hardware: what they ran on, in words.
     """
     config = loaded.config
     recipes = [settings_of(run) for run in runs]
@@ -415,33 +490,39 @@ def write_card(
         tokens_seen=sum(recipe.steps * recipe.tokens for recipe in recipes) / 1e6,
         hardware=hardware,
         sources=SOURCES,
-        scores=score_table(loaded, corpora, (32, 128, 512), batches, report),
+        measured=f"{START} -->\n{END}",
         curve=curve_table(runs),
-        prompts=prompt_table(loaded),
     )
-    (destination / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+    (destination / CARD_FILE).write_text(card, encoding="utf-8")
 
 
 def main() -> None:
-    """`python -m bert_core.training.card`: bundle the last of some runs, measure it, write its card."""
+    """`python -m bert_core.training.card`: measure a bundled model; with --runs, bundle the last of them first."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of the runs, each started from the one before")
     parser.add_argument("destination", type=Path, help="folder of the bundled checkpoint")
-    parser.add_argument("--tokenizer", type=Path, required=True, help="folder with the tokenizer's files")
+    parser.add_argument("--runs", type=Path, nargs="+", help="folders of the runs, each started from the one before")
+    parser.add_argument("--tokenizer", type=Path, help="folder with the tokenizer's files; only with --runs")
+    parser.add_argument("--hardware", help="what it was trained on, in words; only with --runs")
     parser.add_argument(
         "--held-out", action="append", required=True, metavar="KIND=FILE", help="once for each kind of text"
     )
-    parser.add_argument("--hardware", required=True, help="what it was trained on, in words")
+    parser.add_argument("--train", type=Path, help="the training text, for how much of what is asked it holds")
+    parser.add_argument("--cache", type=Path, required=True, help="where tokenized texts are kept")
     parser.add_argument("--batches", type=int, default=40, help="batches of 4,096 tokens for each score")
     given = parser.parse_args()
-    last = given.runs[-1]
-    loaded = bundle(last / "model", given.tokenizer, given.destination)
-    print(f"{write_examples(loaded, given.destination)} of {len(_CANDIDATES)} examples are right")
+    if given.runs:
+        if not (given.tokenizer and given.hardware):
+            parser.error("--runs needs --tokenizer and --hardware")
+        loaded = bundle(given.runs[-1] / "model", given.tokenizer, given.destination)
+        print(f"{write_examples(loaded, given.destination)} of {len(_CANDIDATES)} examples are right")
+        write_card(loaded, given.runs, given.destination, hardware=given.hardware)
+    tokenizer = Tokenizer.from_folder(given.destination)
     corpora = {}
     for entry in given.held_out:
         kind, _, file = entry.partition("=")
-        corpora[kind] = Corpus.prepare(Path(file), loaded.tokenizer, last / "held-out")
-    write_card(loaded, given.runs, corpora, given.destination, hardware=given.hardware, batches=given.batches)
+        corpora[kind] = Corpus.prepare(Path(file), tokenizer, given.cache)
+    train = given.train and Corpus.prepare(given.train, tokenizer, given.cache, print)
+    measure_bundle(given.destination, corpora, train=train, batches=given.batches)
 
 
 if __name__ == "__main__":

@@ -197,7 +197,7 @@ def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) ->
 
     The masked-word head is computed at the masked positions only.
     """
-    mlm_logits, labels, nsp_logits, follows = _forward(model, batch, device)
+    mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
     mlm_loss = F.cross_entropy(mlm_logits.float(), labels)
     # A batch of sentences that all stand alone asks nobody whether one follows.
     nsp_loss = F.cross_entropy(nsp_logits.float(), follows) if len(follows) else mlm_loss.new_zeros(())
@@ -210,7 +210,7 @@ def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) ->
         }
 
 
-def _forward(model: BertForPreTraining, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """MLM logits (masked, vocab) and labels (masked,), NSP logits (asked, 2) and labels (asked,)."""
 
     def tensor(array: np.ndarray) -> Tensor:
@@ -259,13 +259,13 @@ def evaluate(
         loss = 0.0
         for number in range(batches):
             batch = held_out.batch(max(tokens // length, 1), length, np.random.default_rng([seed, length, number]))
-            mlm_logits, labels, nsp_logits, follows = _forward(model, batch, device)
+            mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
             loss += F.cross_entropy(mlm_logits.float(), labels, reduction="sum").item()
             right += int((mlm_logits.argmax(-1) == labels).sum())
             total += len(labels)
             nsp_right += int((nsp_logits.argmax(-1) == follows).sum())
             pairs += len(follows)
-        shares = {"mlm": right / total, "loss": loss / total, "nsp": nsp_right / pairs}
+        shares = {"mlm": right / max(total, 1), "loss": loss / max(total, 1), "nsp": nsp_right / max(pairs, 1)}
         scores[length] = {**shares, "masked": total, "pairs": pairs}
     model.train(was_training)
     return scores

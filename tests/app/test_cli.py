@@ -9,6 +9,7 @@ import os
 import platform
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -25,7 +26,8 @@ import torch
 from safetensors.torch import load_file
 
 import bert_core
-from bert_core import LoadedModel
+from bert_core import LoadedModel, load
+from bert_core.calibration import temperature_of
 from bert_core.corpus import heads as corpus_heads
 from bert_core.corpus.heads import CorpusSettings, HeadSums, heads_over
 from bert_core.corpus.lines import Shard
@@ -36,6 +38,7 @@ from bert_core.run import MOST_REFERENCES
 from bert_core.study import markdown, read_judgements, standings
 from bert_core.training import launch
 from bert_core.training.finetune import FinetuneSettings
+from bert_core.training.measures import Measures
 from bert_core.training.pretrain import PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
@@ -361,9 +364,10 @@ def test_the_defaults_of_pretrain_are_those_of_the_library() -> None:
     """Leaving an option out gives what PretrainSettings() gives."""
     defaults = {name: p.default for name, p in inspect.signature(cli.train.pretrain).parameters.items()}
     settings = PretrainSettings()
-    for name in ("steps", "warmup", "decay", "learning_rate", "tokens", "seed"):
+    for name in ("steps", "warmup", "decay", "learning_rate", "tokens", "optimizer", "average", "seed"):
         assert defaults[name] == getattr(settings, name), name
     assert cli.train._parse_lengths(defaults["lengths"]) == settings.lengths
+    assert (defaults["whole"], defaults["near"]) == (settings.mix.whole, settings.mix.near)
     assert (defaults["mask_rate"], defaults["whole_words"]) == (settings.masking.rate, settings.masking.whole_words)
 
 
@@ -388,8 +392,39 @@ def test_a_longer_run_goes_on_where_the_shorter_one_ended(
     code, out, _ = headlight("evaluate", tmp_path / "one" / "model", text_file, "--batches", 1)
     rows = [line.split() for line in out.splitlines()[1:]]
     assert code == 0
-    assert [row[-6] for row in rows] == ["32", "128", "512"] * 2
-    assert [row[0] for row in rows] == ["80/10/10"] * 3 + ["all"] * 3
+    assert [row[1] for row in rows[:4]] == ["32", "128", "512", "whole"]
+    assert {row[0] for row in rows[:4]} == {text_file.name}
+    assert "facts: " in out and " of 377 right first" in out and "prompts of the card: " in out
+    assert "calibration error 0." in out and "tokens/s forward" in out
+
+
+def test_evaluate_writes_its_figures_and_a_temperature(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
+) -> None:
+    """Figures as JSON, the picture as SVG, the overlap with the training text, a second kind; the temperature lies
+    beside the weights and is read for them. What cannot be is one sentence.
+    """
+    model, figures, picture = tmp_path / "model", tmp_path / "found.json", tmp_path / "sure.svg"
+    shutil.copytree(tiny_model_folder, model)
+    common = ("evaluate", model, text_file, "--batches", 1)
+    code, out, _ = headlight(
+        *common, "--also", f"again={text_file}", "--train", text_file, "--out", figures, "--picture", picture,
+        "--keep-temperature",
+    )  # fmt: skip
+    assert code == 0
+    found = Measures.from_json(figures.read_text(encoding="utf-8"))
+    assert list(found.held_out) == [text_file.name, "again"]
+    assert found.overlap[text_file.name] == (1.0, 1.0), "the text asked is the training text itself"
+    assert "holds 100.00% of the passages" in out
+    assert found.reliability is not None and picture.read_text(encoding="utf-8").startswith("<svg")
+    loaded = load(str(model), device="cpu")
+    assert temperature_of(loaded) == pytest.approx(found.reliability.temperature, abs=1e-3)
+    for wrong, sentence in (
+        (("--also", "nothing"), "--also is 'nothing': write KIND=FILE"),
+        (("--out", tmp_path / "found.csv"), "its ending must be one of json"),
+    ):
+        code, _, err = headlight(*common, *wrong)
+        assert code == 2 and sentence in err
 
 
 def test_the_defaults_of_finetune_are_those_of_the_library() -> None:

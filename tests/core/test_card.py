@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from bert_core.loading import LoadedModel
 from bert_core.training import card
 from bert_core.training.data import Corpus, MaskingRule
+from bert_core.training.measures import PROMPTS, measure
 from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.runs import save_state
 
@@ -49,8 +51,19 @@ def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Pa
     corpus = Corpus(rng.integers(5, len(tiny_loaded.tokenizer), 2000), np.arange(0, 2001, 10), np.arange(0, 201, 20))
     look = {"step": 7, "held_out": {"128": {"mlm": 0.123, "nsp": 0.456}}}
     (tmp_path / "log.jsonl").write_text(json.dumps({"step": 1}) + "\n" + json.dumps(look) + "\n", encoding="utf-8")
-    scores = card.score_table(tiny_loaded, {"noise": corpus}, (32,), 2, lambda _: None)
-    assert "| noise | 32 |" in scores
+    found = measure(tiny_loaded, {"noise": corpus}, batches=1, lengths=(32,))
+    scored = found.held_out["noise"]["32"]
+    assert f"| noise | 32 | {scored['mlm']:.3f} | {scored['hidden']:.3f} |" in card.score_table(found)
+    was = replace(found, weights="before", held_out={"noise": {"32": {**scored, "mlm": scored["mlm"] - 0.25}}})
+    now = f"| noise | 32 | {scored['mlm']:.3f} (+0.250) | {scored['hidden']:.3f} (+0.000)"
+    assert now in card.score_table(found, was)
+    section = card.measured_section(tiny_loaded, found, was)
+    assert "the change from weights before" in section and f"<!-- measures of {found.weights} -->" in section
+    whole = card.with_section("a\n<!-- measures of old -->\nold\n<!-- end of measures -->\nz\n", section)
+    assert whole.startswith("a\n<!-- measures of") and whole.endswith("<!-- end of measures -->\nz\n")
+    assert "old" not in whole.split() and card.with_section(whole, section) == whole
+    with pytest.raises(ValueError, match="has no place"):
+        card.with_section("a card", section)
     curve = card.curve_table([tmp_path, tmp_path])
     assert "| 7 | 0.123 | 0.456 |" in curve and "| 14 | 0.123 | 0.456 |" in curve
     model = torch.nn.Linear(1, 1)
@@ -60,4 +73,4 @@ def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Pa
     assert card.settings_of(tmp_path) == settings
     table = card.settings_table([PretrainSettings(), settings])
     assert "| updates | 4,000 | 1,234 |" in table and "last 99" in table and "30% (80% [MASK]" in table
-    assert card.prompt_table(tiny_loaded).count("\n") == len(card.PROMPTS) + 1
+    assert card.prompt_table(tiny_loaded).count("\n") == len(PROMPTS) + 1

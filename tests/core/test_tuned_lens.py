@@ -98,7 +98,7 @@ def test_a_stopped_run_goes_on_where_it_was(tiny_loaded: LoadedModel, text: Path
         tune_lens(tiny_loaded, text, longer, tmp_path / "two", save_every=0, report=stop)
     told: list[str] = []
     again = tune_lens(tiny_loaded, text, longer, tmp_path / "two", report=told.append)
-    assert any(line.startswith("resuming at step 9 of 14") for line in told)
+    assert any(line.endswith("; resuming at step 9 of 14") for line in told)
     for one, other in zip(whole.parameters(), again.parameters(), strict=True):
         assert_near(one, other, 1e-4)
     with pytest.raises(ValueError, match=r"holds a run with other settings \(learning_rate\)"):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, TextFile, load, note
+from viz_app.cli.shared import Device, ModelName, TextFile, check_place, kind_of_file, load, note
 
-EVALUATED_LENGTHS = (32, 128, 512)
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.training.measures import Measures
 
 
 def pretrain(
@@ -112,31 +113,94 @@ def finetune(
 def evaluate(
     model: Annotated[str, typer.Argument(help="A bundled model, a checkpoint folder, or a hub id.")],
     held_out: TextFile,
+    also: Annotated[
+        list[str] | None, typer.Option(metavar="KIND=FILE", help="Another kind of held-out text; as often as wanted.")
+    ] = None,
+    train: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="The training text, for how much of it is asked.")
+    ] = None,
+    cache: Annotated[Path | None, typer.Option(file_okay=False, help="Tokenized texts; default none kept.")] = None,
+    out: Annotated[Path | None, typer.Option(dir_okay=False, help="All figures, as .json.")] = None,
+    picture: Annotated[Path | None, typer.Option(dir_okay=False, help="How sure it may be taken, as .svg.")] = None,
+    keep_temperature: Annotated[
+        bool, typer.Option("--keep-temperature", help="Store it in the model's folder, where pages read it.")
+    ] = False,
     batches: Annotated[int, typer.Option(min=1, help="Batches of about 4,096 tokens for each figure.")] = 100,
     device: Device = "auto",
 ) -> None:
-    """How much of a held-out text a model guesses.
+    """How good a model is: held-out words and next sentences, facts, repeated words, how sure it may be.
 
     15% of the pieces are asked for, behind 80/10/10 of [MASK], a random piece and itself, and behind [MASK] alone.
+    Strangers come from any other document, and (near) from one of the same kind.
     """
-    from bert_core.training.data import Corpus, ExampleMaker
-    from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING
-    from bert_core.training.pretrain import evaluate as ask
+    from bert_core.calibration import write_temperature
+    from bert_core.training.data import Corpus
+    from bert_core.training.measures import measure, reliability_picture, speed
 
+    for option, path, ending in (("--out", out, "json"), ("--picture", picture, "svg")):
+        if path is not None:
+            kind_of_file(option, path, (ending,))
+            check_place(path, held_out)
+    texts = {held_out.name: held_out}
+    for written in also or ():
+        kind, _, name = written.partition("=")
+        if not (kind and Path(name).is_file()):
+            raise ValueError(f"--also is {written!r}: write KIND=FILE, and name a file that is there")
+        texts[kind] = Path(name)
     loaded = load(model, device)
-    if not (loaded.has_mlm or loaded.has_nsp):
-        raise ValueError(f"{model} has neither a trained masked-word nor a next-sentence head: there is nothing to ask")
-    lengths = tuple(length for length in EVALUATED_LENGTHS if length <= loaded.config.max_position_embeddings)
-    with tempfile.TemporaryDirectory() as cache:
-        corpus = Corpus.prepare(held_out, loaded.tokenizer, Path(cache), note)
-        typer.echo("asked pieces are       tokens  MLM top-1  MLM loss     NSP   pieces   pairs")
-        for name, masking in (("80/10/10", EVALUATION_MASKING), ("all [MASK]", ALL_HIDDEN)):
-            maker = ExampleMaker(corpus, loaded.tokenizer, masking)
-            scores = ask(loaded.model, maker, loaded.device, lengths=lengths, batches=batches)
-            for length, found in scores.items():
-                words = f"{found['mlm']:>10.1%} {found['loss']:>9.2f}" if loaded.has_mlm else f"{'-':>10} {'-':>9}"
-                follows = f"{found['nsp']:>7.1%}" if loaded.has_nsp else f"{'-':>7}"
-                typer.echo(f"{name:<22} {length:>6} {words} {follows} {found['masked']:>8,} {found['pairs']:>7,}")
+    if keep_temperature and not Path(loaded.report.source).is_dir():
+        raise ValueError(f"--keep-temperature needs a model in a folder, and {model} is none")
+    with tempfile.TemporaryDirectory() as folder:
+        kept = cache or Path(folder)
+        corpora = {kind: Corpus.prepare(path, loaded.tokenizer, kept, note) for kind, path in texts.items()}
+        trained = None if train is None else Corpus.prepare(train, loaded.tokenizer, kept, note)
+        found = measure(loaded, corpora, train=trained, batches=batches, report=note)
+    for line in lines_of(found, loaded.has_mlm, loaded.has_nsp):
+        typer.echo(line)
+    typer.echo(f"speed: {speed(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
+    if out is not None:
+        out.write_text(found.to_json(), encoding="utf-8")
+    if found.reliability is not None:
+        if picture is not None:
+            picture.write_text(reliability_picture(found.reliability), encoding="utf-8")
+        if keep_temperature:
+            write_temperature(loaded, found.reliability.temperature, Path(loaded.report.source))
+
+
+def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
+    """The measures as lines for a terminal."""
+    from bert_core.training.measures import expected_error, facts_right
+
+    width = max(len("text"), *(len(kind) for kind in found.held_out))
+    lines = [f"{'text':<{width}}  tokens  MLM top-1  all [MASK]  MLM loss     NSP    near   pieces   pairs"]
+    for kind, lengths in found.held_out.items():
+        for length, score in lengths.items():
+            words = (
+                f"{score['mlm']:>10.1%} {score['hidden']:>11.1%} {score['loss']:>9.2f}"
+                if has_words
+                else f"{'-':>10} {'-':>11} {'-':>9}"
+            )
+            follows = f"{score['nsp']:>7.1%} {score['near']:>7.1%}" if has_follows else f"{'-':>7} {'-':>7}"
+            lines.append(
+                f"{kind:<{width}}  {length:>6} {words} {follows} {score['masked']:>8,.0f} {score['pairs']:>7,.0f}"
+            )
+    if not found.facts:
+        return lines
+    right, asked = facts_right(found)
+    kinds = ", ".join(f"{kind} {r}/{n}" for kind, (r, n) in found.facts.items())
+    lines.append(f"facts: {right} of {asked} right first ({right / asked:.1%}): {kinds}")
+    lines.append(f"prompts of the card: {found.prompts[0]} of {found.prompts[1]} right first")
+    lines += [f"first guess is a word that stands there already, {k}: {v:.1%}" for k, v in found.repeated.items()]
+    if found.reliability is not None:
+        before, after = (expected_error(bins) for bins in (found.reliability.before, found.reliability.after))
+        lines.append(
+            f"calibration error {before:.3f}; at temperature {found.reliability.temperature:.2f} it is {after:.3f}"
+        )
+    lines += [
+        f"the training text holds {passages:.2%} of the passages of 13 pieces, and any in {texts:.1%} of texts: {where}"
+        for where, (passages, texts) in found.overlap.items()
+    ]
+    return lines
 
 
 def tune_lens(

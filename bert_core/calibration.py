@@ -1,0 +1,50 @@
+"""How sure a model may be taken to be: a temperature that is kept beside its weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from bert_core.checkpoint import CheckpointError, write_whole
+from bert_core.loading import LoadedModel
+from bert_core.translators import fingerprint
+
+FILE = "calibration.json"
+
+
+def temperature_of(loaded: LoadedModel) -> float | None:
+    """What to divide the scores of this model's words by, so that it is right as often as it is sure; None if unknown.
+
+    It is fitted for one set of weights: for others, pruned ones too, there is none.
+    Raises CheckpointError if the file beside the weights is broken.
+    """
+    path = Path(loaded.report.source) / FILE
+    if not path.is_file():
+        return None
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        temperature, weights = float(stored["temperature"]), stored["weights"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise CheckpointError(f"{path} cannot be read: it holds no temperature and weights") from error
+    return temperature if weights == fingerprint(loaded) else None
+
+
+def write_temperature(loaded: LoadedModel, temperature: float, folder: Path) -> None:
+    """Keep a temperature in a folder, for the weights of this model."""
+    text = json.dumps({"temperature": round(temperature, 3), "weights": fingerprint(loaded)}) + "\n"
+    write_whole(folder / FILE, lambda path: Path(path).write_text(text, encoding="utf-8"))
+
+
+def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
+    """Probabilities as if the scores had been divided by a temperature, (..., vocab); each row sums to 1.
+
+    Above 1 they are more alike, and the order stays. Raises ValueError for a temperature that is not above 0.
+    Source: Guo 2017, section 4.2 (arXiv:1706.04599).
+    """
+    if not temperature > 0:
+        raise ValueError(f"the temperature is {temperature:g}: it is a number above 0")
+    flat: np.ndarray = (probabilities / probabilities.max(-1, keepdims=True)) ** (1 / temperature)
+    flat /= flat.sum(-1, keepdims=True)
+    return flat

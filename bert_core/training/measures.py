@@ -1,0 +1,447 @@
+"""How good a model is at what it is shown for: words by kind of text, facts, repeated words, how sure it may be."""
+
+from __future__ import annotations
+
+import csv
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.calibration import at_temperature
+from bert_core.loading import ASSETS, LoadedModel
+from bert_core.run.capture import capture
+from bert_core.study import FUNCTION_WORDS
+from bert_core.tokenizer import MASK, Tokenizer
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
+from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, evaluate, predictions
+from bert_core.translators import fingerprint
+
+FACTS = ASSETS / "facts.csv"
+LENGTHS = (32, 128, 512)
+WHOLE = "whole"
+"""In the place of a length: whole sentences, alone and in pairs of two."""
+
+GRAM = 13  # pieces in a row that make a passage one that was seen (Brown 2020, appendix C, in words)
+_BINS = 15
+_BLOCK = 1 << 22  # pieces looked at together
+_TEMPERATURES = np.arange(0.6, 1.81, 0.1)
+
+# What the card asks, and the words that are right there.
+PROMPTS = {
+    "The capital of [MASK] is Paris.": ("france",),
+    "Paris is the [MASK] of France.": ("capital", "heart", "center", "centre"),
+    "She opened the [MASK] and walked in.": ("door", "gate", "doors"),
+    "The [MASK] barked at the mailman all night.": ("dog", "dogs", "hound", "puppy"),
+    "He drank a cup of [MASK] with milk and sugar.": ("tea", "coffee", "cocoa", "chocolate"),
+    "The sun rises in the [MASK].": ("east", "morning", "sky"),
+    "Water freezes when it is very [MASK].": ("cold", "chilly", "cool"),
+    "The king and the [MASK] ruled the country together.": (
+        "queen", "prince", "princess", "parliament", "government", "nobles", "people", "church",
+    ),
+    "The doctor said that [MASK] was tired after the long night.": ("he", "she", "i", "everyone", "everybody"),
+    "The nurse said that [MASK] was tired after the long night.": ("he", "she", "i", "everyone", "everybody"),
+    "I forgot my umbrella and it began to [MASK].": ("rain", "pour", "snow", "storm", "thunder"),
+    "Two plus two is [MASK].": ("four", "4"),
+    "The opposite of hot is [MASK].": ("cold", "cool"),
+    "Shakespeare was an English [MASK].": ("poet", "playwright", "writer", "author", "actor"),
+    "The river flows into the [MASK].": ("sea", "ocean", "lake", "bay", "gulf", "atlantic"),
+    "He was born in London, [MASK].": ("england", "ontario", "canada", "britain", "uk"),
+    "The children played in the [MASK] after school.": (
+        "park", "garden", "yard", "street", "streets", "playground", "field", "fields", "woods", "house", "snow",
+        "sand", "gym", "rain",
+    ),
+    "The train arrived at the [MASK] ten minutes late.": ("station", "platform", "terminal", "stop", "depot"),
+    "A cat is an [MASK].": ("animal",),
+    "The author of this book is a famous [MASK].": (
+        "writer", "author", "poet", "novelist", "historian", "philosopher", "critic", "journalist", "scientist",
+        "scholar", "doctor", "professor", "actor", "artist",
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A statement with one [MASK], the single pieces that are right there, what kind it is and where it stands."""
+
+    kind: str
+    statement: str
+    answers: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Guess:
+    """The first guess of a model at the [MASK] of a text.
+
+    probability: 0 to 1. right: whether it is one of the answers. repeated: whether it is a content word of the text.
+    """
+
+    text: str
+    piece: str
+    probability: float
+    right: bool
+    repeated: bool
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """How sure first guesses are, and how often they are right, before and after the scores are divided.
+
+    temperature: fitted on other documents of the same text, where it makes the loss least.
+    before, after: (bin, 3), mean probability of the first guess, share that are right, number of guesses.
+    """
+
+    temperature: float
+    before: tuple[tuple[float, float, int], ...]
+    after: tuple[tuple[float, float, int], ...]
+
+
+@dataclass(frozen=True)
+class Measures:
+    """All that the card says of how good a model is; shares are 0 to 1.
+
+    weights: fingerprint. held_out: kind of text -> length in tokens, or "whole" -> what `asked_of` finds.
+    facts: kind -> (right, asked). prompts: (right, asked). repeated: text -> share of the [MASK]s.
+    overlap: text -> (share of the 13-piece passages that the training text holds, share of the texts with any).
+    """
+
+    weights: str
+    held_out: Mapping[str, Mapping[str, Mapping[str, float]]]
+    facts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    prompts: tuple[int, int] = (0, 0)
+    repeated: Mapping[str, float] = field(default_factory=dict)
+    reliability: Reliability | None = None
+    overlap: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """As one JSON object, shares to five places."""
+        return json.dumps(_rounded(asdict(self)), indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Measures:
+        """What `to_json` wrote. Raises ValueError for anything else."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            stored = values.pop("reliability")
+            reliability = None if stored is None else Reliability(
+                stored["temperature"], *(tuple((a, b, int(n)) for a, b, n in stored[k]) for k in ("before", "after"))
+            )  # fmt: skip
+            pairs = {name: {k: tuple(v) for k, v in values.pop(name).items()} for name in ("facts", "overlap")}
+            return cls(**{**values, **pairs, "prompts": tuple(values["prompts"]), "reliability": reliability})
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"this is no file of measures: {error}") from error
+
+
+def read_facts(path: Path = FACTS) -> tuple[Fact, ...]:
+    """The statements of a CSV file with the columns kind, statement, answers (with | between them), source.
+
+    Raises ValueError for other columns, or a row without exactly one [MASK], an answer and a source.
+    """
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    found = []
+    for number, row in enumerate(rows, 2):
+        if set(row) != {"kind", "statement", "answers", "source"}:
+            raise ValueError(f"{path.name} has other columns than kind, statement, answers, source")
+        if row["statement"].count(MASK) != 1 or not row["answers"] or not row["source"]:
+            raise ValueError(f"line {number} of {path.name} needs one {MASK}, an answer and a source")
+        found.append(Fact(row["kind"], row["statement"], tuple(row["answers"].split("|")), row["source"]))
+    return tuple(found)
+
+
+def first_guesses(loaded: LoadedModel, asked: Iterable[tuple[str, Sequence[str]]]) -> list[Guess]:
+    """What a model puts first into the one [MASK] of each text; beside each text stand its answers."""
+    found = []
+    for text, answers in asked:
+        encoding = loaded.tokenizer.encode(text)
+        token, probability = capture(loaded, encoding).predictions[0].top[0]
+        piece = loaded.tokenizer.token_of(token)
+        repeated = piece not in answers and _is_content(piece) and token in encoding.input_ids
+        found.append(Guess(text, piece, probability, piece in answers, repeated))
+    return found
+
+
+def _is_content(piece: str) -> bool:
+    return len(piece) >= 3 and piece.isalpha() and piece not in FUNCTION_WORDS
+
+
+def asked_of(
+    loaded: LoadedModel,
+    corpus: Corpus,
+    length: int | str,
+    *,
+    batches: int,
+) -> dict[str, float]:
+    """The figures of one kind of text at one length, or of its whole sentences.
+
+    mlm, loss: share of the pieces to guess that were guessed first, and nats, 80/10/10 (Devlin 2019, section 3.1).
+    hidden: the share where all of them stand behind [MASK], beside near strangers. nsp, near: share of the next
+    sentences told, where the strangers come from any other document, and from one of the same kind. masked, pairs:
+    how many were asked.
+    """
+    whole = length == WHOLE
+    tokens = 128 if isinstance(length, str) else length
+
+    def scores(masking: MaskingRule, near: float = 0.0) -> dict[str, float]:
+        maker = ExampleMaker(corpus, loaded.tokenizer, masking, Mix(whole=float(whole), near=near))
+        return evaluate(loaded.model, maker, loaded.device, lengths=(tokens,), batches=batches)[tokens]
+
+    usual, near = scores(EVALUATION_MASKING), scores(ALL_HIDDEN, near=1.0)
+    return {**usual, "hidden": near["mlm"], "near": near["nsp"]}
+
+
+@torch.no_grad()
+def _hidden(
+    loaded: LoadedModel, corpus: Corpus, mix: Mix, batches: int, seed: int
+) -> Iterator[tuple[Tensor, Tensor, list[set[int]]]]:
+    """Of each batch of 128 tokens, all behind [MASK]: scores (piece, vocab), what stood there, what its row shows."""
+    maker = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN, mix)
+    for number in range(batches):
+        batch = maker.batch(32, 128, np.random.default_rng([seed, number]))
+        logits, labels, _, _ = predictions(loaded.model, batch, loaded.device)
+        rows, places = np.nonzero(batch.labels >= 0)
+        if batch.starts is None:
+            seen = [set(batch.input_ids[row].tolist()) for row in rows]
+        else:
+            sees = batch.attention_mask
+            seen = [set(batch.input_ids[r][sees[r, p] == 1].tolist()) for r, p in zip(rows, places, strict=True)]
+        yield logits.float(), labels, seen
+
+
+def repeated_share(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> float:
+    """How often the first guess in a whole sentence is a content word of it though another piece stood there."""
+    repeated = total = 0
+    content = torch.tensor([_is_content(loaded.tokenizer.token_of(i)) for i in range(len(loaded.tokenizer))])
+    for logits, labels, seen in _hidden(loaded, corpus, Mix(whole=1.0), batches, 777):
+        first = logits.argmax(-1).cpu()
+        wrong = (first != labels.cpu()) & content[first]
+        repeated += sum(bool(w) and int(f) in s for w, f, s in zip(wrong, first, seen, strict=True))
+        total += len(labels)
+    return repeated / max(total, 1)
+
+
+def reliability(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> Reliability:
+    """Fit a temperature on the first half of a text's documents, and see on the second how sure guesses may be taken.
+
+    128 tokens, 15% of the pieces behind [MASK]. Source: Guo 2017 (arXiv:1706.04599).
+    """
+    first, second = _halves(corpus)
+    losses = np.zeros(len(_TEMPERATURES))
+    for logits, labels, _ in _hidden(loaded, first, Mix(), batches, 4242):
+        for number, temperature in enumerate(_TEMPERATURES):
+            losses[number] += F.cross_entropy(logits / float(temperature), labels, reduction="sum").item()
+    fitted = _lowest(_TEMPERATURES, losses)
+    before: list[np.ndarray] = []
+    after: list[np.ndarray] = []
+    for logits, labels, _ in _hidden(loaded, second, Mix(), batches, 4243):
+        probabilities = logits.softmax(-1).cpu().numpy()
+        right = probabilities.argmax(-1) == labels.cpu().numpy()
+        before.append(np.stack([probabilities.max(-1), right], 1))
+        after.append(np.stack([at_temperature(probabilities, fitted).max(-1), right], 1))
+    return Reliability(fitted, _bins(np.concatenate(before)), _bins(np.concatenate(after)))
+
+
+def expected_error(bins: Sequence[tuple[float, float, int]]) -> float:
+    """Expected calibration error, 0 to 1: how far sureness is from being right, over all guesses (Guo 2017)."""
+    total = sum(count for _, _, count in bins)
+    return sum(abs(sure - right) * count for sure, right, count in bins) / max(total, 1)
+
+
+def _halves(corpus: Corpus) -> tuple[Corpus, Corpus]:
+    """A corpus as two, half of the documents in each."""
+    middle = len(corpus.document_starts) // 2
+    sentence = int(corpus.document_starts[middle])
+    return (
+        Corpus(corpus.tokens, corpus.sentence_starts[: sentence + 1], corpus.document_starts[: middle + 1]),
+        Corpus(corpus.tokens, corpus.sentence_starts[sentence:], corpus.document_starts[middle:] - sentence),
+    )
+
+
+def _lowest(x: np.ndarray, y: np.ndarray) -> float:
+    """Where a curve is lowest, by the parabola through its lowest point and that point's neighbours."""
+    middle = int(np.clip(np.argmin(y), 1, len(x) - 2))
+    a, b, _ = np.polyfit(x[middle - 1 : middle + 2], y[middle - 1 : middle + 2], 2)
+    return float(np.clip(-b / (2 * a), x[0], x[-1])) if a > 0 else float(x[int(np.argmin(y))])
+
+
+def _bins(guesses: np.ndarray) -> tuple[tuple[float, float, int], ...]:
+    """guesses: (guess, 2), probability and whether it was right. Empty bins are left out."""
+    number = np.minimum((guesses[:, 0] * _BINS).astype(int), _BINS - 1)
+    groups = (guesses[number == bin] for bin in range(_BINS))
+    return tuple((float(g[:, 0].mean()), float(g[:, 1].mean()), len(g)) for g in groups if len(g))
+
+
+def overlap(train: Corpus, texts: Sequence[np.ndarray], gram: int = GRAM) -> tuple[float, float]:
+    """How much of some texts the training text holds: share of the passages of `gram` pieces, share of texts with any.
+
+    A text shorter than that is one passage. texts: the pieces of each.
+    """
+    texts = [np.asarray(text, np.uint64) for text in texts if len(text)]
+    wanted: dict[int, list[tuple[int, np.ndarray]]] = {}
+    for number, text in enumerate(texts):
+        size = min(gram, len(text))
+        wanted.setdefault(size, []).append((number, _hashes(text, size)))
+    held, passages, touched = 0, 0, set()
+    for size, entries in wanted.items():
+        asked = np.unique(np.concatenate([hashes for _, hashes in entries]))
+        seen = np.zeros(len(asked), bool)
+        for first in range(0, len(train), _BLOCK):
+            there = _hashes(np.asarray(train.tokens[first : first + _BLOCK + size - 1], np.uint64), size)
+            there = there[np.isin(there, asked)]
+            seen[np.searchsorted(asked, there)] = True
+        for number, hashes in entries:
+            hits = int(seen[np.searchsorted(asked, hashes)].sum())
+            held, passages = held + hits, passages + len(hashes)
+            if hits:
+                touched.add(number)
+    return held / max(passages, 1), len(touched) / max(len(texts), 1)
+
+
+def _hashes(tokens: np.ndarray, size: int) -> np.ndarray:
+    """A number for every passage of so many tokens; equal passages have equal ones."""
+    if len(tokens) < size:
+        return np.zeros(0, np.uint64)
+    count = len(tokens) - size + 1
+    found = np.zeros(count, np.uint64)
+    for offset in range(size):
+        found *= np.uint64(0x9E3779B97F4A7C15)
+        found += tokens[offset : count + offset] + np.uint64(1)
+        found ^= found >> np.uint64(29)
+    return found
+
+
+def documents_of(corpus: Corpus) -> list[np.ndarray]:
+    """The pieces of each document."""
+    return corpus.pieces_of_documents(len(corpus))
+
+
+def pieces_of_facts(tokenizer: Tokenizer, facts: Iterable[Fact]) -> list[np.ndarray]:
+    """The pieces of each statement with its first answer in it."""
+    return list(tokenizer.encode_plain([fact.statement.replace(MASK, fact.answers[0]) for fact in facts]))
+
+
+def speed(loaded: LoadedModel, *, rounds: int = 5) -> float:
+    """Tokens a second of a forward pass over 8 examples of 128 tokens, on this machine; the median of the rounds."""
+    ids = torch.full((8, 128), loaded.tokenizer.id_of(MASK), device=loaded.device)
+    seconds = []
+    with torch.no_grad():
+        for _ in range(rounds):
+            start = time.perf_counter()
+            loaded.model.bert(ids).last_hidden_state.sum().item()
+            seconds.append(time.perf_counter() - start)
+    return ids.numel() / statistics.median(seconds)
+
+
+def measure(
+    loaded: LoadedModel,
+    corpora: Mapping[str, Corpus],
+    *,
+    train: Corpus | None = None,
+    batches: int = 40,
+    lengths: Sequence[int] = LENGTHS,
+    report: Callable[[str], None] = lambda _: None,
+) -> Measures:
+    """All measures of a model, on held-out text by kind; without a trained word head only the next sentences mean much.
+
+    The first kind is the one that calibration and repeated words are asked on. train: what the model was trained on,
+    for the overlap. Raises ValueError for a model without a trained head.
+    """
+    if not (loaded.has_mlm or loaded.has_nsp):
+        raise ValueError(
+            f"{loaded.name} has neither a trained masked-word nor a next-sentence head: there is nothing to ask"
+        )
+    held_out: dict[str, dict[str, dict[str, float]]] = {}
+    for kind, corpus in corpora.items():
+        held_out[kind] = {}
+        fitting: list[int | str] = [n for n in lengths if n <= loaded.config.max_position_embeddings]
+        for length in (*fitting, WHOLE):
+            held_out[kind][str(length)] = asked_of(loaded, corpus, length, batches=batches)
+            report(f"{kind}, {length}: " + ", ".join(f"{k} {v:g}" for k, v in held_out[kind][str(length)].items()))
+    if not loaded.has_mlm:
+        return Measures(fingerprint(loaded), held_out)
+    report("facts, prompts, repeated words, calibration")
+    facts, first = read_facts(), next(iter(corpora.values()))
+    answers = first_guesses(loaded, ((fact.statement, fact.answers) for fact in facts))
+    prompts = first_guesses(loaded, PROMPTS.items())
+    kinds: dict[str, tuple[int, int]] = {}
+    for guess, fact in zip(answers, facts, strict=True):
+        right, asked = kinds.get(fact.kind, (0, 0))
+        kinds[fact.kind] = (right + guess.right, asked + 1)
+    held: dict[str, tuple[float, float]] = {}
+    if train is not None:
+        report("overlap with the training text")
+        held = {kind: overlap(train, documents_of(corpus)) for kind, corpus in corpora.items()}
+        held["facts"] = overlap(train, pieces_of_facts(loaded.tokenizer, facts))
+    return Measures(
+        fingerprint(loaded),
+        held_out,
+        kinds,
+        (sum(guess.right for guess in prompts), len(prompts)),
+        {
+            "facts": sum(guess.repeated for guess in answers) / len(answers),
+            "whole sentences": repeated_share(loaded, first, batches=max(batches // 4, 1)),
+        },
+        reliability(loaded, first, batches=max(batches // 4, 1)),
+        held,
+    )
+
+
+def facts_right(measures: Measures) -> tuple[int, int]:
+    """How many statements of all kinds are right first, and how many were asked."""
+    return sum(right for right, _ in measures.facts.values()), sum(asked for _, asked in measures.facts.values())
+
+
+def reliability_picture(found: Reliability, size: int = 320) -> str:
+    """Sureness against being right as an SVG: a point for each bin, as large as it holds guesses; grey before fitting.
+
+    On the line they are equal; below it the model is surer than it is right.
+    """
+    margin = 44
+    side = size - 2 * margin
+
+    def at(x: float, y: float) -> str:
+        return f'cx="{margin + x * side:.1f}" cy="{size - margin - y * side:.1f}"'
+
+    largest = max(count for _, _, count in (*found.before, *found.after))
+    points = [
+        f'<circle {at(sure, right)} r="{2 + 8 * (count / largest) ** 0.5:.1f}" fill="{colour}" fill-opacity="0.75"/>'
+        for colour, bins in (("#9aa0a6", found.before), ("#1f6fb2", found.after))
+        for sure, right, count in bins
+    ]
+    ticks = [
+        f'<text x="{margin + x * side:.0f}" y="{size - margin + 16}" text-anchor="middle">{x:g}</text>'
+        f'<text x="{margin - 8}" y="{size - margin - x * side + 4:.0f}" text-anchor="end">{x:g}</text>'
+        for x in (0, 0.5, 1)
+    ]
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="{size}" height="{size}" '
+        'font-family="sans-serif" font-size="12" fill="#333">',
+        f'<rect width="{size}" height="{size}" fill="#fff"/>',
+        f'<rect x="{margin}" y="{margin}" width="{side}" height="{side}" fill="none" stroke="#ccc"/>',
+        f'<line x1="{margin}" y1="{size - margin}" x2="{size - margin}" y2="{margin}" stroke="#ccc"/>',
+        *ticks, *points,
+        f'<text x="{size / 2:.0f}" y="{size - 8}" text-anchor="middle">how sure the first guess is</text>',
+        f'<text x="12" y="{size / 2:.0f}" text-anchor="middle" transform="rotate(-90 12 {size / 2:.0f})">'
+        'how often it is right</text>',
+        f'<text x="{margin}" y="18">grey: as it is, {expected_error(found.before):.3f} apart</text>',
+        f'<text x="{margin}" y="34" fill="#1f6fb2">blue: at temperature {found.temperature:.2f}, '
+        f'{expected_error(found.after):.3f}</text>',
+        "</svg>", "",
+    ])  # fmt: skip
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 5)
+    if isinstance(value, Mapping):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    return [_rounded(entry) for entry in value] if isinstance(value, list | tuple) else value

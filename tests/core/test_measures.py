@@ -1,0 +1,214 @@
+"""bert_core/training/measures: what a model is good at, each figure against cases whose answer is known."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import torch
+
+from bert_core.loading import LoadedModel, load
+from bert_core.run.capture import capture
+from bert_core.tokenizer import Tokenizer
+from bert_core.training import measures
+from bert_core.training.data import Corpus
+from bert_core.training.measures import (
+    FACTS,
+    PROMPTS,
+    Measures,
+    Reliability,
+    expected_error,
+    first_guesses,
+    measure,
+    overlap,
+    read_facts,
+    reliability,
+    reliability_picture,
+    repeated_share,
+)
+
+
+@pytest.fixture(scope="module")
+def mini() -> LoadedModel:
+    """The bundled model."""
+    return load("headlight-mini", device="cpu")
+
+
+def noise(vocabulary: int, pieces: int = 4000) -> Corpus:
+    """Random pieces in sentences of ten and documents of five."""
+    tokens = np.random.default_rng(0).integers(5, vocabulary, pieces)
+    return Corpus(tokens, np.arange(0, pieces + 1, 10), np.arange(0, pieces // 10 + 1, 5))
+
+
+# ---------------------------------------------------------------------------- facts
+
+
+def test_facts_can_be_answered_with_one_piece(mini: LoadedModel) -> None:
+    """At least 300 different statements, each with a source and answers that the bundled model has as one piece."""
+    facts = read_facts()
+    assert len(facts) >= 300 and len({fact.statement for fact in facts}) == len(facts)
+    assert len({fact.kind for fact in facts}) >= 10
+    for fact in facts:
+        assert fact.source
+        for answer in fact.answers:
+            assert mini.tokenizer.encode(answer).typed_count == 1, (fact.statement, answer)
+    for prompt, answers in PROMPTS.items():
+        assert prompt.count("[MASK]") == 1 and answers
+        for answer in answers:
+            assert mini.tokenizer.encode(answer).typed_count == 1, (prompt, answer)
+    assert len(PROMPTS) == 20
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "sentence"),
+    [
+        (("kind", "statement", "answers"), ("a", "b [MASK]", "c"), "has other columns than kind, statement"),
+        (("kind", "statement", "answers", "source"), ("a", "no gap", "c", "d"), "line 2 of x.csv needs one"),
+        (("kind", "statement", "answers", "source"), ("a", "a [MASK]", "", "d"), "line 2 of x.csv needs one"),
+        (("kind", "statement", "answers", "source"), ("a", "a [MASK]", "b", ""), "line 2 of x.csv needs one"),
+    ],
+)
+def test_a_fact_without_its_parts_is_refused(
+    header: tuple[str, ...], row: tuple[str, ...], sentence: str, tmp_path: Path
+) -> None:
+    """The sentence says which line, and what it needs."""
+    with open(tmp_path / "x.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header, row])
+    with pytest.raises(ValueError, match=sentence):
+        read_facts(tmp_path / "x.csv")
+    assert FACTS.is_file()
+
+
+def test_a_guess_is_right_repeated_or_neither(tiny_loaded: LoadedModel) -> None:
+    """Right where it is among the answers; repeated where it is wrong, a content word, and stands in the text."""
+    text = "the king walked in the [MASK] ."
+    token = capture(tiny_loaded, tiny_loaded.tokenizer.encode(text)).predictions[0].top[0][0]
+    piece = tiny_loaded.tokenizer.token_of(token)
+    wrong, right = first_guesses(tiny_loaded, [(text, ("nothing",)), (text, ("other", piece))])
+    assert (wrong.piece, wrong.right, right.right) == (piece, False, True)
+    assert 0 < wrong.probability < 1
+    weights = tiny_loaded.model.cls.predictions.decoder.bias
+    for word, repeats in (("king", True), ("the", False), ("queen", False)):
+        number = tiny_loaded.tokenizer.id_of(word)
+        before = weights[number].item()
+        with torch.no_grad():
+            weights[number] = 1000.0
+            guess = first_guesses(tiny_loaded, [(text, ("house",))])[0]
+            weights[number] = before
+        assert (guess.piece, guess.repeated) == (word, repeats)
+
+
+# ---------------------------------------------------------------------------- how sure
+
+
+def drawn(temperature: float, vocabulary: int = 40) -> Any:
+    """In the place of a model: scores that are surer than they are right by a temperature."""
+
+    def hidden(*_: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[set[int]]]]:
+        generator = torch.Generator().manual_seed(8)
+        logits = 2 * torch.randn(20_000, vocabulary, generator=generator)
+        labels = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)[:, 0]
+        yield logits, labels, [set()] * len(labels)
+
+    return hidden
+
+
+@pytest.mark.parametrize("temperature", [0.8, 1.0, 1.45])
+def test_the_temperature_is_found_again(
+    temperature: float, tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where answers are drawn at a temperature, it is fitted to 3%, and the error is then next to nothing."""
+    monkeypatch.setattr(measures, "_hidden", drawn(temperature))
+    found = reliability(tiny_loaded, noise(100), batches=1)
+    assert found.temperature == pytest.approx(temperature, rel=0.03)
+    assert expected_error(found.after) < 0.015
+    if temperature != 1.0:
+        assert expected_error(found.before) > 3 * expected_error(found.after)
+    assert sum(count for _, _, count in found.after) == 20_000
+
+
+def test_the_expected_error_by_hand() -> None:
+    """Ten guesses 0.2 too sure and thirty 0.1 not sure enough are 0.125 apart on the whole."""
+    assert expected_error([(0.9, 0.7, 10), (0.5, 0.6, 30)]) == pytest.approx((10 * 0.2 + 30 * 0.1) / 40)
+
+
+def test_the_picture_is_an_svg_of_all_bins() -> None:
+    """A circle for every bin before and after, and both errors in words."""
+    found = Reliability(1.2, ((0.9, 0.7, 10), (0.5, 0.6, 30)), ((0.8, 0.7, 40),))
+    picture = ElementTree.fromstring(reliability_picture(found))
+    assert len(picture.findall("{*}circle")) == 3
+    words = " ".join(text.text or "" for text in picture.findall("{*}text"))
+    assert "0.125 apart" in words and "temperature 1.20, 0.100" in words
+
+
+# ---------------------------------------------------------------------------- overlap, repetition
+
+
+def test_overlap_finds_what_stands_in_the_training_text() -> None:
+    """A passage of it is found wherever it stands, one of another order is not, and a short text counts as a whole."""
+    train = noise(30_000, 9_000)
+    seen, strange = train.tokens[4_321:4_361], train.tokens[4_321:4_361][::-1]
+    assert overlap(train, [seen]) == (1.0, 1.0)
+    assert overlap(train, [strange]) == (0.0, 0.0)
+    mixed = np.concatenate([strange[:10], train.tokens[100:113], strange[10:20]])
+    assert overlap(train, [mixed, strange]) == (1 / (21 + 28), 0.5)
+    assert overlap(train, [train.tokens[-5:], strange[:5]]) == (0.5, 0.5)
+    assert overlap(train, []) == (0.0, 0.0)
+
+
+def test_overlap_looks_across_its_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passage that begins in one block of the training text and ends in the next is found."""
+    train = noise(30_000, 2_000)
+    monkeypatch.setattr(measures, "_BLOCK", 100)
+    assert overlap(train, [train.tokens[at : at + 13] for at in range(80, 120)]) == (1.0, 1.0)
+
+
+def test_repetition_counts_what_is_seen_in_the_same_example(
+    tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four guesses one is wrong and stands there; one is right, one stands elsewhere, one is no content word."""
+    king, queen, the = (tiny_loaded.tokenizer.id_of(word) for word in ("king", "queen", "the"))
+    logits = torch.full((4, len(tiny_loaded.tokenizer)), -9.0)
+    for row, token in enumerate((king, king, king, the)):
+        logits[row, token] = 9.0
+
+    def hidden(*_: Any) -> Iterator[tuple[torch.Tensor, torch.Tensor, list[set[int]]]]:
+        yield logits, torch.tensor([queen, king, queen, queen]), [{king}, {king}, {the}, {the}]
+
+    monkeypatch.setattr(measures, "_hidden", hidden)
+    assert repeated_share(tiny_loaded, noise(100), batches=1) == 0.25
+
+
+# ---------------------------------------------------------------------------- all of it
+
+
+def test_everything_is_measured_and_comes_back_from_json(tiny_loaded: LoadedModel) -> None:
+    """Every kind and length, whole sentences, facts, prompts, repetition, calibration and overlap; asked twice, the
+    figures are the same, and JSON gives them back.
+    """
+    corpus = noise(len(tiny_loaded.tokenizer))
+    found = measure(tiny_loaded, {"noise": corpus}, train=corpus, batches=1, lengths=(16, 32))
+    assert list(found.held_out["noise"]) == ["16", "32", "whole"]
+    for score in found.held_out["noise"].values():
+        assert set(score) == {"mlm", "hidden", "loss", "nsp", "near", "masked", "pairs"} and score["pairs"] > 0
+    assert sum(asked for _, asked in found.facts.values()) == len(read_facts()) and found.prompts[1] == 20
+    assert found.overlap["noise"] == (1.0, 1.0)
+    again = Measures.from_json(found.to_json())
+    assert again.to_json() == found.to_json() and again.weights == found.weights
+    assert again.reliability is not None and again.facts == found.facts
+    with pytest.raises(ValueError, match="this is no file of measures"):
+        Measures.from_json('{"weights": 1}')
+    with pytest.raises(ValueError, match="this is no file of measures"):
+        Measures.from_json("[1]")
+
+
+def test_the_tokenizer_is_enough_for_the_pieces_of_facts(tiny_model_folder: Path) -> None:
+    """The answer stands where the gap was."""
+    tokenizer = Tokenizer.from_folder(tiny_model_folder)
+    pieces = measures.pieces_of_facts(tokenizer, [measures.Fact("k", "the [MASK] walked", ("king", "queen"), "s")])
+    assert tokenizer.decode(pieces[0].tolist()) == "the king walked"

@@ -17,7 +17,7 @@ import bert_core
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
 bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading pruning scenes vision
-translators records targets run analysis methods treebank corpus study training
+translators calibration records targets run analysis methods treebank corpus study training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -43,6 +43,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.pruning": {"torch", "bert_core.attention", "bert_core.modeling", "bert_core.loading"},
     "bert_core.translators": {
         "torch", "safetensors", "bert_core.config", "bert_core.checkpoint", "bert_core.loading",
+    },
+    "bert_core.calibration": {
+        "numpy", "bert_core.checkpoint", "bert_core.loading", "bert_core.translators",
     },
     "bert_core.scenes": {"numpy"},
     "bert_core.vision": {

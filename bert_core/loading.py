@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import zipfile
 import zlib
@@ -21,6 +22,7 @@ from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.tokenizer import Tokenizer
 
 ASSETS = Path(__file__).parent / "assets"
+LARGEST_UNPACKED = 16_000_000_000  # bytes of a .zip's files together: ten times those of the largest published BERT
 HUB_FILES = (
     "config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
     "tuned_lens.safetensors",
@@ -118,7 +120,7 @@ def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: 
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
     chosen = best_device(device)
-    if name.endswith(".zip") and os.path.isfile(name):
+    if name.endswith(".zip") and not os.path.isdir(name):
         with _unpacked(Path(name)) as folder:
             return _load(name, folder, chosen)
     return _load(name, model_folder(name, allow_hub), chosen)
@@ -151,9 +153,18 @@ def _unpacked(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with zipfile.ZipFile(path) as archive:
-                for entry in archive.infolist():
-                    if entry.filename in HUB_FILES:  # a bare name: no path in the file can lead out of the folder
-                        archive.extract(entry, folder)
+                # Bare names: no path in the file can lead out of the folder.
+                entries = [entry for entry in archive.infolist() if entry.filename in HUB_FILES]
+                size = sum(entry.file_size for entry in entries)  # no more of an entry is ever read
+                if size > (room := min(LARGEST_UNPACKED, shutil.disk_usage(folder).free)):
+                    raise CheckpointError(
+                        f"{path} unpacks to {size / 1e9:,.1f} GB, more than there is room for: "
+                        f"at most {room / 1e9:,.1f} GB are unpacked"
+                    )
+                for entry in entries:
+                    archive.extract(entry, folder)
+        except OSError as error:
+            raise CheckpointError(f"{path} cannot be unpacked: {error.strerror or error}") from error
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
             raise CheckpointError(f"{path} is not a whole .zip file: {error}") from error
         if not (Path(folder) / checkpoint.CONFIG_FILE).is_file():

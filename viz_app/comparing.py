@@ -13,7 +13,8 @@ from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, mostl
 from bert_core.loading import LoadedModel
 from bert_core.records import PairScore
 from bert_core.run.scoring import score_pairs
-from viz_app.controls import control, file_control
+from viz_app import examples
+from viz_app.controls import control, file_control, missing, put
 from viz_app.jobs import Job
 from viz_app.session import VARIANTS, as_written, asked_for, end_run, queue, shown_name, still_running
 
@@ -37,9 +38,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     """
     most = loaded.config.max_position_embeddings
     encodings = []
-    for name, sentence in (("first", first), ("second", second)):
-        if not sentence.strip():
-            raise ValueError(f"there is no {name} sentence: type at least one word")
+    for sentence in (first, second):
         encodings.append(loaded.tokenizer.encode(sentence, max_length=most))
     variants = VARIANTS if any(e.typed_count > e.word_count for e in encodings) else VARIANTS[:1]
     read = len(variants) * sum(len(encoding) ** 2 for encoding in encodings)
@@ -100,13 +99,27 @@ def table_of_pairs() -> list[PairRow] | None:
     upload = file_control(
         right, "or a CSV file in UTF-8", "pairs_upload", types=["csv", "tsv", "txt"], megabytes=LARGEST_FILE
     )
-    right.button("Three pairs to begin with", on_click=_take_example_pairs, icon=":material/lightbulb:")
     given: str | bytes | None = pasted if upload is None else upload.data
     return read_pairs(given) if given else None
 
 
-def _take_example_pairs() -> None:
-    st.session_state.pairs_pasted = EXAMPLE_PAIRS
+def say_no_pairs() -> None:
+    """Say that there are no pairs yet, and offer some."""
+    missing("Paste some pairs, or give a file.", "Take three pairs", put, "pairs_pasted", EXAMPLE_PAIRS)
+
+
+def say_sentence_missing(first: str, second: str) -> None:
+    """Say which of two sentences is empty, and offer a pair."""
+    which = (
+        "are no sentences"
+        if not (first.strip() or second.strip())
+        else ("is no first sentence" if not first.strip() else "is no second sentence")
+    )
+    missing(f"There {which}: type at least one word.", "Take an example", _take_pair)
+
+
+def _take_pair() -> None:
+    st.session_state.one, st.session_state.two = examples.COMPARED.text, examples.COMPARED.pair
 
 
 def _job(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Job:

@@ -1,4 +1,4 @@
-"""Controls that cannot lose what was chosen.
+"""Controls that cannot lose what was chosen, and buttons that fill in what is missing.
 
 Streamlit drops the value of a control that a page does not draw, and a browser that first sees a control in a later
 run than the one that set its value reports an empty one. So no control owns a choice: the choice lives in
@@ -94,3 +94,18 @@ def file_control(place: Any, label: str, name: str, *, types: Sequence[str], meg
             key=f"{name}#away", icon=":material/close:", help="Take this file away", on_click=state.pop, args=(name,),
         )  # fmt: skip
     return kept
+
+
+def missing(sentence: str, label: str, fill: Callable[..., None], *args: Any) -> None:
+    """Say what a page still needs, beside a button that fills in an example.
+
+    sentence: Markdown. fill: called with args by a click on the button, which says `label`.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.info(sentence, icon=":material/lightbulb:", width=640)
+        st.button(label, key=f"fill: {sentence}", on_click=fill, args=args, type="primary")
+
+
+def put(name: str, value: Any) -> None:
+    """Make `value` the choice `name`; a click on a button."""
+    st.session_state[name] = value

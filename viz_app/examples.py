@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 
@@ -16,6 +17,7 @@ class Example:
     """A text, perhaps a second one, and the words that are masked in it.
 
     target: as in the address bar; empty for the first there is. remark: what there is to see, in Markdown.
+    follows: whether the second text follows the first.
     """
 
     text: str
@@ -23,10 +25,18 @@ class Example:
     masked: tuple[int, ...] = ()
     target: str = ""
     remark: str = ""
+    follows: bool = False
 
     @property
     def title(self) -> str:
-        """What the button says."""
+        """What is hidden, and what comes after it."""
+        words = re.findall(r"\w+|[^\w\s]", self.text)
+        hidden = f"{', '.join(words[number] for number in self.masked)}, hidden" if self.masked else "Nothing hidden"
+        return hidden + ("; B follows" if self.follows else "; B does not follow") * bool(self.pair)
+
+    @property
+    def both(self) -> str:
+        """The text, and the second one behind a bar."""
         return f"{self.text} | {self.pair}" if self.pair else self.text
 
 
@@ -51,7 +61,9 @@ def is_shown(example: Example, text: str, pair: str, masked: tuple[int, ...]) ->
 def all_examples() -> tuple[Example, ...]:
     """The examples that come with the bundled model."""
     entries = json.loads(FILE.read_text(encoding="utf-8"))
-    return tuple(Example(e["text"], e.get("pair", ""), tuple(e.get("masked", ()))) for e in entries)
+    return tuple(
+        Example(e["text"], e.get("pair", ""), tuple(e.get("masked", ())), follows=e["follows"]) for e in entries
+    )
 
 
 def first() -> Example:
@@ -69,6 +81,15 @@ _OF_PAGES = {
     ),
     "why": SURPRISE,
 }
+
+
+def by_kind() -> dict[str, list[Example]]:
+    """The examples to choose from, under a heading each."""
+    return {
+        "With a surprise": list(_OF_PAGES.values()),
+        "The second sentence follows": [example for example in all_examples() if example.follows],
+        "The second sentence comes from elsewhere": [example for example in all_examples() if not example.follows],
+    }
 
 
 def of_page(page: str) -> Example:
@@ -96,6 +117,8 @@ SEVERAL = "\n".join(
         "The bank raised its interest rates and lent less money.",
     )
 )
+# Another text, to compare one's own with.
+OTHER = "She closed the window and sat down."
 COMPARED = Example(
     "The picture of the children is on the wall.",
     "The picture of the children are on the wall.",

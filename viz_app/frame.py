@@ -32,7 +32,7 @@ from viz_app.components.attention_view import ViewChoice
 from viz_app.components.floor_plan import StageClick
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick, token_strip
-from viz_app.controls import control
+from viz_app.controls import control, missing, put
 from viz_app.jobs import Job
 from viz_app.session import (
     CHOSEN,
@@ -58,6 +58,8 @@ NO_TOKENS = ("query", ())
 LAST_TARGET = "_last_target"  # what was explained last, to go back to when what was typed cannot be
 OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
 FRAME = "_frame"  # what was drawn above the page; None above a page that is not about the text
+LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
+EXAMPLES = "examples_open"  # whether the list of examples is open
 STATUS = "_status"  # where the status line stands
 QUICK_WALK = 1e10  # multiplications of a second walk that nobody is asked for: well under a second
 OFFERED_CLASSES = 20  # as targets, the likeliest first
@@ -215,6 +217,8 @@ def open_frame(notices: list[str], *, text: bool = True, models: bool = True, sw
     else:
         with st.sidebar:
             _settings(models=models)
+    if models:
+        _say_load_problem()
     state[FRAME] = _frame(notices, switches) if text else None
     if not text:
         _say(notices)
@@ -256,22 +260,35 @@ def compared() -> tuple[Frame, Frame] | None:
     state, drawn = st.session_state, current()
     if state.against == "heads":
         if not drawn.off:
-            st.info("Every head is on: switch some off on the page Heads, then see here what that changes.")
+            layer, head = state.head
+            missing(
+                "Every head is on: switch some off on the page Heads, then see here what that changes.",
+                f"Switch L{layer} H{head} off", put, "off", (state.head,),
+            )  # fmt: skip
             return None
         return replace(drawn, off=()), drawn
     if state.against == "masked":
         if drawn.encoding == drawn.original:
-            st.info("No word is hidden: click one above, then see here who looks elsewhere without it.")
+            say_no_word_hidden(drawn, "No word is hidden: click one above, then see here who looks elsewhere.")
             return None
         return replace(drawn, encoding=drawn.original, target=None), drawn
     loaded, text, pair = drawn.loaded, state.text, state.pair
     if state.against == "text":
         if not state.other.strip():
-            st.info("Type another text to compare this one with.")
+            missing(
+                "Type another text to compare this one with.", f"Take “{examples.OTHER}”", put, "other", examples.OTHER
+            )
             return None
         text, pair = state.other, ""
     elif state.other_model == state.model:
-        st.info("This is the model itself: choose another one, or load one in the sidebar.")
+        others = [name for name in models_on_offer() if name != state.model]
+        if others:
+            missing(
+                "This is the model itself: choose another one.", f"Take {as_written(shown_name(others[0]))}",
+                put, "other_model", others[0],
+            )  # fmt: skip
+        else:
+            st.info("This is the model itself, and the only one here: load another under “Another model”.")
         return None
     else:
         loaded = loaded_model(state.other_model)
@@ -294,6 +311,9 @@ def _frame(notices: list[str], switches: bool) -> Frame | None:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     except ValueError as error:
         st.error(_sentence(error), icon=":material/edit:")
+        if not text.strip():
+            first = examples.first()
+            st.button(f"Begin with “{first.text}”", on_click=take_example, args=(first,), type="primary", key="begin")
         return None
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
@@ -328,22 +348,35 @@ def _model_settings() -> None:
         state.model = offered[0]
     control(st.selectbox, "Model", "model", options=offered, format_func=shown_name, help=whole_name(state.model))
     if serves_localhost():
-        with st.popover("Another model", width="stretch"):
-            control(
-                st.text_input, "Checkpoint folder or hub id", "another_model", first="", placeholder="bert-base-uncased"
-            )
-            st.button("Load", on_click=_add_model, key="add_model")
-    if problem := state.pop("_load_problem", None):
-        st.error(problem, icon=":material/folder_off:")
+        # In a form Enter loads.
+        with st.popover("Another model", width="stretch"), st.form("another_model_form", border=False):
+            st.text_input(
+                "Checkpoint folder or hub id", key="another_model", placeholder="bert-base-uncased",
+                help="A folder with config.json and the weights, the same files in one .zip, or a name on the hub.",
+            )  # fmt: skip
+            st.form_submit_button("Load", on_click=_add_model, key="add_model")
+
+
+def _say_load_problem() -> None:
+    """Say on the page why the model that was named last is not there, until that is put away or another is named."""
+    state = st.session_state
+    if LOAD_PROBLEM not in state:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.error(state[LOAD_PROBLEM], icon=":material/folder_off:", width="stretch")
+        st.button("Close", on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
 
 
 def _add_model() -> None:
     """Offer the model that was named, and choose it."""
     state = st.session_state
     name = state.another_model.strip()
+    state.pop(LOAD_PROBLEM, None)
     if not name:
-        state["_load_problem"] = "There is no name: give a checkpoint folder or a hub id."
+        state[LOAD_PROBLEM] = "There is no name: give a checkpoint folder, a .zip file with one in it, or a hub id."
         return
+    if name.startswith("~"):
+        name = str(Path(name).expanduser())
     if name not in models_on_offer():
         added_models().append(name)
     state["_model_before"], state.model = state.model, name
@@ -358,7 +391,7 @@ def chosen_model() -> LoadedModel | None:
     except (CheckpointError, ValueError) as error:
         if name in added_models():
             added_models().remove(name)
-            state["_load_problem"] = _sentence(error)
+            state[LOAD_PROBLEM] = _sentence(error)
             state["_other_model"] = state.get("_model_before", models_on_offer()[0])
             st.rerun()
         st.error(f"{_sentence(error)} Choose another model in the sidebar.", icon=":material/folder_off:")
@@ -372,9 +405,15 @@ def _text_inputs() -> None:
         row.text_input, "Second sentence", "pair", on_change=_text_changed,
         placeholder="Optional: does this one follow?",
     )  # fmt: skip
-    with row.popover("Examples", width="content"):
-        for number, example in enumerate(examples.all_examples()):
-            st.button(example.title, key=f"example_{number}", on_click=take_example, args=(example,), width="stretch")
+    # What is closed costs nothing.
+    with row.popover("Examples", width="content", key=EXAMPLES, on_change="rerun") as opened:
+        for kind, some in examples.by_kind().items() if opened.open else ():
+            st.caption(kind)
+            for number, example in enumerate(some):
+                st.button(
+                    f"**{as_written(example.title)}** &nbsp; {as_written(example.both)}", key=f"{kind} {number}",
+                    on_click=take_example, args=(example,), width="stretch",
+                )  # fmt: skip
 
 
 def _text_changed() -> None:
@@ -385,8 +424,9 @@ def _text_changed() -> None:
 
 
 def take_example(example: examples.Example) -> None:
-    """Put an example in the place of what was chosen; a click on a button."""
+    """Put an example in the place of what was chosen, and close the list; a click on a button."""
     state = st.session_state
+    state[EXAMPLES] = False
     state.text, state.pair, state.masked = example.text, example.pair, example.masked
     state.target = example.target
     state.contrast = ""
@@ -687,6 +727,24 @@ def way_to_a_target(current: Frame) -> str:
     loaded = current.loaded
     ways = [*["click a word to mask it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
     return ", or ".join(ways) or "this model has no trained head, choose another"
+
+
+def say_no_target(current: Frame, what: str) -> None:
+    """Say what there is not without a target, and offer to hide a word. what: the beginning of the sentence."""
+    sentence = f"{what}: {way_to_a_target(current)}."
+    if current.loaded.has_mlm:
+        say_no_word_hidden(current, sentence)
+    elif current.loaded.has_nsp:
+        missing(sentence, "Add an example", put, "pair", examples.first().pair)
+    else:
+        st.info(sentence)
+
+
+def say_no_word_hidden(current: Frame, sentence: str) -> None:
+    """Say that no word is hidden, and offer to hide the longest of the text."""
+    original = current.original
+    word = max(range(original.word_count), key=lambda number: len(original.word_text(number)))
+    missing(sentence, f"Hide “{as_written(original.word_text(word)[:40])}”", mask_word, TokenClick(word))
 
 
 def _targets(current: Frame) -> tuple[dict[str, Target], dict[str, str]]:

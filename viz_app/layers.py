@@ -23,7 +23,8 @@ from bert_core.records import LayerStates, LensRun
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.tokenizer import MASK, Encoding
 from bert_core.translators import Translators, read_translators
-from viz_app.controls import control
+from viz_app import examples
+from viz_app.controls import control, missing
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import (
     ROWS_THAT_FIT,
@@ -36,7 +37,7 @@ from viz_app.figures.lens import (
 )
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
-from viz_app.frame import Frame, way_to_a_target
+from viz_app.frame import Frame, say_no_target
 from viz_app.jobs import Job
 from viz_app.session import (
     BY,
@@ -421,6 +422,10 @@ def _neighbours(current: Frame, states: np.ndarray) -> np.ndarray:
     return points
 
 
+def _take_sentences() -> None:
+    st.session_state.several, st.session_state.like = examples.SEVERAL, examples.LIKE
+
+
 def sentences(current: Frame) -> None:
     """How alike the states of one word are in several sentences."""
     state = st.session_state
@@ -447,7 +452,10 @@ def sentences(current: Frame) -> None:
             vectors.append(states[:, list(encoding.pieces_of(word))].mean(1))
             labels.append(_in_context(encoding, word))
     if len(vectors) < 2:
-        st.info("Give at least two sentences with the word in them, or one that has it twice.", icon=":material/add:")
+        missing(
+            "Give at least two sentences with the word in them, or one that has it twice.",
+            f"Four sentences with “{examples.LIKE}”", _take_sentences,
+        )  # fmt: skip
         return
     similar = cosine_similarities(np.stack(vectors, 1))
     common = mean_similarity(np.concatenate(everything, 1))
@@ -526,7 +534,7 @@ def kinds(current: Frame) -> None:
     with right:
         st.subheader("What it would matter", anchor=False)
         if found.gradient is None:
-            st.info(f"A gradient needs something to explain: {way_to_a_target(current)}.")
+            say_no_target(current, "A gradient needs something to explain")
         else:
             gradient = {name: found.gradient[:, n] for n, name in there}
             _lines(current, "kind_gradient", gradient, layers, "mean size of the gradient")

@@ -21,13 +21,14 @@ from bert_core.tokenizer import SPECIAL_TOKENS
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
-from viz_app.controls import control, file_control
+from viz_app.controls import control, file_control, missing, put
 from viz_app.figures.images import Outline
 from viz_app.session import COUNTS, PICTURES, Head, loaded_captioner, queue, result_of
 
 MOST_PIXELS = 24_000_000
 LARGEST_KEPT = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
 LARGEST_FILE = 20  # megabytes of an upload
+EXAMPLE_SHAPE = "large blue circle"
 FORMATS = ("PNG", "JPEG")
 TITLES = {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "Your picture"}
 READ = {
@@ -242,7 +243,7 @@ def choose() -> Looked | None:
         control(settings.multiselect, "Shapes", "shapes", options=scenes.all_names(), max_selections=scenes.MOST_SHAPES)
         action.button("Place anew", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
         if not state.shapes:
-            st.info("Choose one to three shapes.", icon=":material/add:")
+            missing("Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", put, "shapes", [EXAMPLE_SHAPE])
             return None
         return look_at_scene(composed(state.shapes, state.seed))
     control(settings.segmented_control, "Shapes", "count", options=COUNTS, required=True)

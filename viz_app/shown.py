@@ -14,7 +14,7 @@ from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoi
 from viz_app.export.maps import Combination, MapView
 from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
-from viz_app.frame import Frame, way_to_a_target
+from viz_app.frame import Frame, say_no_target
 
 MOST_NAMED = 6  # rows without numbers
 
@@ -83,7 +83,7 @@ class Shown:
         if combination is None:
             return None
         if combination.by_importance and self.current.target is None:
-            st.info(f"Weights by importance need something to explain: {way_to_a_target(self.current)}.")
+            say_no_target(self.current, "Weights by importance need something to explain")
             return None
         name = combination.name(layer, heads)
         try:
@@ -140,7 +140,7 @@ def shown_now(current: Frame) -> Shown:
     neuron = state.view == "neuron"
     what = "attention" if neuron else state.show
     if what != "attention" and current.target is None:
-        st.info(f"A gradient needs something to explain: {way_to_a_target(current)}.")
+        say_no_target(current, "A gradient needs something to explain")
         what = "attention"
     asked = MapView(
         what,

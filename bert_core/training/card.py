@@ -150,11 +150,12 @@ _CANDIDATES: tuple[tuple[str, str, str, bool], ...] = (
 
 @dataclass(frozen=True)
 class Chosen:
-    """An example that the model gets right: its text, its second text, and the word that is hidden."""
+    """An example that the model gets right: its text, its second text, the hidden word, whether the second follows."""
 
     text: str
     pair: str
     masked: int
+    follows: bool
 
 
 def word_number(encoding: Encoding, word: str) -> int:
@@ -179,7 +180,7 @@ def right_examples(loaded: LoadedModel) -> list[Chosen]:
             and run.nsp is not None
             and (run.nsp > 0.5) == follows
         ):
-            chosen.append(Chosen(text, pair, number))
+            chosen.append(Chosen(text, pair, number, follows))
     return chosen
 
 
@@ -302,7 +303,7 @@ def write_examples(loaded: LoadedModel, destination: Path) -> int:
     chosen = right_examples(loaded)
     if len(chosen) < 10:
         raise ValueError(f"the model gets {len(chosen)} of {len(_CANDIDATES)} candidates right: at least 10 are needed")
-    entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked]} for c in chosen]
+    entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked], "follows": c.follows} for c in chosen]
     (destination / "examples.json").write_text(
         json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )

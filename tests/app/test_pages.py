@@ -22,7 +22,7 @@ from bert_core.records import HeadTable
 from bert_core.run.capture import capture
 from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, key_of, said, settled, visited, words
-from viz_app import examples, roles, session
+from viz_app import comparing, examples, frame, roles, session
 from viz_app.session import as_written
 
 PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "inside")
@@ -130,6 +130,54 @@ def test_swapping_exchanges_the_sentences() -> None:
     assert (app.session_state.text, app.session_state.pair) == ("Two is there.", "One is here.")
 
 
+def test_an_example_has_a_title_and_closes_the_list() -> None:
+    """Each says what it hides and whether B follows, none twice; one that is taken stands on the page."""
+    app = start(text="A word.")
+    assert not [b for b in app.button if (b.key or "").startswith("The second")], "what is closed is not drawn"
+    app.session_state[frame.EXAMPLES] = True
+    app.run()
+    offered = [b for b in app.button if (b.key or "").rsplit(" ", 1)[0] in examples.by_kind()]
+    assert len(offered) == len({b.label for b in offered}) == sum(map(len, examples.by_kind().values())) > 10
+    assert all(b.label.startswith("**") and "hidden" in b.label.partition("** ")[0] for b in offered)
+    taken = next(b for b in offered if b.label.startswith("**capital\\, hidden\\; B follows**"))
+    taken.click().run()
+    assert app.session_state.text == "Paris is the capital of France." and app.session_state.masked == (3,)
+    assert app.session_state[frame.EXAMPLES] is False
+
+
+@pytest.mark.parametrize(
+    ("page", "address", "sentence", "filled"),
+    [
+        ("predict", {"text": "A small word."}, "Click a word above to hide it", ("masked", (1,))),
+        ("predict", {"text": "A word.", "masked": "1"}, "Add a second sentence", ("pair", examples.first().pair)),
+        ("predict", {"text": " "}, "There is no text", ("text", examples.first().text)),
+        ("why", {"text": "A small word."}, "There is nothing to explain yet", ("masked", (1,))),
+        ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
+        ("roles", {"text": "A small word."}, "What a head is worth needs a target", ("masked", (1,))),
+        ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
+        ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
+        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", examples.OTHER)),
+        ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "Every head is on", ("off", ((2, 3),))),
+        ("layers", {"through": "sentences", "several": "one"}, "Give at least two", ("like", "bank")),
+        ("layers", {"text": "A small word.", "through": "kinds"}, "A gradient needs", ("masked", (1,))),
+        ("score", {"one": " ", "two": "A cat."}, "There is no first sentence", ("one", examples.COMPARED.text)),
+        ("score", {"compared": "table"}, "Paste some pairs", ("pairs_pasted", comparing.EXAMPLE_PAIRS)),
+        ("images", {"picture": "composed"}, "Choose one to three shapes", ("shapes", ["large blue circle"])),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_filled_in_by_one_click(
+    page: str, address: dict[str, str], sentence: str, filled: tuple[str, object]
+) -> None:
+    """Wherever a page has nothing to show it says so, beside a button; after a click on it there is something."""
+    app = settled(visited(page, **address), "stop_here")
+    assert not app.exception and sentence in words(app)
+    (button,) = [b for b in app.button if (b.key or "").startswith(f"fill: {sentence}") or b.key == "begin"]
+    settled(button.click().run(), "stop_here")
+    assert not app.exception and not app.error and sentence not in words(app)
+    name, value = filled
+    assert app.session_state[name] == value
+
+
 def test_every_shipped_example_is_right() -> None:
     """The bundled model's first word is the hidden one on every shipped example, and there are at least ten."""
     loaded = load("headlight-mini")
@@ -174,23 +222,35 @@ def test_a_broken_folder_named_at_start_gets_one_sentence(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("/no/such/folder", "neither a folder nor a bundled model"), ("  ", "no name")]
+    ("name", "reason"),
+    [
+        ("/no/such/folder", "neither a folder nor a bundled model"),
+        ("  ", "no name"),
+        ("/no/such/model.zip", "/no/such/model.zip cannot be unpacked: No such file"),
+    ],
 )
 def test_naming_a_model_that_is_not_there_keeps_the_one_before(name: str, reason: str) -> None:
     """The sentence says why, the model and the text stay, and the page goes on."""
     app = start(text="A word.", masked="1")
-    app.text_input(key=key_of(app, "another_model")).set_value(name).run()
+    app.text_input(key="another_model").set_value(name)
     next(b for b in app.button if b.label == "Load").click().run()
     assert not app.exception
-    assert len(app.error) == 1 and reason in said(app.error[0])
+    assert not app.sidebar.error and len(app.main.error) == 1 and reason in said(app.main.error[0])
     assert app.session_state.model == "headlight-mini" and app.session_state.text == "A word."
     assert "How to read this" in words(app)
+    app.text_input(key=key_of(app, "text")).set_value("Another word.").run()
+    assert reason in said(app.error[0]), "it stays until it is put away"
+    app.button(key="close_problem").click().run()
+    assert not app.error
 
 
-def test_naming_a_folder_loads_it(tiny_model_folder: Path) -> None:
-    """On this machine any checkpoint folder can be opened, and the page then shows that model."""
+@pytest.mark.parametrize("packed", [False, True])
+def test_naming_a_folder_loads_it(tiny_model_folder: Path, tmp_path: Path, packed: bool) -> None:
+    """On this machine any checkpoint folder, or one in a .zip, can be opened, and the page then shows that model."""
+    if packed:
+        tiny_model_folder = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", tiny_model_folder))
     app = start(text="a b c", masked="1")
-    app.text_input(key=key_of(app, "another_model")).set_value(str(tiny_model_folder)).run()
+    app.text_input(key="another_model").set_value(str(tiny_model_folder))
     next(b for b in app.button if b.label == "Load").click().run()
     assert not app.exception and not app.error
     assert app.session_state.model == str(tiny_model_folder)

@@ -62,7 +62,6 @@ def test_the_sentences_come_with_the_address() -> None:
 @pytest.mark.parametrize(
     ("one", "sentence"),
     [
-        ("   ", "There is no first sentence: type at least one word."),
         ("A [MASK] sat.", "A sentence contains [MASK]: only words that are there can be scored."),
     ],
 )

@@ -216,6 +216,40 @@ def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: tuple[str, 
     expect(page.get_by_text("All stages are computed with NumPy")).to_be_visible()
 
 
+def test_enter_loads_a_model_and_what_is_wrong_stands_on_the_page(app: tuple[str, Path], page: Page) -> None:
+    """Enter in the name is enough; the page, not the side bar, says why not, and keeps what was typed."""
+    base, _ = app
+    opened(page, base, text=TEXT, masked="3")
+    page.get_by_role("button", name="Another model").click()
+    name = page.get_by_role("textbox", name="Checkpoint folder or hub id")
+    name.fill("/no/such/model.zip")
+    name.press("Enter")
+    problem = page.get_by_test_id("stMain").get_by_test_id("stAlert").filter(has_text="cannot be unpacked")
+    expect(problem).to_contain_text("/no/such/model.zip cannot be unpacked: No such file")
+    expect(page.get_by_test_id("stSidebar").get_by_test_id("stAlert")).to_have_count(0)
+    settled(page)
+    expect(page.get_by_role("heading", name="What belongs in the gap?")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Close", exact=True).click()
+    expect(problem).to_have_count(0)
+
+
+def test_the_list_of_examples_closes_when_one_is_taken(app: tuple[str, Path], page: Page) -> None:
+    """Each has a title; a click puts it on the page and the list away, and the list opens again."""
+    base, _ = app
+    opened(page, base, text=TEXT)
+    for hidden, text in (
+        ("capital, hidden; B follows", "Paris is the capital of France."),
+        ("pocket, hidden", "He put"),
+    ):
+        page.get_by_role("button", name="Examples").click()
+        choice = page.get_by_role("button", name=re.compile(re.escape(hidden)))
+        choice.click()
+        expect(choice).to_have_count(0)
+        assert reaches_address(page, lambda address, text=text: address["text"].startswith(text))
+        settled(page)
+
+
 def test_the_floor_plan_says_where_one_is_and_leads_elsewhere(app: tuple[str, Path], page: Page) -> None:
     """A click, or the arrow keys and Enter, go to a stage; the plan marks it, and the address names it."""
     base, _ = app

@@ -16,7 +16,7 @@ import torch
 import transformers
 
 import bert_core
-from bert_core import BertForPreTraining, CheckpointError, LoadedModel, Target, checkpoint
+from bert_core import BertForPreTraining, CheckpointError, LoadedModel, Target, checkpoint, loading
 from bert_core.analysis.flow import attention_rollout, layer_mixing, mean_of_heads
 from bert_core.analysis.walks import differences
 from bert_core.methods import METHODS
@@ -323,6 +323,25 @@ def test_a_zip_file_is_no_way_out_of_its_folder(tiny_loaded: LoadedModel, tmp_pa
     for name, sentence in (("broken", "is not a whole .zip file"), ("empty", "has no config.json at its top")):
         with pytest.raises(CheckpointError, match=sentence):
             bert_core.load(str(tmp_path / f"{name}.zip"))
+
+
+def test_a_zip_file_is_unpacked_only_where_there_is_room(
+    tiny_loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small file that unpacks to a large one is refused before anything is unpacked; so is one that is not there."""
+    good = bert_core.save(tiny_loaded, tmp_path / "good.zip")
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("config.json", "{}")
+        archive.writestr("model.safetensors", bytes(20_000_000))
+    assert (tmp_path / "bomb.zip").stat().st_size < 100_000
+    monkeypatch.setattr(loading, "LARGEST_UNPACKED", 10_000_000)
+    monkeypatch.setattr(zipfile.ZipFile, "extract", lambda *_: pytest.fail("something was unpacked"))
+    with pytest.raises(CheckpointError, match=r"bomb.zip unpacks to 0.0 GB, more than there is room for"):
+        bert_core.load(str(tmp_path / "bomb.zip"))
+    with pytest.raises(CheckpointError, match=r"none.zip cannot be unpacked: No such file"):
+        bert_core.load(str(tmp_path / "none.zip"))
+    monkeypatch.undo()
+    assert bert_core.load(str(good)).config.num_hidden_layers == tiny_loaded.config.num_hidden_layers
 
 
 def test_in_place_and_new_agree(tiny_loaded: LoadedModel, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ with right:
         st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
         nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
     if not after.predictions and after.nsp is None and after.classes is None:
-        st.info(f"There is nothing to predict yet: {frame.way_to_a_target(current)}.")
+        frame.say_no_target(current, "There is nothing to predict yet")
 st.caption(
     "**How to read this:** a head that is off adds nothing to its layer's output; the bars compare all heads on with "
     "the heads that are on now. **How it can mislead:** one sentence is one sentence: a head that does nothing here "

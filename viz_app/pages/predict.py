@@ -2,8 +2,9 @@
 
 import streamlit as st
 
-from viz_app import downloads, frame, session
+from viz_app import downloads, examples, frame, session
 from viz_app.change import largest_of
+from viz_app.controls import missing, put
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 
 SHOWN_MASKS = 8
@@ -101,7 +102,7 @@ with gaps:
     if loaded.has_mlm or run.classes is None:
         st.header("What belongs in the gap?", anchor=False)
     if loaded.has_mlm and not run.predictions:
-        st.info("Click a word above to hide it, or type [MASK] in the text.", icon=":material/touch_app:")
+        frame.say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
     for first in range(0, len(shown), abreast):
         for place, number in zip(st.columns(abreast, gap="medium"), range(first, len(shown)), strict=False):
             with place:
@@ -120,7 +121,10 @@ with follows:
     if loaded.has_nsp or run.classes is None:
         st.header("Does B follow A?", anchor=False)
     if loaded.has_nsp and encoding.pair is None:
-        st.info("Add a second sentence above to see whether the model thinks that it follows.", icon=":material/add:")
+        missing(
+            "Add a second sentence above to see whether the model thinks that it follows.", "Add an example",
+            put, "pair", examples.first().pair,
+        )  # fmt: skip
     if run.nsp is not None:
         verdict = nsp_verdict(run.nsp)
         st.markdown(f"#### {verdict}")

@@ -87,7 +87,7 @@ def worth(seen: roles.RolesOfText) -> None:
     """Importance, confidence and removal of every head for the target, beside each other."""
     slopes = seen.run.gate_gradient
     if slopes is None:
-        st.info(f"What a head is worth needs a target: {frame.way_to_a_target(current)}.")
+        frame.say_no_target(current, "What a head is worth needs a target")
         return
     st.subheader("What are the heads worth for the target?", anchor=False)
     control(st.toggle, "Importance within each layer", "normal", help="Over its length in each layer (Michel 2019).")

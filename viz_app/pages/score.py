@@ -36,6 +36,9 @@ if state.compared == "pair":
     left, right = st.columns(2, gap="medium")
     control(left.text_area, "First sentence", "one", height="content")
     control(right.text_area, "Second sentence", "two", height="content")
+    if not (state.one.strip() and state.two.strip()):
+        comparing.say_sentence_missing(state.one, state.two)
+        session.end_run()
     scores, stale = comparing.scored_pair(loaded, gates, state.one, state.two)
     if stale:
         frame.fade()
@@ -67,7 +70,7 @@ if state.compared == "pair":
 else:
     rows = comparing.table_of_pairs()
     if rows is None:
-        st.info("Paste some pairs, or give a file.", icon=":material/add:")
+        comparing.say_no_pairs()
     else:
         if (wrong := comparing.problems(rows)) is not None:
             st.warning(wrong, icon=":material/rule:")

@@ -27,7 +27,7 @@ current, state = frame.current(), st.session_state
 look: dict[str, Any] = {"dark": current.dark, "lecture": current.lecture}
 st.header("What is this word owed to?", anchor=False)
 if current.target is None:
-    st.info(f"There is nothing to explain yet: {frame.way_to_a_target(current)}.")
+    frame.say_no_target(current, "There is nothing to explain yet")
     st.caption(
         "**How to read this:** nothing is asked yet. **How it can mislead:** an answer is to one question alone."
     )

@@ -70,6 +70,10 @@ LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
 STYLE = (
     "<style>[data-testid=stMainBlockContainer] { padding: 4.4rem 2.5rem 4rem; } "
     ".katex-display { padding: 0.4em 0; } "
+    # Explanations are fainter than text, and still have the contrast 4.5 on every ground; code in them has its own.
+    "div[data-testid=stCaptionContainer] { opacity: 1; color: color-mix(in srgb, currentcolor 72%, transparent); } "
+    "[data-testid^=stBaseButton] kbd { opacity: 1; } "
+    "button[data-testid=stBaseButton-primary] { color: light-dark(#ffffff, #14161a); } "
     # A line of its own height however many heads it names.
     ".st-key-heads_off p { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } "
     ".st-key-history { position: absolute; }</style>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -123,6 +124,26 @@ def test_text_is_readable_on_everything_it_stands_on(dark: bool) -> None:
         assert contrast(colours.text, ground) > 7
     assert contrast(colours.faint, colours.background) > 4.5
     assert contrast(colours.accent, colours.background) > 4.5
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_every_colour_of_text_has_the_contrast_that_reading_needs(name: str) -> None:
+    """At least 4.5 on every ground of the theme: what explanations and all components are written in."""
+    theme = tomllib.loads(THEME.read_text("utf-8"))["theme"][name]
+    named = {
+        "currentcolor": "textColor", "var(--st-text-color)": "textColor", "var(--st-primary-color)": "primaryColor",
+        "var(--st-gray-text-color, var(--st-text-color))": "grayTextColor",
+    }  # fmt: skip
+    styles = [*THEME.parent.glob("*.css"), *THEME.parent.glob("components/**/*.css"), THEME.parent / "frame.py"]
+    declared = re.compile(r"(?<![\w-])color: ([^;]*(?:text-color|primary-color|currentcolor)[^;]*?)(?: !important)?;")
+    written = {colour for file in styles for colour in declared.findall(file.read_text("utf-8"))}
+    assert any("currentcolor" in colour for colour in written)  # that of explanations
+    for colour, ground in itertools.product(written, ("backgroundColor", "secondaryBackgroundColor")):
+        mix = re.fullmatch(r"color-mix\(in srgb, (.+) (\d+)%, transparent\)", colour)
+        pure, share = (mix[1], int(mix[2]) / 100) if mix else (colour, 1.0)
+        front, back = theme[named[pure]], theme[ground]
+        mixed = (share * int(front[i : i + 2], 16) + (1 - share) * int(back[i : i + 2], 16) for i in (1, 3, 5))
+        assert contrast("#" + "".join(f"{round(part):02x}" for part in mixed), back) >= 4.5, (colour, ground)
 
 
 def test_figures_and_theme_have_the_same_colours() -> None:

@@ -1,0 +1,80 @@
+"""What is written can be read: the contrast of text as the browser draws it, in both themes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.test_app import settled
+
+ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
+TEXT = {"text": "The army crossed the river at night.", "pair": "It rained.", "masked": "4"}
+# WCAG contrast (2.2, 1.4.3) of every text on the page, also in shadow roots: [ratio, text, where], the lowest first.
+# Left out: icons, which are graphics, what is disabled, and what is there for screen readers alone.
+CONTRASTS = """() => {
+    const parts = (colour) => {
+        const numbers = colour.match(/[\\d.]+/g).map(Number);
+        const scale = colour.startsWith("color(srgb") ? 255 : 1;
+        return [...numbers.slice(0, 3).map((x) => x * scale), numbers[3] ?? 1];
+    };
+    const over = (front, back) => front.slice(0, 3).map((x, i) => x * front[3] + back[i] * (1 - front[3]));
+    const parent = (node) => node.parentElement ?? node.getRootNode().host;
+    const luminance = (colour) => {
+        const [r, g, b] = colour.map((x) => (x / 255 <= 0.04045 ? x / 3294.6 : ((x / 255 + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const found = [];
+    const visit = (root) => {
+        for (const node of root.querySelectorAll("*")) {
+            if (node.shadowRoot) visit(node.shadowRoot);
+            const text = [...node.childNodes].map((one) => (one.nodeType === 3 ? one.textContent : "")).join("");
+            const style = getComputedStyle(node);
+            const seen = node.checkVisibility({ visibilityProperty: true, opacityProperty: true });
+            if (!text.trim() || !seen || node.localName === "style" || node.clientWidth === 1) continue;
+            if (node.closest("svg, .unseen, :disabled, [disabled], [data-testid=stIconMaterial]")) continue;
+            const grounds = [];
+            let opacity = 1;
+            for (let one = node; one; one = parent(one)) {
+                grounds.push(parts(getComputedStyle(one).backgroundColor));
+                opacity *= Number(getComputedStyle(one).opacity);
+            }
+            const ground = grounds.reverse().reduce((back, front) => over(front, back), [255, 255, 255]);
+            const colour = parts(style.color);
+            const drawn = over([...colour.slice(0, 3), colour[3] * opacity], ground);
+            const [high, low] = [luminance(drawn), luminance(ground)].sort((a, b) => b - a);
+            const ratio = (high + 0.05) / (low + 0.05);
+            const where = node.closest("[data-testid]")?.dataset.testid ?? node.className;
+            found.push([ratio, text.trim().slice(0, 40), where]);
+        }
+    };
+    visit(document.querySelector("[data-testid=stApp]"));
+    return found.sort((a, b) => a[0] - b[0]);
+}"""
+
+
+@pytest.fixture(scope="module")
+def app(serve) -> str:
+    return serve(ENTRY)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["", "attention", "heads", "inside?stage=heads&"])
+def test_every_text_has_the_contrast_that_reading_needs(app: str, page: Page, path: str, scheme: str) -> None:
+    """At least 4.5 between what is written and what it stands on; explanations and code are among it."""
+    page.emulate_media(color_scheme=scheme)
+    page.goto(f"{app}/{path}{'' if '?' in path else '?'}{urlencode(TEXT)}")
+    expect(page.get_by_text("How it can mislead").first).to_be_visible()
+    if "inside" in path:
+        expect(page.locator("[data-testid=stCaptionContainer] code")).to_be_visible()
+    settled(page)
+    for _ in range(50):  # while a page is drawn again, what goes is faded
+        found = page.evaluate(CONTRASTS)
+        if all(ratio >= 4.5 for ratio, *_ in found):
+            break
+        page.wait_for_timeout(200)
+    assert len(found) > 20
+    assert any(where == "stCaptionContainer" for _, _, where in found)
+    assert [one for one in found if one[0] < 4.5] == []

@@ -81,6 +81,26 @@ class Encoding:
         """Whether the vocabulary knows fewer than half of what was typed: what a model says of it then says little."""
         return self.unknown_count * 2 > self.typed_count
 
+    def hidden_piece(self, position: int) -> str | None:
+        """What was typed where now a [MASK] stands; None where nothing is hidden, or a [MASK] was typed."""
+        side = self.sides[position]
+        if self.tokens[position] != MASK or side is None:
+            return None
+        (start, end), source = self.offsets[position], self.text if side == "A" else self.pair or ""
+        typed = source[start:end]
+        return None if typed in ("", MASK) else ("##" if self._goes_on(position) else "") + typed
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """The tokens as a reader knows them: what is hidden is named, "door, hidden"."""
+        typed = [self.hidden_piece(position) for position in range(len(self))]
+        return tuple(t if h is None else f"{h}, hidden" for t, h in zip(self.tokens, typed, strict=True))
+
+    def _goes_on(self, position: int) -> bool:
+        """Whether a piece goes on with the word of the piece before it."""
+        word = self.words[position]
+        return word is not None and position > 0 and self.words[position - 1] == word
+
     def pieces_of(self, word: int) -> tuple[int, ...]:
         """Positions of the pieces of a word."""
         return tuple(i for i, w in enumerate(self.words) if w == word)

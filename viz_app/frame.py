@@ -115,6 +115,14 @@ class Frame:
         hidden = self.encoding.tokens[position] != self.original.tokens[position]
         return self.original.input_ids[position] if hidden else None
 
+    def gap(self, position: int) -> str:
+        """What is hidden at a position, in Markdown: "The hidden word “door” at position 4"."""
+        piece, word = self.encoding.hidden_piece(position), self.encoding.words[position]
+        if piece is None or word is None:
+            return f"[MASK] at position {position}"
+        what = "word" if len(self.encoding.pieces_of(word)) == 1 else "piece"
+        return f"The hidden {what} “{as_written(piece)}” at position {position}"
+
     def run(self, *, gradients: bool = False, all_heads_on: bool = False) -> ModelRun:
         """The record of this text, from the queue. gradients: for the frame's target, if there is one."""
         target = self.target if gradients else None
@@ -590,11 +598,14 @@ def _chips(current: Frame) -> list[Chip]:
     chips = []
     for position, token in enumerate(encoding.tokens):
         masked = token != original.tokens[position]
-        title = f"position {position}, piece {original.tokens[position]!r}, number {original.input_ids[position]}"
+        piece = original.tokens[position]
+        title = f"{piece}: position {position}, number {original.input_ids[position]:,} in the vocabulary"
+        what = "Hidden: the model reads [MASK] here. Click to show it again." if masked else "Click to hide it."
+        ends = masked and encoding.words[position + 1] != encoding.words[position]
         chips.append(
             Chip(
-                text=token,
-                title=f"{title}; hidden, click to show it again" if masked else title,
+                text=f"{piece}, hidden" if ends else piece,
+                title=title if encoding.special[position] else f"{title}\n{what}",
                 word=encoding.words[position],
                 side=encoding.sides[position],
                 special=encoding.special[position],

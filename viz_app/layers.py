@@ -193,7 +193,7 @@ def words(current: Frame) -> None:
             lens_grid(
                 [[current.word(int(run.top[d, row, 0])) for d in range(len(names))] for row in rows],
                 values[:, rows].T,
-                [encoding.tokens[p] for p in places],
+                [encoding.labels[p] for p in places],
                 [[_hover(current, run, names[d], d, row) for d in range(len(names))] for row in rows],
                 places,
                 highest=1.0 if state.by in ("probability", "rank") else None,
@@ -215,7 +215,7 @@ def words(current: Frame) -> None:
         )  # fmt: skip
         control(
             two.selectbox, "Token", "cell_position", options=range(len(encoding)), on_change=_move_cell,
-            format_func=lambda p: f"{encoding.tokens[p]} ({p})",
+            format_func=lambda p: f"{encoding.labels[p]} ({p})",
         )  # fmt: skip
         row = run.positions.index(position)
         likely = run.probabilities[depth, row].tolist()
@@ -225,7 +225,7 @@ def words(current: Frame) -> None:
                 dark=current.dark, lecture=current.lecture,
             ),
             theme=None, key="lens_cell", config={"displayModeBar": False},
-            alt=f"The likeliest words at {encoding.tokens[position]} {names[depth]}",
+            alt=f"The likeliest words at {encoding.labels[position]} {names[depth]}",
         )  # fmt: skip
         final, stood = current.word(int(run.final[row])), current.word(run.followed[row])
         st.caption(
@@ -280,7 +280,7 @@ def answer(current: Frame) -> None:
             ranks[f"{current.word(stood)} at {place}, what stood there"] = run.followed_rank[:, row]
     _lines(current, "ranks", ranks, names, "rank of the word, 1 on top", ranks=True)
     left, right = st.columns(2, gap="medium")
-    tokens = {place: f"{encoding.tokens[place]} ({place})" for place in places}
+    tokens = {place: f"{encoding.labels[place]} ({place})" for place in places}
     with left:
         _lines(current, "kl", {n: run.divergence[:, rows[p]] for p, n in tokens.items()}, names, "KL to the end, nats")
     with right:
@@ -328,7 +328,7 @@ def _hover(current: Frame, run: LensRun, name: str, depth: int, row: int) -> lis
         for token, likely in zip(run.top[depth, row, :3], run.probabilities[depth, row, :3], strict=True)
     ]
     return [
-        f"{current.encoding.tokens[run.positions[row]]} ({run.positions[row]}), {name}", ", ".join(first),
+        f"{current.encoding.labels[run.positions[row]]} ({run.positions[row]}), {name}", ", ".join(first),
         f"final word {current.word(int(run.final[row]))}: rank {run.final_rank[depth, row]:,}",
         f"KL {run.divergence[depth, row]:.4g} nats, entropy {run.entropy[depth, row]:.4g} nats",
     ]  # fmt: skip
@@ -383,13 +383,13 @@ def plane(current: Frame) -> None:
             return
     depth = _depth_slider(len(points))
     groups = [
-        "[MASK]"
+        "hidden"
         if place in encoding.mask_positions
         else {"A": "first sentence", "B": "second sentence"}.get(side or "") or "[CLS], [SEP]"
         for place, side in enumerate(encoding.sides)
     ]
     st.plotly_chart(
-        state_map(points[depth], encoding.tokens, groups, axes=axes, dark=current.dark, lecture=current.lecture),
+        state_map(points[depth], encoding.labels, groups, axes=axes, dark=current.dark, lecture=current.lecture),
         theme=None, key="plane", config={"displayModeBar": False},
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip

@@ -67,7 +67,9 @@ class View:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        return self.walk.tokens
+        """The tokens, what is hidden by its name, and the padding behind them."""
+        read = self.walk.encoding.labels
+        return (*read, *self.walk.tokens[len(read) :])
 
     def vectors(
         self, tables: Tables, labels: Sequence[str] | None = None, *, chosen: int | None = None, across: bool = False

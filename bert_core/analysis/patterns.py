@@ -96,9 +96,11 @@ def heads_by(figures: np.ndarray) -> np.ndarray:
 
 
 def word_as_read(encoding: Encoding, unit: Sequence[int]) -> str:
-    """The pieces of one word as the model reads them, put together."""
-    first, *others = (encoding.tokens[position] for position in unit)
-    return first + "".join(token.removeprefix("##") for token in others)
+    """The pieces of one word as the model reads them, put together; what is hidden is named, "door, hidden"."""
+    hidden = [encoding.hidden_piece(position) for position in unit]
+    tokens = (encoding.tokens[at] if piece is None else piece for at, piece in zip(unit, hidden, strict=True))
+    first, *others = tokens
+    return first + "".join(token.removeprefix("##") for token in others) + ", hidden" * (hidden[0] is not None)
 
 
 def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: str) -> np.ndarray:

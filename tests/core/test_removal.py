@@ -74,7 +74,7 @@ def test_the_score_is_that_of_the_model(tiny_loaded: LoadedModel, batches: list[
     left = score(bert_core.pruned(tiny_loaded, [(0, 2), (1, 1)]), batches)
     assert (left.mlm, left.nsp) == (found.mlm, found.nsp)
     assert_near(left.loss, found.loss)
-    with pytest.raises(ValueError, match="cannot be asked anything of these examples"):
+    with pytest.raises(ValueError, match="cannot be tested on these examples"):
         score(tiny_loaded, [])
 
 

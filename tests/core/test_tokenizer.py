@@ -146,6 +146,10 @@ def test_words_can_be_masked(tokenizer: Tokenizer) -> None:
     assert [masked.input_ids[i] for i in masked.mask_positions] == [tokenizer.id_of("[MASK]")] * 4
     assert (masked.offsets, masked.words, masked.sides) == (encoding.offsets, encoding.words, encoding.sides)
     assert masked.word_text(1) == "unbelievable"
+    named = ("[CLS]", "the", "un, hidden", "##believ, hidden", "##able, hidden", "cat", "[SEP]", "dog, hidden", "[SEP]")
+    assert masked.labels == named
+    typed = tokenizer.encode("a [MASK]")
+    assert typed.labels == typed.tokens and typed.hidden_piece(2) is None
     assert encoding.mask_positions == ()
     with pytest.raises(ValueError, match="^word 4 does not exist in this text: it has words 0 to 3$"):
         tokenizer.mask_words(encoding, [4])

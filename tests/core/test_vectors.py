@@ -57,7 +57,7 @@ def test_heads_keep_their_numbers_after_pruning(tiny_loaded: LoadedModel, encodi
     smaller = pruned(tiny_loaded, [(0, 1)])
     before, after = (head_vectors(loaded, encoding, 0, 2) for loaded in (tiny_loaded, smaller))
     assert np.array_equal(before.queries, after.queries) and np.array_equal(before.keys, after.keys)
-    with pytest.raises(ValueError, match="L0 H1 was pruned: the heads left in this layer are 0, 2, 3"):
+    with pytest.raises(ValueError, match="L0 H1 was pruned: this layer still has the heads 0, 2, 3"):
         head_vectors(smaller, encoding, 0, 1)
     with pytest.raises(ValueError, match="head 4 does not exist"):
         bert_core.head_vectors(tiny_loaded, encoding, 0, 4)

@@ -132,11 +132,12 @@ class Comparison:
         )
 
     def _token(self, ours: int, theirs: int) -> Token:
-        was, became = self.before.encoding.tokens[ours], self.after.encoding.tokens[theirs]
-        return Token(was if was == became else f"{was}→{became}", ours, self.before.encoding.sides[ours])
+        was, became = self.before.encoding.labels[ours], self.after.encoding.labels[theirs]
+        same = became == was or became.casefold() == f"{was}, hidden".casefold()
+        return Token(became if same else f"{was}→{became}", ours, self.before.encoding.sides[ours])
 
 
 def _named(positions: Sequence[int], encoding: Encoding) -> str:
     """Some tokens of a text with their places."""
-    named = ", ".join(f"{encoding.tokens[at]} ({at})" for at in positions[:MOST_NAMED])
+    named = ", ".join(f"{encoding.labels[at]} ({at})" for at in positions[:MOST_NAMED])
     return named + (f" and {len(positions) - MOST_NAMED} more" if len(positions) > MOST_NAMED else "") or "none"

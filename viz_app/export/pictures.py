@@ -239,14 +239,14 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     _cells(axes, vectors.queries[query][None], 0, strip, limit, dark, rows=[(above + pad, above + 1 - pad)])
     mono, small = token_fonts(), 8.5
     write: dict[str, Any] = {"va": "center_baseline", "parse_math": False, "fontsize": small, "clip_on": False}
-    name = f"{one_line(encoding.tokens[query], LONGEST_LABEL)} ({query})"
+    name = f"{one_line(encoding.labels[query], LONGEST_LABEL)} ({query})"
     axes.text(-0.08, above + 0.5, f"query {name}", ha="right", color=colours.text, fontfamily=mono, **write)
     for x, text in ((0.0, f"key k, ±{two_digits(limit)}"), (strip + gap, f"q × k, ±{two_digits(most)}")):
         axes.text(x, -0.6, text, color=colours.faint, **write)
     for i, text in enumerate(heads):
         axes.text(2 * (strip + gap) + 0.62 * (i + 1) - 0.06, -0.6, text, ha="right", color=colours.faint, **write)
     axes.text(places + gap, -0.6, "softmax", color=colours.faint, **write)
-    labels = [one_line(encoding.tokens[key], LONGEST_LABEL) for key in keys]
+    labels = [one_line(encoding.labels[key], LONGEST_LABEL) for key in keys]
     if len(keys) < len(shares):
         labels = [f"{label} ({key})" for label, key in zip(labels, keys, strict=True)]
     largest = float(shares[keys].max(initial=0)) or 1.0

@@ -103,6 +103,12 @@ def two_digits(value: float) -> str:
     return "e".join([digits, *(str(int(power)) for power in exponent)]).replace("-", "−")
 
 
+def ordinal(number: int) -> str:
+    """A place in an order, from 1, as it is written: 1st, 2nd, 11th, 1,203rd."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{ending}"
+
+
 def shade(share: float, *, signed: bool, dark: bool) -> tuple[str, str]:
     """The colour of a value, and that of writing on it.
 

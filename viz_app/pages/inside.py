@@ -39,7 +39,7 @@ for name, offered in (
 control(
     row.selectbox, "Token", "inside_token", options=range(len(encoding)), width=170,
     disabled="token" not in stage.needs,
-    format_func=lambda position: f"{encoding.tokens[position]} ({position})",
+    format_func=lambda position: f"{encoding.labels[position]} ({position})",
     on_change=frame.choose_token, args=("inside_token",), help="The query, and where the masked-word head is asked",
 )  # fmt: skip
 control(

@@ -34,12 +34,12 @@ MARKS = {"better": "●", "chance": "○", "worse": "✕"}
 STAND_IN = "gradient x attention"  # for a method that has not answered
 MEASURE_NAMES = {"aopc": "AOPC", "comprehensiveness": "Comprehensiveness", "sufficiency": "Sufficiency"}
 MEASURE_READS = {
-    "aopc": "how far the probability falls, on average, while a method's words are taken away from its first to nine "
-    "tenths of all: more is better",
-    "comprehensiveness": "how far the probability falls without the top tenth to half of a method's words: more is "
-    "better",
-    "sufficiency": "how far the probability falls when only the top tenth to half of a method's words are left: less "
+    "aopc": "how far the probability falls, on average, as a method's top words are hidden step by step, from 10% to "
+    "90% of all; higher is better",
+    "comprehensiveness": "how far the probability falls when the top 10% to 50% of a method's words are hidden; higher "
     "is better",
+    "sufficiency": "how far the probability falls when only the top 10% to 50% of a method's words are kept; lower is "
+    "better",
 }
 
 
@@ -112,8 +112,8 @@ class Answers:
     def sides(self, method: str) -> str:
         """How much of a method's scores stands in A, in B, and at [CLS] and [SEP]: a sentence for a pair."""
         totals = side_totals(self.scores[self.names.index(method)], self.encoding)
-        said = {"A": "the words of A", "B": "the words of B", "special": "[CLS] and [SEP]"}
-        return ", ".join(f"{said[name]} hold **{two_digits(total)}**" for name, total in totals.items())
+        said = {"A": "words of sentence A", "B": "words of sentence B", "special": "[CLS] and [SEP]"}
+        return ", ".join(f"{said[name]} **{two_digits(total)}**" for name, total in totals.items())
 
     def total(self, method: str) -> str:
         """What a method's scores sum to."""
@@ -180,7 +180,7 @@ def cost(current: Frame, passes: int) -> str:
     """So many forward passes in words, with about the time they take, as the page's own run took it."""
     seconds = st.session_state.get("_seconds") or 0.0
     # The page's run went forward and back.
-    return f"about {passes:,} passes of the model, {_as_time(passes * seconds / 3)}"
+    return f"about {passes:,} model runs, {_as_time(passes * seconds / 3)}"
 
 
 def _as_time(seconds: float) -> str:
@@ -242,7 +242,7 @@ def answers(current: Frame) -> Answers | None:
         job = queue().submit(
             ("answers", names, _question(current)),
             f"{shown_name(current.loaded.name)}: {len(names)} methods on {len(current.encoding)} tokens",
-            partial(_answer, current, run, names, question(current)),
+            partial(_answer, current, run, names, question(current, run)),
         )
         if not still_running(job, partial(_take_back, why)):
             found.append(job.result)
@@ -288,7 +288,7 @@ def trust(current: Frame, given: Answers) -> Trust | None:
         words = bool(st.session_state.words)
         job = queue().submit(
             ("trust", given.names, _question(current)),
-            f"{shown_name(current.loaded.name)} with words taken away",
+            f"{shown_name(current.loaded.name)} tests the methods by hiding words",
             lambda job: _judge(current, given, words, job),
         )
         if not still_running(job, lambda: _take_back(TRUST)):
@@ -309,22 +309,33 @@ def _judge(current: Frame, given: Answers, words: bool, job: Job) -> Trust:
 # ---------------------------------------------------------------------------- in words
 
 
-def question(current: Frame) -> str:
-    """The frame's target as a question, in Markdown."""
+def question(current: Frame, run: ModelRun) -> str:
+    """The frame's target as a question, in Markdown. run: what the model says to it."""
     target = current.target
     assert target is not None  # the page asks for one
     if target.kind == "nsp":
-        return "Why should B follow A?"
+        return f"Why does it {'accept' if (run.target_value or 0.0) >= 0 else 'reject'} B?"
     if target.kind == "class":
         return f"Why the class “{as_written(current.loaded.labels[target.label or 0])}”?"
     if target.kind == "loss":
-        return f"What do the {len(target.pieces)} hidden pieces rest on together?"
-    word = f"“{as_written(target_word(current, target))}” at {target.rows[0]}"
+        return f"Which words help to guess all {len(target.pieces)} hidden pieces?"
+    word = f"“{as_written(target_word(current, target))}”"
     if target.kind == "joint":
-        return f"Why {word} to {target.rows[-1]}, as a whole?"
+        return f"Why {word} at positions {target.rows[0]} to {target.rows[-1]}?"
     if target.kind == "contrast":
-        return f"Why {word} and not “{as_written(current.word(target.against or 0))}”?"
-    return f"Why {word}?"
+        return f"Why {word} rather than “{as_written(current.word(target.against or 0))}” at position {target.rows[0]}?"
+    return f"Why {word} at position {target.rows[0]}?"
+
+
+def pushed(current: Frame, target: Target) -> str:
+    """What a positive score speaks for, in Markdown."""
+    if target.kind == "nsp":
+        return "“B follows A”"
+    if target.kind == "class":
+        return f"the class “{as_written(current.loaded.labels[target.label or 0])}”"
+    if target.kind == "loss":
+        return "the hidden words"
+    return f"“{as_written(target_word(current, target))}”"
 
 
 def value(current: Frame, found: Answers) -> str:
@@ -335,10 +346,10 @@ def value(current: Frame, found: Answers) -> str:
     if found.target.kind in ("mlm", "joint"):
         return f":small[probability {two_digits(float(np.exp(number)))}]"
     if found.target.kind == "loss":
-        return f":small[loss {two_digits(-number)} nats a piece]"
+        return f":small[loss {two_digits(-number)} nats per piece]"
     if found.target.kind == "nsp":
-        return f":small[probability {two_digits(float(1 / (1 + np.exp(-number))))}]"
-    what = "logit" if found.target.kind == "class" else "difference of logits"
+        return f":small[probability that B follows A: {two_digits(float(1 / (1 + np.exp(-number))))}]"
+    what = "logit" if found.target.kind == "class" else "difference of the two logits"
     return f":small[{what} {two_digits(number)}]"
 
 
@@ -351,7 +362,7 @@ def chosen(found: Answers, waiting: list[str]) -> Method:
         return method_of(name)
     other = STAND_IN if STAND_IN in found.names else found.names[0]
     if name in waiting:
-        st.info(f"{name} takes longer on this text: ask for the slow methods above. Until then, {other}.")
+        st.info(f"{name} is slow on this text: press the button above to run it. Until then, {other} is shown.")
     return method_of(other)
 
 

@@ -14,10 +14,10 @@ from viz_app.session import INSTEAD
 
 # What a target is counted in; a difference of logits is one of log-odds, so in nats too.
 TARGET_UNITS = {
-    "mlm": "nats of log-probability", "joint": "nats of log-probability", "loss": "nats of log-probability a piece",
+    "mlm": "nats of log-probability", "joint": "nats of log-probability", "loss": "nats of log-probability per piece",
     "contrast": "nats between the two words", "nsp": "nats of log-odds", "class": "units of its logit",
 }  # fmt: skip
-INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean elsewhere", "resample": "Its output elsewhere"}
+INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample": "Its output on another text"}
 
 
 def word_change(
@@ -69,7 +69,7 @@ def choose_instead() -> None:
     """What takes the place of a head that is removed: the control, and the texts that it needs."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(
-            st.segmented_control, "In its place", "instead", options=INSTEAD, format_func=INSTEAD_NAMES.__getitem__,
+            st.segmented_control, "Replace it by", "instead", options=INSTEAD, format_func=INSTEAD_NAMES.__getitem__,
             required=True,
         )  # fmt: skip
         if st.session_state.instead != "zero":
@@ -78,7 +78,10 @@ def choose_instead() -> None:
 
 def in_its_place() -> str:
     """What takes the place of a head that is removed, as the end of a sentence."""
-    ends = {"mean": ", its mean over other texts in its place", "resample": ", its output in another text in its place"}
+    ends = {
+        "mean": ", with its mean on other texts in its place",
+        "resample": ", with its output on another text in its place",
+    }
     return ends.get(st.session_state.instead, "")
 
 
@@ -86,6 +89,6 @@ def give_reference() -> None:
     """The texts that stand in for a head."""
     with st.popover("Texts"):
         control(
-            st.text_area, f"One a line, at most {MOST_REFERENCES}", "reference", height=150, width=420,
-            help="The mean is that over all their tokens; the output is that in the first, position by position.",
+            st.text_area, f"One per line, at most {MOST_REFERENCES}", "reference", height=150, width=420,
+            help="Mean: over all tokens of these texts. Output: that on the first text, position by position.",
         )  # fmt: skip

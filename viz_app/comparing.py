@@ -26,7 +26,7 @@ The keys to the cabinet are on the table. | The keys to the cabinet is on the ta
 The author laughed. | The author laugh.
 She drank a cup of tea. | She drank a cup of table.
 """
-VARIANT_NAMES = {"original": "Original", "within word": "Within words"}
+VARIANT_NAMES = {"original": "One piece at a time", "within word": "The rest of its word too"}
 
 
 def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str) -> tuple[dict[str, PairScore], bool]:
@@ -46,7 +46,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     pairs = [PairRow(1, first, second)]
     found: dict[str, PairScore] = {}
     key = ("pair", loaded.name, gates.tobytes(), first, second)
-    if not _asked_for(key, read, f"Score both: {copies:,} masked copies"):
+    if not _asked_for(key, read, f"Score both sentences ({copies:,} masked copies)"):
         return _last_pair()
     for variant in variants:
         job = _job(loaded, gates, pairs, variant)
@@ -93,7 +93,7 @@ def table_of_pairs() -> list[PairRow] | None:
     """The pairs that were pasted or uploaded; None where there are none yet. Raises ValueError as `read_pairs`."""
     left, right = st.columns([3, 2], gap="medium")
     pasted = control(
-        left.text_area, "Pairs, one a line: two sentences parted by a tab, |, a comma or a semicolon",
+        left.text_area, "Pairs, one per line: two sentences separated by a tab, |, a comma or a semicolon",
         "pairs_pasted", first="", placeholder=EXAMPLE_PAIRS, height=150,
     )  # fmt: skip
     upload = file_control(
@@ -145,16 +145,17 @@ def _digest(rows: Sequence[PairRow]) -> str:
 
 
 def verdict(score: PairScore, columns: PairColumns) -> str:
-    """Which sentence is believed more, by how much, and where that comes from."""
+    """Which sentence is likelier, by how much, and where that comes from."""
     gap = score.difference
     if score.believed == "neither":
-        return "#### Both are believed alike"
-    name, sign = ("first", 1) if gap > 0 else ("second", -1)
+        return "#### It finds both sentences equally likely"
+    name, number, sign = ("first", 1, 1) if gap > 0 else ("second", 2, -1)
     parts = sign * columns.owed_to_difference, sign * columns.owed_to_rest
-    part, rest = (f"**{abs(nats):.1f}** {'for' if nats >= 0 else 'against'} it" for nats in parts)
+    part, rest = (f"**{nats:+.1f}**".replace("-", "−") for nats in parts)
+    differing = "differing word" if (~columns.same).sum() == 1 else "differing words"
     return (
-        f"#### It believes the {name} sentence more, by {abs(gap):.1f} nats\n\n"
-        f"In nats: {part} where the two part, {rest} at the words that they share."
+        f"#### It finds the {name} sentence likelier, by {abs(gap):.1f} nats\n\n"
+        f"{differing.capitalize()}: {part} for sentence {number}; shared words: {rest}."
     )
 
 
@@ -181,8 +182,8 @@ def disagreement(scores: dict[str, PairScore]) -> str | None:
     if len(set(believed)) == 1:
         return None
     return (
-        f"Hiding one piece at a time, the {believed[0]} sentence wins; hiding the later pieces of a word with it, the "
-        f"{believed[1]}: the end of a rare word gives its beginning away."
+        f"The two ways of hiding disagree: one piece at a time favours the {believed[0]} sentence; hiding the rest of "
+        f"the word too favours the {believed[1]}. The end of a rare word gives its beginning away."
     )
 
 
@@ -200,8 +201,8 @@ def summary(scores: Sequence[PairScore]) -> str:
     first = sum(score.believed == "first" for score in scored)
     left_out = len(scores) - len(scored)
     share = f" ({first / len(scored):.0%})" if scored else ""
-    more = f" {left_out:,} could not be scored: the column “problem” says why." if left_out else ""
-    return f"In **{first:,} of {len(scored):,}** pairs{share} the first sentence is believed more.{more}"
+    more = f" {left_out:,} could not be scored: see the column “problem”." if left_out else ""
+    return f"The first sentence is likelier in **{first:,} of {len(scored):,}** pairs{share}.{more}"
 
 
 def unknown(scores: Sequence[PairScore]) -> str | None:
@@ -210,7 +211,9 @@ def unknown(scores: Sequence[PairScore]) -> str | None:
     if not count:
         return None
     which = "One sentence is" if count == 1 else f"{count:,} sentences are"
-    return f"{which} mostly [UNK]: the vocabulary does not know these signs, so that any others would score the same."
+    return (
+        f"{which} mostly [UNK]: the vocabulary does not know these characters, so any others would get the same score."
+    )
 
 
 def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], list[str | None]]:
@@ -227,5 +230,7 @@ def problems(rows: Sequence[PairRow]) -> str | None:
     bad = [row for row in rows if row.problem is not None]
     if not bad:
         return None
-    more = {1: "", 2: ", and 1 more line"}.get(len(bad), f", and {len(bad) - 1} more lines")
-    return as_written(f"Line {bad[0].row} has {bad[0].problem}{more}. They stay in the table, unscored.")
+    more = {1: "", 2: " (and 1 more line has a problem)"}.get(
+        len(bad), f" (and {len(bad) - 1} more lines have problems)"
+    )
+    return as_written(f"Line {bad[0].row} has {bad[0].problem}{more}. They stay in the table without a score.")

@@ -160,7 +160,7 @@ class Frame:
         lines = [line for line in st.session_state.reference.splitlines() if line.strip()]
         if not 1 <= len(lines) <= MOST_REFERENCES:
             raise ValueError(
-                f"there are {len(lines)} texts to stand in for a head: give 1 to {MOST_REFERENCES}, a line each"
+                f"there are {len(lines)} other texts to replace a head with: give 1 to {MOST_REFERENCES}, one per line"
             )
         longest = self.loaded.config.max_position_embeddings
         return tuple(self.loaded.tokenizer.encode(line, max_length=longest) for line in lines)
@@ -184,7 +184,7 @@ class Frame:
         gates = self.head_mask
         return queue().submit(
             ("walk", self.loaded.name, self.encoding, layer, pads, engine, gates.tobytes()),
-            f"{shown_name(self.loaded.name)} is walked through with {engine}",
+            f"{shown_name(self.loaded.name)} computes every step with {engine}",
             lambda job: walk(
                 self.loaded, self.encoding, layer, head_mask=gates, pads=pads, engine=engine,
                 report=lambda done, of: job.report(done / of),
@@ -258,6 +258,17 @@ def show(page: StreamlitPage) -> None:
         st.session_state[STATUS].caption(_status(current()))
 
 
+def title(question: str, says: str, place: Any = st) -> None:
+    """The question of a page and the line that says what it answers; in a lecture the line is on hover, for room.
+
+    place: where on the page.
+    """
+    lecture = bool(st.session_state.lecture)
+    place.header(question, anchor=False, help=says if lecture else None)
+    if not lecture:
+        place.caption(says)
+
+
 def current() -> Frame:
     """The frame that was drawn above this page."""
     drawn: Frame = st.session_state[FRAME]
@@ -274,21 +285,22 @@ def compared() -> tuple[Frame, Frame] | None:
         if not drawn.off:
             layer, head = state.head
             missing(
-                "Every head is on: switch some off on the page Heads, then see here what that changes.",
+                "All heads are on. Switch some off on the page Heads; then this page shows what changes.",
                 f"Switch L{layer} H{head} off", put, "off", (state.head,),
             )  # fmt: skip
             return None
         return replace(drawn, off=()), drawn
     if state.against == "masked":
         if drawn.encoding == drawn.original:
-            say_no_word_hidden(drawn, "No word is hidden: click one above, then see here who looks elsewhere.")
+            say_no_word_hidden(drawn, "No word is hidden. Click a word above; then this page shows how attention "
+                "changes.")
             return None
         return replace(drawn, encoding=drawn.original, target=None), drawn
     loaded, text, pair = drawn.loaded, state.text, state.pair
     if state.against == "text":
         if not state.other.strip():
             missing(
-                "Type another text to compare this one with.", f"Take “{examples.OTHER}”", put, "other", examples.OTHER
+                "Type another text to compare with this one.", f"Take “{examples.OTHER}”", put, "other", examples.OTHER
             )
             return None
         text, pair = state.other, ""
@@ -296,11 +308,11 @@ def compared() -> tuple[Frame, Frame] | None:
         others = [name for name in models_on_offer() if name != state.model]
         if others:
             missing(
-                "This is the model itself: choose another one.", f"Take {as_written(shown_name(others[0]))}",
+                "Both models are the same: choose another one.", f"Take {as_written(shown_name(others[0]))}",
                 put, "other_model", others[0],
             )  # fmt: skip
         else:
-            st.info("This is the model itself, and the only one here: load another under “Another model”.")
+            st.info("This is the only model here: load another one under “Another model”.")
         return None
     else:
         loaded = loaded_model(state.other_model)
@@ -317,7 +329,7 @@ def _frame(notices: list[str], switches: bool) -> Frame | None:
     text, pair = state.text, state.pair
     _say(notices)
     if len(text) + len(pair) > LONGEST_TEXT:
-        st.error(f"The text has {len(text) + len(pair):,} characters: at most {LONGEST_TEXT:,} can be given at once.")
+        st.error(f"The text has {len(text) + len(pair):,} characters: at most {LONGEST_TEXT:,} can be read.")
         return None
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
@@ -385,7 +397,8 @@ def _add_model() -> None:
     name = state.another_model.strip()
     state.pop(LOAD_PROBLEM, None)
     if not name:
-        state[LOAD_PROBLEM] = "There is no name: give a checkpoint folder, a .zip file with one in it, or a hub id."
+        state[LOAD_PROBLEM] = "The name is empty: type the folder of a model, a .zip file with one, or a name on the "
+            "Hugging Face hub."
         return
     if name.startswith("~"):
         name = str(Path(name).expanduser())
@@ -581,7 +594,7 @@ def _existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
         layer, head = wrong[0]
         st.warning(
             f"L{layer} H{head} does not exist: {as_written(shown_name(loaded.name))} has layers 0 to {layers - 1} "
-            f"and heads 0 to {heads - 1}. It was left out."
+            f"and heads 0 to {heads - 1}. It is ignored."
         )
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
@@ -621,27 +634,30 @@ def _notices(current: Frame, switches: bool) -> None:
     said = []
     if encoding.cut:
         said.append(
-            f":orange[:material/content_cut:] {as_written(shown_name(loaded.name))} reads {len(encoding):,} of the "
-            f"{encoding.full_length:,} tokens: the last {encoding.cut:,} were cut off."
+            f":orange[:material/content_cut:] The text has {encoding.full_length:,} tokens, but "
+            f"{as_written(shown_name(loaded.name))} reads at most {len(encoding):,}: the last {encoding.cut:,} are "
+            "left out."
         )
     if unknown := current.original.unknown_count:
         sentence = (
-            f"{unknown:,} of {current.original.typed_count:,} tokens are [UNK]: the vocabulary does not know "
-            "these signs, and the model cannot tell them apart."
+            f"{unknown:,} of {current.original.typed_count:,} tokens are [UNK]: these characters are not in the "
+            "vocabulary, so the model cannot tell them apart."
         )
         if current.original.mostly_unknown:
             st.warning(sentence)
         else:
             said.append(sentence)
     if len(st.session_state.text) + len(st.session_state.pair) > LONGEST_LINK:
-        said.append(f"The text is longer than {LONGEST_LINK:,} characters and stays out of the address bar.")
+        said.append(
+            f"The text is longer than {LONGEST_LINK:,} characters, so the link in the address bar does not contain it."
+        )
     if said:
         st.caption(" ".join(said))
     if not loaded.has_mlm or not loaded.has_nsp:
         missing = [n for n, there in (("masked-word", loaded.has_mlm), ("next-sentence", loaded.has_nsp)) if not there]
         st.info(
-            f"{as_written(shown_name(loaded.name))} came without a trained {' and '.join(missing)} head: "
-            "it predicts nothing there."
+            f"{as_written(shown_name(loaded.name))} has no trained {' or '.join(missing)} output, so it makes no such "
+            "predictions."
         )
     _say_off(current.off, keep_place=switches)
 
@@ -672,13 +688,13 @@ def say_cautions(run: ModelRun) -> None:
     said = []
     if found.mostly_flat:
         said.append(
-            f"{int(found.flat.sum())} of {found.flat.size} heads attend to all tokens nearly alike, as heads without "
-            "training do: are these the right weights?"
+            f"{int(found.flat.sum())} of {found.flat.size} heads spread their attention evenly over all tokens, as an "
+            "untrained model does: are these the right weights?"
         )
     if found.mostly_sunk:
         said.append(
-            f"{found.to_cls + found.to_sep:.0%} of all attention rests on [CLS] ({found.to_cls:.0%}) and [SEP] "
-            f"({found.to_sep:.0%}), where it does little: what reads attention alone points there."
+            f"{found.to_cls + found.to_sep:.0%} of all attention goes to [CLS] ({found.to_cls:.0%}) and [SEP] "
+            f"({found.to_sep:.0%}), where it has little effect: attention alone overrates them."
         )
     for sentence in said:
         st.caption(f":material/warning: {sentence}")
@@ -704,12 +720,12 @@ def _with_target(current: Frame) -> Frame:
     """Draw the status line with the target's controls, and put the target into the frame."""
     options, labels = _targets(current)
     state = st.session_state
-    left, right, *more = st.columns([4.3, 1.4, 1.1] if options else [4.3, 2.5], vertical_alignment="center")
+    left, right, *more = st.columns([4.0, 1.6, 1.2] if options else [4.3, 2.5], vertical_alignment="center")
     state[STATUS] = left.empty()
     state[STATUS].caption(_status(current))
     if not options:
         state.target = state.contrast = ""
-        right.caption(f"No target: {way_to_a_target(current).partition(', or ')[0]}")
+        right.caption(f"Nothing to explain: {way_to_a_target(current).partition(', or ')[0]}")
         return current
     if state.pop("_typed", False) and state.target not in options:
         typed, problem = _typed_target(current, state.target)
@@ -726,10 +742,10 @@ def _with_target(current: Frame) -> Frame:
             state.target, state[OWN_TARGET] = next(iter(options)), False
     state[LAST_TARGET] = state.target
     control(
-        right.selectbox, "Target", "target", options=list(options),
-        format_func=lambda key: labels.get(key, key), accept_new_options=True,
+        right.selectbox, "Explain", "target", options=list(options),
+        format_func=lambda key: f"Explain {labels[key]}" if key in labels else key, accept_new_options=True,
         on_change=_target_typed, label_visibility="collapsed",
-        help="What is explained. Choose, or type any word; at one of several masks as in: shore at 6",
+        help="What to explain. Choose, or type a word; with several hidden words add its position: shore at 6",
     )  # fmt: skip
     target = options[state.target]
     if target.kind == "mlm":
@@ -740,8 +756,8 @@ def _with_target(current: Frame) -> Frame:
 def way_to_a_target(current: Frame) -> str:
     """What a visitor can do so that there is something to explain: the end of a sentence."""
     loaded = current.loaded
-    ways = [*["click a word to mask it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
-    return ", or ".join(ways) or "this model has no trained head, choose another"
+    ways = [*["click a word to hide it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
+    return ", or ".join(ways) or "this model has no trained output, choose another one"
 
 
 def say_no_target(current: Frame, what: str) -> None:
@@ -782,7 +798,7 @@ def _targets(current: Frame) -> tuple[dict[str, Target], dict[str, str]]:
             if len(pieces) > 1:
                 _offer(current, Target("joint", pieces=pieces), options, labels)
         if len(hidden) > 1:
-            options["loss"], labels["loss"] = Target("loss", pieces=hidden), "all that is hidden (minus the loss)"
+            options["loss"], labels["loss"] = Target("loss", pieces=hidden), "all hidden words together"
     state = st.session_state
     if run is not None and run.classes is not None:
         likely = run.classes.order[:OFFERED_CLASSES]
@@ -792,7 +808,7 @@ def _targets(current: Frame) -> tuple[dict[str, Target], dict[str, str]]:
             labels[f"class:{number}"] = f"class “{loaded.labels[number]}”"
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
-        labels["nsp"] = "B follows A"
+        labels["nsp"] = "“B follows A”"
     return options, labels
 
 
@@ -858,10 +874,10 @@ def _against(current: Frame, target: Target, place: DeltaGenerator) -> Target:
     if found.against == target.token_id:
         state.contrast, found = "", target
     control(
-        place.selectbox, "And not", "contrast",
+        place.selectbox, "Rather than", "contrast",
         options=[*offered, *([state.contrast] if state.contrast not in offered else [])],
-        format_func=lambda word: f"and not “{word}”" if word else "and not …", accept_new_options=True,
-        label_visibility="collapsed", help="Why this word and not that one? Choose, or type any word of one piece",
+        format_func=lambda word: f"rather than “{word}”" if word else "rather than …", accept_new_options=True,
+        label_visibility="collapsed", help="Why this word rather than that one? Choose, or type a word of one piece",
     )  # fmt: skip
     return found
 
@@ -871,6 +887,7 @@ def _status(current: Frame) -> str:
     name = as_written(shown_name(current.loaded.name))
     seconds = st.session_state.get("_seconds")
     parts = [
+        "click a word to hide it",
         f"{len(current.encoding)} tokens of {config.max_position_embeddings}",
         f"{name} {config.num_hidden_layers} × {config.num_attention_heads}" + _pruned(current),
         f"{current.loaded.device.type.upper()}, fp32",

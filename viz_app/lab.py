@@ -97,7 +97,7 @@ class Questions:
         text = frame.original
         content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.data
         if len(content) > LARGEST_FILE:
-            raise ValueError(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} can be given")
+            raise ValueError(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} MB can be read")
         self.key = (self.loaded.name, blake2b(content, digest_size=12).hexdigest())
         self.batches: tuple[Batch, ...] = kept(
             ("lab examples", *self.key),
@@ -120,7 +120,7 @@ class Questions:
         seconds = PASSES * tokens / len(self.frame.encoding) * st.session_state["_seconds"]
         rows, what = sum(len(batch.input_ids) for batch in self.batches), "examples" if self.of_file else "copies"
         of = "the file" if self.of_file else "the text"
-        label = f"Score {rows} {what} of {of}, about {max(1, round(seconds))} s"
+        label = f"Test on {rows} {what} of {of}, about {max(1, round(seconds))} s"
         return asked_for("lab", self.key, label)
 
     def _job(self, what: Hashable, label: str, work: Callable[[Callable[[float], None]], Any]) -> Job:
@@ -135,7 +135,7 @@ class Questions:
 
     def _score(self, head_mask: np.ndarray) -> Job:
         return self._job(
-            ("score", head_mask.tobytes()), "is asked what it gets right",
+            ("score", head_mask.tobytes()), "is tested",
             lambda report: removal.score(self.loaded, self.batches, head_mask=head_mask, report=report),
         )  # fmt: skip
 
@@ -146,7 +146,7 @@ class Questions:
     def importance(self) -> np.ndarray:
         """The size of the loss's slope at each head, (layer, head)."""
         job = self._job(
-            "importance", "with the slope of the loss at every head",
+            "importance", "with the gradient of the loss at every head",
             lambda report: removal.loss_importance(self.loaded, self.batches, report=report),
         )  # fmt: skip
         found: np.ndarray = result_of(job)
@@ -160,7 +160,7 @@ class Questions:
     def _plan(self, method: str) -> Job:
         reference = self.reference(method)
         return self._job(
-            ("plan", method, reference), f"and an order by {method}",
+            ("plan", method, reference), f"ranks its heads by {method}",
             lambda report: removal.propose_plan(
                 self.loaded, self.batches, method, reference=reference, report=report
             ),

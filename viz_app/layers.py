@@ -37,6 +37,7 @@ from viz_app.figures.lens import (
 )
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
+from viz_app.figures.style import ordinal
 from viz_app.frame import Frame, say_no_target
 from viz_app.jobs import Job
 from viz_app.session import (
@@ -62,12 +63,12 @@ CONTEXT = 3  # words on either side of the word that is compared
 BY_NAMES = {
     "probability": "Probability",
     "divergence": "Distance to the end (KL)",
-    "entropy": "Entropy",
+    "entropy": "Uncertainty (entropy)",
     "rank": "Rank of the final word",
 }
 LENS_NAMES = {"logit": "Logit lens", "tuned": "Tuned lens"}
-PLANE_NAMES = {"axes": "Principal axes", "neighbours": "Neighbours (UMAP)"}
-NEIGHBOURS = f"UMAP, by the angle to {MOST_NEIGHBOURS} neighbours at most; its seed is fixed."
+PLANE_NAMES = {"axes": "Principal components (PCA)", "neighbours": "Neighbours (UMAP)"}
+NEIGHBOURS = f"UMAP by cosine distance, with at most {MOST_NEIGHBOURS} neighbours and a fixed seed."
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def words(current: Frame) -> None:
         state.cell_depth, state.cell_position = depth, position
         one, two = st.columns(2)
         control(
-            one.selectbox, "Where", "cell_depth", options=range(len(names)), format_func=names.__getitem__,
+            one.selectbox, "Depth", "cell_depth", options=range(len(names)), format_func=names.__getitem__,
             on_change=_move_cell,
         )  # fmt: skip
         control(
@@ -229,14 +230,16 @@ def words(current: Frame) -> None:
         )  # fmt: skip
         final, stood = current.word(int(run.final[row])), current.word(run.followed[row])
         st.caption(
-            f"All others share {max(1 - sum(likely), 0):.2g}. The model's final word, {_quoted(final)}, has rank "
-            f"**{run.final_rank[depth, row]:,}** here"
+            f"All other pieces together: {max(1 - sum(likely), 0):.2g}. The model's final word {_quoted(final)} ranks "
+            f"**{ordinal(int(run.final_rank[depth, row]))}** here"
             + (
                 "."
                 if stood in (final, MASK)  # where a [MASK] was typed, no word stood
-                else f"; {_quoted(stood)}, which stands there, has rank **{run.followed_rank[depth, row]:,}**."
+                else f"; {_quoted(stood)}, the word of the text, ranks "
+                f"**{ordinal(int(run.followed_rank[depth, row]))}**."
             )
-            + f" KL to the end {run.divergence[depth, row]:.2f} nats, entropy {run.entropy[depth, row]:.2f}."
+            + f" Distance to the final prediction (KL): {run.divergence[depth, row]:.2f} nats. Uncertainty (entropy): "
+            f"{run.entropy[depth, row]:.2f} nats."
         )
     _take_along("words", lambda: _lens_columns(current, run))
 
@@ -253,12 +256,13 @@ def _settling(current: Frame, run: LensRun, position: int) -> str:
     settled = int(settled_depth(run.final_rank)[row])
     final = _quoted(current.word(int(run.final[row])))
     before = [current.word(int(run.top[depth, row, 0])) for depth in range(settled)]
-    where = f"At position {position}, {final}"
+    hidden = current.encoding.hidden_piece(position)
+    where = f"At position {position}" + ("" if hidden is None else f" ({_quoted(hidden)} is hidden)") + f", {final}"
     if settled == 0:
-        return f"{where} is the first word from the embeddings on: nothing that the layers do changes it."
+        return f"{where} is in first place from the embeddings on: no layer changes that."
     changes = [word for place, word in enumerate(before) if place == 0 or word != before[place - 1]]
     path = " → ".join(map(_quoted, changes[-6:]))
-    return f"{where} is first for good only **{names[settled]}**. Before that the lens reads {path}."
+    return f"{where} takes first place **{names[settled]}** and keeps it. Before that, the lens reads {path}."
 
 
 def answer(current: Frame) -> None:
@@ -277,14 +281,26 @@ def answer(current: Frame) -> None:
         final, stood = int(run.final[row]), run.followed[row]
         ranks[f"{current.word(final)} at {place}"] = run.final_rank[:, row]
         if stood != final and current.original.tokens[place] != encoding.tokens[place]:
-            ranks[f"{current.word(stood)} at {place}, what stood there"] = run.followed_rank[:, row]
-    _lines(current, "ranks", ranks, names, "rank of the word, 1 on top", ranks=True)
+            ranks[f"{current.word(stood)} at {place}, hidden word"] = run.followed_rank[:, row]
+    _lines(current, "ranks", ranks, names, "rank of the word (1 on top)", ranks=True)
     left, right = st.columns(2, gap="medium")
     tokens = {place: f"{encoding.labels[place]} ({place})" for place in places}
     with left:
-        _lines(current, "kl", {n: run.divergence[:, rows[p]] for p, n in tokens.items()}, names, "KL to the end, nats")
+        _lines(
+            current,
+            "kl",
+            {n: run.divergence[:, rows[p]] for p, n in tokens.items()},
+            names,
+            "distance to the end (KL, nats)",
+        )
     with right:
-        _lines(current, "entropy", {n: run.entropy[:, rows[p]] for p, n in tokens.items()}, names, "entropy, nats")
+        _lines(
+            current,
+            "entropy",
+            {n: run.entropy[:, rows[p]] for p, n in tokens.items()},
+            names,
+            "uncertainty (entropy, nats)",
+        )
     _take_along("answer", lambda: _lens_columns(current, run))
 
 
@@ -293,7 +309,10 @@ def _has_no_head(current: Frame) -> bool:
     if current.loaded.has_mlm:
         return False
     name = as_written(shown_name(current.loaded.name))
-    st.info(f"{name} has no trained masked-word head to read its layers with: the other views need none.")
+    st.info(
+        f"{name} has no trained masked-word output, so its layers cannot be read as words. The other views work "
+        "without it."
+    )
     return True
 
 
@@ -306,7 +325,7 @@ def _lens_controls(current: Frame, *, colours: bool) -> None:
     control(
         left.segmented_control, "Lens", "lens", options=LENSES,
         format_func=LENS_NAMES.__getitem__, required=True, disabled=not has_tuned,
-        help=None if has_tuned else "A tuned lens has to be trained for a model: headlight tune-lens",
+        help=None if has_tuned else "This model has no tuned lens: train one with `headlight tune-lens`",
     )  # fmt: skip
     if colours:
         control(right.segmented_control, "Colour by", "by", options=BY, format_func=BY_NAMES.__getitem__, required=True)
@@ -316,8 +335,8 @@ def _coloured(run: LensRun) -> tuple[np.ndarray, str]:
     """What the cells are coloured by (depth, seq), and what that is."""
     return {
         "probability": (run.probabilities[..., 0], "probability"),
-        "divergence": (run.divergence, "KL to the end, nats"),
-        "entropy": (run.entropy, "entropy, nats"),
+        "divergence": (run.divergence, "distance to the end (KL, nats)"),
+        "entropy": (run.entropy, "uncertainty (entropy, nats)"),
         "rank": (1 / run.final_rank, "1 / rank of the final word"),
     }[st.session_state.by]
 
@@ -330,7 +349,7 @@ def _hover(current: Frame, run: LensRun, name: str, depth: int, row: int) -> lis
     return [
         f"{current.encoding.labels[run.positions[row]]} ({run.positions[row]}), {name}", ", ".join(first),
         f"final word {current.word(int(run.final[row]))}: rank {run.final_rank[depth, row]:,}",
-        f"KL {run.divergence[depth, row]:.4g} nats, entropy {run.entropy[depth, row]:.4g} nats",
+        f"KL to the end {run.divergence[depth, row]:.4g} nats, entropy {run.entropy[depth, row]:.4g} nats",
     ]  # fmt: skip
 
 
@@ -367,9 +386,9 @@ def plane(current: Frame) -> None:
     if not has_umap:
         state.laid = "axes"
     control(
-        st.segmented_control, "Laid out by", "laid", options=PLANES,
+        st.segmented_control, "Layout", "laid", options=PLANES,
         format_func=PLANE_NAMES.__getitem__, required=True, disabled=not has_umap,
-        help=NEIGHBOURS if has_umap else "Neighbours take umap-learn: pip install 'headlight[umap]'",
+        help=NEIGHBOURS if has_umap else "Neighbours need umap-learn: pip install 'headlight[umap]'",
     )  # fmt: skip
     states = _states(current, encoding).states
     if state.laid == "axes":
@@ -379,7 +398,7 @@ def plane(current: Frame) -> None:
         try:
             points, axes = _neighbours(current, states), ("", "")
         except ValueError as error:
-            st.info(f"{error}: choose principal axes for this text.")
+            st.info(f"{error}: choose principal components for this text.")
             return
     depth = _depth_slider(len(points))
     groups = [
@@ -394,7 +413,7 @@ def plane(current: Frame) -> None:
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip
     if state.laid == "axes":
-        st.caption(f"The two axes show {found.shown[depth]:.0%} of what varies at this depth.")
+        st.caption(f"These two axes hold {found.shown[depth]:.0%} of the variance at this depth.")
     else:
         st.caption(NEIGHBOURS)
     length, names = len(encoding), short_names(len(points))
@@ -430,13 +449,13 @@ def sentences(current: Frame) -> None:
     """How alike the states of one word are in several sentences."""
     state = st.session_state
     left, right = st.columns([5, 2])
-    control(left.text_area, "Sentences, one a line", "several", height="content")
-    control(right.text_input, "The word in them", "like")
+    control(left.text_area, "Sentences, one per line", "several", height="content")
+    control(right.text_input, "Word to compare", "like")
     lines = [line.strip() for line in state.several.splitlines() if line.strip()]
     if len(lines) > MOST_SENTENCES or any(len(line) > LONGEST_SENTENCE for line in lines):
         st.error(
-            f"There are {len(lines)} sentences, the longest of {max(map(len, lines)):,} characters: at most "
-            f"{MOST_SENTENCES} of {LONGEST_SENTENCE:,} are compared."
+            f"There are {len(lines)} sentences, the longest with {max(map(len, lines)):,} characters: at most "
+            f"{MOST_SENTENCES} sentences of {LONGEST_SENTENCE:,} characters can be compared."
         )
         return
     vectors, labels, everything = [], [], []
@@ -444,7 +463,7 @@ def sentences(current: Frame) -> None:
         encoding = current.loaded.tokenizer.encode(line, max_length=current.loaded.config.max_position_embeddings)
         places = _occurrences(encoding, state.like)
         if not places:
-            st.warning(f"{_quoted(state.like.strip())} does not stand in sentence {number}: it is left out.")
+            st.warning(f"Sentence {number} does not contain {_quoted(state.like.strip())} and is left out.")
             continue
         states = _states(current, encoding).states
         everything.append(states[:, [place for place, special in enumerate(encoding.special) if not special]])
@@ -453,7 +472,7 @@ def sentences(current: Frame) -> None:
             labels.append(_in_context(encoding, word))
     if len(vectors) < 2:
         missing(
-            "Give at least two sentences with the word in them, or one that has it twice.",
+            "Give at least two sentences that contain the word, or one that contains it twice.",
             f"Four sentences with “{examples.LIKE}”", _take_sentences,
         )  # fmt: skip
         return
@@ -532,21 +551,21 @@ def kinds(current: Frame) -> None:
         share = {f"{name} ({found.tokens[n]:.0%} of tokens)": found.share[:, n] for n, name in there}
         _lines(current, "kind_share", share, layers, "share of attention")
     with right:
-        st.subheader("What it would matter", anchor=False)
+        st.subheader("How much it matters", anchor=False)
         if found.gradient is None:
             say_no_target(current, "A gradient needs something to explain")
         else:
             gradient = {name: found.gradient[:, n] for n, name in there}
-            _lines(current, "kind_gradient", gradient, layers, "mean size of the gradient")
+            _lines(current, "kind_gradient", gradient, layers, "sensitivity of the answer (mean size of the gradient)")
     # The kind, apart from the rest, that draws the most attention in any layer.
     most, kind = np.unravel_index(int(found.share[:, :-1].argmax()), found.share[:, :-1].shape)
     st.markdown(
-        f"{KINDS[kind]} is {found.tokens[kind]:.0%} of the tokens and takes **{found.share[most, kind]:.0%}** of the "
+        f"{KINDS[kind]} is {found.tokens[kind]:.0%} of the tokens and gets **{found.share[most, kind]:.0%}** of the "
         f"attention of L{most}"
         + (
             "."
             if found.gradient is None
-            else f"; the gradient there is {_times(found.gradient[most, kind], found.gradient[most, -1])} that of "
+            else f"; the gradient there is {_times(found.gradient[most, kind], found.gradient[most, -1])} that at "
             "other words."
         )
     )
@@ -567,7 +586,7 @@ def kinds(current: Frame) -> None:
 
 
 def _times(one: float, other: float) -> str:
-    return "beyond comparison with" if not other > 0 else f"{one / other:.2g} times"
+    return "not comparable with" if not other > 0 else f"{one / other:.2g} times"
 
 
 def _lines(
@@ -587,41 +606,40 @@ PARTS = {
     "words": Part(
         "Words",
         words,
-        "each row is a token, each column what stands between two layers; in the cell the word that the masked-word "
-        "head would give if the model ended there. Click a cell for its whole distribution.",
-        "the head was trained for the last layer only: what it cannot read in an earlier one may be there all the "
-        "same. The tuned lens brings each layer to the head first, and may read what the model itself does not use.",
+        "each row is a token, each column a depth. The cell shows the word that the model would predict if it ended "
+        "there. Click a cell to see the other candidates.",
+        "the output was trained for the last layer only: earlier layers may know the word in another form. The tuned "
+        "lens translates each layer first, but may read what the model itself does not use.",
     ),
     "answer": Part(
         "The answer",
         answer,
-        "the rank of the word that the model ends with, at every mask and at the chosen token; then how far the "
-        "distribution still is from the last one, and how spread out it is.",
-        "at a token that is not hidden the answer stands in the text: a good rank in the embeddings is no foresight.",
+        "top: the rank of the final word after each layer, for every hidden word and the chosen token. Below: how far "
+        "each layer's prediction is from the final one (KL divergence), and how uncertain it is (entropy).",
+        "for a visible token the answer is in the text: a good rank there is not a prediction.",
     ),
     "states": Part(
         "States",
         plane,
-        "each point is a token's state: on the two axes along which the states of this depth differ most, turned to "
-        "lie as near as they can to those of the depth before; or laid out so that neighbours stay neighbours, from "
-        "where the depth before left them.",
-        "two axes of hundreds: near here is not always near there, and each depth has axes of its own. Among "
-        "neighbours, gaps and the sizes of groups mean nothing, and chance has a hand in the picture.",
+        "each point is a token's state. PCA: the two directions in which the states of this depth differ most, rotated "
+        "to match the layer before. UMAP: laid out so that similar states stay close, starting from the layer before.",
+        "only two of hundreds of directions: points that look close may be far apart, and each depth has its own axes. "
+        "With UMAP, gaps and group sizes mean nothing, and chance shapes the picture.",
     ),
     "sentences": Part(
         "One word in several sentences",
         sentences,
-        "the cosine between the states of the same word in each two sentences: 1 is the same direction. In the "
-        "embeddings they differ by position alone; context draws them apart.",
-        "the states of any two words have a direction in common, so that even strangers look alike: compare with the "
-        "line “any two words”.",
+        "how similar the word's states are in each two sentences: a cosine of 1 is the same direction. In the "
+        "embeddings they differ by position only; the layers move them apart by context.",
+        "all states share a common direction, so even unrelated words look similar: compare with the line “any two "
+        "words”.",
     ),
     "kinds": Part(
         "Kinds of tokens",
         kinds,
-        "on the left the share of attention that goes to [CLS], [SEP], punctuation and all else; on the right the mean "
-        "size of the target's gradient at attention to them.",
-        "much attention with a small gradient is what heads do when they have nothing to do (Clark 2019); but one "
-        "text and one target are one text and one target.",
+        "left: the share of attention that goes to [CLS], [SEP], punctuation and all other tokens. Right: how "
+        "sensitive the answer is to that attention (mean size of its gradient).",
+        "much attention with a small gradient is where heads look when they have nothing to do (Clark 2019); but this "
+        "is one text and one answer only.",
     ),
 }

@@ -23,7 +23,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
 from viz_app.controls import control, file_control, missing, put
 from viz_app.figures.images import Outline
-from viz_app.session import COUNTS, PICTURES, Head, loaded_captioner, queue, result_of
+from viz_app.session import COUNTS, PICTURES, Head, as_written, loaded_captioner, queue, result_of
 
 MOST_PIXELS = 24_000_000
 LARGEST_KEPT = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
@@ -32,33 +32,22 @@ EXAMPLE_SHAPE = "large blue circle"
 FORMATS = ("PNG", "JPEG")
 TITLES = {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "Your picture"}
 READ = {
-    "attention": "**How to read this:** for the word that is chosen, each patch shows the attention it got when that "
-    "word was predicted; over all patches it sums to 1. The highest patch is ringed.",
-    "gradient": "**How to read this:** how the log-probability of the chosen word would change with the attention to "
-    "each patch: up (orange) or down (blue). Attention sums to 1, so only differences between patches mean something. "
-    "The highest patch is ringed.",
-    "product": "**How to read this:** attention times its gradient, kept where it speaks for the word: what was looked "
-    "at and counted (Grad-CAM on attention). The highest patch is ringed.",
+    "attention": "**How to read this:** how much attention each patch got when “{word}” was predicted; over all "
+    "patches it adds up to 1. The strongest patch is framed.",
+    "gradient": "**How to read this:** would more attention to a patch make “{word}” likelier (orange) or less likely "
+    "(blue)? Attention adds up to 1, so only differences between patches matter. The strongest patch is framed.",
+    "product": "**How to read this:** patches that were looked at and made “{word}” likelier: attention times its "
+    "gradient, where positive (Grad-CAM on attention). The strongest patch is framed.",
 }
 # What benchmarks/pointing_game.py found, for colour words and for shape words.
 POINTS = {
     "chance": (0.060, 0.060), "attention": (0.505, 0.564), "product": (0.885, 0.895), "best head": (0.832, 0.974),
 }  # fmt: skip
 MISLEAD = (
-    "**How it can mislead:** it is where the decoder looked for this one word, not all that the word rests on: the "
-    "state of a patch also knows what lies around it, and an average hides heads that look elsewhere. "
-    "On 600 scenes with unseen combinations the highest patch lay in the box of the shape that was named for "
-    + ", ".join(
-        f"{colour:.1%} of colour words and {shape:.1%} of shape words by {name}"
-        for name, (colour, shape) in {
-            "attention": POINTS["attention"],
-            "attention × gradient": POINTS["product"],
-            "the attention of the best single head": POINTS["best head"],
-            "chance": POINTS["chance"],
-        }.items()
-    )
-    + "."
+    "**How it can mislead:** it shows where the decoder looked for this one word, not everything the word depends on: "
+    "a patch's vector also knows its surroundings, and an average hides heads that look elsewhere."
 )
+NAMED = {"attention": "attention", "product": "attention × gradient", "best head": "the best head alone"}
 
 
 @dataclass(frozen=True)
@@ -125,7 +114,11 @@ class Looked:
         return [
             [
                 f"L{layer} H{head}"
-                + ("" if shape is None else f": {pointing.share_in(maps[layer, head], shape.box):.0%} in its box")
+                + (
+                    ""
+                    if shape is None
+                    else f": {pointing.share_in(maps[layer, head], shape.box):.0%} on the named shape"
+                )
                 for head in range(maps.shape[1])
             ]
             for layer in range(maps.shape[0])
@@ -234,14 +227,14 @@ def choose() -> Looked | None:
     if state.picture == "uploaded":
         upload = file_control(settings, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=LARGEST_FILE)
         st.warning(
-            "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. Of any "
-            "other picture it will say something about such shapes, and it will be wrong.",
+            "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
+            "Whatever your picture shows, it will describe such shapes, and it will be wrong.",
             icon=":material/category:",
         )
         return None if upload is None else look_at_upload(upload.data)
     if state.picture == "composed":
         control(settings.multiselect, "Shapes", "shapes", options=scenes.all_names(), max_selections=scenes.MOST_SHAPES)
-        action.button("Place anew", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
+        action.button("New positions", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
         if not state.shapes:
             missing("Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", put, "shapes", [EXAMPLE_SHAPE])
             return None
@@ -316,7 +309,7 @@ def verdict(looked: Looked) -> str:
     if found is not None:
         said = "The caption is **right**." if found.correct else f"The caption is **wrong**: {found.reason}."
         if looked.scene is not None and scenes.is_held_out(looked.scene):
-            said += " The scene holds a combination that training never showed."
+            said += " The model never saw this combination in training."
     layers, heads, patches = run.cross_attention.shape[1:]
     parts = [
         said,
@@ -328,6 +321,14 @@ def verdict(looked: Looked) -> str:
     return " &nbsp;·&nbsp; ".join(part for part in parts if part)
 
 
-def reading(what: str) -> str:
-    """How to read a map of this kind, and how it can mislead, with what was measured."""
-    return f"{READ[what]} {MISLEAD}"
+def reading(what: str, word: str) -> str:
+    """How to read the map of a word, and how it can mislead, with what was measured for words of its kind."""
+    reads = READ[what].format(word=as_written(word))
+    if word not in scenes.COLOURS and word not in scenes.KINDS:
+        return f"{reads} {MISLEAD} “{as_written(word)}” names no colour and no shape: there is no one right place."
+    kind = 0 if word in scenes.COLOURS else 1
+    shares = ", ".join(f"{POINTS[way][kind]:.0%} by {name}" for way, name in NAMED.items())
+    return (
+        f"{reads} {MISLEAD} On 600 unseen scenes the strongest patch lay on the named shape for this share of "
+        f"{('colour', 'shape')[kind]} words: {shares}, {POINTS['chance'][kind]:.0%} by chance."
+    )

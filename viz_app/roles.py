@@ -96,7 +96,7 @@ def roles_of_text(current: Frame) -> RolesOfText:
 
 def does(role: Role | None) -> str:
     """A role as the end of a sentence that begins with the name of the head."""
-    return "is not there any more" if role is None else f"{IN_WORDS[role.name]} ({role.score:.2f})"
+    return "was pruned" if role is None else f"{IN_WORDS[role.name]} ({role.score:.2f})"
 
 
 def choose_point(key: str) -> None:
@@ -135,11 +135,11 @@ def relations_found(loaded: LoadedModel, head: Head) -> str:
         return ""
     found = tally.of_head(*head, least=LEAST)
     if not found:
-        return f"In {as_written(name)} it finds no relation best of all heads."
+        return f"In {as_written(name)} there is no relation that this head finds best."
     said = ", ".join(
-        f"**{as_written(row.relation)}** ({row.accuracy:.2f}, offset {row.offset_accuracy:.2f})" for row in found
+        f"**{as_written(row.relation)}** ({row.accuracy:.2f}; fixed offset {row.offset_accuracy:.2f})" for row in found
     )
-    return f"In {as_written(name)}, of all heads, it is the best at {said}."
+    return f"In {as_written(name)} this head is the best of all at {said}."
 
 
 def _sentences(data: bytes, name: str) -> list[TreeSentence]:

@@ -274,7 +274,7 @@ def restore() -> list[str]:
             try:
                 value = choice.parse(given[name])
             except ValueError as error:
-                notices.append(f"The address said {name}={given[name][:60]!r}, which is not possible: {error}.")
+                notices.append(f"The link says {name}={given[name][:60]!r}, which is not possible: {error}.")
         state[name] = value
     state[UNSAID] = is_new and "text" not in given
     return notices
@@ -400,7 +400,7 @@ def result_of(job: Job) -> Any:
     Raises what the job raised.
     """
     if (label := st.session_state.pop("_stopped", None)) is not None:
-        st.info(f"{as_written(label)} was stopped: change anything, or reload the page, to start again.")
+        st.info(f"{as_written(label)} was stopped. Change anything, or reload the page, to start it again.")
         end_run()
     if not job.wait(PATIENCE):
         _waiting_room(job)

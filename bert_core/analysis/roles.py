@@ -33,7 +33,7 @@ IN_WORDS: Mapping[str, str] = {
     "sep": "looks at [SEP]",
     "punctuation": "looks at punctuation",
     "broad": "looks everywhere",
-    NO_ROLE: "none of the plain roles",
+    NO_ROLE: "has no simple role",
 }
 
 

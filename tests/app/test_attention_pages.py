@@ -401,9 +401,9 @@ def test_texts_of_other_lengths_are_aligned_and_the_rest_is_named(sent: Sent, op
     ("address", "sentence"),
     [
         ({"against": "masked"}, "No word is hidden"),
-        ({"against": "heads"}, "Every head is on"),
+        ({"against": "heads"}, "All heads are on. Switch some off"),
         ({"against": "text"}, "Type another text"),
-        ({"against": "model"}, "This is the model itself"),
+        ({"against": "model"}, "Both models are the same"),
     ],
 )
 def test_where_there_is_nothing_to_compare_the_page_says_what_to_do(

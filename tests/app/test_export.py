@@ -88,7 +88,7 @@ def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"what": "gradient"}, "needs a target"),
+        ({"what": "gradient"}, "needs something to explain"),
         ({"part": "A to B"}, "there is no second sentence"),
         ({"part": "C"}, "unknown"),
         ({"layer": 2}, "layer 2 does not exist: this model has layers 0 to 1"),

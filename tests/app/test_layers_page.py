@@ -57,9 +57,9 @@ def test_what_is_said_of_the_example_is_so() -> None:
 
 def test_a_typed_mask_has_no_rank() -> None:
     """What stood at a word that was hidden has a rank beside the model's word; where a [MASK] was typed, none did."""
-    assert "which stands there, has rank" in words(start(text="She opened the queen.", masked="3"))
+    assert "the word of the text, ranks" in words(start(text="She opened the queen.", masked="3"))
     typed = words(start(text="She opened the [MASK]."))
-    assert "The model's final word" in typed and "which stands there" not in typed
+    assert "The model's final word" in typed and "the word of the text" not in typed
 
 
 @pytest.mark.parametrize("through", session.THROUGH)
@@ -79,10 +79,10 @@ def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) 
     assert "UMAP, by the angle to 15 neighbours at most" in words(app)
     assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
     app = start(text="A", through="states", laid="neighbours")
-    assert not app.exception and "takes at least four" in app.info[0].value
+    assert not app.exception and "needs at least four" in app.info[0].value
     monkeypatch.setattr(layers, "find_spec", lambda name: None)
     app = start(text="She opened the door.", through="states", laid="neighbours")
-    assert not app.exception and app.session_state.laid == "axes" and "The two axes show" in words(app)
+    assert not app.exception and app.session_state.laid == "axes" and "These two axes hold" in words(app)
     assert app.segmented_control(key=key_of(app, "laid")).disabled
 
 
@@ -111,7 +111,7 @@ def test_one_word_in_several_sentences() -> None:
     )
     assert not app.exception and "“bank” does not stand in sentence 2: it is left out." in words(app)
     app.text_input(key=key_of(app, "like")).set_value("zebra").run()
-    assert not app.exception and "Give at least two sentences with the word in them" in words(app)
+    assert not app.exception and "Give at least two sentences that contain the word" in words(app)
     app.text_area(key=key_of(app, "several")).set_value("A bank.\n" * 21).run()
     assert not app.exception
     assert "There are 21 sentences, the longest of 7 characters: at most 20 of 2,000 are compared." in words(app)

@@ -68,10 +68,10 @@ def test_missing_text_gets_one_sentence_and_loses_nothing(text: str, pair: str, 
 @pytest.mark.parametrize(
     ("text", "notice"),
     [
-        ("word " * 700, "were cut off"),
+        ("word " * 700, "are left out"),
         ("x" * 100_000, "[UNK]"),
         ("😀 🦊 𒀀 𐎀", "[UNK]"),
-        ("word " * 20_000, "were cut off"),
+        ("word " * 20_000, "are left out"),
     ],
 )
 def test_text_that_does_not_fit_is_shown_with_a_notice(page: str, text: str, notice: str) -> None:
@@ -114,7 +114,7 @@ def test_a_wrong_address_is_said_and_left_out(address: dict[str, str], notice: s
 def test_hiding_a_word_gives_its_rank_and_putting_a_word_in_writes_it() -> None:
     """A hidden word has a rank; a picked word stands in the text afterwards, and is no longer hidden."""
     app = start(text="She opened the door and walked in.", masked="3")
-    assert "what stood there has rank" in words(app)
+    assert "**The hidden word “door” at position 4** ranks **1st** of 30,522" in words(app)
     pick = app.pills[0] if hasattr(app, "pills") else app.button_group[0]
     pick.set_value([pick.options[1]] if isinstance(pick.value, list) else pick.options[1]).run()
     assert not app.exception
@@ -153,7 +153,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("predict", {"text": " "}, "There is no text", ("text", examples.first().text)),
         ("why", {"text": "A small word."}, "There is nothing to explain yet", ("masked", (1,))),
         ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
-        ("roles", {"text": "A small word."}, "What a head is worth needs a target", ("masked", (1,))),
+        ("roles", {"text": "A small word."}, "There is nothing to explain yet, so heads have no importance", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
         ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
         ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", examples.OTHER)),
@@ -307,7 +307,7 @@ def test_a_fine_tuned_model_shows_its_classes(tiny_classifier_folder: Path, monk
     assert found is not None and found.probabilities is not None and not app.exception and not app.error
     best = found.order[0]
     assert f"#### {found.labels[best]}: {found.probabilities[best]:.2f}" in words(app)
-    assert "all 3 share 1" in words(app) and "older than its classes" in words(app)
+    assert "all 3 add up to 1" in words(app) and "not trained further" in words(app)
     assert [header.value for header in app.header] == [
         "Which class is it?", "What belongs in the gap?", "Does B follow A?",
     ]  # fmt: skip
@@ -323,7 +323,7 @@ def test_classes_are_targets_and_stay_in_the_link(
     assert found is not None and not app.exception and not app.error
     order = list(found.order)
     assert target_of(app) == (f"class:{order[0]}", [f"class “{found.labels[n]}”" for n in order])
-    assert "a value says how the target would change" in words(app)
+    assert "A value says how the answer would change" in words(app)
     linked = with_classes(tiny_classifier_folder, monkeypatch, "attention", target=f"class:{order[2]}", show="product")
     assert target_of(linked)[0] == f"class:{order[2]}"
     linked.switch_page("viz_app/pages/heads.py").run()
@@ -378,18 +378,18 @@ def test_a_number_is_not_shown_as_a_class(
 def test_heads_can_be_removed_one_by_one() -> None:
     """Removal colours the grid by the change of the target without each head, and says how true the slope is."""
     app = start().switch_page("viz_app/pages/heads.py").run()
-    assert "Does the slope tell the truth" not in words(app)
+    assert "Does the gradient predict" not in words(app)
     app.segmented_control(key=key_of(app, "colour")).set_value("removal").run()
     for _ in range(60):  # the page shows the queue until it is done, and comes back by itself only in a browser
-        if "found by taking each out" in words(app):
+        if "measured by removing it" in words(app):
             break
         app.run()
     assert not app.exception and not app.error
     assert "what switching off this head alone does to the target" in words(app)
-    assert "found by taking each out" in words(app)
-    assert re.search(r"Does the slope tell the truth here\? Spearman's rank [+-][01]\.\d\d", words(app))
+    assert "measured by removing it" in words(app)
+    assert re.search(r"Does the gradient predict the effect of removal\? Rank correlation [+-][01]\.\d\d", words(app))
     app.segmented_control(key=key_of(app, "instead")).set_value("mean").run()
-    saying(app, "taking each out, its mean over other texts in its place")
+    saying(app, "removing it, with its mean on other texts in its place")
     app.text_area(key=key_of(app, "reference")).set_value(" ").run()
     assert not app.exception
     assert [said(error) for error in app.error] == [
@@ -431,10 +431,13 @@ def test_the_card_of_a_head_is_that_of_the_library() -> None:
 
 def test_three_judges_of_a_head_stand_beside_each_other() -> None:
     """Importance and confidence at once, removal when asked for, with how well the others rank it."""
-    app = saying(roles_page(), "What are the heads worth for the target?")
-    assert "Spearman's rank with removal" not in words(app)
-    saying(app.toggle(key=key_of(app, "removal")).set_value(True).run(), "Spearman's rank with removal: importance")
-    without = saying(roles_page(text="A word."), "What a head is worth needs a target")
+    app = saying(roles_page(), "How much does each head matter for the answer?")
+    assert "Rank correlation with removal" not in words(app)
+    saying(
+        app.toggle(key=key_of(app, "removal")).set_value(True).run(),
+        "Rank correlation with removal (Spearman): importance",
+    )
+    without = saying(roles_page(text="A word."), "There is nothing to explain yet, so heads have no importance")
     assert "confidence" in words(without)
 
 
@@ -448,7 +451,7 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_table(HeadTable("another", 12, 340, figures, 2.5), folder / "b.parquet")
     (folder / "c.csv").write_text("no,table\n")
     monkeypatch.setenv("HEADLIGHT_TABLES", str(folder))
-    app = saying(roles_page(over="file"), "Does the slope tell the truth? Spearman's rank")
+    app = saying(roles_page(over="file"), "Does the gradient predict the cost of removal? Rank correlation")
     assert "12 texts with 340 tokens, whose loss is 2.500 nats a class to tell" in words(app)
     assert "What its removal costs, by mean" in app.selectbox(key=key_of(app, "file_figure")).options
     app.selectbox(key=key_of(app, "table")).set_value("b.parquet").run()
@@ -461,7 +464,7 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are those of the library; a head's card says what it finds; a broken file is one sentence."""
     app = roles_page(over="treebank")
-    assert "Give a file of sentences with their trees" in words(app)
+    assert "Upload sentences with their dependency trees" in words(app)
     app.file_uploader(key="treebank#file").upload("trees.conllu", "\n".join(conllu()).encode(), "text/plain").run()
     saying(app, "12 sentences: of how many words")
     loaded = load("headlight-mini", device="cpu")
@@ -492,12 +495,12 @@ def test_roles_of_a_model_that_has_lost_heads(
     folder = tmp_path / "fewer"
     bert_core.save(bert_core.pruned(tiny_loaded, [(0, 0), (0, 2), *((1, head) for head in range(4))]), folder)
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
-    app = saying(roles_page(model=str(folder), text="the cat sat", masked="1", removal="1"), "Spearman's rank with")
+    app = saying(roles_page(model=str(folder), text="the cat sat", masked="1", removal="1"), "Rank correlation with")
     assert "of 2 heads do none of these" in words(app)
     assert app.session_state.head == (0, 1) and "L0 H1 " in words(app)
     assert [button.key for button in app.button if str(button.key).startswith("near_")] == ["near_0_3"]
     gone = saying(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 is not there any more")
-    assert "Attend most like it" not in words(gone)
+    assert "Most similar heads" not in words(gone)
 
 
 @pytest.mark.parametrize(("page", "address", "labels"), [

@@ -83,7 +83,7 @@ def test_a_model_without_heads_is_said_to_have_none(
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(bare)]))
     app = settled(start(**TEXT, model=str(bare), colour="removal").switch_page(f"viz_app/pages/{page}.py").run())
     assert not app.exception and not app.error
-    assert "has lost all its heads" in words(app)
+    assert "All heads of this model were pruned" in words(app)
 
 
 def test_the_figures_are_those_of_the_library(
@@ -95,8 +95,10 @@ def test_the_figures_are_those_of_the_library(
     gates[0, 1] = gates[1, 2] = 0
     batches = removal.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
     found = removal.score(tiny_loaded, batches, head_mask=gates)
-    assert figure(app, "Loss, nats") == f"{found.loss:.3f}" and figure(app, "Pieces right") == f"{found.mlm:.0%}"
-    assert figure(app, "NSP right") == f"{found.nsp:.0%}" and "2 of 8 heads are off" in words(app)
+    assert (
+        figure(app, "Loss (nats)") == f"{found.loss:.3f}" and figure(app, "Hidden pieces right") == f"{found.mlm:.0%}"
+    )
+    assert figure(app, "Next sentences right") == f"{found.nsp:.0%}" and "2 of 8 heads are off" in words(app)
     worth = removal.loss_importance(tiny_loaded, batches)
     middle = float(np.median(worth))
     app.number_input(key=key_of(app, "lab_below")).set_value(middle).run()
@@ -107,13 +109,13 @@ def test_what_takes_long_waits_for_its_button(tiny_model_folder: Path, monkeypat
     """A long text is asked when the button that names the cost is pressed, another text has a button of its own."""
     monkeypatch.setattr(lab, "QUICK_WORK", 0.0)
     app = lab_of(tiny_model_folder, monkeypatch)
-    (button,) = (button for button in app.button if button.label.startswith("Score "))
-    assert re.fullmatch(r"Score 9 copies of the text, about \d+ s", button.label)
-    assert not app.metric and "how its loss moves" in words(app)
+    (button,) = (button for button in app.button if button.label.startswith("Test on "))
+    assert re.fullmatch(r"Test on 9 copies of the text, about \d+ s", button.label)
+    assert not app.metric and "the gradient of its loss" in words(app)
     settled(button.click().run())
     assert not app.exception and not app.error and app.metric
     settled(app.text_input(key=key_of(app, "text")).set_value("the dog ran").run())
-    assert not app.metric and [button for button in app.button if button.label.startswith("Score ")]
+    assert not app.metric and [button for button in app.button if button.label.startswith("Test on ")]
     monkeypatch.undo()
     assert lab_of(tiny_model_folder, monkeypatch).metric
 
@@ -168,7 +170,7 @@ def test_a_model_is_measured_and_taken_along(
     press(app, "measure_costs")
     assert app.session_state.measure == session.MEASURES[0]  # a choice of another page, in the same address
     assert app.table[0].value["parameters"].nunique() == 2
-    assert "Masking alone never makes a model faster" in words(app)
+    assert "Switching heads off without pruning never makes a model faster" in words(app)
     place = tmp_path / "mine"
     app.text_input(key=key_of(app, "lab_place")).set_value(str(place)).run()
     press(app, "write_model")
@@ -229,14 +231,14 @@ def test_a_file_that_cannot_be_asked_leaves_the_text(
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
     for text, asked in (
         ("one line", "the text above"),
-        (text_file.read_text(encoding="utf-8"), "examples of the file"),
+        (text_file.read_text(encoding="utf-8"), "examples from the file"),
     ):
         app = start(**TEXT, model=str(tiny_model_folder)).switch_page("viz_app/pages/prune.py")
         app.session_state["lab_file"] = Upload("mine.txt", text.encode())
         app.run()
         assert not app.exception and f"Asked: {asked}" in words(app)
         errors = [said(error) for error in app.error]
-        assert errors == [] or "The file cannot be asked about: the file.txt has fewer than two documents" in errors[0]
+        assert errors == [] or "The file cannot be used: the file.txt has fewer than two documents" in errors[0]
         assert bool(errors) == (text == "one line")
 
 

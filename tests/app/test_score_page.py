@@ -33,7 +33,7 @@ def test_it_opens_on_a_pair_where_the_model_is_wrong() -> None:
         for text in (examples.COMPARED.text, examples.COMPARED.pair)
     )
     assert one < other
-    assert f"It believes the second sentence more, by {other - one:.1f} nats" in words(app)
+    assert f"It finds the second sentence likelier, by {other - one:.1f} nats" in words(app)
     assert examples.COMPARED.remark in words(app)
     table = app.dataframe[0].value
     assert list(table["variant"]) == ["Either: no word has several pieces"], "not one row twice"
@@ -45,8 +45,8 @@ def test_each_way_of_hiding_has_a_row_where_they_differ() -> None:
     """Where a word has several pieces, both ways are scored and stand in the table; the chosen one is drawn."""
     app = start(one="A bioluminescent cat sat.", two="A cat sat.", variant="within word")
     table = app.dataframe[0].value
-    assert not app.exception and list(table["variant"]) == ["Original", "Within words"]
-    assert table["first, nats"][0] > table["first, nats"][1], "the end of a rare word gives its beginning away"
+    assert not app.exception and list(table["variant"]) == ["One piece at a time", "The rest of its word too"]
+    assert table["first, nats"][0] > table["first, nats"][1], "The end of a rare word gives its beginning away"
     gap = table["first − second"][1]
     assert f"by {abs(gap):.1f} nats" in words(app)
 
@@ -77,15 +77,17 @@ def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: st
 def test_a_long_pair_waits_for_its_button() -> None:
     """Past a bound nothing runs by itself; the button names what it costs."""
     app = start(one="word " * 200, two="A dog.")
-    assert not app.exception and "It believes" not in words(app)
-    assert [b.label for b in app.button if b.label.startswith("Score both")] == ["Score both: 207 masked copies"]
+    assert not app.exception and "It finds" not in words(app)
+    assert [b.label for b in app.button if b.label.startswith("Score both")] == [
+        "Score both sentences (207 masked copies)"
+    ]
     done(next(b for b in app.button if b.label.startswith("Score both")).click().run())
-    assert not app.exception and "It believes the second sentence more" in words(app)
+    assert not app.exception and "It finds the second sentence likelier" in words(app)
 
 
 def test_signs_that_the_vocabulary_lacks_are_said() -> None:
     """A sentence that is mostly [UNK] is scored, and warned of; so is a table with such sentences, each once."""
-    warning = "mostly [UNK]: the vocabulary does not know these signs, so that any others would score the same."
+    warning = "mostly [UNK]: the vocabulary does not know these characters, so any others would get the same score."
     assert warning not in words(start(one="A cat ☃.", two="A dog."))
     assert f"One sentence is {warning}" in words(start(one="☃☃ ☃", two="A dog."))
     app = start(compared="table")
@@ -98,7 +100,7 @@ def test_a_table_without_a_pair_has_nothing_to_score() -> None:
     """What is wrong is said, and no button offers to score it."""
     app = start(compared="table")
     app.text_area(key=key_of(app, "pairs_pasted")).set_value("alone\nand alone\n").run()
-    assert "Line 1 has only one sentence: two are needed, and 1 more line." in words(app)
+    assert "Line 1 has only one sentence: two are needed (and 1 more line has a problem)." in words(app)
     assert not app.exception and not [b for b in app.button if b.label.startswith("Score")]
 
 
@@ -135,7 +137,7 @@ def test_the_last_pair_stays_in_sight_until_the_next_is_scored() -> None:
 def test_a_table_of_pairs_keeps_every_row() -> None:
     """Pasted pairs are scored by a button; a bad line is named, stays in the table, and stops no other."""
     app = start(compared="table")
-    assert "Paste some pairs, or give a file." in words(app)
+    assert "Paste some pairs, upload a file, or try the example pairs." in words(app)
     pasted = "The cat sat. | The cat sit.\nalone\nA [MASK] sat. | A dog sat.\n"
     app.text_area(key=key_of(app, "pairs_pasted")).set_value(pasted).run()
     assert not app.exception and "Line 2 has only one sentence: two are needed." in words(app)

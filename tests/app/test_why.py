@@ -77,7 +77,7 @@ def test_the_table_holds_the_librarys_scores(opened: Callable[..., AppTest], tin
     assert_near(drawn, expected)
     assert [row[0][0] for row in table_of(app)] == [method.name for method in METHODS]
     said = words(app)
-    assert "Why “mat” at 6?" in said and "**rollout claims:** Attention multiplied" in said
+    assert "Why “mat” at position 6?" in said and "**What rollout measures:** Attention multiplied" in said
     assert "It ignores which word is predicted, has no sign" in said
 
 
@@ -87,8 +87,8 @@ def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
     """Nothing is taken away before the click, which names its cost; then every method has its verdict."""
     app = opened(target="6:mat", words="1")
     assert "than chance here:" not in words(app)
-    ask = button(app, "Take the words away")
-    assert "passes of the model" in ask.label
+    ask = button(app, "Test every method")
+    assert "model runs" in ask.label
     ask.click().run()
     until(app, lambda app: "than chance here:" in words(app))
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
@@ -100,25 +100,27 @@ def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
     rows = [row[0][0] for row in table_of(app)]
     assert all(name[-1] in "●○✕" for name in rows)
     app.text_input(key=key_of(app, "text")).set_value("the dog sat on the mat").run()
-    assert "This was the answer to: Why “mat” at 6?" in words(app), "the last answer stays in sight"
+    assert "This was the answer to: Why “mat” at position 6?" in words(app), "the last answer stays in sight"
     assert "There is nothing to explain yet" in words(app) and table_of(app)[0][2][1] == "cat"
     app.text_input(key=key_of(app, "text")).set_value("the dog sat on the [MASK]").run()
     until(app, lambda app: table_of(app)[0][2][1] == "dog")
-    assert "This was the answer to: Why “mat” at 6?" in words(app) and button(app, "Take the words away")
+    assert "This was the answer to: Why “mat” at position 6?" in words(app) and button(app, "Test every method")
 
 
 def test_a_word_can_be_typed_as_the_target(opened: Callable[..., AppTest]) -> None:
     """Any word at its mask; one of several pieces, and one that the vocabulary lacks, get a sentence."""
     app = opened()
     type_target(app, "dog")
-    assert app.session_state.target == "6:dog" and "Why “dog” at 6?" in words(app)
+    assert app.session_state.target == "6:dog" and "Why “dog” at position 6?" in words(app)
     type_target(app, "dogs")
     assert "'dogs' has 2 pieces in this vocabulary, dog and ##s, but at position 6 only one is hidden" in words(app)
     type_target(app, "猫")
-    assert "the vocabulary does not have its signs, not even in pieces" in words(app)
+    assert "has characters that are not in the vocabulary" in words(app)
     type_target(app, "dog at 2")
     assert "No word is hidden at position 2: choose 6" in words(app)
-    assert app.session_state.target == "6:dog" and "Why “dog” at 6?" in words(app), "what was asked before stays"
+    assert app.session_state.target == "6:dog" and "Why “dog” at position 6?" in words(app), (
+        "what was asked before stays"
+    )
     assert not app.exception and not app.error
 
 
@@ -137,11 +139,11 @@ def test_a_best_guess_ends_with_its_text(opened: Callable[..., AppTest], tiny_lo
 def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> None:
     """A hidden word of two pieces can be asked for whole; all that is hidden is one target; a word needs a place."""
     app = opened(text="the cats sat on the mat", masked="1,5", target="2:cats")
-    assert "Why “cats” at 2 to 3, as a whole?" in words(app)
+    assert "Why “cats” at positions 2 to 3?" in words(app)
     app.selectbox(key=key_of(app, "target")).set_value("loss").run()
-    until(app, lambda app: "What do the 3 hidden pieces rest on together?" in words(app))
+    until(app, lambda app: "Which words help to guess all 3 hidden pieces?" in words(app))
     type_target(app, "dog at 7")
-    until(app, lambda app: "Why “dog” at 7?" in words(app))
+    until(app, lambda app: "Why “dog” at position 7?" in words(app))
     type_target(app, "walks")
     assert "Words are hidden at positions 2, 3 and 7: add the one you mean" in words(app)
 
@@ -149,28 +151,31 @@ def test_several_masks_and_several_pieces(opened: Callable[..., AppTest]) -> Non
 def test_one_word_against_another(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
     """The other word is in the address, is explained as a difference, and must be one piece."""
     app = opened(target="6:mat", contrast="city")
-    assert "Why “mat” at 6 and not “city”? " in words(app) and "difference of logits" in words(app)
+    assert "Why “mat” rather than “city” at position 6? " in words(app) and "difference of the two logits" in words(app)
     encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT), [5])
     mat, city = map(tiny_loaded.tokenizer.id_of, ("mat", "city"))
     expected = token_scores(tiny_loaded, encoding, Target("contrast", 6, mat, against=city), ["DecompX"])
     row = [method.name for method in METHODS].index("DecompX")
     assert_near([float(cell[2]) for cell in table_of(app)[row]], expected[0])
     type_target(app, "dog")
-    until(app, lambda app: "Why “dog” at 6?" in words(app))
+    until(app, lambda app: "Why “dog” at position 6?" in words(app))
     assert app.session_state.contrast == "", "another target has nothing to do with the last one's other word"
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT, "masked": "5", "target": "6:mat", "contrast": "playgrounds"})
-    until(app.run(), lambda app: "a contrast is between two words of one piece each" in words(app))
-    assert "a contrast is between two words of one piece each" in words(app)
+    until(app.run(), lambda app: "only words of one piece can be compared with each other" in words(app))
+    assert "only words of one piece can be compared with each other" in words(app)
     assert app.session_state.contrast == "" and not app.exception and not app.error
 
 
-def test_next_sentences_say_what_each_text_holds(opened: Callable[..., AppTest]) -> None:
-    """A, B and the added tokens; their sums are all there is."""
+def test_next_sentences_say_what_each_text_holds(opened: Callable[..., AppTest], tiny_loaded: LoadedModel) -> None:
+    """A, B and the added tokens; their sums are all there is; the question is about what the model says."""
     app = opened(pair="it was old", target="nsp", method="DecompX")
+    encoding = tiny_loaded.tokenizer.mask_words(tiny_loaded.tokenizer.encode(TEXT, "it was old"), [5])
+    follows = capture(tiny_loaded, encoding).nsp
+    assert follows is not None
     said = words(app)
-    assert "Why should B follow A?" in said
-    assert "the words of A hold **" in said and "the words of B hold **" in said and "[CLS] and [SEP] hold **" in said
+    assert f"Why does it {'accept' if follows >= 0.5 else 'reject'} B?" in said
+    assert "words of sentence A **" in said and "words of sentence B **" in said and "[CLS] and [SEP] **" in said
 
 
 def test_without_a_target_there_is_a_way_to_one(opened: Callable[..., AppTest]) -> None:
@@ -178,7 +183,7 @@ def test_without_a_target_there_is_a_way_to_one(opened: Callable[..., AppTest]) 
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT})
     app.run().switch_page(PAGE).run()
-    assert "There is nothing to explain yet: click a word to mask it, or add a second sentence" in words(app)
+    assert "There is nothing to explain yet: click a word to hide it, or add a second sentence" in words(app)
     assert not app.exception and not app.error and not app.get("plotly_chart")
 
 
@@ -190,9 +195,10 @@ def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
     app = opened(text="the cat sat on the red mat")
     said = words(app)
     assert (
-        "DecompX of 9 tokens needs 0.0 MiB, and 0.0 MiB are free: shorten the text, or use integrated gradients" in said
+        "DecompX on 9 tokens needs 0.0 MiB of memory, but only 0.0 MiB are free: shorten the text, or use "
+        "integrated gradients" in said
     )
-    assert f"**{answers.STAND_IN} claims:**" in said
+    assert f"**What {answers.STAND_IN} measures:**" in said
     assert "DecompX" not in [row[0][0] for row in table_of(app)]
 
 
@@ -200,12 +206,12 @@ def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypa
     """Where the text is long for the model, what takes many passes is behind a button that names it and its cost."""
     monkeypatch.setattr(answers, "QUICK_WORK", 0)
     app = opened(text="the cat sat on the blue mat", method="integrated gradients")
-    assert "integrated gradients takes longer on this text" in words(app)
-    ask = button(app, "Ask also the 5 slow methods")
-    assert "DecompX" in ask.help and "passes of the model" in ask.help
+    assert "integrated gradients is slow on this text" in words(app)
+    ask = button(app, "Run the 5 slow methods")
+    assert "DecompX" in ask.help and "model runs" in ask.help
     ask.click().run()
     until(app, lambda app: len(table_of(app)) == len(METHODS))
-    assert "**integrated gradients claims:**" in words(app)
+    assert "**What integrated gradients measures:**" in words(app)
 
 
 def test_the_example_surprises_as_it_says() -> None:
@@ -243,7 +249,7 @@ def test_the_page_opens_on_it() -> None:
     assert app.session_state.text == examples.SURPRISE.text and app.session_state.target == "6:tea"
     app.text_input(key=key_of(app, "text")).set_value("The [MASK] sat.").run()
     assert "Look at “milk”" not in words(app)
-    button(app, "An example that surprises").click().run()
+    button(app, "Show a surprising example").click().run()
     assert app.session_state.text == examples.SURPRISE.text and app.session_state.masked == examples.SURPRISE.masked
 
 
@@ -256,7 +262,7 @@ def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch,
     even, sunk, mixed = np.full((keys, keys), 1 / keys), np.zeros((keys, keys)), np.eye(keys)
     sunk[:, -1] = 1
     for maps, sentence in (
-        (even, "8 of 8 heads attend to all tokens nearly alike"),
+        (even, "8 of 8 heads spread their attention evenly"),
         (sunk, "[SEP] (100%)"),
         (mixed, ""),
     ):

@@ -21,10 +21,10 @@ HEADINGS = {
     "Predict": "What belongs in the gap?",
     "Attention": "Who looks at whom?",
     "Compare": "What is different?",
-    "Why": "What is this word owed to?",
-    "Layers": "When does it know?",
+    "Why": "Which words led to this prediction?",
+    "Layers": "When does the model know its answer?",
     "Roles": "What does each head do?",
-    "Prune": "What can go?",
+    "Prune": "Which heads can go?",
     "Inside BERT": "What happens to my sentence?",
     "Heads": "Which heads matter, and what if they were gone?",
 }
@@ -104,7 +104,7 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: tuple[str, Path], 
     settled(page)
     page.get_by_role("button", name=re.compile(r"\briver\b")).first.click()
     settled(page)
-    page.get_by_role("combobox", name="Target").click()
+    page.get_by_role("combobox", name="Explain").click()
     page.get_by_role("option", name="B follows A").click()
     settled(page)
     page.get_by_role("link", name="Heads").click()
@@ -131,7 +131,7 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: tuple[str, Path], 
     expect(page.get_by_label("Sentence", exact=True)).to_have_value(TEXT)
     expect(page.get_by_label("Second sentence")).to_have_value(PAIR)
     expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
-    expect(page.get_by_role("combobox", name="Target")).to_have_value("B follows A")
+    expect(page.get_by_role("combobox", name="Explain")).to_have_value("Explain “B follows A”")
 
 
 def test_a_page_that_stops_early_has_its_address(app: tuple[str, Path], page: Page) -> None:
@@ -293,7 +293,7 @@ def test_long_text_stays_out_of_the_address_with_a_notice(app: tuple[str, Path],
     opened(page, base, text="short.")
     page.get_by_label("Sentence", exact=True).fill("many words " * 300)
     page.get_by_label("Sentence", exact=True).press("Enter")
-    expect(page.get_by_text("stays out of the address bar")).to_be_visible()
+    expect(page.get_by_text("does not contain it")).to_be_visible()
     settled(page)
     assert reaches_address(page, lambda address: "text" not in address)
     assert page.get_by_label("Sentence", exact=True).input_value().startswith("many words many")
@@ -303,7 +303,7 @@ def test_a_long_text_leaves_the_window_to_the_picture(app: tuple[str, Path], pag
     """With 512 tokens the text, cut off with a notice, takes less than half of a window of 900 lines."""
     page.set_viewport_size({"width": 1440, "height": 900})
     opened(page, app[0], "attention", text="many words and many more " * 110, masked="300")
-    expect(page.get_by_text("were cut off")).to_be_visible()
+    expect(page.get_by_text("are left out")).to_be_visible()
     heading = page.get_by_role("heading", name=HEADINGS["Attention"]).bounding_box()
     token = page.locator(".view .token").first.bounding_box()
     assert heading is not None and heading["y"] < 450
@@ -340,13 +340,13 @@ def test_a_class_is_chosen_and_linked(serve: Callable[..., str], tiny_classifier
     """The classes of a fine-tuned model are targets; one stays through a reload, and its name is text on every page."""
     base = serve(ENTRY, env={"HEADLIGHT_MODELS": json.dumps([str(tiny_classifier_folder)])})
     opened(page, base, "attention", text="the cat sat", model=str(tiny_classifier_folder), show="gradient")
-    page.get_by_role("combobox", name="Target").click()
+    page.get_by_role("combobox", name="Explain").click()
     page.get_by_role("option", name="http://e.org").click()
     settled(page)
     assert reaches_address(page, lambda address: address.get("target") == "class:2"), address_of(page)
     page.reload()
     expect(page.locator(".view .token").first).to_be_visible()
-    expect(page.get_by_role("combobox", name="Target")).to_have_value("class “**b** <i>[x](http://e.org)”")
+    expect(page.get_by_role("combobox", name="Explain")).to_have_value("Explain class “**b** <i>[x](http://e.org)”")
     for name, heading in (("Heads", HEADINGS["Heads"]), ("Predict", "Which class is it?")):
         page.get_by_role("link", name=name).click()
         expect(page.get_by_role("heading", name=heading)).to_be_visible()

@@ -221,7 +221,7 @@ def test_questions_that_cannot_be(given: dict[str, Any], sentence: str) -> None:
         ("text,kind\na,b,c\n", {}, "row 2 of t.csv has 3 fields and the header 2"),
         ("a,b\nx,\n", {"loss": "next", "columns": Columns("a", "b")}, "1 of 1 rows of t.csv have nothing in the column 'b'"),  # noqa: E501
         ("a,b\nx,\n", {"loss": "word", "columns": Columns("a", answer="b")}, "1 of 1 rows of t.csv have nothing in the column 'b'"),  # noqa: E501
-        ("a [MASK]\n", {"loss": "word", "word": "☃☃", "columns": None}, "cannot be asked for: the vocabulary does not"),
+        ("a [MASK]\n", {"loss": "word", "word": "☃☃", "columns": None}, "characters that are not in the vocabulary"),
     ],
 )  # fmt: skip
 def test_a_table_with_gaps_is_refused_before_work_begins(

@@ -21,8 +21,8 @@ def sweep_scatter(
     *,
     dark: bool,
     lecture: bool = False,
-    estimate: str = "estimated: minus the slope of the head",
-    finding: str = "found: change of the target without it",
+    estimate: str = "estimated: minus the gradient of the head",
+    finding: str = "found: change of the answer without it",
 ) -> go.Figure:
     """What an estimate says of every head, and what is found without it.
 

@@ -39,7 +39,7 @@ def pruning_curve(
             go.Scatter(x=removed / heads, y=low, fill="tonexty", fillcolor=fill, showlegend=False, **around)
         )
         line = {"width": width, "color": colours.faint, "dash": "dot"}
-        name = "random: mean and reach"
+        name = "random orders: mean and range"
         figure.add_trace(go.Scatter(x=removed / heads, y=mean, mode="lines", name=name, line=line, **shared))
     for number, (name, x, y) in enumerate(curves):
         figure.add_trace(
@@ -57,6 +57,6 @@ def pruning_curve(
             )
         )  # fmt: skip
     figure.update_layout(height=480 if lecture else 360, margin={"l": 8, "r": 8, "t": 8, "b": 8}, hovermode="closest")
-    figure.update_xaxes(title_text="share of the heads that is gone", tickformat=".0%", range=[-0.02, 1.02])
+    figure.update_xaxes(title_text="share of heads removed", tickformat=".0%", range=[-0.02, 1.02])
     figure.update_yaxes(title_text=unit)
     return styled(figure, dark=dark, lecture=lecture)

@@ -87,7 +87,7 @@ def pair_bars(
         xaxis={"range": [-0.6, count - 0.4], "visible": False},
         yaxis={
             "range": [-1.18 * longest, 1.18 * longest], "zeroline": True, "showticklabels": False,
-            "title": {"text": "−log probability, nats"},
+            "title": {"text": "surprise: −log probability (nats)"},
         },
     )  # fmt: skip
     return styled(figure, dark=dark, lecture=lecture)

@@ -26,7 +26,7 @@ AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": 
 current, state = frame.current(), st.session_state
 view = state.view
 neuron, every = view == "neuron", view == "heads"
-st.header("Who looks at whom?", anchor=False)
+frame.title("Who looks at whom?", "Which words each attention head looks at, and how strongly.")
 with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
     control(
         st.segmented_control,
@@ -42,20 +42,22 @@ with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
             format_func=lambda name: UNITS[name].capitalize(), required=True,
         )  # fmt: skip
         control(
-            st.selectbox, "From and to", "part", options=session.PARTS, disabled=current.encoding.pair is None,
+            st.selectbox, "Between", "part", options=session.PARTS, disabled=current.encoding.pair is None,
             width=110,
         )  # fmt: skip
     if not (neuron or every):
-        control(st.selectbox, "Heads", "combine", options=session.COMBINED, format_func=str.capitalize, width=130)
+        control(
+            st.selectbox, "Several heads", "combine", options=session.COMBINED, format_func=str.capitalize, width=130
+        )
 if not neuron:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         control(st.toggle, "Hide [CLS] and [SEP]", "hide")
         if not every:
-            help_ = "To a word: the sum over its pieces. From a word: their mean."
+            help_ = "Attention to a word is the sum over its pieces; attention from a word is their mean."
             control(st.toggle, "Words, not pieces", "words", help=help_)
         control(
-            st.toggle, "Rows sum to 1 again", "share", disabled=state.show != "attention",
-            help="Where tokens are left out, what a query gives to the others is divided by its sum.",
+            st.toggle, "Rescale rows to 1", "share", disabled=state.show != "attention",
+            help="When tokens are left out, each row is divided by its sum, so that it adds up to 1 again.",
         )  # fmt: skip
         if state.combine != "apart" and not every:
             control(
@@ -66,7 +68,8 @@ if not neuron:
                 given = st.text_input(
                     "Weights", session.write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5",
                     width=210, label_visibility="collapsed",
-                    help="Importance is the size of the gradient of a head's gate.",
+                    help="A weight for each head, such as 2, 1, 0.5. Empty: by importance, that is, by how sensitive "
+                    "the answer is to the head.",
                 )  # fmt: skip
                 state.weights = session.parse_weights(given)
 
@@ -83,7 +86,7 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Every head in `size` rows and columns, sorted as asked."""
     with st.container(horizontal=True):
         for name, key, offered in (
-            ("Heads of a layer", "sort", session.SORTS), ("Layers", "rows", session.ROW_SORTS),
+            ("Sort heads", "sort", session.SORTS), ("Sort layers", "rows", session.ROW_SORTS),
         ):  # fmt: skip
             control(
                 st.selectbox, name, key, options=offered, format_func=SORTS.__getitem__,
@@ -106,9 +109,9 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
         on_click=on_click,
     )
     st.caption(
-        "Every head at a glance; each is scaled to its own maximum. Click one, or walk with the arrow keys."
+        "All heads at a glance, each with its own colour scale. Click one to see it large, or use the arrow keys."
         + STANDING.get(state.sort, "")
-        + ("" if state.rows == "number" else " Layers stand in falling order of the mean over their heads.")
+        + ("" if state.rows == "number" else " The layer with the highest mean comes first.")
     )
 
 
@@ -165,6 +168,6 @@ picture()
 st.caption(reading(shown))
 frame.say_cautions(shown.run)
 st.page_link(
-    "viz_app/pages/why.py", label="Attention is not explanation: how far it can be trusted on this text",
+    "viz_app/pages/why.py", label="Attention is not an explanation: test it on this text",
     icon=":material/verified:",
 )  # fmt: skip

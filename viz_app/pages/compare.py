@@ -16,10 +16,10 @@ from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
 
 AGAINST = {
-    "masked": "Shown and hidden words",
+    "masked": "Hidden words",
     "text": "Another text",
     "model": "Another model",
-    "heads": "Heads on and off",
+    "heads": "Heads off",
 }
 SIDES = {
     "masked": ("words shown", "words hidden"),
@@ -30,10 +30,13 @@ SIDES = {
 
 state = st.session_state
 view = state.compare_view
-st.header("What is different?", anchor=False)
+frame.title(
+    "What is different?",
+    "How attention changes when you hide words, or take another text, another model or fewer heads.",
+)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     control(
-        st.segmented_control, "Compare", "against", options=session.AGAINST, format_func=AGAINST.__getitem__,
+        st.segmented_control, "Compare with", "against", options=session.AGAINST, format_func=AGAINST.__getitem__,
         required=True,
     )  # fmt: skip
     control(
@@ -101,9 +104,9 @@ def small_heads(on_click: Callable[[HeadClick], None]) -> None:
         on_click=on_click,
     )
     st.caption(
-        f"Every head's difference, all on one scale: orange grew, blue fell. The colours end at ±{two_digits(limit)}, "
-        f"which 99 % of what is drawn here stays below; the largest change is {two_digits(most)}. "
-        "Click a head to see it large."
+        "Change of attention in every head, all on one scale: orange grew, blue shrank. Changes beyond "
+        f"±{two_digits(limit)} share the darkest colour; the largest is {two_digits(most)}. Click a head to see it "
+        "large."
     )
 
 
@@ -179,8 +182,8 @@ if changes:
         column_config={name: st.column_config.NumberColumn(format="%.4f") for name in (*names, "change")},
     )
 else:
-    st.info("No head's attention changed at all.")
+    st.info("No head's attention changed.")
 st.caption(
-    f"**How to read this:** {comparison.reading}; over all tokens the changes of a row sum to 0. "
+    f"**How to read this:** {comparison.reading}; the changes of each row add up to 0. "
     f"**How it can mislead:** {comparison.misleading}"
 )

@@ -27,11 +27,13 @@ after = current.run()
 slopes = before.gate_gradient
 layers, heads = before.head_mask.shape
 
-st.header("Which heads matter, and what if they were gone?", anchor=False)
+frame.title(
+    "Which heads matter, and what if they were gone?", "Switch attention heads off and see how the predictions change."
+)
 left, right = st.columns([1, 1], gap="large")
 with left:
     if not before.there.any():
-        st.info("This model has lost all its heads: there is nothing to switch.")
+        st.info("All heads of this model were pruned: there is nothing to switch.")
     elif current.target is not None:
         control(
             st.segmented_control,
@@ -40,8 +42,8 @@ with left:
             options=COLOURED_BY,
             required=True,
             format_func={
-                "slope": "Estimated by slope",
-                "removal": f"Found by removing each of the {before.there.sum()}",
+                "slope": "Estimated (gradient)",
+                "removal": f"Measured (removes each of the {before.there.sum()})",
             }.__getitem__,
             label_visibility="collapsed",
         )
@@ -51,7 +53,7 @@ with left:
     removed = current.sweep().effect if sweeps else None
     # One meaning, estimated or found: what switching the head off does to the target.
     estimated = None if slopes is None else removal_estimate(slopes)
-    colours, what = (estimated, "off, about") if removed is None else (removed, "off,")
+    colours, what = (estimated, "switched off, about") if removed is None else (removed, "switched off,")
     unit = "" if current.target is None else TARGET_UNITS[current.target.kind]
     head_grid(
         layers=layers,
@@ -59,7 +61,7 @@ with left:
         thumbnails=None,
         values=colours,
         signed=True,
-        unit=f"what switching the head off does to the target, in {unit}",
+        unit=f"change of the answer when the head is off, in {unit}",
         mode="switch",
         selected=None,
         off=current.off,
@@ -74,16 +76,18 @@ with left:
     )
     meaning = ""
     if colours is not None:
-        how = "estimated from the slope" if removed is None else f"found by taking each out{in_its_place()}"
+        how = "estimated from the gradient" if removed is None else f"measured by removing it{in_its_place()}"
         meaning = (
-            "Colour: what switching off this head alone does to the target: blue lowers it (the head speaks for it), "
-            f"orange raises it; {how}, with all other heads on."
+            "Colour: how the answer changes when this head alone is switched off: blue, it falls (the head supports "
+            f"it); orange, it rises; {how}, with all other heads on."
         )
-    st.caption(f"Click a head to switch it off or on; a row or column label switches all of it. {meaning}")
+    st.caption(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
     downloads.heads(before, current.off, slopes, removed)
     if removed is not None and estimated is not None:
         rank = heads_agreement(estimated, removed)
-        st.subheader(f"Does the slope tell the truth here? Spearman's rank {rank:+.2f}", anchor=False)
+        st.subheader(
+            f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
+        )
         st.plotly_chart(
             sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
             theme=None,
@@ -91,9 +95,9 @@ with left:
             alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
         )
         st.caption(
-            "**How to read this:** each point is a head; on the dotted line the estimate from one gradient is what "
-            "really happens. **How it can mislead:** a slope says what a little does; taking a head out does a lot "
-            "at once."
+            "**How to read this:** each point is a head. On the dotted line, the gradient's estimate equals the real "
+            "effect of removing the head. **How it can mislead:** a gradient describes a small change; removing a head "
+            "is a large one."
         )
 with right:
     if before.classes is not None and after.classes is not None:
@@ -117,7 +121,7 @@ with right:
     for prediction in after.predictions[:SHOWN_GAPS]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
-        st.subheader(f"Position {prediction.position}", anchor=False)
+        st.subheader(current.gap(prediction.position), anchor=False)
         word_change(current, original, prediction, each=6, most=10, largest=largest, key="before_after")
     if after.nsp is not None and before.nsp is not None:
         st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
@@ -125,7 +129,7 @@ with right:
     if not after.predictions and after.nsp is None and after.classes is None:
         frame.say_no_target(current, "There is nothing to predict yet")
 st.caption(
-    "**How to read this:** a head that is off adds nothing to its layer's output; the bars compare all heads on with "
-    "the heads that are on now. **How it can mislead:** one sentence is one sentence: a head that does nothing here "
-    "may matter elsewhere, and others can stand in for it."
+    "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: the "
+    "heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
+    "elsewhere, and other heads can take over its job."
 )

@@ -13,18 +13,22 @@ from viz_app.export.maps import UNITS, ShownMaps
 from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
 
+SAYS = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
+
 state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)
-st.header("Where does it look when it says “blue”?", anchor=False)
+heading = st.container()  # it names the word, which is known below
 looked = pictures.choose()
 if looked is None:
+    frame.title("Where does it look for each word?", SAYS, heading)
     session.end_run()
 word, head = pictures.chosen_word(looked), pictures.chosen_head(looked)
+frame.title(f"Where does it look when it says “{session.as_written(looked.run.words[word])}”?", SAYS, heading)
 token_strip(
     looked.chips(word),
     key="caption",
     lecture=lecture,
-    label="The caption; choose a word to see where it looks",
+    label="The caption; click a word to see where the model looked",
     appear=looked.run.sentence,
     on_click=pictures.choose_word,
 )
@@ -39,7 +43,7 @@ control(
     format_func=lambda name: UNITS[name].capitalize(),
     required=True,
 )
-control(second.toggle, "Boxes of the shapes", "boxes", disabled=looked.scene is None)
+control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=looked.scene is None)
 third.button("Average of all heads", on_click=pictures.average_heads, disabled=head is None)
 
 shown = caption_maps(looked.run, state.heat)
@@ -84,7 +88,7 @@ with right:
         lecture=lecture,
         on_click=pictures.choose_head,
     )
-    st.caption("Each is scaled to its own maximum. Click one to see it large.")
+    st.caption("Each head has its own colour scale. Click one to see it large.")
 
 
 @st.fragment
@@ -112,6 +116,6 @@ def every_word(shown: ShownMaps) -> None:
 
 if control(st.toggle, "Every word to every patch", "edges"):
     every_word(shown)
-st.caption(pictures.reading(state.heat))
+st.caption(pictures.reading(state.heat, looked.run.words[word]))
 files = CaptionFiles(looked.run, state.heat, head, word, session.loaded_captioner().name)
 downloads.caption(files, looked.numbers, looked.png)

@@ -16,7 +16,10 @@ current = frame.current()
 encoding, config, state = current.encoding, current.loaded.config, st.session_state
 stage, number = STAGES[state.stage], session.STAGES.index(state.stage)
 room = config.max_position_embeddings - len(encoding)
-st.header("What happens to my sentence?", anchor=False)
+frame.title(
+    "What happens to my sentence?",
+    "Every step from the text to the prediction, as a formula and with its real numbers.",
+)
 
 plan, row = st.container(), st.container(horizontal=True, vertical_alignment="bottom")
 row.button("Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
@@ -40,7 +43,8 @@ control(
     row.selectbox, "Token", "inside_token", options=range(len(encoding)), width=170,
     disabled="token" not in stage.needs,
     format_func=lambda position: f"{encoding.labels[position]} ({position})",
-    on_change=frame.choose_token, args=("inside_token",), help="The query, and where the masked-word head is asked",
+    on_change=frame.choose_token, args=("inside_token",), help="The token that looks (query), and where the model "
+    "predicts",
 )  # fmt: skip
 control(
     row.segmented_control, "Engine", "engine", options=session.ENGINES, format_func=ENGINE_NAMES.__getitem__,
@@ -76,7 +80,7 @@ with words:
         st.markdown(f"**In numbers:** {stage.shape(view)}")
         st.latex(stage.live(view))
     if state.stage == "mask" or state.pads:
-        control(st.toggle, f"Put {PADS} [PAD] behind the text", "pads", disabled=room == 0 and not state.pads)
+        control(st.toggle, f"Add {PADS} [PAD] tokens to the text", "pads", disabled=room == 0 and not state.pads)
     if state.stage == "next" and layer + 1 < config.num_hidden_layers:
         st.button(
             f"Into layer {layer + 1}", on_click=frame.enter_next_layer, args=(config.num_hidden_layers,),
@@ -85,9 +89,12 @@ with words:
     place = st.container()
 with picture:
     if not here and "head" in stage.needs:
-        st.info(f"All heads of layer {layer} were pruned: nothing is computed here, and the residual goes on as it is.")
+        st.info(
+            f"All heads of layer {layer} were pruned: nothing is computed here; the residual connection passes the "
+            "vectors on."
+        )
     elif not tables:
-        st.info("This checkpoint came without this part, or it needs a second sentence: there is nothing to show.")
+        st.info("There is nothing to show: this model lacks this part, or it needs a second sentence.")
     for order, figure in enumerate(stage.draw(view, tables) if tables else []):
         st.plotly_chart(figure, theme=None, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
     if tables:

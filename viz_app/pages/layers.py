@@ -1,4 +1,4 @@
-"""When does it know?"""
+"""When does the model know its answer?"""
 
 import streamlit as st
 
@@ -6,7 +6,10 @@ from viz_app import frame, layers, session
 from viz_app.controls import control
 
 current = frame.current()
-st.header("When does it know?", anchor=False)
+frame.title(
+    "When does the model know its answer?",
+    "What the model would say after each layer, and how the words' vectors change on the way.",
+)
 control(
     st.segmented_control, "Look at", "through", options=session.THROUGH, required=True, label_visibility="collapsed",
     format_func=lambda name: layers.PARTS[name].title,

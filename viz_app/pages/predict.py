@@ -6,6 +6,7 @@ from viz_app import downloads, examples, frame, session
 from viz_app.change import largest_of
 from viz_app.controls import missing, put
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
+from viz_app.figures.style import ordinal
 
 SHOWN_MASKS = 8
 SHOWN_WORDS = 10
@@ -19,12 +20,12 @@ if run.classes is not None:
     names = [classes.labels[number] for number in numbers]
     bars, reading = st.columns([3, 2], gap="large", vertical_alignment="center")
     if classes.probabilities is None:
-        bars.header("Which number is it?", anchor=False)
+        frame.title("Which number is it?", "The number that this model was trained to give for a text.", bars)
         for name, number in zip(names, numbers, strict=True):
             bars.markdown(f"#### {session.as_written(name)}: {classes.logits[number]:.3g}")
-        reading.caption("**How to read this:** this model was trained to answer with numbers, and not with classes.")
+        reading.caption("**How to read this:** this model was trained to answer with a number, not with a class.")
     else:
-        bars.header("Which class is it?", anchor=False)
+        frame.title("Which class is it?", "The class that this model was trained to give to a text.", bars)
         shares = classes.probabilities[list(numbers)].tolist()
         bars.plotly_chart(
             prediction_bars(names, shares, dark=current.dark, lecture=current.lecture),
@@ -33,12 +34,12 @@ if run.classes is not None:
             alt=f"Likeliest classes: {', '.join(names[:5])}",
         )
         reading.markdown(f"#### {session.as_written(names[0])}: {shares[0]:.2f}")
-        together = f"all {len(classes.labels):,} share 1" if classes.exclusive else "each stands by itself"
-        others = "Its heads for words and next sentences are older than its classes, and may guess worse now."
+        together = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
+        others = "Its outputs for words and next sentences were not trained further, and may guess worse now."
         reading.caption(
             f"**How to read this:** each bar is the probability of a class; {together}. "
-            "**How it can mislead:** the model must answer with the classes that it was taught, also where the text "
-            f"belongs to none of them, and can be sure and wrong. {others if loaded.has_mlm or loaded.has_nsp else ''}"
+            "**How it can mislead:** the model must choose among the classes it was taught, even if the text belongs "
+            f"to none of them; it can be sure and wrong. {others if loaded.has_mlm or loaded.has_nsp else ''}"
         )
 
 shown = run.predictions[:SHOWN_MASKS]
@@ -62,12 +63,12 @@ def gap(number: int) -> None:
     words = [current.word(token) for token, _ in top]
     truth = current.truth_at(position)
     if truth is None:
-        st.markdown(f"**The gap at position {position}**")
+        st.markdown(f"**{current.gap(position)}**")
     else:
         rank, probability = prediction.rank_of(truth), prediction.probabilities[truth]
         st.markdown(
-            f"**The gap at position {position}:** what stood there has rank **{rank:,}**, "
-            f"probability **{probability:.2g}**"
+            f"**{current.gap(position)}** ranks **{ordinal(rank)}** of {loaded.config.vocab_size:,}, with probability "
+            f"**{probability:.2g}**"
         )
     bars, pick = (f"{name}_{position}_{encoding.tokens}" for name in ("bars", "put"))
     st.plotly_chart(
@@ -95,12 +96,12 @@ def gap(number: int) -> None:
         label_visibility="collapsed",
     )
     if frame.is_unsure(prediction):
-        st.warning(f"The model is unsure: its best guess has a probability of {top[0][1]:.2g}.", icon=":material/help:")
+        st.warning(f"The model is unsure: its best guess has only probability {top[0][1]:.2g}.", icon=":material/help:")
 
 
 with gaps:
     if loaded.has_mlm or run.classes is None:
-        st.header("What belongs in the gap?", anchor=False)
+        frame.title("What belongs in the gap?", "Which words the model puts in the place of a hidden word.")
     if loaded.has_mlm and not run.predictions:
         frame.say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
     for first in range(0, len(shown), abreast):
@@ -108,21 +109,21 @@ with gaps:
             with place:
                 gap(number)
     if len(run.predictions) > SHOWN_MASKS:
-        st.caption(f"{len(run.predictions) - SHOWN_MASKS} more gaps are not drawn.")
+        st.caption(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
     if run.predictions:
         st.caption(
-            "**How to read this:** each bar is the probability of a word piece at the gap; all "
-            f"{loaded.config.vocab_size:,} pieces share 1. Click a bar, or a word under the bars, to put it in. "
-            "**How it can mislead:** a likely word is what the training text would say, not what is true."
+            f"**How to read this:** each bar is the probability of a word piece; all {loaded.config.vocab_size:,} "
+            "probabilities add up to 1. Click a bar, or a word under the bars, to put it into the text. "
+            "**How it can mislead:** likely means typical of the training texts, not true."
         )
         downloads.predictions(run, current.word)
 
 with follows:
     if loaded.has_nsp or run.classes is None:
-        st.header("Does B follow A?", anchor=False)
+        frame.title("Does B follow A?", "Whether the second sentence could come after the first.")
     if loaded.has_nsp and encoding.pair is None:
         missing(
-            "Add a second sentence above to see whether the model thinks that it follows.", "Add an example",
+            "Add a second sentence above, and the model says whether it could follow the first.", "Add an example",
             put, "pair", examples.first().pair,
         )  # fmt: skip
     if run.nsp is not None:
@@ -137,6 +138,6 @@ with follows:
         st.button("Swap A and B", on_click=frame.swap_sentences, icon=":material/swap_horiz:")
         st.caption(
             "**How to read this:** the bar leans to the side that the model believes. "
-            "**How it can mislead:** the model learned it from passages of one text against passages of another, "
-            "so a shared topic looks like a continuation."
+            "**How it can mislead:** in training, wrong pairs came from different texts, so any sentence on the same "
+            "topic looks like a continuation."
         )

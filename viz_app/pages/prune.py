@@ -1,4 +1,4 @@
-"""What can go?"""
+"""Which heads can go?"""
 
 import streamlit as st
 
@@ -10,17 +10,17 @@ from viz_app.controls import control, file_control
 from viz_app.figures.pruning import pruning_curve
 
 ORDER_NAMES = {
-    "importance": "By the slope of the loss", "importance-in-layer": "By slope within its layer",
-    "ablation": "By the loss without each head", "ablation-mean": "By loss, its mean instead",
-    "ablation-resample": "By loss, another output instead", "iterative": "By slope, again every tenth",
+    "importance": "Gradient of the loss", "importance-in-layer": "Gradient, scaled by layer",
+    "ablation": "Loss without each head", "ablation-mean": "Loss with its mean instead",
+    "ablation-resample": "Loss with another output", "iterative": "Gradient, again every 10%",
 }  # fmt: skip
 FIGURE_NAMES = {
     "loss": "Loss", "mlm": "Hidden pieces", "nsp": "Next sentences", "parameters": "Parameters",
     "tokens_per_second": "Speed",
 }  # fmt: skip
 UNITS = {
-    "loss": "loss, nats", "mlm": "share of hidden pieces guessed", "nsp": "share of next sentences told",
-    "parameters": "parameters", "tokens_per_second": "tokens a second, while asked",
+    "loss": "loss (nats)", "mlm": "share of hidden pieces guessed", "nsp": "share of next sentences right",
+    "parameters": "parameters", "tokens_per_second": "tokens per second",
 }  # fmt: skip
 SHOWN_GAPS = 2
 
@@ -29,27 +29,30 @@ config = current.loaded.config
 layers, heads = config.num_hidden_layers, config.num_attention_heads
 there = sum(len(config.heads_of(layer)) for layer in range(layers))
 with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-    st.header("What can go?", anchor=False, width="content")
-    with st.popover("Ask about a file", width="content"):
+    place = st.container(width="content")
+    frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.", place)
+    with st.popover("Test on a file", width="content"):
         file = file_control(
-            st, "A text file: one paragraph a line, a blank line between documents", "lab_file", types=["txt"],
+            st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
             megabytes=lab.LARGEST_FILE >> 20,
         )  # fmt: skip
 if not there:
-    st.info("This model has lost all its heads: nothing is left to go.")
+    st.info("All heads of this model were pruned: none is left to remove.")
     session.end_run()
 try:
     questions = lab.Questions(current, file)
 except ValueError as error:  # of the file: the text is asked instead, and the control stays
-    st.error(session.as_written(f"The file cannot be asked about: {error}."), icon=":material/error:")
+    st.error(session.as_written(f"The file cannot be used: {error}."), icon=":material/error:")
     questions = lab.Questions(current, None)
 if not questions.can_ask:
-    st.info("There is nothing to ask here: a loss needs words, and a trained masked-word or next-sentence head.")
+    st.info(
+        "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence output."
+    )
     session.end_run()
 if not questions.may_begin():
     st.caption(
-        "The model is asked for what is hidden in them, with all its heads, and how its loss moves with each of them. "
-        "After that every switch says what it changes."
+        "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
+        "every click on a head shows what it changes."
     )
     session.end_run()
 worth = questions.importance()
@@ -62,7 +65,14 @@ with left:
         st.button("Undo", on_click=lab.step, args=(-1,), disabled=not can_undo, key="undo")
         st.button("Redo", on_click=lab.step, args=(1,), disabled=not can_redo, key="redo")
         control(
-            st.number_input, "Slope below", "lab_below", first=0.01, min_value=0.0, step=0.01, format="%.3g", width=120
+            st.number_input,
+            "Sensitivity below",
+            "lab_below",
+            first=0.01,
+            min_value=0.0,
+            step=0.01,
+            format="%.3g",
+            width=120,
         )
         st.button("Switch off", on_click=lab.switch_off_below, args=(worth, "lab_below"), key="switch_below")
     head_grid(
@@ -73,27 +83,27 @@ with left:
         lecture=current.lecture, on_click=frame.switch_heads,
     )  # fmt: skip
     st.caption(
-        "Click a head to switch it off or on; a row or column label switches all of it. Colour: how far the loss "
-        "moves, up or down, when this head alone is switched off, estimated from its slope, mean over the examples. "
-        "**How to read this:** what is near 0 can go first, says the slope; the figures on the right say what happens. "
-        "**How it can mislead:** a slope holds for one head and a small change; heads that stand in for each other "
-        "look idle until both are gone."
+        "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "
+        "loss changes, up or down, when this head alone is switched off (estimated from its gradient, mean over the "
+        "examples). **How to read this:** heads near 0 are candidates to go; the numbers on the right show what "
+        "really happens. **How it can mislead:** a gradient holds for one head and a small change; two heads that do "
+        "the same job both look idle until both are gone."
     )
 with right:
-    what = "examples of the file" if questions.of_file else "the text above, each piece hidden once"
-    st.markdown(f"**{len(current.off)} of {there} heads are off.** Asked: {what}.")
-    figures = [("Loss, nats", now.loss, everything.loss, "{:.3f}")]
+    what = "examples from the file" if questions.of_file else "the text above, each piece hidden once"
+    st.markdown(f"**{len(current.off)} of {there} heads are off.** Tested on {what}.")
+    figures = [("Loss (nats)", now.loss, everything.loss, "{:.3f}")]
     if now.mlm == now.mlm:  # NaN where nothing was asked
-        figures.append(("Pieces right", now.mlm, everything.mlm, "{:.0%}"))
+        figures.append(("Hidden pieces right", now.mlm, everything.mlm, "{:.0%}"))
     if now.nsp == now.nsp:
-        figures.append(("NSP right", now.nsp, everything.nsp, "{:.0%}"))
+        figures.append(("Next sentences right", now.nsp, everything.nsp, "{:.0%}"))
     for column, (name, value, before_value, form) in zip(st.columns(len(figures)), figures, strict=True):
         change = form.replace("{:", "{:+").format(value - before_value) if value != before_value else None
         column.metric(
             name,
             form.format(value),
             change,
-            delta_color="inverse" if name == "Loss, nats" else "normal",
+            delta_color="inverse" if name == "Loss (nats)" else "normal",
             border=True,
             height="stretch",
         )
@@ -102,18 +112,18 @@ with right:
     for prediction in after.predictions[:SHOWN_GAPS]:
         original = before.prediction_at(prediction.position)
         assert original is not None  # both runs were asked for the same positions
-        st.caption(f"At position {prediction.position}, with all heads and now:")
+        st.caption(f"{current.gap(prediction.position)}, with all heads and now:")
         word_change(current, original, prediction, each=4, largest=largest, key="lab_before_after")
     if after.nsp is not None and before.nsp is not None:
         st.caption(f"{nsp_words(before.nsp, after.nsp)}:")
         nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
 
-st.subheader("In which order, and how far?", anchor=False)
+st.subheader("Prune in which order, and how far?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
     control(st.selectbox, "Order", "order", options=session.ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
     if questions.needs_reference(state.order):
         give_reference()
-    control(st.slider, "Share to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
+    control(st.slider, "Share of heads to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
     share = state.going / 100
     st.button(
         f"Switch off the first {round(share * there)}", on_click=lab.ask, args=("plan", questions.key, state.order),
@@ -141,7 +151,7 @@ def curve() -> None:
         if share >= 1:
             lab.forget(*curve_key)
             st.rerun()
-        st.progress(share, text=f"{share:.0%} of the models are pruned and asked")
+        st.progress(share, text=f"{share:.0%} of the models are pruned and tested")
         if st.button("Stop", key="stop_curve"):
             lab.forget(*curve_key)
             st.rerun()
@@ -175,11 +185,10 @@ def curve() -> None:
     )  # fmt: skip
     fine = hardly_missed(points, state.order)
     st.caption(
-        f"In this order, seen in {lab.STEPS} steps, {fine} of {there} heads can go before the loss rises by more than "
-        "1%. **How to read this:** every point is a model that was really pruned; the grey band is how far "
-        f"{band.orders} "
-        "random orders reach. **How it can mislead:** orders and figures come from the same few examples; inside the "
-        "band an order is no better than chance, and what a text does not need another may."
+        f"In this order, {fine} of {there} heads can go before the loss rises by more than 1% (tested in {lab.STEPS} "
+        "steps). **How to read this:** every point is a model that was really pruned; the grey band is the range of "
+        f"{band.orders} random orders. **How it can mislead:** orders and results come from the same few examples; "
+        "inside the band an order is no better than chance; another text may need other heads."
     )
     session.publish()
 
@@ -188,11 +197,12 @@ curve()
 
 st.subheader("Prune for real", anchor=False)
 if not current.off:
-    st.caption("Switch heads off above: a new model without them can then be measured and taken along.")
+    st.caption("Switch some heads off above; then you can measure and download the smaller model here.")
 else:
     cost_key = ("costs", questions.key, current.off)
     full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
-                           help="For plain transformers: the same outputs, nothing smaller or faster")  # fmt: skip
+                           help="Keeps all shapes, with zeros in place of the heads, for other programs: same outputs, "
+                           "but not smaller or faster")  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         seconds = questions.seconds_to_measure()
         st.button(
@@ -223,7 +233,10 @@ else:
                 },
             }
         )
-        st.caption("Median of three passes of the encoder over this text. Masking alone never makes a model faster.")
+        st.caption(
+            "Median of three passes of the encoder over this text. Switching heads off without pruning never "
+            "makes a model faster."
+        )
 if lab.is_asked("plan", questions.key, state.order):
     plan = questions.plan(state.order)
     lab.forget("plan", questions.key, state.order)

@@ -61,14 +61,14 @@ def card(seen: roles.RolesOfText) -> None:
         st.markdown(relations)
     nearest = seen.nearest((layer, head))
     if nearest:
-        st.caption("Attend most like it (Jensen-Shannon distance, 0 to 1):")
+        st.caption("Most similar heads (distance 0: same attention, 1: nothing in common; Jensen-Shannon):")
         with st.container(horizontal=True, gap="small"):
             for other, far in nearest:
                 label = f"L{other[0]} H{other[1]} · {far:.2f}"
                 st.button(
                     label, key=f"near_{other[0]}_{other[1]}", on_click=frame.choose_head, args=(HeadClick(*other),)
                 )
-    st.caption("Its strongest looks from word to word, and the share of the word's attention:")
+    st.caption("Its strongest links between words (share of the first word's attention):")
     st.dataframe(
         [
             {
@@ -87,28 +87,35 @@ def worth(seen: roles.RolesOfText) -> None:
     """Importance, confidence and removal of every head for the target, beside each other."""
     slopes = seen.run.gate_gradient
     if slopes is None:
-        frame.say_no_target(current, "What a head is worth needs a target")
+        frame.say_no_target(current, "There is nothing to explain yet, so heads have no importance")
         return
-    st.subheader("What are the heads worth for the target?", anchor=False)
-    control(st.toggle, "Importance within each layer", "normal", help="Over its length in each layer (Michel 2019).")
+    st.subheader("How much does each head matter for the answer?", anchor=False)
+    control(
+        st.toggle,
+        "Importance within each layer",
+        "normal",
+        help="Divides the values of each layer by their length, so that layers can be compared (Michel 2019).",
+    )
     importance = abs(slopes)
     one, two, three = st.columns(3, gap="medium")
     with one:
-        st.markdown("**Importance**: the size of the slope")
+        st.markdown("**Importance**: how sensitive the answer is to it")
         grid(layer_normalised(importance) if state.normal else importance, "importance", "grid_importance")
     with two:
-        st.markdown("**Confidence**: how sure it looks")
+        st.markdown("**Confidence**: how focused its attention is")
         grid(seen.figures["confidence"], "confidence", "grid_confidence")
     with three:
-        st.markdown("**Removal**: how far the target moves")
+        st.markdown("**Removal**: how far the answer moves without it")
         if state.removal:
             effect = current.sweep().effect
             assert effect is not None  # there is a target
-            grid(abs(effect), "moves the target by", "grid_removal")
+            grid(abs(effect), "moves the answer by", "grid_removal")
             rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]
-            st.caption(f"Spearman's rank with removal: importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}.")
+            st.caption(
+                f"Rank correlation with removal (Spearman): importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}."
+            )
         else:
-            control(st.toggle, f"Remove each of the {seen.run.there.sum()}, some seconds", "removal")
+            control(st.toggle, f"Remove each of the {seen.run.there.sum()} heads (some seconds)", "removal")
 
 
 def text() -> None:
@@ -127,10 +134,11 @@ def text() -> None:
     worth(seen)
     nothing = len(seen.by_role()[NO_ROLE])
     st.caption(
-        "**How to read this:** heads that attend alike lie near each other; a role is more than half of a head's "
-        "attention on one offset, more than 0.6 on [CLS], [SEP] or punctuation, or an entropy above 0.78 of the "
-        f"largest; {nothing} of {seen.run.there.sum()} heads do none of these. **How it can mislead:** a plane cannot "
-        "hold all distances, and one text is one text: a role is what a head does here, not what it is for."
+        "**How to read this:** heads with similar attention lie close together. A head has a role if more than half of "
+        "its attention goes to one relative position, more than 0.6 to [CLS], [SEP] or punctuation, or if its entropy "
+        f"is above 0.78 of the maximum; {nothing} of {seen.run.there.sum()} heads have none of these roles. **How it "
+        "can mislead:** a flat map cannot show all distances; and this is one text: a role is what a head does here, "
+        "not what it is for."
     )
 
 
@@ -171,20 +179,22 @@ def file() -> None:
         if "importance" in table.figures and "loss_change" in table.figures:
             importance, change = table.figures["importance"], table.figures["loss_change"]
             rank = heads_agreement(importance, change)
-            st.subheader(f"Does the slope tell the truth? Spearman's rank {rank:+.2f}", anchor=False)
+            st.subheader(
+                f"Does the gradient predict the cost of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
+            )
             st.plotly_chart(
                 sweep_scatter(
-                    importance, change, estimate="importance: mean size of the slope, nats",
-                    finding="found: change of the loss without it, nats", **look,
+                    importance, change, estimate="importance: mean size of the gradient (nats)",
+                    finding="found: change of the loss without the head (nats)", **look,
                 ),
                 theme=None, key="file_scatter",
                 alt=f"Importance against the change of the loss for every head, rank correlation {rank:.2f}",
             )  # fmt: skip
     loss = "" if table.loss is None else f", whose loss is {table.loss_in_words}"
     st.caption(
-        f"**How to read this:** each figure is a mean over {table.texts:,} texts with {table.tokens:,} tokens{loss}; "
-        "a removal that costs more than nothing is a head that is missed. **How it can mislead:** heads go one at a "
-        "time here: two that stand in for each other cost nothing alone, and much together."
+        f"**How to read this:** each number is a mean over {table.texts:,} texts with {table.tokens:,} tokens{loss}. "
+        "If the loss rises without a head, the model needs it. **How it can mislead:** heads are removed one at a "
+        "time: two that do the same job cost nothing alone, but much together."
     )
 
 
@@ -194,7 +204,7 @@ def treebank() -> None:
         st, "Treebank, CoNLL-U", "treebank", types=["conllu", "txt"], megabytes=roles.LARGEST_TREEBANK
     )
     if upload is None:
-        st.info("Give a file of sentences with their trees (CoNLL-U, at most 5 MB).", icon=":material/account_tree:")
+        st.info("Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", icon=":material/account_tree:")
         return
     tally = roles.relations_of(current.loaded, upload.data, upload.name)
     table = roles.by_relation(tally)
@@ -224,17 +234,18 @@ def treebank() -> None:
         ]
         grid(shares, "found", "grid_relation", titles)
     st.caption(
-        f"**How to read this:** {tally.sentences:,} sentences: of how many words a head finds the one they depend on, "
-        "if its strongest look to (or from) another word is the answer; beside it the best guess that always points "
-        f"the same number of words away. Words without a piece of their own are left out ({tally.left_out:,}). "
-        "**How it can mislead:** the best of many heads is chosen on the very sentences that it is scored on, "
-        "and a relation that lies at a fixed distance is found by a head that knows only distance."
+        f"**How to read this:** {tally.sentences:,} sentences. “found”: for how many words the head's strongest "
+        "attention to (or from) another word points to the word they depend on. “by offset”: the best guess that "
+        "always points the same number of words away. Words without tokens of their own are left out "
+        f"({tally.left_out:,}). "
+        "**How it can mislead:** the best head is chosen on the same sentences that it is scored on; and a relation at "
+        "a fixed distance is found by a head that knows only distance."
     )
 
 
-st.header("What does each head do?", anchor=False)
+frame.title("What does each head do?", "Where every head looks, which heads are alike, and how much they matter.")
 if not any(current.loaded.config.heads_of(layer) for layer in range(layers)):
-    st.info("This model has lost all its heads: nobody looks anywhere.")
+    st.info("All heads of this model were pruned: there is no attention to show.")
     session.end_run()
 control(
     st.segmented_control,

@@ -1,4 +1,4 @@
-"""Which sentence does it believe more?"""
+"""Which sentence does the model find likelier?"""
 
 import streamlit as st
 
@@ -9,17 +9,20 @@ from viz_app.figures.scores import pair_bars
 
 SAID = {"pair": "Two sentences", "table": "A table of pairs"}
 READ = {
-    "pair": "each bar is minus the log-probability of a token that is hidden while all others are seen; the longer, "
-    "the less expected. Where the two sentences part, the column is marked. Minus the sum of the bars is the "
-    "pseudo-log-likelihood; perplexity is exp of their mean over the pieces.",
-    "table": "a positive difference is in favour of the first sentence, in nats of the pseudo-log-likelihood: the sum "
-    "over the pieces, each hidden in turn.",
+    "pair": "each bar shows how surprising a token is when it is hidden and all others are seen: minus its "
+    "log-probability. Shaded columns are where the sentences differ. Minus the sum of the bars is the score of the "
+    "sentence (pseudo-log-likelihood); perplexity is exp of the mean bar.",
+    "table": "a positive difference means that the first sentence is likelier: the log-probabilities of its pieces, "
+    "each hidden in turn, have the larger sum (pseudo-log-likelihood, nats).",
 }
 
 state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)
 loaded = frame.chosen_model()
-st.header("Which sentence does it believe more?", anchor=False)
+frame.title(
+    "Which sentence does the model find likelier?",
+    "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
+)
 if loaded is None:
     session.end_run()
 gates = frame.heads_off(loaded)
@@ -30,7 +33,8 @@ control(
 control(
     way.segmented_control, "Hide", "variant", options=session.VARIANTS,
     format_func=comparing.VARIANT_NAMES.__getitem__, required=True,
-    help="Original: one piece at a time. Within words: the later pieces of the same word with it.",
+    help="One piece at a time (Salazar 2020), or with it the later pieces of the same word, which would give it away "
+    "(Kauf & Ivanova 2023).",
 )  # fmt: skip
 if state.compared == "pair":
     left, right = st.columns(2, gap="medium")
@@ -88,6 +92,6 @@ else:
                     on_click="ignore", disabled=stale,
                 )  # fmt: skip
 st.caption(
-    f"**How to read this:** {READ[state.compared]} **How it can mislead:** a shorter sentence has fewer pieces "
-    "to pay for, a rare word is expensive in a true sentence too, and what is likely is not what is right."
+    f"**How to read this:** {READ[state.compared]} **How it can mislead:** shorter sentences score higher because "
+    "fewer pieces count; a rare word costs much even in a true sentence; likely does not mean right."
 )

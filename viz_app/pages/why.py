@@ -1,4 +1,4 @@
-"""What is this word owed to?"""
+"""Which words led to this prediction?"""
 
 from typing import Any
 
@@ -11,25 +11,28 @@ from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
 
 READING = (
-    "**How to read this:** orange speaks for the answer, blue against it; each row is scaled to its own largest score, "
-    "and the numbers are the method's own. Agreement is Spearman's with the chosen method, over the words "
-    "that can be taken away: 1 is the same order, 0 none. Click a row to choose its method. Behind a name: ● better "
-    "than chance on this text, ○ no better, ✕ worse. "
-    "**How it can mislead:** methods that agree can be wrong together; what counts is what happens when the words are "
-    "gone, below."
+    "**How to read this:** orange words push towards {answer}, blue words away from it. Colours are scaled row by row; "
+    "the numbers are each method's own, so compare them within a row only. Agreement is the rank correlation with the "
+    "chosen method (Spearman): 1 is the same order, 0 unrelated. Click a row to choose its method. Behind a name: "
+    "● better than chance on this text, ○ no better, ✕ worse. "
+    "**How it can mislead:** methods that agree can all be wrong: test them below by hiding the words they name."
 )
 TRUST_READING = (
-    "A point in the grey band of 100 random rankings is no better than chance here. **How it can mislead:** a text "
-    "with holes is one that the model has seldom read, and a method that works by masking has the judge on its side."
+    "A point inside the grey band (95% of 100 random rankings) is no better than chance here. **How it can mislead:** "
+    "the model has seldom read texts with holes, and a test by masking favours methods that mask."
 )
 
 current, state = frame.current(), st.session_state
 look: dict[str, Any] = {"dark": current.dark, "lecture": current.lecture}
-st.header("What is this word owed to?", anchor=False)
+frame.title(
+    "Which words led to this prediction?",
+    "Every method scores how much each word pushed towards the answer; a test shows which methods to trust.",
+)
 if current.target is None:
     frame.say_no_target(current, "There is nothing to explain yet")
     st.caption(
-        "**How to read this:** nothing is asked yet. **How it can mislead:** an answer is to one question alone."
+        "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
+        "explanation answers one question only."
     )
 
 quick, slow = answers.quick_and_slow(current)
@@ -37,19 +40,19 @@ asked_slow = answers.was_asked(answers.SLOW, current)
 waiting = [] if asked_slow else [method.name for method in slow]
 with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     control(st.selectbox, "Method", "method", options=answers.method_names(), width=260)
-    control(st.toggle, "Words, not pieces", "words", help="A word's score is the sum over its pieces.")
+    control(st.toggle, "Words, not pieces", "words", help="The score of a word is the sum over its pieces.")
     if slow:
-        several = f"{'the' if asked_slow else 'also the'} {len(slow)} slow methods"
+        several = f"the {len(slow)} slow methods"
         st.button(
-            f"Ask {several if len(slow) > 1 else slow[0].name}",
+            f"Run {several if len(slow) > 1 else slow[0].name}",
             on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow, icon=":material/hourglass:",
             help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
         )  # fmt: skip
-    st.button("An example that surprises", on_click=frame.take_example, args=(examples.SURPRISE,), key="surprise")
+    st.button("Show a surprising example", on_click=frame.take_example, args=(examples.SURPRISE,), key="surprise")
 found = answers.answers(current)
 if found is None:
     if current.target is not None:
-        st.caption(READING)
+        st.caption(READING.format(answer=answers.pushed(current, current.target)))
     session.end_run()
 if found.stale:
     frame.fade()
@@ -59,11 +62,11 @@ answers_place = st.container(key="stale_answers" if found.stale else "answers")
 trust_place = st.container()
 # What is known of trust stands in the table above it.
 with trust_place:
-    st.subheader("How far to trust them here", anchor=False)
+    st.subheader("Which methods can be trusted on this text?", anchor=False)
     trust = answers.trust(current, found)
     if current.target is not None and not answers.was_asked(answers.TRUST, current):
         st.button(
-            f"Take the words away that each method names ({answers.trust_cost(current, found)})",
+            f"Test every method: hide the words it names ({answers.trust_cost(current, found)})",
             on_click=answers.ask_for, args=(answers.TRUST, current), icon=":material/verified:", key="ask_trust",
         )  # fmt: skip
     if trust is not None:
@@ -71,7 +74,7 @@ with trust_place:
             frame.fade()
         with st.container(key="stale_trust" if trust.stale else "trust"):
             if trust.stale:
-                st.caption(f"This was the answer to: {trust.question}")
+                st.caption(f"This was for an earlier question: {trust.question}")
             control(
                 st.segmented_control, "Measure", "measure", options=session.MEASURES,
                 format_func=answers.MEASURE_NAMES.__getitem__, required=True, label_visibility="collapsed",
@@ -93,15 +96,15 @@ with answers_place:
     method = answers.chosen(found, waiting)
     token_strip(
         found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
-        label="Tokens with their scores; choose a word to mask it and ask again", on_click=frame.mask_word,
+        label="Tokens with their scores; click a word to hide it and ask again", on_click=frame.mask_word,
     )  # fmt: skip
     if found.encoding.pair is not None:
-        st.markdown(f"Of the scores {found.sides(method.name)}; all of them together {found.total(method.name)}.")
-    st.caption(f"**{method.name} claims:** {method.claims} **How it misleads:** {method.misleads}")
+        st.markdown(f"Sum of the scores: {found.sides(method.name)}; together **{found.total(method.name)}**.")
+    st.caption(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
 
     labels, names = found.labels(words), list(found.names)
     marks = [answers.marked(trust, name) for name in names]
-    st.subheader("Every method beside the others", anchor=False)
+    st.subheader("All methods side by side", anchor=False)
     agreement = found.agreement(words)
     st.plotly_chart(
         score_table(
@@ -113,9 +116,9 @@ with answers_place:
         on_select=lambda: answers.choose_method(names, "methods"), selection_mode="points",
         config={"displayModeBar": False},
     )  # fmt: skip
-    st.caption(READING)
+    st.caption(READING.format(answer=answers.pushed(current, found.target)))
     # What is closed costs nothing.
-    with st.expander("Every method with every other", key="open_agreement", on_change="rerun") as opened:
+    with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as opened:
         if opened.open:
             st.plotly_chart(
                 score_table(agreement, agreement, names, names, **look), theme=None, key="all_agreement",
@@ -133,9 +136,8 @@ with answers_place:
                     theme=None, key="layers", alt=f"{method.name} in every layer",
                 )  # fmt: skip
                 st.caption(
-                    "**How to read this:** what each layer does between the position where the answer is read and "
-                    "every token; layers count from zero. **How it can mislead:** high up, a position holds more "
-                    "than its own token."
+                    "**How to read this:** what each layer passes from every token to the predicted position; layers "
+                    "count from zero. **How it can mislead:** in upper layers a position holds more than its own word."
                 )
 
 frame.say_cautions(found.run)
@@ -150,6 +152,6 @@ with st.container(horizontal=True, gap="small"):
         "why.npz", "application/octet-stream", on_click="ignore", icon=":material/dataset:", key="why_npz",
     )  # fmt: skip
     st.page_link(
-        "viz_app/pages/attention.py", label="Attention, its gradient and their product, head by head",
+        "viz_app/pages/attention.py", label="See attention and its gradient, head by head",
         icon=":material/grid_view:",
     )  # fmt: skip

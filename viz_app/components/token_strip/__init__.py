@@ -57,7 +57,7 @@ def token_strip(
     key: str,
     lecture: bool = False,
     disabled: bool = False,
-    label: str = "Tokens; choose a word to mask it or show it again",
+    label: str = "Tokens; click a word to hide it or show it again",
     appear: str = "",
     on_click: Callable[[TokenClick], None] | None = None,
 ) -> TokenClick | None:

@@ -385,7 +385,7 @@ def test_heads_can_be_removed_one_by_one() -> None:
             break
         app.run()
     assert not app.exception and not app.error
-    assert "what switching off this head alone does to the target" in words(app)
+    assert "when this head alone is switched off" in words(app)
     assert "measured by removing it" in words(app)
     assert re.search(r"Does the gradient predict the effect of removal\? Rank correlation [+-][01]\.\d\d", words(app))
     app.segmented_control(key=key_of(app, "instead")).set_value("mean").run()
@@ -393,7 +393,7 @@ def test_heads_can_be_removed_one_by_one() -> None:
     app.text_area(key=key_of(app, "reference")).set_value(" ").run()
     assert not app.exception
     assert [said(error) for error in app.error] == [
-        "There are 0 texts to stand in for a head: give 1 to 64, a line each."
+        "There are 0 other texts to replace a head with: give 1 to 64, one per line."
     ]
     linked = start(**{"text": "A word.", "colour": "nonsense"})
     assert "colour='nonsense', which is not possible: one of slope, removal" in words(linked)

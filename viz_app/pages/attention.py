@@ -18,8 +18,8 @@ from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.shown import as_sent, reading, shown_now
 
 SORTS = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
-STANDING = dict.fromkeys(FIGURE_ORDERS, " Heads stand in falling order in each layer: hover one for its name.") | {
-    "role": " Heads of one role stand together in each layer, those without one last: hover one for its name."
+STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.") | {
+    "role": " In each layer heads of one role stand together, those without one last: hover over one for its name."
 }
 AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 

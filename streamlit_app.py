@@ -30,6 +30,8 @@ page = st.navigation(
 session.open_example(page.url_path)
 try:
     path = page.url_path
+    if not path:
+        frame.welcome()
     if frame.open_frame(
         notices, text=path not in WITHOUT_TEXT, models=path not in WITHOUT_MODELS, switches=path in SWITCHING
     ):

@@ -258,6 +258,15 @@ def show(page: StreamlitPage) -> None:
         st.session_state[STATUS].caption(_status(current()))
 
 
+def welcome() -> None:
+    """What this is, on the first page; not in a lecture, where somebody says it."""
+    if not st.session_state.lecture:
+        st.markdown(
+            "**Headlight** shows how BERT, a language model, reads your sentence: what it predicts, where it looks, "
+            "and why."
+        )
+
+
 def title(question: str, says: str, place: Any = st) -> None:
     """The question of a page and the line that says what it answers; in a lecture the line is on hover, for room.
 
@@ -894,7 +903,7 @@ def _status(current: Frame) -> str:
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")
-    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; layers and heads count from zero"
+    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; layers and heads from 0"
 
 
 def _pruned(current: Frame) -> str:

@@ -17,13 +17,15 @@ SAYS = "A model puts a picture into words; for each word, see which part of the 
 
 state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)
-heading = st.container()  # it names the word, which is known below
+heading = st.empty()  # names the word as soon as there is one
+frame.title("Where does it look for each word?", SAYS, heading.container())
 looked = pictures.choose()
 if looked is None:
-    frame.title("Where does it look for each word?", SAYS, heading)
     session.end_run()
 word, head = pictures.chosen_word(looked), pictures.chosen_head(looked)
-frame.title(f"Where does it look when it says “{session.as_written(looked.run.words[word])}”?", SAYS, heading)
+frame.title(
+    f"Where does it look when it says “{session.as_written(looked.run.words[word])}”?", SAYS, heading.container()
+)
 token_strip(
     looked.chips(word),
     key="caption",

@@ -105,7 +105,7 @@ def table_of_pairs() -> list[PairRow] | None:
 
 def say_no_pairs() -> None:
     """Say that there are no pairs yet, and offer some."""
-    missing("Paste some pairs, or give a file.", "Take three pairs", put, "pairs_pasted", EXAMPLE_PAIRS)
+    missing("Paste some pairs, or upload a file.", "Try three example pairs", put, "pairs_pasted", EXAMPLE_PAIRS)
 
 
 def say_sentence_missing(first: str, second: str) -> None:

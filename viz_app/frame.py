@@ -301,8 +301,9 @@ def compared() -> tuple[Frame, Frame] | None:
         return replace(drawn, off=()), drawn
     if state.against == "masked":
         if drawn.encoding == drawn.original:
-            say_no_word_hidden(drawn, "No word is hidden. Click a word above; then this page shows how attention "
-                "changes.")
+            say_no_word_hidden(
+                drawn, "No word is hidden. Click a word above; then this page shows how attention changes."
+            )
             return None
         return replace(drawn, encoding=drawn.original, target=None), drawn
     loaded, text, pair = drawn.loaded, state.text, state.pair
@@ -406,8 +407,7 @@ def _add_model() -> None:
     name = state.another_model.strip()
     state.pop(LOAD_PROBLEM, None)
     if not name:
-        state[LOAD_PROBLEM] = "The name is empty: type the folder of a model, a .zip file with one, or a name on the "
-            "Hugging Face hub."
+        state[LOAD_PROBLEM] = "The name is empty: type a folder, a .zip file with a model, or a name on the hub."
         return
     if name.startswith("~"):
         name = str(Path(name).expanduser())

@@ -153,11 +153,11 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("predict", {"text": " "}, "There is no text", ("text", examples.first().text)),
         ("why", {"text": "A small word."}, "There is nothing to explain yet", ("masked", (1,))),
         ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
-        ("roles", {"text": "A small word."}, "There is nothing to explain yet, so heads have no importance", ("masked", (1,))),
+        ("roles", {"text": "A small word."}, "so heads have no importance", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
         ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
         ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", examples.OTHER)),
-        ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "Every head is on", ("off", ((2, 3),))),
+        ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
         ("layers", {"through": "sentences", "several": "one"}, "Give at least two", ("like", "bank")),
         ("layers", {"text": "A small word.", "through": "kinds"}, "A gradient needs", ("masked", (1,))),
         ("score", {"one": " ", "two": "A cat."}, "There is no first sentence", ("one", examples.COMPARED.text)),
@@ -225,7 +225,7 @@ def test_a_broken_folder_named_at_start_gets_one_sentence(tmp_path: Path, monkey
     ("name", "reason"),
     [
         ("/no/such/folder", "neither a folder nor a bundled model"),
-        ("  ", "no name"),
+        ("  ", "name is empty"),
         ("/no/such/model.zip", "/no/such/model.zip cannot be unpacked: No such file"),
     ],
 )

@@ -289,6 +289,26 @@ def test_512_tokens_stay_quick_to_draw(page: Page, address: str) -> None:
     until(page, "positions=(521,)")
 
 
+def test_the_wheel_scrolls_the_page_over_the_curves_and_the_text_over_its_tokens(page: Page, address: str) -> None:
+    """Of a long text, too: the curves swallow no wheel, and the tokens can still be gone through."""
+    page.set_viewport_size({"width": 1000, "height": 400})
+    opened(page, address, "texts=same")
+    scrolled = "document.querySelector('[data-testid=stMain]').scrollTop"
+    page.locator(".columns canvas").hover()
+    page.mouse.wheel(0, 60)
+    page.wait_for_function(f"{scrolled} > 0")
+    stage = page.locator(".stage")
+    assert stage.evaluate("e => e.scrollTop") == 0
+    before = page.evaluate(scrolled)
+    query(page, 2).hover()
+    page.mouse.wheel(0, 90)
+    for _ in range(100):
+        if stage.evaluate("e => e.scrollTop") > 0:
+            break
+        page.wait_for_timeout(50)
+    assert stage.evaluate("e => e.scrollTop") > 0 and page.evaluate(scrolled) == before
+
+
 def test_the_strongest_edges_are_a_table(page: Page, address: str) -> None:
     """Who cannot see the curves finds the strongest edges as a table, in order, in exact numbers."""
     opened(page, address)

@@ -392,6 +392,27 @@ function listen(view) {
     event.preventDefault();
   };
   stage.onscroll = () => redraw(view);
+  // Over the curves the wheel scrolls the page, as everywhere; over the tokens it goes through a long text.
+  stage.addEventListener(
+    "wheel",
+    (event) => {
+      if (event.target !== view.canvas || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      const step = [1, view.row, window.innerHeight][event.deltaMode];
+      scrollerAround(view.root).scrollBy(0, event.deltaY * step);
+    },
+    { passive: false },
+  );
+}
+
+// What scrolls when the page does.
+function scrollerAround(node) {
+  const above = (one) => one.parentElement ?? one.getRootNode().host;
+  for (let one = above(node); one; one = above(one)) {
+    const scrolls = ["auto", "scroll"].includes(getComputedStyle(one).overflowY);
+    if (scrolls && one.scrollHeight > one.clientHeight) return one;
+  }
+  return document.scrollingElement;
 }
 
 function toggleHead(view, head) {

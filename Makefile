@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 APP_INSTALLED := .venv/.app-installed
 DEV_INSTALLED := .venv/.dev-installed
 
-.PHONY: app test lint bench browser clean
+.PHONY: app test lint bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
@@ -22,6 +22,12 @@ lint: $(DEV_INSTALLED)
 
 bench: $(DEV_INSTALLED)
 	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(BIN)/python "$$script"; done
+
+# Every figure of docs/heads.md, pruning.md, methods.md, the tuned lens and the examples, from the bundled weights.
+# TEXTS names the folder with the texts; hours, and it goes on where it stopped. ARGS="--only worth,roles" for some.
+model-docs: $(DEV_INSTALLED)
+	@test -n "$(TEXTS)" || { echo "say where the texts are: make model-docs TEXTS=folder" >&2; exit 1; }
+	@$(BIN)/python docs/model_docs.py "$(TEXTS)" $(ARGS)
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,6 +30,8 @@ from bert_core.analysis.roles import (
     roles_of_heads,
     strongest_examples,
 )
+from bert_core.corpus.heads import CorpusSettings, HeadSums, measure_shard
+from bert_core.corpus.lines import SHARD_LINES, shards
 from bert_core.corpus.relations import relations_csv, track_relations
 from bert_core.corpus.table import KINDS, LARGEST_FILE, check_fits, read_table
 from bert_core.loading import LoadedModel
@@ -35,9 +39,12 @@ from bert_core.records import HeadTable, ModelRun
 from bert_core.treebank import TreeSentence, read_treebank
 from viz_app.components.head_grid import HeadClick
 from viz_app.frame import Frame, choose_head
-from viz_app.session import Head, as_written, queue, result_of
+from viz_app.session import Head, as_written, asked_for, queue, result_of, shown_name, still_running
 
 LARGEST_TREEBANK = 5  # megabytes
+TEXT_SHARDS = 3  # of a text file, from its beginning: what the page measures while somebody waits
+TEXT_LINES = TEXT_SHARDS * SHARD_LINES
+TEXT_PASSES = 4  # forward, for each token: the maps, and the loss forward and back
 LARGEST_TABLE = LARGEST_FILE  # megabytes
 LEAST = 20  # times that a relation was asked before a head is said to find it
 EXAMINED = "_examined"  # model, name and tally of the treebank that was read last
@@ -190,6 +197,39 @@ def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
     """A table of heads, of this model. Raises ValueError for any other."""
     table = read_table(data, name)
     check_fits(table, loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
+    return table
+
+
+def text_measured(current: Frame, data: bytes, name: str) -> HeadTable | None:
+    """Every head over the first lines of a text file, without any removal, when its button was clicked; None before.
+
+    Raises ValueError for a file without a text.
+    """
+    loaded = current.loaded
+    settings = CorpusSettings(importance=loaded.has_mlm, ablation=False)
+    key = ("heads over a text", loaded.name, sha256(data).digest())
+    lines = data.splitlines()[:TEXT_LINES]
+    current.run()  # to time it
+    tokens = sum(min(len(line) / 4, settings.max_length) for line in lines)  # about four letters to a piece
+    seconds = TEXT_PASSES * tokens / len(current.encoding) * st.session_state["_seconds"]
+    label = f"Measure the first {len(lines)} lines, about {max(1, round(seconds))} s"
+    if not asked_for("text_measured", key, label):
+        return None
+
+    def work(job: Any) -> HeadTable:
+        total = HeadSums({})
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "text.txt"
+            path.write_bytes(data)
+            for shard in itertools.islice(shards(path), TEXT_SHARDS):
+                total = total + measure_shard(loaded, shard, settings)
+                job.report((shard.number + 1) * SHARD_LINES / (len(lines) + SHARD_LINES))
+        return total.table(loaded.name, settings)
+
+    job = queue().submit(key, f"{shown_name(loaded.name)} reads {name}", work)
+    if still_running(job, lambda: st.session_state.pop("_asked_text_measured", None)):
+        return None
+    table: HeadTable = job.result
     return table
 
 

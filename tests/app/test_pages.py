@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core import LoadedModel, checkpoint
 from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_figures, nearest_heads, roles_of_heads
+from bert_core.corpus.heads import CorpusSettings, heads_over
 from bert_core.corpus.relations import track_relations
 from bert_core.corpus.table import write_table
 from bert_core.loading import load
@@ -87,7 +88,7 @@ def test_more_text_than_can_be_given_is_refused_in_one_sentence() -> None:
     """Past the limit nothing is computed, and the sentence names what was given and what is allowed."""
     app = start(text="A word.")
     app.text_input(key=key_of(app, "text")).set_value("a " * 150_000).run()
-    assert [said(e) for e in app.error] == ["The text has 300,000 characters: at most 200,000 can be given at once."]
+    assert [said(e) for e in app.error] == ["The text has 300,000 characters: at most 200,000 can be read."]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("predict", {"text": " "}, "There is no text", ("text", examples.first().text)),
         ("why", {"text": "A small word."}, "There is nothing to explain yet", ("masked", (1,))),
         ("heads", {"text": "A small word."}, "There is nothing to predict yet", ("masked", (1,))),
-        ("roles", {"text": "A small word."}, "so heads have no importance", ("masked", (1,))),
+        ("roles", {"text": "A small word."}, "There is nothing to explain yet, so", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
         ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
         ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", examples.OTHER)),
@@ -206,7 +207,7 @@ def test_a_model_without_heads_says_so_and_predicts_nothing(
         app = start(text="a b c", pair="b c", masked="1", model=str(bare))
         settled(app.switch_page(f"viz_app/pages/{page}.py").run())
         assert not app.exception and not app.error
-        assert "without a trained masked-word and next-sentence head" in words(app)
+        assert "has no trained masked-word or next-sentence output" in words(app)
         assert "rank" not in words(app) and "Does B follow A?\n" not in words(app)
 
 
@@ -322,7 +323,7 @@ def test_classes_are_targets_and_stay_in_the_link(
     found = capture(loaded, loaded.tokenizer.encode("the cat sat on the mat")).classes
     assert found is not None and not app.exception and not app.error
     order = list(found.order)
-    assert target_of(app) == (f"class:{order[0]}", [f"class “{found.labels[n]}”" for n in order])
+    assert target_of(app) == (f"class:{order[0]}", [f"Explain class “{found.labels[n]}”" for n in order])
     assert "A value says how the answer would change" in words(app)
     linked = with_classes(tiny_classifier_folder, monkeypatch, "attention", target=f"class:{order[2]}", show="product")
     assert target_of(linked)[0] == f"class:{order[2]}"
@@ -337,8 +338,8 @@ def test_a_mask_comes_before_the_classes(tiny_classifier_folder: Path, monkeypat
     """What was hidden on purpose is the first target; classes and the next sentence can be chosen after it."""
     app = with_classes(tiny_classifier_folder, monkeypatch, "attention", masked="1", pair="the dog ran")
     value, options = target_of(app)
-    assert value.startswith("2:") and options[-1] == "B follows A"
-    assert [option.startswith("class") for option in options[-4:-1]] == [True] * 3
+    assert value.startswith("2:") and options[-1] == "Explain “B follows A”"
+    assert [option.startswith("Explain class") for option in options[-4:-1]] == [True] * 3
 
 
 def test_a_published_classifier_shows_its_classes_alone(
@@ -353,7 +354,7 @@ def test_a_published_classifier_shows_its_classes_alone(
     for page in PAGES:
         app = with_classes(tmp_path, monkeypatch, page, masked="1", pair="the dog ran", show="gradient")
         assert not app.exception and not app.error
-        assert "without a trained masked-word and next-sentence head" in words(app)
+        assert "has no trained masked-word or next-sentence output" in words(app)
         assert "nothing to predict yet" not in words(app) and target_of(app)[0].startswith("class:")
         if page == "predict":
             assert [header.value for header in app.header] == ["Which class is it?"]
@@ -461,12 +462,30 @@ def test_a_table_over_a_file_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert not app.exception and "The file c.csv is not a table of heads" in words(app)
 
 
+def test_a_text_file_is_measured_when_its_button_is_clicked(tmp_path: Path) -> None:
+    """The first lines of a file give the same table as the library; what it costs stands on the button."""
+    text = "The cat sat on the mat.\n\nA dog ran to the river and the old king saw it.\n"
+    app = roles_page(over="file")
+    app.file_uploader(key="table_upload#file").upload("lines.txt", text.encode(), "text/plain").run()
+    ask = next(button for button in app.button if button.label.startswith("Measure the first 3 lines, about "))
+    saying(ask.click().run(), "a mean over 2 texts with ")
+    path = tmp_path / "lines.txt"
+    path.write_text(text, encoding="utf-8")
+    settings = CorpusSettings(ablation=False)
+    *_, (sums, _) = heads_over(path, "headlight-mini", settings, device="cpu")
+    expected = sums.table("headlight-mini", settings)
+    assert f"a mean over 2 texts with {expected.tokens} tokens" in words(app) and expected.loss_in_words in words(app)
+    app.file_uploader(key="table_upload#file").upload("empty.txt", b"\n\n", "text/plain").run()
+    app = settled(next(b for b in app.button if b.label.startswith("Measure the first")).click().run(), "stop_here")
+    assert not app.exception and "There is no text in 2 lines" in said(app.error[0])
+
+
 def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are those of the library; a head's card says what it finds; a broken file is one sentence."""
     app = roles_page(over="treebank")
     assert "Upload sentences with their dependency trees" in words(app)
     app.file_uploader(key="treebank#file").upload("trees.conllu", "\n".join(conllu()).encode(), "text/plain").run()
-    saying(app, "12 sentences: of how many words")
+    saying(app, "12 sentences. “found”: for how many words")
     loaded = load("headlight-mini", device="cpu")
     rows = track_relations(loaded, sentences()).rows()
     shown = app.dataframe[0].value
@@ -476,7 +495,7 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monke
     best = next(row for row in track_relations(loaded, sentences()).rows(3) if row.accuracy > row.offset_accuracy)
     app.session_state["head"] = (best.layer, best.head)
     app.segmented_control(key=key_of(app, "over")).set_value("text").run()
-    saying(app, f"**{best.relation}** ({best.accuracy:.2f}, offset {best.offset_accuracy:.2f})")
+    saying(app, f"**{best.relation}** ({best.accuracy:.2f}; fixed offset {best.offset_accuracy:.2f})")
     app.segmented_control(key=key_of(app, "over")).set_value("treebank").run()
     app.file_uploader(key="treebank#file").upload("trees.conllu", b"1 The\n", "text/plain").run()
     for _ in range(60):
@@ -496,7 +515,7 @@ def test_roles_of_a_model_that_has_lost_heads(
     bert_core.save(bert_core.pruned(tiny_loaded, [(0, 0), (0, 2), *((1, head) for head in range(4))]), folder)
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     app = saying(roles_page(model=str(folder), text="the cat sat", masked="1", removal="1"), "Rank correlation with")
-    assert "of 2 heads do none of these" in words(app)
+    assert "of 2 heads have none of these roles" in words(app)
     assert app.session_state.head == (0, 1) and "L0 H1 " in words(app)
     assert [button.key for button in app.button if str(button.key).startswith("near_")] == ["near_0_3"]
     gone = saying(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 is not there any more")

@@ -137,12 +137,12 @@ def test_the_last_pair_stays_in_sight_until_the_next_is_scored() -> None:
 def test_a_table_of_pairs_keeps_every_row() -> None:
     """Pasted pairs are scored by a button; a bad line is named, stays in the table, and stops no other."""
     app = start(compared="table")
-    assert "Paste some pairs, upload a file, or try the example pairs." in words(app)
+    assert "Paste some pairs, or upload a file." in words(app)
     pasted = "The cat sat. | The cat sit.\nalone\nA [MASK] sat. | A dog sat.\n"
     app.text_area(key=key_of(app, "pairs_pasted")).set_value(pasted).run()
     assert not app.exception and "Line 2 has only one sentence: two are needed." in words(app)
     done(next(b for b in app.button if b.label == "Score 2 pairs").click().run())
-    assert not app.exception and "In **1 of 1** pairs (100%) the first sentence is believed more." in words(app)
+    assert not app.exception and "The first sentence is likelier in **1 of 1** pairs (100%)." in words(app)
     table = app.dataframe[0].value
     assert list(table["row"]) == [1, 2, 3] and list(table["first"]) == ["The cat sat.", "alone", "A [MASK] sat."]
     assert list(table["problem"])[1:] == [

@@ -165,7 +165,7 @@ def change_page(
         "What is different?", shown, view,
         texts=[text for part in comparison.texts for text in _texts(*part)],
         says=". ".join(between) + ".",
-        reading=f"{comparison.reading}; orange grew, blue shrank, all heads on one scale.",
+        reading=f"{comparison.reading}; orange is more, blue is less, all heads on one scale.",
         misleading=comparison.misleading,
         titles=[
             [f"L{layer} H{head}: changes by up to {largest[layer, head]:.3f}" for head in range(heads)]

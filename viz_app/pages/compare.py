@@ -104,7 +104,7 @@ def small_heads(on_click: Callable[[HeadClick], None]) -> None:
         on_click=on_click,
     )
     st.caption(
-        "Change of attention in every head, all on one scale: orange grew, blue shrank. Changes beyond "
+        "Change of attention in every head, all on one scale: orange is more, blue is less. Changes beyond "
         f"±{two_digits(limit)} share the darkest colour; the largest is {two_digits(most)}. Click a head to see it "
         "large."
     )

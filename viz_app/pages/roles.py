@@ -143,10 +143,7 @@ def text() -> None:
 
 
 def file() -> None:
-    """A table of `headlight heads`."""
-    st.caption(
-        "`headlight heads corpus.txt --importance --ablation --out heads.parquet` measures every head over a file."
-    )
+    """A text file, whose beginning is measured here, or a table of `headlight heads`."""
     there = {path.name: path for path in roles.tables_at_start()}
     if there:
         control(st.selectbox, "Table", "table", options=[*there, "upload"], first=[*there, "upload"][0])
@@ -155,11 +152,22 @@ def file() -> None:
         table = roles.table_at_start(current.loaded, there[state.table])
     else:
         upload = file_control(
-            st, "Table, CSV or Parquet", "table_upload", types=["csv", "parquet"], megabytes=roles.LARGEST_TABLE
+            st, "Text file, one text per line; or a table of heads (CSV, Parquet)", "table_upload",
+            types=["txt", "csv", "parquet"], megabytes=roles.LARGEST_TABLE,
+        )  # fmt: skip
+        st.caption(
+            f"Of a text file, the first {roles.TEXT_LINES} lines are measured here. For a whole file, and for what the "
+            "removal of each head costs, make a table, which also opens here: "
+            "`headlight heads corpus.txt --importance --ablation --out heads.parquet`"
         )
-        table = None if upload is None else roles.table_of(current.loaded, upload.data, upload.name)
+        if upload is not None:
+            of_text = upload.name.lower().endswith(".txt")
+            table = (
+                roles.text_measured(current, upload.data, upload.name)
+                if of_text
+                else roles.table_of(current.loaded, upload.data, upload.name)
+            )
     if table is None:
-        st.info("No table yet: make one with the command above, and give it here.", icon=":material/upload:")
         return
     figures = {name: words for name, words in FIGURES.items() if name in table.figures}
     if table.method != "zero" and "loss_change" in figures:

@@ -7,18 +7,29 @@ INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constrain
 APP_INSTALLED := .venv/.app-installed
 DEV_INSTALLED := .venv/.dev-installed
 
-.PHONY: app test lint bench model-docs browser clean
+# A file of tests is one process's: its server, browser and models are started once. A process takes one thread, and
+# up to 2 GB.
+IN_PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+
+.PHONY: app test check lint docs bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
 
 test: $(DEV_INSTALLED) browser lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(IN_PARALLEL)
+
+# The inner loop: nothing with a browser or a server. What failed last goes first, and the first failure ends it.
+check: lint
+	$(BIN)/python -m pytest $(IN_PARALLEL) -x --ff -m "not slow" tests/core tests/test_house.py
 
 lint: $(DEV_INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(DEV_INSTALLED)
+	$(BIN)/python docs/build.py
 
 bench: $(DEV_INSTALLED)
 	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(BIN)/python "$$script"; done

@@ -30,6 +30,12 @@ VOCABULARY = tuple(
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Pages in a real browser take longest: they start first, so that no process is left alone with one at the end."""
+    order = {"browser": 0, "app": 1}
+    items.sort(key=lambda item: order.get(item.path.parent.name, 2))
+
+
 @pytest.fixture(scope="session")
 def tiny_config() -> BertConfig:
     """2 layers of 4 heads of 8, up to 512 tokens."""

@@ -28,6 +28,8 @@ from bert_core.training.runs import LOG_FILE
 from bert_core.vision import CaptionerConfig, LoadedCaptioner, load_captioner
 from tests.near import assert_near
 
+pytestmark = pytest.mark.slow
+
 TINY = CaptionerConfig.small(len(VOCABULARY), image_size=32, patch_size=8, hidden=16, heads=2)
 SETTINGS = CaptionerSettings(steps=6, batch=4, warmup=2, decay=2, growth=3, seed=3)
 

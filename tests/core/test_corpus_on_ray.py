@@ -7,10 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from bert_core.corpus.heads import CorpusSettings, heads_over
 from bert_core.corpus.rows import Columns
 from bert_core.corpus.table import read_table
 from tests.near import assert_near
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,6 +19,8 @@ from bert_core.corpus.rows import row_shards
 from tests.core.test_corpus import last
 from tests.near import assert_near
 
+pytestmark = pytest.mark.slow
+
 
 def write(path: Path, *rows: str) -> Path:
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")

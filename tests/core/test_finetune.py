@@ -23,6 +23,8 @@ from bert_core.training.finetune import FinetuneSettings, Scores, finetune
 from bert_core.training.labelled import classes_of, split_off
 from tests.near import assert_near
 
+pytestmark = pytest.mark.slow
+
 TEMPLATES = {
     "home": ("the {} {} sat in the house by {}", ("cat", "dog", "child")),
     "realm": ("the {} {} of france went to {}", ("king", "queen", "capital")),

@@ -21,6 +21,8 @@ from bert_core.recording import record
 from bert_core.tokenizer import Tokenizer
 from tests.near import apart, assert_near
 
+pytestmark = pytest.mark.slow
+
 TOLERANCE = 1e-4  # of the largest absolute value of each tensor
 LENGTHS = (2, 3, 17, 128, 512)
 CONFIGS = {

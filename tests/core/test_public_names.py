@@ -15,6 +15,8 @@ import pytest
 
 import bert_core
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 A_RIGHT_SCRIPT = """
 import bert_core

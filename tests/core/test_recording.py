@@ -16,6 +16,8 @@ from bert_core import Encoding, LoadedModel, ModelRun, Target, capture
 from bert_core.recording import record
 from tests.near import apart
 
+pytestmark = pytest.mark.slow
+
 THREADS, CAPTURES = 8, 60
 NAMES = ("cat", "dog", "mat", "door", "house", "city", "river", "king", "queen")
 WORDS = (*NAMES, "man", "woman", "child", "people", "night", "paris", "france", "london", "england")

@@ -22,6 +22,8 @@ from bert_core.study import (
 )
 from bert_core.tokenizer import MASK
 
+pytestmark = pytest.mark.slow
+
 TEXT = """
 The cat sat on the mat. The dog ran to the door. It was an old city. The king saw the queen.
 The woman went to the river. She had a big house.

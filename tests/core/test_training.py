@@ -25,6 +25,8 @@ from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of
 from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, quick_precision
 from tests.near import assert_near
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 NO_MASKING = MaskingRule(rate=0.0)
 SETTINGS = PretrainSettings(

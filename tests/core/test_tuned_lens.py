@@ -15,6 +15,8 @@ from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.lens import CARD, PLACES, LensSettings, compare_lenses, tune_lens
 from tests.near import assert_near
 
+pytestmark = pytest.mark.slow
+
 QUICK = LensSettings(steps=30, warmup=2, decay=10, learning_rate=1e-2, examples=8, length=24)
 
 

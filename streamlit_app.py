@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app import frame, session
+from viz_app import frame, screen, session
 
 WITHOUT_TEXT = ("images", "score")  # pages about something else than the shared text
 WITHOUT_MODELS = ("images",)  # pages with a model of their own
@@ -28,6 +28,7 @@ page = st.navigation(
     position="top" if st.session_state.lecture else "sidebar",
 )
 session.open_example(page.url_path)
+rest = screen.divide(lecture=st.session_state.lecture)
 try:
     path = page.url_path
     if not path:
@@ -35,6 +36,7 @@ try:
     if frame.open_frame(
         notices, text=path not in WITHOUT_TEXT, models=path not in WITHOUT_MODELS, switches=path in SWITCHING
     ):
-        frame.show(page)
+        with rest:
+            frame.show(page)
 finally:
     session.publish()

@@ -90,20 +90,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.jobs": set(),
     "viz_app.examples": {"bert_core.loading"},
+    "viz_app.screen": {"streamlit", "plotly", "viz_app.components"},
     "viz_app.session": {"streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs"},
     "viz_app.controls": {"streamlit", "viz_app.session"},
     "viz_app.frame": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.jobs",
-        "viz_app.controls", "viz_app.session",
+        "viz_app.controls", "viz_app.screen", "viz_app.session",
     },
     "viz_app.change": {
         "streamlit", "bert_core.records", "bert_core.run", "viz_app.figures", "viz_app.frame",
-        "viz_app.controls", "viz_app.session",
+        "viz_app.controls", "viz_app.screen", "viz_app.session",
     },
     "viz_app.lab": {"numpy", "streamlit", *EVERYTHING, "viz_app.frame", "viz_app.jobs", "viz_app.session"},
     "viz_app.pictures": {
         "numpy", "streamlit", "PIL", *EVERYTHING, "viz_app.components", "viz_app.figures",
-        "viz_app.controls", "viz_app.session",
+        "viz_app.controls", "viz_app.screen", "viz_app.session",
     },
     "viz_app.layers": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.examples", "viz_app.export", "viz_app.figures", "viz_app.frame",
@@ -128,10 +129,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.components",
         "viz_app.downloads", "viz_app.examples", "viz_app.export", "viz_app.figures", "viz_app.frame", "viz_app.lab",
         "viz_app.layers",
-        "viz_app.pictures", "viz_app.roles", "viz_app.controls", "viz_app.session", "viz_app.shown", "viz_app.stages",
+        "viz_app.pictures", "viz_app.roles", "viz_app.controls", "viz_app.screen",
+        "viz_app.session", "viz_app.shown", "viz_app.stages",
     },
     "viz_app.cli": {"numpy", "typer", *EVERYTHING, "viz_app.export", "viz_app.export.bertviz"},
-    "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.session"},
+    "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.screen", "viz_app.session"},
 }  # fmt: skip
 
 

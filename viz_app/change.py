@@ -6,6 +6,7 @@ import streamlit as st
 
 from bert_core.records import MaskPrediction, ModelRun
 from bert_core.run import MOST_REFERENCES
+from viz_app import screen
 from viz_app.controls import control
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
@@ -30,7 +31,7 @@ def word_change(
     """
     likeliest = [token for prediction in (before, after) for token, _ in prediction.top[:each]]
     tokens = list(dict.fromkeys(likeliest))[:most]
-    st.plotly_chart(
+    screen.chart(
         prediction_bars(
             [current.word(token) for token in tokens],
             after.probabilities[tokens].tolist(),
@@ -39,7 +40,6 @@ def word_change(
             dark=current.dark,
             lecture=current.lecture,
         ),
-        theme=None,
         key=f"{key}_{after.position}",
         alt=f"Probabilities at position {after.position} with all heads on, and now",
     )
@@ -57,10 +57,10 @@ def nsp_words(before: float, after: float) -> str:
 
 def nsp_change(current: Frame, before: float, after: float, *, key: str) -> None:
     """The same as bars."""
-    st.plotly_chart(
+    screen.chart(
         nsp_bar(after, before=before, dark=current.dark, lecture=current.lecture),
-        theme=None,
         key=key,
+        grows=False,
         alt=nsp_words(before, after),
     )
 

@@ -13,7 +13,7 @@ from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, mostl
 from bert_core.loading import LoadedModel
 from bert_core.records import PairScore
 from bert_core.run.scoring import score_pairs
-from viz_app import examples
+from viz_app import examples, screen
 from viz_app.controls import control, file_control, missing, put
 from viz_app.jobs import Job
 from viz_app.session import VARIANTS, as_written, asked_for, end_run, queue, shown_name, still_running
@@ -91,7 +91,7 @@ def scored_table(
 
 def table_of_pairs() -> list[PairRow] | None:
     """The pairs that were pasted or uploaded; None where there are none yet. Raises ValueError as `read_pairs`."""
-    left, right = st.columns([3, 2], gap="medium")
+    left, right = screen.controls().columns([3, 2], gap="medium")
     pasted = control(
         left.text_area, "Pairs, one per line: two sentences separated by a tab, |, a comma or a semicolon",
         "pairs_pasted", first="", placeholder=EXAMPLE_PAIRS, height=150,

@@ -26,7 +26,7 @@ from bert_core.run.stages import asked_at, walk
 from bert_core.run.vectors import head_vectors
 from bert_core.targets import hidden_pieces, word_target
 from bert_core.tokenizer import MASK, Encoding
-from viz_app import examples
+from viz_app import examples, screen
 from viz_app.components.address import keep_history
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.floor_plan import StageClick
@@ -65,23 +65,6 @@ QUICK_WALK = 1e10  # multiplications of a second walk that nobody is asked for: 
 OFFERED_CLASSES = 20  # as targets, the likeliest first
 UNSURE = 0.2  # a best guess below this probability is called unsure
 LOGO = str(Path(__file__).parent / "static" / "headlight.svg")
-# Less empty space above the text, and room for the exponents of a formula; in lectures, larger type that the last row
-# can read.
-STYLE = (
-    "<style>[data-testid=stMainBlockContainer] { padding: 4.4rem 2.5rem 4rem; } "
-    ".katex-display { padding: 0.4em 0; } "
-    # Explanations are fainter than text, and still have the contrast 4.5 on every ground; code in them has its own.
-    "div[data-testid=stCaptionContainer] { opacity: 1; color: color-mix(in srgb, currentcolor 72%, transparent); } "
-    "[data-testid^=stBaseButton] kbd { opacity: 1; } "
-    "button[data-testid=stBaseButton-primary] { color: light-dark(#ffffff, #14161a); } "
-    # A line of its own height however many heads it names.
-    ".st-key-heads_off p { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; } "
-    ".st-key-history { position: absolute; }</style>"
-)
-LECTURE_STYLE = STYLE.replace("<style>", "<style>html { font-size: 21px; }") + (
-    "<style>.st-key-lecture_settings { position: fixed; top: 0.55rem; right: 4.5rem; z-index: 999999; "
-    "width: auto; }</style>"
-)
 
 
 @dataclass(frozen=True)
@@ -220,20 +203,16 @@ def open_frame(notices: list[str], *, text: bool = True, models: bool = True, sw
     offer them. switches: whether heads are switched on the page, which must not move when one goes off.
     """
     state = st.session_state
-    st.html(LECTURE_STYLE if state.lecture else STYLE)
     with st.container(key="history"):
         keep_history(steps())
-    if state.lecture:
-        with st.container(key="lecture_settings").popover("Settings", icon=":material/tune:"):
-            _settings(models=models)
-    else:
-        with st.sidebar:
-            _settings(models=models)
-    if models:
-        _say_load_problem()
-    state[FRAME] = _frame(notices, switches) if text else None
-    if not text:
-        _say(notices)
+    with screen.settings():
+        _settings(models=models)
+    with screen.strip():
+        if models:
+            _say_load_problem()
+        state[FRAME] = _frame(notices, switches) if text else None
+        if not text:
+            _say(notices)
     return not text or state[FRAME] is not None
 
 
@@ -252,7 +231,7 @@ def show(page: StreamlitPage) -> None:
     try:
         page.run()
     except (ValueError, RuntimeError, MemoryError) as error:
-        st.error(_sentence(error), icon=":material/error:")
+        screen.picture().error(_sentence(error), icon=":material/error:")
     # Again, now that the page's own run has been timed.
     if st.session_state[FRAME] is not None:
         st.session_state[STATUS].caption(_status(current()))
@@ -261,17 +240,18 @@ def show(page: StreamlitPage) -> None:
 def welcome() -> None:
     """What this is, on the first page; not in a lecture, where somebody says it."""
     if not st.session_state.lecture:
-        st.markdown(
+        screen.text().markdown(
             "**Headlight** shows how BERT, a language model, reads your sentence: what it predicts, where it looks, "
             "and why."
         )
 
 
-def title(question: str, says: str, place: Any = st) -> None:
+def title(question: str, says: str, place: DeltaGenerator | None = None) -> None:
     """The question of a page and the line that says what it answers; in a lecture the line is on hover, for room.
 
-    place: where on the page.
+    place: where, if not in the place of titles.
     """
+    place = screen.title() if place is None else place
     lecture = bool(st.session_state.lecture)
     place.header(question, anchor=False, help=says if lecture else None)
     if not lecture:
@@ -433,7 +413,7 @@ def chosen_model() -> LoadedModel | None:
 
 
 def _text_inputs() -> None:
-    row = st.container(horizontal=True, vertical_alignment="bottom")
+    row = screen.text().container(horizontal=True, vertical_alignment="bottom")
     control(row.text_input, "Sentence", "text", on_change=_text_changed, placeholder="Type a sentence")
     control(
         row.text_input, "Second sentence", "pair", on_change=_text_changed,
@@ -729,7 +709,8 @@ def _with_target(current: Frame) -> Frame:
     """Draw the status line with the target's controls, and put the target into the frame."""
     options, labels = _targets(current)
     state = st.session_state
-    left, right, *more = st.columns([4.0, 1.6, 1.2] if options else [4.3, 2.5], vertical_alignment="center")
+    widths = [4.0, 1.6, 1.2] if options else [4.3, 2.5]
+    left, right, *more = screen.target().columns(widths, vertical_alignment="center")
     state[STATUS] = left.empty()
     state[STATUS].caption(_status(current))
     if not options:

@@ -23,7 +23,7 @@ from bert_core.records import LayerStates, LensRun
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.tokenizer import MASK, Encoding
 from bert_core.translators import Translators, read_translators
-from viz_app import examples
+from viz_app import examples, screen
 from viz_app.controls import control, missing
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import (
@@ -55,6 +55,7 @@ from viz_app.session import (
 )
 
 SHOWN_WORDS = 12
+WORD_WIDTH = 76  # pixels of a column of words that can be read
 FOLLOWED_POSITIONS = 6
 MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
 QUICK = 2.0  # seconds that nobody is asked for
@@ -186,11 +187,11 @@ def words(current: Frame) -> None:
     rows = [run.positions.index(place) for place in places]
     values, unit = _coloured(run)
     st.markdown(story(current, run, position))
-    grid, cell = st.columns([8, 3.4], gap="medium")
+    grid, cell = screen.picture().columns([8, 3.4], gap="medium")
     with grid:
         if len(places) < len(encoding):
             st.caption(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
-        st.plotly_chart(
+        screen.chart(
             lens_grid(
                 [[current.word(int(run.top[d, row, 0])) for d in range(len(names))] for row in rows],
                 values[:, rows].T,
@@ -203,7 +204,7 @@ def words(current: Frame) -> None:
                 dark=current.dark,
                 lecture=current.lecture,
             ),
-            theme=None, key="lens_grid", on_select=_take_cell, selection_mode="points",
+            key="lens_grid", least_width=WORD_WIDTH * len(names), on_select=_take_cell, selection_mode="points",
             config={"displayModeBar": False},
             alt=f"The likeliest word at each of {len(places)} tokens and {len(names)} depths",
         )  # fmt: skip
@@ -220,12 +221,12 @@ def words(current: Frame) -> None:
         )  # fmt: skip
         row = run.positions.index(position)
         likely = run.probabilities[depth, row].tolist()
-        st.plotly_chart(
+        screen.chart(
             prediction_bars(
                 [current.word(int(token)) for token in run.top[depth, row]], likely,
                 dark=current.dark, lecture=current.lecture,
             ),
-            theme=None, key="lens_cell", config={"displayModeBar": False},
+            key="lens_cell", config={"displayModeBar": False},
             alt=f"The likeliest words at {encoding.labels[position]} {names[depth]}",
         )  # fmt: skip
         final, stood = current.word(int(run.final[row])), current.word(run.followed[row])
@@ -321,7 +322,7 @@ def _lens_controls(current: Frame, *, colours: bool) -> None:
     has_tuned = _translators(current) is not None
     if not has_tuned:
         state.lens = "logit"
-    left, right = st.columns([3, 6], vertical_alignment="bottom")
+    left, right = screen.controls().columns([3, 6], vertical_alignment="bottom")
     control(
         left.segmented_control, "Lens", "lens", options=LENSES,
         format_func=LENS_NAMES.__getitem__, required=True, disabled=not has_tuned,
@@ -407,9 +408,9 @@ def plane(current: Frame) -> None:
         else {"A": "first sentence", "B": "second sentence"}.get(side or "") or "[CLS], [SEP]"
         for place, side in enumerate(encoding.sides)
     ]
-    st.plotly_chart(
+    screen.chart(
         state_map(points[depth], encoding.labels, groups, axes=axes, dark=current.dark, lecture=current.lecture),
-        theme=None, key="plane", config={"displayModeBar": False},
+        key="plane", config={"displayModeBar": False},
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip
     if state.laid == "axes":
@@ -481,9 +482,9 @@ def sentences(current: Frame) -> None:
     depth = _depth_slider(len(similar))
     matrix, lines_through = st.columns([6, 5], gap="medium")
     with matrix:
-        st.plotly_chart(
+        screen.chart(
             similarity_matrix(similar[depth], labels, dark=current.dark, lecture=current.lecture),
-            theme=None, key="similar", config={"displayModeBar": False},
+            key="similar", config={"displayModeBar": False},
             alt=f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similar))[depth]}",
         )  # fmt: skip
     with lines_through:
@@ -592,9 +593,9 @@ def _times(one: float, other: float) -> str:
 def _lines(
     current: Frame, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
 ) -> None:
-    st.plotly_chart(
+    screen.chart(
         layer_lines(series, names, title=title, ranks=ranks, dark=current.dark, lecture=current.lecture),
-        theme=None, key=key, config={"displayModeBar": False}, alt=f"{title} through the layers",
+        key=key, config={"displayModeBar": False}, alt=f"{title} through the layers",
     )  # fmt: skip
 
 

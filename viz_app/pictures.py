@@ -18,6 +18,7 @@ from bert_core.records import DecoderRun
 from bert_core.run.decoding import describe
 from bert_core.scenes import Scene
 from bert_core.tokenizer import SPECIAL_TOKENS
+from viz_app import screen
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
@@ -220,7 +221,7 @@ def _run(image: np.ndarray) -> DecoderRun:
 def choose() -> Looked | None:
     """Draw the controls of the picture; the picture with its caption, or None where there is none yet."""
     state = st.session_state
-    kind, settings, action = st.columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
+    kind, settings, action = screen.controls().columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
     control(
         kind.segmented_control, "Picture", "picture", options=PICTURES, format_func=TITLES.__getitem__, required=True
     )

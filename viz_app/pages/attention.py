@@ -5,10 +5,11 @@ from dataclasses import replace
 from functools import partial
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
-from viz_app import downloads, frame, session
+from viz_app import downloads, frame, screen, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.controls import control
@@ -27,7 +28,7 @@ current, state = frame.current(), st.session_state
 view = state.view
 neuron, every = view == "neuron", view == "heads"
 frame.title("Who looks at whom?", "Which words each attention head looks at, and how strongly.")
-with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
+with screen.controls().container(horizontal=True, vertical_alignment="top", gap="medium"):
     control(
         st.segmented_control,
         "View",
@@ -49,8 +50,10 @@ with st.container(horizontal=True, vertical_alignment="top", gap="medium"):
         control(
             st.selectbox, "Several heads", "combine", options=session.COMBINED, format_func=str.capitalize, width=130
         )
-if not neuron:
-    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    for name, key, offered in (("Sort heads", "sort", session.SORTS), ("Sort layers", "rows", session.ROW_SORTS)):
+        control(st.selectbox, name, key, options=offered, format_func=SORTS.__getitem__, width=200)
+    if not neuron:
         control(st.toggle, "Hide [CLS] and [SEP]", "hide")
         if not every:
             help_ = "Attention to a word is the sum over its pieces; attention from a word is their mean."
@@ -84,14 +87,6 @@ titles = head_titles(*figures, does=in_words(roles), there=there)
 
 def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Every head in `size` rows and columns, sorted as asked."""
-    with st.container(horizontal=True):
-        for name, key, offered in (
-            ("Sort heads", "sort", session.SORTS), ("Sort layers", "rows", session.ROW_SORTS),
-        ):  # fmt: skip
-            control(
-                st.selectbox, name, key, options=offered, format_func=SORTS.__getitem__,
-                width=220 if every else "stretch",
-            )  # fmt: skip
     head_grid(
         layers=layers,
         heads=heads,
@@ -115,8 +110,8 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
     )
 
 
-def large_head() -> None:
-    """The chosen heads of a layer, and the files of what is seen."""
+def large_head(files: DeltaGenerator) -> None:
+    """The chosen heads of a layer; into `files`, those of what is seen."""
     choice = frame.view_choice()
     queries, keys = shown.tokens()
     vectors = shown.vectors(choice.layer, choice.heads[0])
@@ -140,10 +135,11 @@ def large_head() -> None:
         lecture=current.lecture,
         on_change=frame.choose_view,
     )
-    if vectors is None:
-        downloads.attention(shown.weighing, shown.view(choice, as_one=one is not None), current.loaded.name)
-    else:
-        downloads.neuron(shown.run, vectors, shown.query(choice), current.loaded.name)
+    with files:
+        if vectors is None:
+            downloads.attention(shown.weighing, shown.view(choice, as_one=one is not None), current.loaded.name)
+        else:
+            downloads.neuron(shown.run, vectors, shown.query(choice), current.loaded.name)
 
 
 @st.fragment
@@ -159,13 +155,15 @@ def picture() -> None:
         left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
         with left:
             small_heads(SMALL, frame.choose_head)
+            files = st.container()
         with right:
-            large_head()
+            large_head(files)
     session.publish()
 
 
-picture()
-st.caption(reading(shown))
+with screen.picture():
+    picture()
+screen.read(reading(shown))
 frame.say_cautions(shown.run)
 st.page_link(
     "viz_app/pages/why.py", label="Attention is not an explanation: test it on this text",

@@ -6,7 +6,7 @@ from functools import partial
 import streamlit as st
 
 from bert_core.analysis.compare import largest_changes
-from viz_app import downloads, frame, session
+from viz_app import downloads, frame, screen, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.controls import control
@@ -34,7 +34,7 @@ frame.title(
     "What is different?",
     "How attention changes when you hide words, or take another text, another model or fewer heads.",
 )
-with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     control(
         st.segmented_control, "Compare with", "against", options=session.AGAINST, format_func=AGAINST.__getitem__,
         required=True,
@@ -157,9 +157,9 @@ def picture() -> None:
         left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
         with left:
             small_heads(frame.choose_head)
+            files()
         with right:
             large_head()
-            files()
     session.publish()
 
 
@@ -170,7 +170,8 @@ def choose_listed() -> None:
         frame.choose_head(click) if view != "heads" else frame.open_head(click, "compare_view")
 
 
-picture()
+with screen.picture():
+    picture()
 st.subheader("Largest changes", anchor=False)
 if changes:
     st.dataframe(
@@ -183,7 +184,7 @@ if changes:
     )
 else:
     st.info("No head's attention changed.")
-st.caption(
+screen.read(
     f"**How to read this:** {comparison.reading}; the changes of each row add up to 0. "
     f"**How it can mislead:** {comparison.misleading}"
 )

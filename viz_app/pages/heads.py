@@ -3,7 +3,7 @@
 import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
-from viz_app import downloads, frame
+from viz_app import downloads, frame, screen
 from viz_app.change import (
     TARGET_UNITS,
     choose_instead,
@@ -30,11 +30,11 @@ layers, heads = before.head_mask.shape
 frame.title(
     "Which heads matter, and what if they were gone?", "Switch attention heads off and see how the predictions change."
 )
-left, right = st.columns([1, 1], gap="large")
-with left:
-    if not before.there.any():
-        st.info("All heads of this model were pruned: there is nothing to switch.")
-    elif current.target is not None:
+left, right = screen.picture().columns([1, 1], gap="large")
+if not before.there.any():
+    st.info("All heads of this model were pruned: there is nothing to switch.")
+elif current.target is not None:
+    with screen.controls():
         control(
             st.segmented_control,
             "Colour",
@@ -49,6 +49,7 @@ with left:
         )
         if st.session_state.colour == "removal":
             choose_instead()
+with left:
     sweeps = current.target is not None and before.there.any() and st.session_state.colour == "removal"
     removed = current.sweep().effect if sweeps else None
     # One meaning, estimated or found: what switching the head off does to the target.
@@ -82,30 +83,13 @@ with left:
             f"it); orange, it rises; {how}, with all other heads on."
         )
     st.caption(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
-    downloads.heads(before, current.off, slopes, removed)
-    if removed is not None and estimated is not None:
-        rank = heads_agreement(estimated, removed)
-        st.subheader(
-            f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
-        )
-        st.plotly_chart(
-            sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
-            theme=None,
-            key="sweep",
-            alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
-        )
-        st.caption(
-            "**How to read this:** each point is a head. On the dotted line, the gradient's estimate equals the real "
-            "effect of removing the head. **How it can mislead:** a gradient describes a small change; removing a head "
-            "is a large one."
-        )
 with right:
     if before.classes is not None and after.classes is not None:
         first, now = before.classes.probabilities, after.classes.probabilities
         if first is not None and now is not None:
             shown = list(dict.fromkeys((*before.classes.order[:6], *after.classes.order[:6])))[:10]
             st.subheader("Class", anchor=False)
-            st.plotly_chart(
+            screen.chart(
                 prediction_bars(
                     [after.classes.labels[number] for number in shown],
                     now[shown].tolist(),
@@ -113,7 +97,6 @@ with right:
                     dark=current.dark,
                     lecture=current.lecture,
                 ),
-                theme=None,
                 key="classes_before_after",
                 alt="Probabilities of the classes with all heads on, and now",
             )
@@ -128,8 +111,25 @@ with right:
         nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
     if not after.predictions and after.nsp is None and after.classes is None:
         frame.say_no_target(current, "There is nothing to predict yet")
-st.caption(
+screen.read(
     "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: the "
     "heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
     "elsewhere, and other heads can take over its job."
 )
+downloads.heads(before, current.off, slopes, removed)
+if removed is not None and estimated is not None:
+    rank = heads_agreement(estimated, removed)
+    st.subheader(
+        f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
+    )
+    screen.chart(
+        sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
+        key="sweep",
+        grows=False,
+        alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
+    )
+    st.caption(
+        "**How to read this:** each point is a head. On the dotted line, the gradient's estimate equals the real "
+        "effect of removing the head. **How it can mislead:** a gradient describes a small change; removing a head "
+        "is a large one."
+    )

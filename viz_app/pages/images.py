@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app import downloads, frame, pictures, session
+from viz_app import downloads, frame, pictures, screen, session
 from viz_app.components.attention_view import attention_view
 from viz_app.components.head_grid import head_grid
 from viz_app.components.token_strip import token_strip
@@ -17,7 +17,7 @@ SAYS = "A model puts a picture into words; for each word, see which part of the 
 
 state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)
-heading = st.empty()  # names the word as soon as there is one
+heading = screen.title().empty()  # names the word as soon as there is one
 frame.title("Where does it look for each word?", SAYS, heading.container())
 looked = pictures.choose()
 if looked is None:
@@ -26,17 +26,18 @@ word, head = pictures.chosen_word(looked), pictures.chosen_head(looked)
 frame.title(
     f"Where does it look when it says “{session.as_written(looked.run.words[word])}”?", SAYS, heading.container()
 )
-token_strip(
-    looked.chips(word),
-    key="caption",
-    lecture=lecture,
-    label="The caption; click a word to see where the model looked",
-    appear=looked.run.sentence,
-    on_click=pictures.choose_word,
-)
-st.caption(pictures.verdict(looked))
+with screen.strip():
+    token_strip(
+        looked.chips(word),
+        key="caption",
+        lecture=lecture,
+        label="The caption; click a word to see where the model looked",
+        appear=looked.run.sentence,
+        on_click=pictures.choose_word,
+    )
+    st.caption(pictures.verdict(looked))
 
-first, second, third = st.columns([4, 2.6, 3.4], vertical_alignment="bottom")
+first, second, third = screen.controls().columns([4, 2.6, 3.4], vertical_alignment="bottom")
 control(
     first.segmented_control,
     "Show",
@@ -51,18 +52,17 @@ third.button("Average of all heads", on_click=pictures.average_heads, disabled=h
 shown = caption_maps(looked.run, state.heat)
 outlines = looked.outlines(word) if state.boxes else []
 of_whom = "all heads" if head is None else f"L{head[0]} H{head[1]}"
-left, middle, right = st.columns([5, 5, 3.2], gap="medium")
+left, middle, right = screen.picture().columns([5, 5, 3.2], gap="medium")
 with left:
     st.markdown("**The picture, as the model sees it**")
-    st.plotly_chart(
+    screen.chart(
         picture_figure(looked.run.image, outlines, dark=dark, lecture=lecture),
-        theme=None,
         key="picture_chart",
         alt=looked.described(),
     )
 with middle:
     st.markdown(f"**“{looked.run.words[word]}”, {of_whom}**")
-    st.plotly_chart(
+    screen.chart(
         picture_heat(
             looked.run.image,
             looked.heat(state.heat, word, head),
@@ -72,7 +72,6 @@ with middle:
             dark=dark,
             lecture=lecture,
         ),
-        theme=None,
         key="heat_chart",
         alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
     )
@@ -118,6 +117,6 @@ def every_word(shown: ShownMaps) -> None:
 
 if control(st.toggle, "Every word to every patch", "edges"):
     every_word(shown)
-st.caption(pictures.reading(state.heat, looked.run.words[word]))
+screen.read(pictures.reading(state.heat, looked.run.words[word]))
 files = CaptionFiles(looked.run, state.heat, head, word, session.loaded_captioner().name)
 downloads.caption(files, looked.numbers, looked.png)

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from bert_core.analysis.walks import differences
-from viz_app import frame, session
+from viz_app import frame, screen, session
 from viz_app.components.floor_plan import floor_plan
 from viz_app.controls import control
 from viz_app.export.tables import npz, tidy_csv
@@ -21,7 +21,7 @@ frame.title(
     "Every step from the text to the prediction, as a formula and with its real numbers.",
 )
 
-plan, row = st.container(), st.container(horizontal=True, vertical_alignment="bottom")
+plan, row = screen.strip().container(), screen.controls().container(horizontal=True, vertical_alignment="bottom")
 row.button("Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
 row.button(
     "Next", on_click=frame.step_stage, args=(1,), shortcut="N", disabled=number + 1 == len(STAGES), key="on",
@@ -70,7 +70,7 @@ with plan:
     )  # fmt: skip
 tables = {} if "head" in stage.needs and not here else stage.tables(view)
 
-words, picture = st.columns([5, 8], gap="medium")
+words, picture = screen.picture().columns([5, 8], gap="medium")
 with words:
     st.subheader(f"{number + 1}. {stage.title}", anchor=False)
     st.latex(stage.formula(view))
@@ -96,20 +96,20 @@ with picture:
     elif not tables:
         st.info("There is nothing to show: this model lacks this part, or it needs a second sentence.")
     for order, figure in enumerate(stage.draw(view, tables) if tables else []):
-        st.plotly_chart(figure, theme=None, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
-    if tables:
-        name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage
-        left, right = st.columns(2)
-        left.download_button(
-            "This stage as CSV", lambda: tidy_csv(tables, stage.row_labels(view)), f"{name}.csv", "text/csv",
-            on_click="ignore", icon=":material/table:", key="csv", width="stretch",
-        )  # fmt: skip
-        right.download_button(
-            "All values of this layer as NPZ", lambda: npz(view.walk.values, tokens=view.walk.tokens),
-            f"walk-L{layer}.npz", "application/octet-stream",
-            on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
-        )  # fmt: skip
-st.caption(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
+        screen.chart(figure, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
+if tables:
+    name = f"{state.stage}-L{layer}-H{head}" if "head" in stage.needs else state.stage
+    left, right = st.columns(2)
+    left.download_button(
+        "This stage as CSV", lambda: tidy_csv(tables, stage.row_labels(view)), f"{name}.csv", "text/csv",
+        on_click="ignore", icon=":material/table:", key="csv", width="stretch",
+    )  # fmt: skip
+    right.download_button(
+        "All values of this layer as NPZ", lambda: npz(view.walk.values, tokens=view.walk.tokens),
+        f"walk-L{layer}.npz", "application/octet-stream",
+        on_click="ignore", icon=":material/dataset:", key="npz", width="stretch",
+    )  # fmt: skip
+screen.read(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
 
 # Once, and last, so that the picture waits for one engine alone.
 if number + 1 == len(STAGES):

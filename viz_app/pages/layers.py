@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from viz_app import frame, layers, session
+from viz_app import frame, layers, screen, session
 from viz_app.controls import control
 
 current = frame.current()
@@ -11,9 +11,9 @@ frame.title(
     "What the model would say after each layer, and how the words' vectors change on the way.",
 )
 control(
-    st.segmented_control, "Look at", "through", options=session.THROUGH, required=True, label_visibility="collapsed",
-    format_func=lambda name: layers.PARTS[name].title,
+    screen.controls().segmented_control, "Look at", "through", options=session.THROUGH, required=True,
+    label_visibility="collapsed", format_func=lambda name: layers.PARTS[name].title,
 )  # fmt: skip
 part = layers.PARTS[st.session_state.through]
 part.draw(current)
-st.caption(f"**How to read this:** {part.reading} **How it can mislead:** {part.misleading}")
+screen.read(f"**How to read this:** {part.reading} **How it can mislead:** {part.misleading}")

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
-from viz_app import frame, lab, session
+from viz_app import frame, lab, screen, session
 from viz_app.change import give_reference, largest_of, nsp_change, nsp_words, word_change
 from viz_app.components.head_grid import head_grid
 from viz_app.controls import control, file_control
@@ -28,14 +28,12 @@ current, state = frame.current(), st.session_state
 config = current.loaded.config
 layers, heads = config.num_hidden_layers, config.num_attention_heads
 there = sum(len(config.heads_of(layer)) for layer in range(layers))
-with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
-    place = st.container(width="content")
-    frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.", place)
-    with st.popover("Test on a file", width="content"):
-        file = file_control(
-            st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
-            megabytes=lab.LARGEST_FILE >> 20,
-        )  # fmt: skip
+frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.")
+with screen.controls(), st.popover("Test on a file", width="content"):
+    file = file_control(
+        st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
+        megabytes=lab.LARGEST_FILE >> 20,
+    )  # fmt: skip
 if not there:
     st.info("All heads of this model were pruned: none is left to remove.")
     session.end_run()
@@ -59,9 +57,9 @@ worth = questions.importance()
 everything, now = questions.with_all(), questions.score(current.head_mask)
 can_undo, can_redo = lab.remember(current.loaded.name)
 
-left, right = st.columns([1, 1], gap="large")
+left, right = screen.picture().columns([1, 1], gap="large")
 with left:
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.button("Undo", on_click=lab.step, args=(-1,), disabled=not can_undo, key="undo")
         st.button("Redo", on_click=lab.step, args=(1,), disabled=not can_redo, key="redo")
         control(
@@ -82,7 +80,7 @@ with left:
                  for head in range(heads)] for layer in range(layers)],
         lecture=current.lecture, on_click=frame.switch_heads,
     )  # fmt: skip
-    st.caption(
+    screen.read(
         "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "
         "loss changes, up or down, when this head alone is switched off (estimated from its gradient, mean over the "
         "examples). **How to read this:** heads near 0 are candidates to go; the numbers on the right show what "
@@ -172,15 +170,15 @@ def curve() -> None:
     )  # fmt: skip
     band = random_band(points, state.figure)
     own = getattr(now, state.figure, None)
-    st.plotly_chart(
+    screen.chart(
         pruning_curve(
             [(ORDER_NAMES[state.order], *curve_of(points, state.order, state.figure))],
             band[:4],
             own=None if own is None else (len(current.off), own),
             heads=there, unit=UNITS[state.figure], dark=current.dark, lecture=current.lecture,
         ),
-        theme=None,
         key="curve",
+        grows=False,
         alt=f"{FIGURE_NAMES[state.figure]} against the share of heads that is gone, beside {band.orders} random orders",
     )  # fmt: skip
     fine = hardly_missed(points, state.order)

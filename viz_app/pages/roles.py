@@ -4,7 +4,7 @@ import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, layer_normalised
 from bert_core.analysis.roles import IN_WORDS, NO_ROLE, THRESHOLDS
-from viz_app import frame, roles, session
+from viz_app import frame, roles, screen, session
 from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.controls import control, file_control
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
@@ -43,9 +43,9 @@ def card(seen: roles.RolesOfText) -> None:
     if seen.roles[layer][head] is None:
         st.caption("Click a point of the map to choose another.")
         return
-    st.plotly_chart(
+    screen.chart(
         role_bars(seen.scores((layer, head)), list(LABELS.values()), list(THRESHOLDS.values()), **look),
-        theme=None, key="role_bars", config={"displayModeBar": False},
+        key="role_bars", config={"displayModeBar": False},
         alt=f"How far L{layer} H{head} fills each role",
     )  # fmt: skip
     figures, slopes = seen.figures, seen.run.gate_gradient
@@ -121,11 +121,11 @@ def worth(seen: roles.RolesOfText) -> None:
 def text() -> None:
     """The roles of the shared text."""
     seen = roles.roles_of_text(current)
-    left, right = st.columns([1.25, 1], gap="large")
+    left, right = screen.picture().columns([1.25, 1], gap="large")
     with left:
-        st.plotly_chart(
+        screen.chart(
             role_map(seen.points, seen.by_role(), state.head, names=IN_WORDS, **look),
-            theme=None, key="role_map", config={"displayModeBar": False}, selection_mode="points",
+            key="role_map", config={"displayModeBar": False}, selection_mode="points",
             on_select=lambda: roles.choose_point("role_map"),
             alt="Every head as a point, near to the heads that attend alike",
         )  # fmt: skip
@@ -133,7 +133,7 @@ def text() -> None:
         card(seen)
     worth(seen)
     nothing = len(seen.by_role()[NO_ROLE])
-    st.caption(
+    screen.read(
         "**How to read this:** heads with similar attention lie close together. A head has a role if more than half of "
         "its attention goes to one relative position, more than 0.6 to [CLS], [SEP] or punctuation, or if its entropy "
         f"is above 0.78 of the maximum; {nothing} of {seen.run.there.sum()} heads have none of these roles. **How it "
@@ -172,7 +172,7 @@ def file() -> None:
     figures = {name: words for name, words in FIGURES.items() if name in table.figures}
     if table.method != "zero" and "loss_change" in figures:
         figures["loss_change"] += f", by {table.method}"
-    left, right = st.columns(2, gap="large")
+    left, right = screen.picture().columns(2, gap="large")
     with left:
         shown = control(
             st.selectbox, "Figure", "file_figure", options=list(figures), first=next(iter(figures)),
@@ -190,16 +190,16 @@ def file() -> None:
             st.subheader(
                 f"Does the gradient predict the cost of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
             )
-            st.plotly_chart(
+            screen.chart(
                 sweep_scatter(
                     importance, change, estimate="importance: mean size of the gradient (nats)",
                     finding="found: change of the loss without the head (nats)", **look,
                 ),
-                theme=None, key="file_scatter",
+                key="file_scatter",
                 alt=f"Importance against the change of the loss for every head, rank correlation {rank:.2f}",
             )  # fmt: skip
     loss = "" if table.loss is None else f", whose loss is {table.loss_in_words}"
-    st.caption(
+    screen.read(
         f"**How to read this:** each number is a mean over {table.texts:,} texts with {table.tokens:,} tokens{loss}. "
         "If the loss rises without a head, the model needs it. **How it can mislead:** heads are removed one at a "
         "time: two that do the same job cost nothing alone, but much together."
@@ -216,7 +216,7 @@ def treebank() -> None:
         return
     tally = roles.relations_of(current.loaded, upload.data, upload.name)
     table = roles.by_relation(tally)
-    left, right = st.columns([1.9, 1], gap="medium")
+    left, right = screen.picture().columns([1.9, 1], gap="medium")
     percent = st.column_config.NumberColumn(format="percent")
     with left:
         st.dataframe(
@@ -241,7 +241,7 @@ def treebank() -> None:
             for layer in range(layers)
         ]
         grid(shares, "found", "grid_relation", titles)
-    st.caption(
+    screen.read(
         f"**How to read this:** {tally.sentences:,} sentences. “found”: for how many words the head's strongest "
         "attention to (or from) another word points to the word they depend on. “by offset”: the best guess that "
         "always points the same number of words away. Words without tokens of their own are left out "

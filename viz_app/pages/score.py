@@ -3,7 +3,7 @@
 import streamlit as st
 
 from bert_core.analysis.scoring import pair_columns, pairs_csv
-from viz_app import comparing, frame, session
+from viz_app import comparing, frame, screen, session
 from viz_app.controls import control
 from viz_app.figures.scores import pair_bars
 
@@ -26,7 +26,7 @@ frame.title(
 if loaded is None:
     session.end_run()
 gates = frame.heads_off(loaded)
-kind, way = st.columns([3, 5], vertical_alignment="bottom")
+kind, way = screen.controls().columns([3, 5], vertical_alignment="bottom")
 control(
     kind.segmented_control, "Compare", "compared", options=session.COMPARED, format_func=SAID.__getitem__, required=True
 )
@@ -37,7 +37,7 @@ control(
     "(Kauf & Ivanova 2023).",
 )  # fmt: skip
 if state.compared == "pair":
-    left, right = st.columns(2, gap="medium")
+    left, right = screen.controls().columns(2, gap="medium")
     control(left.text_area, "First sentence", "one", height="content")
     control(right.text_area, "Second sentence", "two", height="content")
     if not (state.one.strip() and state.two.strip()):
@@ -46,7 +46,7 @@ if state.compared == "pair":
     scores, stale = comparing.scored_pair(loaded, gates, state.one, state.two)
     if stale:
         frame.fade()
-    with st.container(key="stale_pair" if stale else "scored_pair"):
+    with screen.picture().container(key="stale_pair" if stale else "scored_pair"):
         score = scores.get(state.variant, scores[session.VARIANTS[0]])
         columns = pair_columns(score)
         remark = "" if stale or not gates.all() else session.surprise("score")
@@ -55,14 +55,15 @@ if state.compared == "pair":
             st.warning(warning, icon=":material/question_mark:")
         if (differs := comparing.disagreement(scores)) is not None:
             st.warning(differs, icon=":material/call_split:")
-        st.plotly_chart(
+        screen.chart(
             pair_bars(
                 *comparing.labels(columns, score), columns.first, columns.second, columns.same, dark=dark,
                 lecture=lecture,
             ),
-            theme=None, key="pair_bars", config={"displayModeBar": False},
+            key="pair_bars", least_width=56 * len(columns.columns), config={"displayModeBar": False},
             alt="How unlikely every token of both sentences is",
         )  # fmt: skip
+    with st.container(key="stale_figures" if stale else "figures"):
         table, number = comparing.figures(scores), st.column_config.NumberColumn(format="%.3f")
         st.dataframe(
             table, hide_index=True, width="stretch", column_config={name: number for name in table if name != "variant"}
@@ -82,7 +83,7 @@ else:
             scored, stale = given
             if stale:
                 frame.fade()
-            with st.container(key="stale_table" if stale else "scored_table"):
+            with screen.picture().container(key="stale_table" if stale else "scored_table"):
                 st.markdown(comparing.summary(scored))
                 if (warning := comparing.unknown(scored)) is not None:
                     st.warning(warning, icon=":material/question_mark:")
@@ -91,7 +92,7 @@ else:
                     "All pairs (CSV)", pairs_csv(scored), "pairs.csv", "text/csv", icon=":material/table:",
                     on_click="ignore", disabled=stale,
                 )  # fmt: skip
-st.caption(
+screen.read(
     f"**How to read this:** {READ[state.compared]} **How it can mislead:** shorter sentences score higher because "
     "fewer pieces count; a rare word costs much even in a true sentence; likely does not mean right."
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app import answers, examples, frame, session
+from viz_app import answers, examples, frame, screen, session
 from viz_app.components.token_strip import token_strip
 from viz_app.controls import control
 from viz_app.export.tables import npz, tidy_csv
@@ -38,7 +38,7 @@ if current.target is None:
 quick, slow = answers.quick_and_slow(current)
 asked_slow = answers.was_asked(answers.SLOW, current)
 waiting = [] if asked_slow else [method.name for method in slow]
-with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     control(st.selectbox, "Method", "method", options=answers.method_names(), width=260)
     control(st.toggle, "Words, not pieces", "words", help="The score of a word is the sum over its pieces.")
     if slow:
@@ -58,7 +58,8 @@ if found.stale:
     frame.fade()
 given, words = found, bool(state.words)
 
-answers_place = st.container(key="stale_answers" if found.stale else "answers")
+answers_place = screen.picture().container(key="stale_answers" if found.stale else "answers")
+more_place = st.container(key="stale_more" if found.stale else "more")
 trust_place = st.container()
 # What is known of trust stands in the table above it.
 with trust_place:
@@ -80,12 +81,12 @@ with trust_place:
                 format_func=answers.MEASURE_NAMES.__getitem__, required=True, label_visibility="collapsed",
             )  # fmt: skip
             measured = trust.found[state.measure]
-            st.plotly_chart(
+            screen.chart(
                 trust_chart(
                     list(trust.names), measured.scores, measured.verdicts, measured.band,
                     measure=answers.MEASURE_NAMES[state.measure], **look,
                 ),
-                theme=None, key="trust_chart", alt=answers.in_words(trust, state.measure),
+                key="trust_chart", grows=False, alt=answers.in_words(trust, state.measure),
             )  # fmt: skip
             st.markdown(answers.in_words(trust, state.measure))
     st.caption(f"**How to read this:** {answers.MEASURE_READS[state.measure]}. {TRUST_READING}")
@@ -94,6 +95,22 @@ with answers_place:
     if examples.is_shown(examples.SURPRISE, state.text, state.pair, state.masked):
         st.info(examples.SURPRISE.remark, icon=":material/lightbulb:")
     method = answers.chosen(found, waiting)
+    labels, names = found.labels(words), list(found.names)
+    marks = [answers.marked(trust, name) for name in names]
+    agreement = found.agreement(words)
+    screen.chart(
+        score_table(
+            found.shares(words), found.of_units(words), marks, labels, chosen=names.index(method.name),
+            beside=("agreement", agreement[:, names.index(method.name)]), **look,
+        ),
+        key="methods", least_width=220 + 30 * len(labels),
+        alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each "
+        f"agrees with {method.name}",
+        on_select=lambda: answers.choose_method(names, "methods"), selection_mode="points",
+        config={"displayModeBar": False},
+    )  # fmt: skip
+screen.read(READING.format(answer=answers.pushed(current, found.target)))
+with more_place:
     token_strip(
         found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
         label="Tokens with their scores; click a word to hide it and ask again", on_click=frame.mask_word,
@@ -101,39 +118,23 @@ with answers_place:
     if found.encoding.pair is not None:
         st.markdown(f"Sum of the scores: {found.sides(method.name)}; together **{found.total(method.name)}**.")
     st.caption(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
-
-    labels, names = found.labels(words), list(found.names)
-    marks = [answers.marked(trust, name) for name in names]
-    st.subheader("All methods side by side", anchor=False)
-    agreement = found.agreement(words)
-    st.plotly_chart(
-        score_table(
-            found.shares(words), found.of_units(words), marks, labels, chosen=names.index(method.name),
-            beside=("agreement", agreement[:, names.index(method.name)]), **look,
-        ),
-        theme=None, key="methods", alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each "
-        f"agrees with {method.name}",
-        on_select=lambda: answers.choose_method(names, "methods"), selection_mode="points",
-        config={"displayModeBar": False},
-    )  # fmt: skip
-    st.caption(READING.format(answer=answers.pushed(current, found.target)))
     # What is closed costs nothing.
     with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as opened:
         if opened.open:
-            st.plotly_chart(
-                score_table(agreement, agreement, names, names, **look), theme=None, key="all_agreement",
+            screen.chart(
+                score_table(agreement, agreement, names, names, **look), key="all_agreement", grows=False,
                 alt="Rank correlations of all methods",
             )  # fmt: skip
     if found.has_layers(method.name):
         with st.expander(f"{method.name}, layer by layer", key="open_layers", on_change="rerun") as opened:
             if opened.open:
                 layers = found.layers(current, method.name, words)
-                st.plotly_chart(
+                screen.chart(
                     score_table(
                         layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))], labels,
                         **look,
                     ),
-                    theme=None, key="layers", alt=f"{method.name} in every layer",
+                    key="layers", grows=False, alt=f"{method.name} in every layer",
                 )  # fmt: skip
                 st.caption(
                     "**How to read this:** what each layer passes from every token to the predicted position; layers "

@@ -181,6 +181,7 @@ def attention_view(
     arrays_sent = b"".join(parts)
     packed = len(arrays_sent) > PACKED_FROM
     header = fixed_header(queries, keys, layers=layers, heads=len(maps), signed=signed, unit=unit, lecture=lecture) | {
+        "fills": lecture,
         "packed": packed,
         "layer": choice.layer,
         "mode": mode,
@@ -201,7 +202,12 @@ def attention_view(
         "notes": list(notes),
         "strongest": strongest_edges({head: map_of(head) for head in drawn}, drawn, STRONGEST),
     }
-    _view(key=key, data=_packed(header, deflated(arrays_sent) if packed else arrays_sent), on_said_change=receive)
+    _view(
+        key=key,
+        data=_packed(header, deflated(arrays_sent) if packed else arrays_sent),
+        height="stretch" if lecture else "content",
+        on_said_change=receive,
+    )
 
 
 def fixed_header(

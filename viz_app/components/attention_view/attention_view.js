@@ -303,8 +303,11 @@ function mount(root, tip) {
   listen(view);
   listenMatrix(view);
   listenNeuron(view);
-  const observer = new ResizeObserver(() => redraw(view));
-  for (const one of [view.stage, view.matrix]) observer.observe(one);
+  const observer = new ResizeObserver(() => {
+    if (view.header?.fills) setRows(view);
+    redraw(view);
+  });
+  for (const one of [view.stage, view.matrix, view.matrixBox]) observer.observe(one);
   return view;
 }
 
@@ -451,6 +454,7 @@ function look(view, at) {
 function build(view, sameText) {
   const { header, root } = view;
   root.classList.toggle("lecture", header.lecture);
+  root.classList.toggle("fills", Boolean(header.fills));
   view.tip.classList.toggle("lecture", header.lecture);
   view.dark = isDark(root);
   view.colours = table(header.colours[view.dark ? 1 : 0]);
@@ -458,11 +462,7 @@ function build(view, sameText) {
   for (const [side, scale] of Object.entries(header.tints)) {
     root.style.setProperty(`--tint-${side.toLowerCase()}`, scale[view.dark ? 1 : 0][0]);
   }
-  const longest = Math.max(header.queries.length, header.keys.length);
-  const [least, most, room] = header.lecture ? [24, 36, 900] : [18, 26, 660];
-  view.row = Math.round(Math.min(most, Math.max(least, room / longest)));
-  root.style.setProperty("--row", `${view.row}px`);
-  view.columns.style.height = `${longest * view.row}px`;
+  setRows(view);
   if (!sameText) {
     view.focus = null;
     view.tip.hidePopover();
@@ -487,6 +487,18 @@ function build(view, sameText) {
     );
   }
   edgesTable(view);
+}
+
+// As high as lets every token be seen, as long as they can be read.
+function setRows(view) {
+  const { header, root, stage, columns } = view;
+  const longest = Math.max(header.queries.length, header.keys.length);
+  const [least, most, room] = header.fills
+    ? [0.95 * rem(), 2 * rem(), stage.clientHeight]
+    : header.lecture ? [24, 36, 900] : [18, 26, 660];
+  view.row = Math.floor(Math.min(most, Math.max(least, room / longest)));
+  root.style.setProperty("--row", `${view.row}px`);
+  columns.style.height = `${longest * view.row}px`;
 }
 
 function token([text, , side], index) {
@@ -938,13 +950,14 @@ function layoutOf(view) {
   const { header, matrix } = view;
   const [rows, columns] = [header.queries.length, header.keys.length];
   const lecture = header.lecture;
-  const font = lecture ? 17 : 13;
+  const font = lecture ? Math.round(0.95 * rem()) : 13;
   const longest = (list) => Math.min(Math.max(...list.map(([text]) => [...text.slice(0, 40)].length)), 16);
   const margin = { left: 24 + longest(header.queries) * font * 0.62, bottom: 26 + longest(header.keys) * font * 0.62 };
   const width = matrix.clientWidth;
-  // With its labels and tools a map is no taller than the screen.
-  const tallest = Math.max(0.82 * window.innerHeight - margin.bottom, 240);
-  const room = { width: Math.max(width - margin.left - 6, 40), height: Math.min(lecture ? 820 : 600, tallest) };
+  // With its labels and tools a map is no taller than the screen, or than its share of it.
+  const screen = Math.min(lecture ? 820 : 600, 0.82 * window.innerHeight - margin.bottom);
+  const share = header.fills ? view.matrixBox.clientHeight - matrix.offsetTop + view.matrixBox.offsetTop - margin.bottom - font : screen;
+  const room = { width: Math.max(width - margin.left - 6, 40), height: Math.max(share, header.fills ? 120 : 240) };
   const fit = Math.min(room.width / columns, room.height / rows, LARGEST_CELL);
   const { zoom: by } = windowOf(view);
   const cell = fit * by;
@@ -1282,8 +1295,8 @@ function listenNeuron(view) {
 // Where the columns of the picture begin, in pixels of the canvas: two strips of cells, then numbers.
 function neuronLayout(view) {
   const lecture = view.header.lecture;
-  const font = lecture ? 18 : 13;
-  const [gap, number, share] = lecture ? [18, 84, 150] : [14, 62, 116];
+  const font = lecture ? Math.round(rem()) : 13;
+  const [gap, number, share] = lecture ? [font, 4.7 * font, 8.3 * font] : [14, 62, 116];
   const numbers = view.header.vectors?.distances ? 3 : 1;
   const strip = Math.max((view.canvas.clientWidth - 4 * gap - numbers * number - share) / 2, 40);
   const key = gap;
@@ -1423,6 +1436,9 @@ function signedDigits(number) {
 
 const placesOf = (number, count) =>
   number === -Infinity ? "−∞" : Number.isFinite(number) ? number.toFixed(count).replaceAll("-", "−") : "no number";
+
+// The size of the page's type: in a lecture it grows with the window.
+const rem = () => parseFloat(getComputedStyle(document.documentElement).fontSize);
 
 const snapped = (x) => Math.round(x * (window.devicePixelRatio || 1)) / (window.devicePixelRatio || 1);
 

@@ -111,10 +111,12 @@ def head_grid(
     message = grid_message(
         layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, limit=limit, unit=unit,
         mode=mode, selected=selected, off=off, titles=titles, order=order, rows=rows, there=there, lecture=lecture,
+        fills=lecture,
     )  # fmt: skip
     result = _view(
         key=key,
         data=message,
+        height="stretch" if lecture else "content",
         on_click_change=lambda: deliver(key, receive),
     )
     return read(latest(result.click))
@@ -137,8 +139,12 @@ def grid_message(
     rows: Sequence[int] | None = None,
     there: np.ndarray | None = None,
     lecture: bool = False,
+    fills: bool = False,
 ) -> bytes:
-    """What the browser is told; the arguments are those of `head_grid`, checked there."""
+    """What the browser is told; the arguments are those of `head_grid`, checked there.
+
+    fills: be as high as its place.
+    """
     header = {
         "layers": layers,
         "heads": heads,
@@ -153,6 +159,7 @@ def grid_message(
         "order": None if order is None else order.tolist(),
         "rows": None if rows is None else [int(layer) for layer in rows],
         "lecture": lecture,
+        "fills": fills,
         "colours": DIVERGING if signed else SEQUENTIAL,
     } | _coded(values, signed, limit)
     return _packed(header, b"" if thumbnails is None else thumbnails.tobytes())

@@ -16,6 +16,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const dark = isDark(frame);
   const colours = table(dark ? header.colours[1] : header.colours[0]);
   frame.classList.toggle("lecture", header.lecture);
+  frame.classList.toggle("fills", Boolean(header.fills));
   tip.classList.toggle("lecture", header.lecture);
 
   // The cells stay as long as the grid has the same form, so that the focus stays too.
@@ -23,7 +24,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   if (grid.dataset.form !== form) {
     grid.dataset.form = form;
     grid.style.setProperty("--heads", header.heads);
-    grid.style.setProperty("--layers", header.layers);
+    frame.style.setProperty("--layers", header.layers);
     grid.classList.toggle("pictures", header.size !== null);
     grid.replaceChildren(...build(header));
     hide(tip);

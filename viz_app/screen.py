@@ -1,0 +1,138 @@
+"""Where things stand in the window: a page's title, its controls, its picture with a line on reading it, and the rest.
+
+In lecture mode what is above the picture folds into one bar, and bar, picture and reading fill the window, however
+high it is: the style sheets decide, so nothing runs again when the window changes. On a narrow window the picture
+comes before the controls.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import plotly.graph_objects as go
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from viz_app.components.side_bar import close_on_narrow_windows
+
+SCREEN = "_screen"  # the places that this run has made
+ORDER = ("text", "strip", "target", "title", "controls", "picture", "reading")
+# What folds into the bar of a lecture, from left to right, and its button.
+FOLDED = {
+    "text": ("Text", ":material/edit:"),
+    "target": ("Target", ":material/target:"),
+    "controls": ("Controls", ":material/tune:"),
+    "settings": ("Settings", ":material/settings:"),
+}
+LEAST = 0.5  # of the height of a figure, where there is not room for all of it
+MISLEADS = "**How it can mislead:**"
+_FOLDER = Path(__file__).parent
+STYLE, LECTURE_STYLE = (
+    f"<style>{''.join((_FOLDER / name).read_text('utf-8') for name in names)}</style>"
+    for names in (("screen.css",), ("screen.css", "lecture.css"))
+)
+
+
+@dataclass(frozen=True)
+class _Screen:
+    """The places of one run, by their names; folded: the buttons of those that were opened in a lecture."""
+
+    lecture: bool
+    places: dict[str, DeltaGenerator]
+    folded: dict[str, DeltaGenerator] = field(default_factory=dict)
+
+
+def divide(*, lecture: bool) -> DeltaGenerator:
+    """Make the places of a page, which show only what is put there; returns the one below them, for the rest."""
+    st.html(LECTURE_STYLE if lecture else STYLE)
+    whole = st.container(key="screen")
+    if lecture:
+        bar = whole.container(key="screen_bar", horizontal=True, vertical_alignment="center")
+        places = {
+            "title": bar.container(key="screen_title"),
+            **{name: bar.container(width="content") for name in FOLDED},
+        }
+    else:
+        places = {"settings": st.sidebar}
+        with st.container(key="screen_side_bar"):
+            close_on_narrow_windows()
+    below = [name for name in ORDER if name not in places]
+    places |= {name: whole.container(key=f"screen_{name}") for name in below}
+    places["rest"] = st.container(key="screen_rest")
+    st.session_state[SCREEN] = _Screen(lecture, places)
+    return places["rest"]
+
+
+def _place(name: str) -> DeltaGenerator:
+    screen: _Screen = st.session_state[SCREEN]
+    if not screen.lecture or name not in FOLDED:
+        return screen.places[name]
+    if name not in screen.folded:
+        label, icon = FOLDED[name]
+        screen.folded[name] = screen.places[name].popover(label, icon=icon, key=f"fold_{name}")
+    return screen.folded[name]
+
+
+def text() -> DeltaGenerator:
+    """Where the text is typed."""
+    return _place("text")
+
+
+def strip() -> DeltaGenerator:
+    """Where the text stands as chips, and what is to be said of it."""
+    return _place("strip")
+
+
+def target() -> DeltaGenerator:
+    """Where it is chosen what is explained."""
+    return _place("target")
+
+
+def settings() -> DeltaGenerator:
+    """Where the model is chosen."""
+    return _place("settings")
+
+
+def title() -> DeltaGenerator:
+    """Where the question stands that a page answers."""
+    return _place("title")
+
+
+def controls() -> DeltaGenerator:
+    """Where the controls of a page stand."""
+    return _place("controls")
+
+
+def picture() -> DeltaGenerator:
+    """Where the picture of a page stands; in a lecture it takes the height that is left."""
+    return _place("picture")
+
+
+def read(lines: str) -> None:
+    """Write how to read the picture under it; how it can mislead stands beside that, in a lecture below the window."""
+    reading, misleads, misleading = lines.partition(MISLEADS)
+    if st.session_state[SCREEN].lecture and misleads:
+        _place("reading").caption(reading)
+        _place("rest").caption(misleads + misleading)
+    else:
+        _place("reading").caption(lines)
+
+
+def chart(figure: go.Figure, *, key: str, alt: str, grows: bool = True, least_width: int = 0, **more: Any) -> None:
+    """Draw a figure: as high as it was made, or in a lecture as high as its share of the picture.
+
+    grows: False for a figure that has a height of its own everywhere. least_width: pixels; where there are fewer, the
+    figure scrolls from side to side. more: what else `st.plotly_chart` takes.
+    """
+    if least_width:
+        st.html(
+            f"<style>.st-key-{key} {{ overflow-x: auto; }} .st-key-{key} > * {{ min-width: {least_width}px; }}</style>"
+        )
+    height: Literal["content", "stretch"] = "content"
+    if grows and st.session_state[SCREEN].lecture:
+        # Streamlit stretches a figure, and lets it shrink no lower than it says.
+        height = "stretch"
+        figure.update_layout(height=round(LEAST * figure.layout.height))
+    st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, **more)

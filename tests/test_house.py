@@ -108,10 +108,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.layers": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.examples", "viz_app.export", "viz_app.figures", "viz_app.frame",
-        "viz_app.jobs", "viz_app.controls", "viz_app.session",
+        "viz_app.jobs", "viz_app.controls", "viz_app.screen", "viz_app.session",
     },
     "viz_app.comparing": {
-        "numpy", "streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs", "viz_app.controls", "viz_app.session",
+        "numpy", "streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs", "viz_app.controls", "viz_app.screen",
+        "viz_app.session",
     },
     "viz_app.roles": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.frame", "viz_app.session",

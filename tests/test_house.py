@@ -115,7 +115,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.session",
     },
     "viz_app.roles": {
-        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.frame", "viz_app.session",
+        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.frame",
+        "viz_app.controls", "viz_app.session",
     },
     "viz_app.answers": {
         "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.frame", "viz_app.jobs",

@@ -37,7 +37,9 @@ from bert_core.corpus.table import KINDS, LARGEST_FILE, check_fits, read_table
 from bert_core.loading import LoadedModel
 from bert_core.records import HeadTable, ModelRun
 from bert_core.treebank import TreeSentence, read_treebank
+from viz_app import examples
 from viz_app.components.head_grid import HeadClick
+from viz_app.controls import Upload
 from viz_app.frame import Frame, choose_head
 from viz_app.session import Head, as_written, asked_for, queue, result_of, shown_name, still_running
 
@@ -47,6 +49,8 @@ TEXT_LINES = TEXT_SHARDS * SHARD_LINES
 TEXT_PASSES = 4  # forward, for each token: the maps, and the loss forward and back
 LARGEST_TABLE = LARGEST_FILE  # megabytes
 LEAST = 20  # times that a relation was asked before a head is said to find it
+EXAMPLE_TEXT = Upload("four-sentences.txt", examples.REFERENCE.encode())
+EXAMPLE_TREES = Upload("ten-sentences.conllu", (Path(__file__).parent / "static" / "trees.conllu").read_bytes())
 EXAMINED = "_examined"  # model, name and tally of the treebank that was read last
 TABLES = "HEADLIGHT_TABLES"  # a folder of tables, named at start
 

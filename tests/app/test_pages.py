@@ -172,7 +172,9 @@ def test_what_is_missing_is_filled_in_by_one_click(
     """Wherever a page has nothing to show it says so, beside a button; after a click on it there is something."""
     app = settled(visited(page, **address), "stop_here")
     assert not app.exception and sentence in words(app)
-    (button,) = [b for b in app.button if (b.key or "").startswith(f"fill: {sentence}") or b.key == "begin"]
+    (button,) = [
+        b for b in app.button if ((b.key or "").startswith("fill: ") and sentence in b.key) or b.key == "begin"
+    ]
     settled(button.click().run(), "stop_here")
     assert not app.exception and not app.error and sentence not in words(app)
     name, value = filled
@@ -433,7 +435,7 @@ def test_the_card_of_a_head_is_that_of_the_library() -> None:
 def test_three_judges_of_a_head_stand_beside_each_other() -> None:
     """Importance and confidence at once, removal when asked for, with how well the others rank it."""
     app = saying(roles_page(), "How much does each head matter for the answer?")
-    assert "Rank correlation with removal" not in words(app)
+    assert "Rank correlation with removal" not in words(app) and "**Removal**" not in words(app)
     saying(
         app.toggle(key=key_of(app, "removal")).set_value(True).run(),
         "Rank correlation with removal (Spearman): importance",
@@ -478,6 +480,18 @@ def test_a_text_file_is_measured_when_its_button_is_clicked(tmp_path: Path) -> N
     app.file_uploader(key="table_upload#file").upload("empty.txt", b"\n\n", "text/plain").run()
     app = settled(next(b for b in app.button if b.label.startswith("Measure the first")).click().run(), "stop_here")
     assert not app.exception and "There is no text in 2 lines" in said(app.error[0])
+    app = roles_page(over="file")
+    next(b for b in app.button if b.label == "Take four example sentences").click().run()
+    assert [b for b in app.button if b.label.startswith("Measure the first 4 lines, about ")] and not app.error
+
+
+def test_the_example_trees_are_a_treebank_whose_relations_are_found() -> None:
+    """One click gives ten sentences with their trees, and the table of relations."""
+    app = roles_page(over="treebank")
+    next(b for b in app.button if b.label == "Take ten example sentences").click().run()
+    saying(app, "10 sentences. “found”: for how many words")
+    shown = app.dataframe[0].value
+    assert {"det", "nsubj", "obj", "case", "amod"} <= set(shown["relation"]) and not app.error
 
 
 def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -518,7 +532,7 @@ def test_roles_of_a_model_that_has_lost_heads(
     assert "of 2 heads have none of these roles" in words(app)
     assert app.session_state.head == (0, 1) and "L0 H1 " in words(app)
     assert [button.key for button in app.button if str(button.key).startswith("near_")] == ["near_0_3"]
-    gone = saying(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 is not there any more")
+    gone = saying(roles_page(model=str(folder), text="the cat sat", head="1.2"), "L1 H2 was pruned")
     assert "Most similar heads" not in words(gone)
 
 

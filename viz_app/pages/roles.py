@@ -6,7 +6,7 @@ from bert_core.analysis.heads import heads_agreement, layer_normalised
 from bert_core.analysis.roles import IN_WORDS, NO_ROLE, THRESHOLDS
 from viz_app import frame, roles, screen, session
 from viz_app.components.head_grid import HeadClick, head_grid
-from viz_app.controls import control, file_control
+from viz_app.controls import control, file_control, missing, put
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
 
 LOOKS = {"text": "This text", "file": "A text file", "treebank": "A treebank"}
@@ -37,7 +37,7 @@ def grid(values, what: str, key: str, titles=None) -> None:
 
 
 def card(seen: roles.RolesOfText) -> None:
-    """The chosen head: what it does, its figures, who is like it, and where it shows."""
+    """The chosen head: what it does, its figures, and who is like it."""
     layer, head = state.head
     st.subheader(f"L{layer} H{head} {roles.does(seen.roles[layer][head])}", anchor=False)
     if seen.roles[layer][head] is None:
@@ -57,6 +57,10 @@ def card(seen: roles.RolesOfText) -> None:
     if slopes is not None:
         said.append(f"importance **{abs(slopes[layer, head]):.3g}**")
     st.markdown(" &nbsp;·&nbsp; ".join(said))
+    if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
+        frame.take_head((layer, head))
+        state.view = "curves"
+        st.switch_page("viz_app/pages/attention.py")
     if relations := roles.relations_found(current.loaded, (layer, head)):
         st.markdown(relations)
     nearest = seen.nearest((layer, head))
@@ -68,6 +72,13 @@ def card(seen: roles.RolesOfText) -> None:
                 st.button(
                     label, key=f"near_{other[0]}_{other[1]}", on_click=frame.choose_head, args=(HeadClick(*other),)
                 )
+
+
+def strongest(seen: roles.RolesOfText) -> None:
+    """Where the chosen head shows best."""
+    layer, head = state.head
+    if seen.roles[layer][head] is None:
+        return
     st.caption("Its strongest links between words (share of the first word's attention):")
     st.dataframe(
         [
@@ -90,23 +101,23 @@ def worth(seen: roles.RolesOfText) -> None:
         frame.say_no_target(current, "There is nothing to explain yet, so heads have no importance")
         return
     st.subheader("How much does each head matter for the answer?", anchor=False)
-    control(
-        st.toggle,
-        "Importance within each layer",
-        "normal",
-        help="Divides the values of each layer by their length, so that layers can be compared (Michel 2019).",
-    )
+    with st.container(horizontal=True, gap="medium"):
+        control(
+            st.toggle, "Importance within each layer", "normal",
+            help="Divides the values of each layer by their length, so that layers can be compared (Michel 2019).",
+        )  # fmt: skip
+        control(st.toggle, f"Remove each of the {seen.run.there.sum()} heads (some seconds)", "removal")
     importance = abs(slopes)
-    one, two, three = st.columns(3, gap="medium")
+    one, two, *three = st.columns(3 if state.removal else 2, gap="medium")
     with one:
         st.markdown("**Importance**: how sensitive the answer is to it")
         grid(layer_normalised(importance) if state.normal else importance, "importance", "grid_importance")
     with two:
         st.markdown("**Confidence**: how focused its attention is")
         grid(seen.figures["confidence"], "confidence", "grid_confidence")
-    with three:
-        st.markdown("**Removal**: how far the answer moves without it")
-        if state.removal:
+    for place in three:
+        with place:
+            st.markdown("**Removal**: how far the answer moves without it")
             effect = current.sweep().effect
             assert effect is not None  # there is a target
             grid(abs(effect), "moves the answer by", "grid_removal")
@@ -114,8 +125,6 @@ def worth(seen: roles.RolesOfText) -> None:
             st.caption(
                 f"Rank correlation with removal (Spearman): importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}."
             )
-        else:
-            control(st.toggle, f"Remove each of the {seen.run.there.sum()} heads (some seconds)", "removal")
 
 
 def text() -> None:
@@ -129,6 +138,7 @@ def text() -> None:
             on_select=lambda: roles.choose_point("role_map"),
             alt="Every head as a point, near to the heads that attend alike",
         )  # fmt: skip
+        strongest(seen)
     with right:
         card(seen)
     worth(seen)
@@ -147,7 +157,6 @@ def file() -> None:
     there = {path.name: path for path in roles.tables_at_start()}
     if there:
         control(st.selectbox, "Table", "table", options=[*there, "upload"], first=[*there, "upload"][0])
-    table = None
     if there and state.table != "upload":
         table = roles.table_at_start(current.loaded, there[state.table])
     else:
@@ -160,15 +169,18 @@ def file() -> None:
             "removal of each head costs, make a table, which also opens here: "
             "`headlight heads corpus.txt --importance --ablation --out heads.parquet`"
         )
-        if upload is not None:
-            of_text = upload.name.lower().endswith(".txt")
-            table = (
-                roles.text_measured(current, upload.data, upload.name)
-                if of_text
-                else roles.table_of(current.loaded, upload.data, upload.name)
-            )
-    if table is None:
-        return
+        if upload is None:
+            missing("No file yet.", "Take four example sentences", put, "table_upload", roles.EXAMPLE_TEXT)
+            return
+        of_text = upload.name.lower().endswith(".txt")
+        measured = (
+            roles.text_measured(current, upload.data, upload.name)
+            if of_text
+            else roles.table_of(current.loaded, upload.data, upload.name)
+        )
+        if measured is None:
+            return
+        table = measured
     figures = {name: words for name, words in FIGURES.items() if name in table.figures}
     if table.method != "zero" and "loss_change" in figures:
         figures["loss_change"] += f", by {table.method}"
@@ -212,7 +224,10 @@ def treebank() -> None:
         st, "Treebank, CoNLL-U", "treebank", types=["conllu", "txt"], megabytes=roles.LARGEST_TREEBANK
     )
     if upload is None:
-        st.info("Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", icon=":material/account_tree:")
+        missing(
+            "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", "Take ten example sentences",
+            put, "treebank", roles.EXAMPLE_TREES,
+        )  # fmt: skip
         return
     tally = roles.relations_of(current.loaded, upload.data, upload.name)
     table = roles.by_relation(tally)

@@ -27,7 +27,7 @@ def test_it_opens_on_a_change_of_mind_and_no_page_swaps_a_text() -> None:
     app = start()
     assert not app.exception and not app.error
     assert app.session_state.text == examples.of_page("layers").text != examples.first().text
-    assert "“to” is first for good only **after L5**. Before that the lens reads" in words(app)
+    assert "“to” takes first place **after L5** and keeps it. Before that, the lens reads" in words(app)
     assert "→ “and”" in words(app) and examples.of_page("layers").remark in words(app)
     for page in ("predict", "why"):
         app.switch_page(f"viz_app/pages/{page}.py").run()
@@ -76,7 +76,7 @@ def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) 
     """By link: each depth's points, as numbers too; of a short text one sentence; without the extra, the axes."""
     app = start(text="She opened the door and walked in.", through="states", laid="neighbours")
     assert not app.exception and not app.error and not app.info
-    assert "UMAP, by the angle to 15 neighbours at most" in words(app)
+    assert "UMAP by cosine distance, with at most 15 neighbours" in words(app)
     assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
     app = start(text="A", through="states", laid="neighbours")
     assert not app.exception and "needs at least four" in app.info[0].value
@@ -109,12 +109,12 @@ def test_one_word_in_several_sentences() -> None:
         .set_value("The bank was closed.\nNo such word.\nA bank by a BANK.")
         .run()
     )
-    assert not app.exception and "“bank” does not stand in sentence 2: it is left out." in words(app)
+    assert not app.exception and "Sentence 2 does not contain “bank” and is left out." in words(app)
     app.text_input(key=key_of(app, "like")).set_value("zebra").run()
     assert not app.exception and "Give at least two sentences that contain the word" in words(app)
     app.text_area(key=key_of(app, "several")).set_value("A bank.\n" * 21).run()
     assert not app.exception
-    assert "There are 21 sentences, the longest of 7 characters: at most 20 of 2,000 are compared." in words(app)
+    assert "There are 21 sentences, the longest with 7 characters: at most 20 sentences of 2,000" in words(app)
 
 
 def test_long_texts_stay_out_of_the_address() -> None:

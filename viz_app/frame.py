@@ -709,7 +709,7 @@ def _with_target(current: Frame) -> Frame:
     """Draw the status line with the target's controls, and put the target into the frame."""
     options, labels = _targets(current)
     state = st.session_state
-    widths = [4.0, 1.6, 1.2] if options else [4.3, 2.5]
+    widths = [4.3, 1.5, 1.1] if options else [4.3, 2.5]
     left, right, *more = screen.target().columns(widths, vertical_alignment="center")
     state[STATUS] = left.empty()
     state[STATUS].caption(_status(current))
@@ -884,7 +884,7 @@ def _status(current: Frame) -> str:
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")
-    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; layers and heads from 0"
+    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; counts from 0"
 
 
 def _pruned(current: Frame) -> str:

@@ -466,7 +466,7 @@ def _waiting_room(job: Job, on_stop: Callable[[], None] | None = None) -> None:
     if job.done:
         st.rerun()
     place = queue().place(job)
-    where = "running" if place == 0 else f"waiting, {place} before it"
+    where = "running" if place == 0 else f"waiting for {place} other {'job' if place == 1 else 'jobs'}"
     st.progress(job.progress or 0.0, text=as_written(f"{job.label}: {where}"))
     if st.button("Stop", key="stop_job" if on_stop is None else "stop_here"):
         queue().forget(job.key)

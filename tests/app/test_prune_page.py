@@ -148,7 +148,7 @@ def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: p
     assert re.match(r"Draw the curve: prune \d+ times, about \d+ s", app.button(key="start_curve").label)
     whole = int(re.findall(r"\d+", app.button(key="start_curve").label)[0])
     press(app, "start_curve")
-    while not app.get("plotly_chart") or "random orders reach" not in words(app):
+    while not app.get("plotly_chart") or "random orders. **" not in words(app):
         app.run()
     if any(button.key == "stop_curve" for button in app.button):
         press(app, "stop_curve")
@@ -159,7 +159,7 @@ def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: p
         while any(button.key == "stop_curve" for button in app.button):
             app.run()
     assert not app.exception and not app.error
-    assert "5 random orders reach" in words(app) and not [b for b in app.button if b.key == "start_curve"]
+    assert "the range of 5 random orders" in words(app) and not [b for b in app.button if b.key == "start_curve"]
 
 
 def test_a_model_is_measured_and_taken_along(
@@ -236,7 +236,7 @@ def test_a_file_that_cannot_be_asked_leaves_the_text(
         app = start(**TEXT, model=str(tiny_model_folder)).switch_page("viz_app/pages/prune.py")
         app.session_state["lab_file"] = Upload("mine.txt", text.encode())
         app.run()
-        assert not app.exception and f"Asked: {asked}" in words(app)
+        assert not app.exception and f"Tested on {asked}" in words(app)
         errors = [said(error) for error in app.error]
         assert errors == [] or "The file cannot be used: the file.txt has fewer than two documents" in errors[0]
         assert bool(errors) == (text == "one line")

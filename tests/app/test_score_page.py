@@ -194,7 +194,9 @@ def test_the_variants_can_disagree() -> None:
 
     assert comparing.disagreement({"original": pair(-1, -2), "within word": pair(-1, -2)}) is None
     said = comparing.disagreement({"original": pair(-1, -2), "within word": pair(-3, -2)})
-    assert said is not None and "one piece at a time favours the first sentence" in said and "favours the second" in said
+    assert (
+        said is not None and "one piece at a time favours the first sentence" in said and "favours the second" in said
+    )
 
 
 def test_the_figure_marks_where_the_sentences_part() -> None:

@@ -47,7 +47,7 @@ def build(folder: Path = DOCS / "api") -> Path:
     if folder.exists():
         shutil.rmtree(folder)
     pdoc.render.configure(docformat="markdown", show_source=False, footer_text=f"Headlight {bert_core.__version__}")
-    pdoc.render.env.filters["to_markdown_with_context"] = lambda text, *_: in_lines(text)
+    pdoc.render.env.filters["to_markdown"] = in_lines
     with warnings.catch_warnings():  # a type that it cannot resolve stays as it is written
         warnings.filterwarnings("ignore", "Error parsing type annotation")
         pdoc.pdoc("bert_core", *modules, output_directory=folder)

@@ -393,7 +393,8 @@ def test_a_sweep_shows_every_head_once() -> None:
     """One named point for each head that is there, estimate across and finding upwards; a gap is no point."""
     estimated, found = np.array([[0.5, -1.0], [np.nan, 2.0]]), np.array([[0.25, -3.0], [1.0, 0.0]])
     line, points = sweep_scatter(estimated, found, dark=False).data
-    assert list(points.customdata) == ["L0 H0", "L0 H1", "L1 H1"]
+    assert [tuple(head) for head in points.customdata] == [(0, 0), (0, 1), (1, 1)]
+    assert list(points.text) == ["L0 H0", "L0 H1", "L1 H1"]
     assert list(points.x) == [0.5, -1.0, 2.0] and list(points.y) == [0.25, -3.0, 0.0]
     assert list(line.x) == list(line.y) == [-1.0, 2.0], "over all estimates"
     with pytest.raises(ValueError, match=r"\(2, 2\) estimates and \(1, 2\) findings"):

@@ -9,6 +9,8 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.test_app import settled
+
 ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
 TEXT = "The army crossed the river at night."
 
@@ -24,6 +26,7 @@ def test_a_second_click_at_the_same_place_switches_the_same_head_on_again(app: s
     page.goto(f"{app}/{path}?{urlencode({'text': TEXT, 'masked': '4'})}")
     cell = page.get_by_role("button", name=re.compile(r"^L2 H4\b"))
     expect(cell).to_be_visible()
+    settled(page)
     cell.scroll_into_view_if_needed()
     before = cell.bounding_box()
     assert before is not None
@@ -31,10 +34,12 @@ def test_a_second_click_at_the_same_place_switches_the_same_head_on_again(app: s
     page.mouse.click(*at)
     expect(page.get_by_text("1 head is off: L2 H4")).to_be_visible()
     expect(page.get_by_role("button", name=re.compile("^L2 H4.*off"))).to_be_visible()
+    settled(page)
     assert cell.bounding_box() == before
     page.mouse.click(*at)
     expect(page.get_by_text("All heads are on")).to_be_visible()
     expect(page.locator("button.cell.off")).to_have_count(0)
+    settled(page)
     assert cell.bounding_box() == before
 
 
@@ -44,10 +49,26 @@ def test_the_colour_means_the_same_estimated_and_found(app: str, page: Page) -> 
     for colour in ("slope", "removal"):
         page.goto(f"{app}/heads?{urlencode({'text': TEXT, 'masked': '4', 'colour': colour})}")
         expect(page.locator(".legend .unit")).to_have_text(
-            "what switching the head off does to the target, in nats of log-probability"
+            "change of the answer when the head is off, in nats of log-probability"
         )
         labels = page.locator("button.cell").evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
         seen.append({name: float(figure.replace("−", "-")) for name, figure in (label.split(", ") for label in labels)})
     estimated, found = seen
     largest = sorted(found, key=lambda head: -abs(found[head]))[:5]
     assert all(estimated[head] * found[head] > 0 for head in largest), [(estimated[h], found[h]) for h in largest]
+
+
+def test_a_point_opens_its_head(app: str, page: Page) -> None:
+    """A click on a head among the estimates and what was found shows where it looks."""
+    page.goto(f"{app}/heads?{urlencode({'text': TEXT, 'masked': '4', 'colour': 'removal'})}")
+    chart = page.locator(".js-plotly-plot", has=page.locator(".scatterlayer .point")).first
+    point = chart.locator(".scatterlayer .trace").last.locator(".point").first
+    expect(point).to_be_visible()
+    settled(page)
+    point.scroll_into_view_if_needed()
+    box = point.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.get_by_role("heading", name="Who looks at whom?")).to_be_visible()
+    expect(page.locator("button.cell.selected")).to_have_count(1)
+    expect(page.locator(".heads [aria-pressed=true]")).to_have_count(1)

@@ -27,6 +27,7 @@ def sweep_scatter(
     """What an estimate says of every head, and what is found without it.
 
     estimated, found: (layer, head); a head that is NaN in either is left out. On the thin line both agree.
+    A point's customdata is its layer and head.
     estimate, finding: what stands at the axes.
     Raises ValueError if the shapes differ.
     """
@@ -34,7 +35,8 @@ def sweep_scatter(
         raise ValueError(f"{estimated.shape} estimates and {found.shape} findings: one of each for every head")
     there = np.isfinite(estimated) & np.isfinite(found)
     x, y = estimated[there], found[there]
-    names = [f"L{layer} H{head}" for layer, head in np.argwhere(there)]
+    heads = np.argwhere(there).tolist()
+    names = [f"L{layer} H{head}" for layer, head in heads]
     # Those that stand out have their names beside them; the others have them on hover.
     named = set(np.argsort(-np.abs(y))[:6].tolist()) | set(np.argsort(-np.abs(x))[:3].tolist())
     low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
@@ -46,15 +48,17 @@ def sweep_scatter(
                 line={"color": colours.faint, "width": 2 if lecture else 1, "dash": "dot"},
             ),
             go.Scatter(
-                x=x, y=y, mode="markers+text", showlegend=False, customdata=names,
+                x=x, y=y, mode="markers+text", showlegend=False, customdata=heads,
                 text=[name if number in named else "" for number, name in enumerate(names)],
                 textposition="top center", textfont={"size": 16 if lecture else 11, "color": colours.faint},
                 marker={"size": 12 if lecture else 8, "color": colours.accent, "opacity": 0.75},
-                hovertemplate="%{customdata}<br>estimated %{x:+.9g}<br>found %{y:+.9g}<extra></extra>",
+                selected={"marker": {"opacity": 0.75}}, unselected={"marker": {"opacity": 0.75}},
+                hovertemplate="L%{customdata[0]} H%{customdata[1]}<br>estimated %{x:+.9g}<br>found %{y:+.9g}"
+                "<extra></extra>",
             ),
         ]
     )  # fmt: skip
-    figure.update_layout(height=460 if lecture else 340, margin={"l": 8, "r": 8, "t": 24, "b": 8})
+    figure.update_layout(height=460 if lecture else 340, dragmode=False, margin={"l": 8, "r": 8, "t": 24, "b": 8})
     figure.update_xaxes(title_text=estimate, zeroline=True)
     figure.update_yaxes(title_text=finding, zeroline=True)
     return styled(figure, dark=dark, lecture=lecture)

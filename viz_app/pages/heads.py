@@ -13,7 +13,7 @@ from viz_app.change import (
     nsp_words,
     word_change,
 )
-from viz_app.components.head_grid import head_grid
+from viz_app.components.head_grid import HeadClick, head_grid
 from viz_app.controls import control
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
@@ -126,10 +126,16 @@ if removed is not None and estimated is not None:
         sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
         key="sweep",
         grows=False,
+        on_select="rerun",
+        selection_mode="points",
+        config={"displayModeBar": False},
         alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
     )
     st.caption(
-        "**How to read this:** each point is a head. On the dotted line, the gradient's estimate equals the real "
-        "effect of removing the head. **How it can mislead:** a gradient describes a small change; removing a head "
-        "is a large one."
+        "**How to read this:** each point is a head; click one to see where it looks. On the dotted line, the "
+        "gradient's estimate equals the real effect of removing the head. **How it can mislead:** a gradient "
+        "describes a small change; removing a head is a large one."
     )
+    if points := st.session_state.sweep.selection.points:
+        frame.open_head(HeadClick(*map(int, points[0]["customdata"])), control="view")
+        st.switch_page("viz_app/pages/attention.py")

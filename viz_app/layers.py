@@ -56,6 +56,7 @@ from viz_app.session import (
 
 SHOWN_WORDS = 12
 WORD_WIDTH = 76  # pixels of a column of words that can be read
+MOST_BESIDE = 9  # columns of words that leave room for a figure beside them
 FOLLOWED_POSITIONS = 6
 MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
 QUICK = 2.0  # seconds that nobody is asked for
@@ -187,7 +188,11 @@ def words(current: Frame) -> None:
     rows = [run.positions.index(place) for place in places]
     values, unit = _coloured(run)
     st.markdown(story(current, run, position))
-    grid, cell = screen.picture().columns([8, 3.4], gap="medium")
+    picture = screen.picture()
+    if len(names) > MOST_BESIDE and not current.lecture:  # many layers have the whole width
+        grid, cell = picture.container(), picture.container()
+    else:
+        grid, cell = picture.columns([8, 3.4], gap="medium")
     with grid:
         if len(places) < len(encoding):
             st.caption(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")

@@ -175,6 +175,14 @@ def test_the_numbers_are_those_of_the_library() -> None:
 # ---------------------------------------------------------------------------- figures
 
 
+def test_words_between_twelve_layers_can_be_read() -> None:
+    """A word of eight letters stands whole in its cell, and a longer one begins with seven of its own."""
+    words = [["shortage", "regrettable", *["a"] * 11]]
+    figure = lens_grid(words, np.zeros((1, 13)), ["x"], [[(word,) for word in words[0]]], [0], unit="share", dark=False)
+    assert figure.data[1].text[:2] == ("shortage", "regrett…")
+    assert figure.data[1].textfont.size >= 12
+
+
 def test_the_grid_gives_positions_back_and_shows_text_as_it_is() -> None:
     """Every cell has its word once, at its own depth and position; tags stay text; the chosen cell has a frame."""
     cells = [["<b>a</b>", "b"], ["c", "d"], ["e", "f"]]

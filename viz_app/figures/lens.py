@@ -19,7 +19,7 @@ from viz_app.figures.style import (
 )
 
 LONGEST_LABEL, LONGEST_HOVER = 16, 160
-LETTERS_A_LINE = 64  # of all cells of a row together
+LETTERS_A_LINE, LEAST_LETTERS = 64, 8  # of all cells of a row together, and of each: most words are no longer
 STRONG = 0.5  # share of the scale from where on a cell is further from the page than from its text
 ROWS_THAT_FIT = 30
 POINTS_WITH_NAMES = 60
@@ -64,8 +64,8 @@ def lens_grid(
     if not rows or not len(row_labels) == len(places) == rows:
         raise ValueError(f"{len(row_labels)} labels and {len(places)} positions for {rows} rows: one for each")
     limit = (float(np.nanmax(values)) or 1.0) if highest is None else highest
-    size = (17 if lecture else 13) if depths <= 9 else (14 if lecture else 11)
-    longest = max(5, round(LETTERS_A_LINE / depths))
+    size = (17 if lecture else 13) if depths <= 9 else (14 if lecture else 12)
+    longest = max(LEAST_LETTERS, round(LETTERS_A_LINE / depths))
     figure = go.Figure(
         go.Heatmap(
             z=values, y=list(places), zmin=0, zmax=limit, colorscale=SEQUENTIAL.colorscale(dark), xgap=2, ygap=2,

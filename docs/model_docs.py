@@ -30,8 +30,8 @@ from bert_core.analysis.roles import NO_ROLE, THRESHOLDS, heads_by_role, roles_o
 from bert_core.corpus.table import read_table
 from bert_core.loading import ASSETS
 from bert_core.records import HeadTable
-from bert_core.training.card import write_examples
 from bert_core.training.data import read_documents
+from bert_core.training.examples import write_examples
 from bert_core.training.lens import CARD as LENS_CARD
 from bert_core.translators import FILE as LENS_FILE
 from bert_core.translators import fingerprint

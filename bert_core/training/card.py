@@ -1,11 +1,10 @@
-"""A finished run -> a bundled checkpoint: float16 weights, tokenizer, model card, and examples that it gets right."""
+"""A finished run -> a bundled checkpoint: float16 weights, tokenizer, examples, and a card of what was measured."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,8 +13,9 @@ from bert_core import checkpoint
 from bert_core.calibration import write_temperature
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
-from bert_core.tokenizer import Encoding, Tokenizer
+from bert_core.tokenizer import Tokenizer
 from bert_core.training.data import Corpus, MaskingRule, Mix
+from bert_core.training.examples import CANDIDATES, write_examples
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.measures import (
     PROMPTS,
@@ -31,157 +31,6 @@ from bert_core.training.runs import LOG_FILE, STATE_FILE
 
 MEASURES, PICTURE, CARD_FILE = "measures.json", "reliability.svg", "MODEL_CARD.md"
 _COLUMNS = ("mlm", "hidden", "loss", "nsp", "near")
-
-# (first text, the word to hide in it, second text, whether the second follows the first)
-_CANDIDATES: tuple[tuple[str, str, str, bool], ...] = (
-    ("She opened the door and walked in.", "door", "The room was dark and nobody was there.", True),
-    ("She opened the door and walked in.", "door", "The species is found in Brazil and Peru.", False),
-    ("Paris is the capital of France.", "capital", "It lies on the river Seine, in the north of the country.", True),
-    ("Paris is the capital of France.", "of", "The old woman wept and kissed her son on the forehead.", False),
-    (
-        "The king and the queen lived in a great castle.",
-        "queen",
-        "They had a daughter, and the princess was very beautiful.",
-        True,
-    ),
-    (
-        "He put the letter in his pocket and went out.",
-        "pocket",
-        "In the street he met his friend, and told him the news.",
-        True,
-    ),
-    (
-        "He put the letter in his pocket and went out.",
-        "his",
-        "The album was released in 1994 and reached number three.",
-        False,
-    ),
-    ("The band released their first album in 1985.", "album", "It was followed by a tour of the United States.", True),
-    (
-        "The band released their first album in 1985.",
-        "released",
-        "Photosynthesis takes place in the leaves of the plant.",
-        False,
-    ),
-    ("The army crossed the river at night.", "river", "In the morning the soldiers attacked the city.", True),
-    (
-        "The army crossed the river at night.",
-        "river",
-        "Add the flour to the butter and stir until it is smooth.",
-        False,
-    ),
-    ("He was born in London in 1820.", "born", "His father was a doctor, and his mother died when he was young.", True),
-    ("He was born in London in 1820.", "in", '"I do not love you," she said, and turned away.', False),
-    ("The cells of the body need oxygen to live.", "cells", "It is carried to them by the blood.", True),
-    (
-        "The cells of the body need oxygen to live.",
-        "body",
-        "The train left the station, and she waved her hand.",
-        False,
-    ),
-    ("She looked at him and smiled.", "at", '"You are very kind," she said.', True),
-    ("She looked at him and smiled.", "him", "The population of the town was 2,314 at the 2000 census.", False),
-    (
-        "The town is located in the north of the country.",
-        "located",
-        "It has a population of about 20,000 people.",
-        True,
-    ),
-    ("The town is located in the north of the country.", "north", "He took her hand and kissed it.", False),
-    ("It was raining, and the streets were empty.", "were", "Nobody wanted to leave the house in such weather.", True),
-    (
-        "The president said that the war was over.",
-        "war",
-        "The soldiers would come home before the end of the year.",
-        True,
-    ),
-    ("The president said that the war was over.", "that", "Birds of this family build their nests in trees.", False),
-    ("The boy lost his dog in the forest.", "his", "He looked for it all day, and found it under a tree.", True),
-    ("The team won the game by two goals.", "game", "They will play in the final next week.", True),
-    ("The team won the game by two goals.", "the", "The novel was translated into French by his wife.", False),
-    ("The light was so bright that he closed his eyes.", "eyes", "When he opened them again, she was gone.", True),
-    ("She was the daughter of a rich man.", "daughter", "Her mother had died, and she lived with her father.", True),
-    (
-        "The police said that two people were killed in the attack.",
-        "killed",
-        "Several others were taken to hospital.",
-        True,
-    ),
-    (
-        "The police said that two people were killed in the attack.",
-        "people",
-        "The poem has fourteen lines, and each has ten syllables.",
-        False,
-    ),
-    (
-        "Water is made of hydrogen and oxygen.",
-        "hydrogen",
-        "Each molecule has two atoms of one and one of the other.",
-        True,
-    ),
-    ("He sat down at the table and began to eat.", "table", "He had not had any food since the morning.", True),
-    (
-        "He sat down at the table and began to eat.",
-        "down",
-        "The company was founded in 1923 and has offices in Tokyo.",
-        False,
-    ),
-    (
-        "The film was directed by a young man from Italy.",
-        "directed",
-        "It won the prize for best picture at the festival.",
-        True,
-    ),
-    (
-        "The ship sailed from England to America.",
-        "to",
-        "The voyage took six weeks, and many of the passengers were ill.",
-        True,
-    ),
-    ("The ship sailed from England to America.", "ship", "An electron has a negative charge.", False),
-    (
-        "The teacher asked the children to read the book.",
-        "children",
-        "They opened it and began on the first page.",
-        True,
-    ),
-)
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """An example that the model gets right: its text, its second text, the hidden word, whether the second follows."""
-
-    text: str
-    pair: str
-    masked: int
-    follows: bool
-
-
-def word_number(encoding: Encoding, word: str) -> int:
-    """Number of the first word that reads so. Raises ValueError if there is none."""
-    for number in range(encoding.word_count):
-        if encoding.word_text(number) == word:
-            return number
-    raise ValueError(f"there is no word {word!r} in {encoding.text!r}")
-
-
-def right_examples(loaded: LoadedModel) -> list[Chosen]:
-    """The candidates whose hidden word is the model's first guess and whose next-sentence verdict is right."""
-    chosen = []
-    for text, word, pair, follows in _CANDIDATES:
-        original = loaded.tokenizer.encode(text, pair)
-        number = word_number(original, word)
-        pieces = original.pieces_of(number)
-        run = capture(loaded, loaded.tokenizer.mask_words(original, [number]))
-        first_guesses = [prediction.top[0][0] for prediction in run.predictions]
-        if (
-            first_guesses == [original.input_ids[p] for p in pieces]
-            and run.nsp is not None
-            and (run.nsp > 0.5) == follows
-        ):
-            chosen.append(Chosen(text, pair, number, follows))
-    return chosen
 
 
 def prompt_table(loaded: LoadedModel) -> str:
@@ -295,21 +144,6 @@ def bundle(source: Path, tokenizer_files: Path, destination: Path) -> LoadedMode
     return load(str(destination), device="cpu")
 
 
-def write_examples(loaded: LoadedModel, destination: Path) -> int:
-    """Write `examples.json` with what the model gets right; how many there are.
-
-    Raises ValueError if there are fewer than ten: a lesson starts from something true.
-    """
-    chosen = right_examples(loaded)
-    if len(chosen) < 10:
-        raise ValueError(f"the model gets {len(chosen)} of {len(_CANDIDATES)} candidates right: at least 10 are needed")
-    entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked], "follows": c.follows} for c in chosen]
-    (destination / "examples.json").write_text(
-        json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
-    return len(chosen)
-
-
 def settings_of(run: Path) -> PretrainSettings:
     """The recipe of a run, as its state has it.
 
@@ -367,9 +201,7 @@ it. The masked-word and next-sentence heads started from nothing, and everything
 with `headlight pretrain` (MLM + NSP, head at the masked positions only, bfloat16 autocast). Licence of these weights:
 Apache-2.0.
 
-{recipe}
-
-It took {tokens_seen:.1f} M tokens in all, on {hardware}.
+{runs}
 
 ## Training text
 
@@ -378,10 +210,6 @@ It took {tokens_seen:.1f} M tokens in all, on {hardware}.
 Used for training and measuring only; none of the text is part of the project.
 
 {measured}
-
-During training, on the mixed held-out text (a small sample, watched for its direction):
-
-{curve}
 
 ## Known biases and limits
 
@@ -395,6 +223,14 @@ During training, on the mixed held-out text (a small sample, watched for its dir
   than logic, and short pairs of sentences are harder for it than the scores at 128 tokens say.
 - English only, lower-cased.
 """
+
+RUNS, RUNS_END = "<!-- runs -->", "<!-- end of runs -->"
+RUN = """{recipe}
+
+It took {tokens:.1f} M tokens, on {hardware}. On the mixed held-out text while it ran (a small sample, watched for its
+direction):
+
+{curve}"""
 
 START, END = "<!-- measures", "<!-- end of measures -->"
 
@@ -473,13 +309,30 @@ def measure_bundle(
     path.write_text(found.to_json(), encoding="utf-8")
 
 
-def write_card(loaded: LoadedModel, runs: Sequence[Path], destination: Path, *, hardware: str) -> None:
+def runs_section(runs: Sequence[Path], hardware: str, earlier: str = "") -> tuple[str, float]:
+    """How the weights were made, between its markers, and after how many million tokens of these runs.
+
+    runs: their folders, one after the other. hardware: what they ran on, in words. earlier: a card, whose own section
+    comes first, where the runs started from its weights. Raises ValueError if that card has no such section.
+    """
+    recipes = [settings_of(run) for run in runs]
+    tokens = sum(recipe.steps * recipe.tokens for recipe in recipes) / 1e6
+    now = RUN.format(recipe=settings_table(recipes), tokens=tokens, hardware=hardware, curve=curve_table(runs))
+    if earlier:
+        _, opened, rest = earlier.partition(RUNS)
+        kept, closed, _ = rest.partition(RUNS_END)
+        if not (opened and closed):
+            raise ValueError(f"the card has no place between {RUNS} and {RUNS_END}")
+        now = f"{kept.strip()}\n\nThen, from those weights:\n\n{now}"
+    return f"{RUNS}\n{now}\n{RUNS_END}", tokens
+
+
+def write_card(loaded: LoadedModel, runs: str, tokens: float, destination: Path) -> None:
     """Write the `MODEL_CARD.md` of a bundled model, with an empty place for what is measured.
 
-    runs: the folders of the runs, one after the other. hardware: what they ran on, in words.
+    runs: what `runs_section` says. tokens: read in all, in millions.
     """
     config = loaded.config
-    recipes = [settings_of(run) for run in runs]
     card = CARD.format(
         name=destination.name,
         layers=config.num_hidden_layers,
@@ -487,12 +340,10 @@ def write_card(loaded: LoadedModel, runs: Sequence[Path], destination: Path, *, 
         hidden=config.hidden_size,
         vocab=config.vocab_size,
         parameters=sum(p.numel() for p in loaded.model.parameters()) / 1e6,
-        recipe=settings_table(recipes),
-        tokens_seen=sum(recipe.steps * recipe.tokens for recipe in recipes) / 1e6,
-        hardware=hardware,
+        runs=runs,
+        tokens_seen=tokens,
         sources=SOURCES,
         measured=f"{START} -->\n{END}",
-        curve=curve_table(runs),
     )
     (destination / CARD_FILE).write_text(card, encoding="utf-8")
 
@@ -503,6 +354,10 @@ def main() -> None:
     parser.add_argument("destination", type=Path, help="folder of the bundled checkpoint")
     parser.add_argument("--runs", type=Path, nargs="+", help="folders of the runs, each started from the one before")
     parser.add_argument("--tokenizer", type=Path, help="folder with the tokenizer's files; only with --runs")
+    parser.add_argument(
+        "--after", type=float, metavar="TOKENS",
+        help="the first run started from the weights that are there now, which had read so many million tokens",
+    )  # fmt: skip
     parser.add_argument("--hardware", help="what it was trained on, in words; only with --runs")
     parser.add_argument(
         "--held-out", action="append", required=True, metavar="KIND=FILE", help="once for each kind of text"
@@ -514,9 +369,11 @@ def main() -> None:
     if given.runs:
         if not (given.tokenizer and given.hardware):
             parser.error("--runs needs --tokenizer and --hardware")
+        earlier = (given.destination / CARD_FILE).read_text(encoding="utf-8") if given.after else ""
+        section, tokens = runs_section(given.runs, given.hardware, earlier)
         loaded = bundle(given.runs[-1] / "model", given.tokenizer, given.destination)
-        print(f"{write_examples(loaded, given.destination)} of {len(_CANDIDATES)} examples are right")
-        write_card(loaded, given.runs, given.destination, hardware=given.hardware)
+        print(f"{write_examples(loaded, given.destination)} of {len(CANDIDATES)} examples are right")
+        write_card(loaded, section, tokens + (given.after or 0.0), given.destination)
     tokenizer = Tokenizer.from_folder(given.destination)
     corpora = {}
     for entry in given.held_out:

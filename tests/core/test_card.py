@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bert_core.loading import LoadedModel
-from bert_core.training import card
+from bert_core.training import card, examples
 from bert_core.training.data import Corpus, MaskingRule
 from bert_core.training.measures import PROMPTS, measure
 from bert_core.training.pretrain import PretrainSettings
@@ -34,15 +34,15 @@ def test_a_bundle_is_half_as_large_and_gives_nearly_the_same_answers(
 def test_examples_that_are_wrong_are_not_shipped(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
     """A model that gets fewer than ten right ships none of them."""
     with pytest.raises(ValueError, match="at least 10 are needed"):
-        card.write_examples(tiny_loaded, tmp_path)
+        examples.write_examples(tiny_loaded, tmp_path)
     assert not (tmp_path / "examples.json").exists()
 
 
 def test_every_candidate_names_a_word_of_its_text(tiny_loaded: LoadedModel) -> None:
     """No candidate points at a word that is not there."""
-    for text, word, pair, _ in card._CANDIDATES:
+    for text, word, pair, _ in examples.CANDIDATES:
         encoding = tiny_loaded.tokenizer.encode(text, pair)
-        assert encoding.word_text(card.word_number(encoding, word)) == word
+        assert encoding.word_text(examples.word_number(encoding, word)) == word
 
 
 def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
@@ -74,3 +74,32 @@ def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Pa
     table = card.settings_table([PretrainSettings(), settings])
     assert "| updates | 4,000 | 1,234 |" in table and "last 99" in table and "30% (80% [MASK]" in table
     assert card.prompt_table(tiny_loaded).count("\n") == len(PROMPTS) + 1
+
+
+def test_a_card_tells_of_the_runs_before(tmp_path: Path) -> None:
+    """The runs of a model that was trained on come after those of the weights that it started from, which stay."""
+    model = torch.nn.Linear(1, 1)
+    look = {"step": 5, "held_out": {"128": {"mlm": 0.123, "nsp": 0.456}}}
+    for name, steps in (("one", 1000), ("two", 2000)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.jsonl").write_text(json.dumps(look) + "\n", encoding="utf-8")
+        settings = PretrainSettings(steps=steps)
+        save_state(model, torch.optim.SGD(model.parameters()), settings, steps, tmp_path / name)
+    first, tokens = card.runs_section([tmp_path / "one"], "a slow core")
+    assert tokens == pytest.approx(3.072) and "It took 3.1 M tokens, on a slow core." in first
+    both, tokens = card.runs_section([tmp_path / "two"], "two cores", f"above\n{first}\nbelow")
+    assert tokens == pytest.approx(6.144)
+    assert both.count(card.RUNS) == both.count(card.RUNS_END) == 1
+    assert both.index("a slow core") < both.index("Then, from those weights:") < both.index("two cores")
+    assert "above" not in both and "below" not in both
+    with pytest.raises(ValueError, match="the card has no place between"):
+        card.runs_section([tmp_path / "two"], "two cores", "another card")
+
+
+def test_a_new_card_has_a_place_for_what_is_measured(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    """What was read in all stands in it, and the measured section is put where it belongs."""
+    card.write_card(tiny_loaded, f"{card.RUNS}\nhow\n{card.RUNS_END}", 31.4, tmp_path)
+    text = (tmp_path / card.CARD_FILE).read_text(encoding="utf-8")
+    assert "It saw 31 M tokens" in text and "\nhow\n" in text
+    section = "<!-- measures of 1 -->\nfound\n<!-- end of measures -->\n"
+    assert "\nfound\n" in card.with_section(text, section)

@@ -32,7 +32,7 @@ from bert_core.training.pretrain import PretrainSettings, optimizer_of, train_st
 from viz_app.cli.serve import MALLOC
 
 CPU = torch.device("cpu")
-ROUNDS = 5
+ROUNDS = 3
 LENGTH = 128
 MASKING = MaskingRule(rate=0.2)
 
@@ -126,11 +126,10 @@ def table(compiled: bool) -> str:
     torch.set_num_threads(1)
     measured = rows(compiled)
     seconds: dict[str, list[float]] = {name: [] for name in measured}
-    for number in range(ROUNDS + 1):
+    for number in range(ROUNDS):
         for name, (step, maker, tokens) in measured.items():
-            taken = seconds_a_token(step, maker.batch(tokens // LENGTH, LENGTH, np.random.default_rng(number)))
-            if number:  # the first warms up
-                seconds[name].append(taken)
+            batch = maker.batch(tokens // LENGTH, LENGTH, np.random.default_rng(number))
+            seconds[name].append(seconds_a_token(step, batch))
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     slowest = next(iter(medians.values()))
     lines = [

@@ -353,7 +353,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("destination", type=Path, help="folder of the bundled checkpoint")
     parser.add_argument("--runs", type=Path, nargs="+", help="folders of the runs, each started from the one before")
-    parser.add_argument("--tokenizer", type=Path, help="folder with the tokenizer's files; only with --runs")
     parser.add_argument(
         "--after", type=float, metavar="TOKENS",
         help="the first run started from the weights that are there now, which had read so many million tokens",
@@ -367,11 +366,11 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=40, help="batches of 4,096 tokens for each score")
     given = parser.parse_args()
     if given.runs:
-        if not (given.tokenizer and given.hardware):
-            parser.error("--runs needs --tokenizer and --hardware")
+        if not given.hardware:
+            parser.error("--runs needs --hardware")
         earlier = (given.destination / CARD_FILE).read_text(encoding="utf-8") if given.after else ""
         section, tokens = runs_section(given.runs, given.hardware, earlier)
-        loaded = bundle(given.runs[-1] / "model", given.tokenizer, given.destination)
+        loaded = bundle(given.runs[-1] / "model", given.runs[-1] / "model", given.destination)
         print(f"{write_examples(loaded, given.destination)} of {len(CANDIDATES)} examples are right")
         write_card(loaded, section, tokens + (given.after or 0.0), given.destination)
     tokenizer = Tokenizer.from_folder(given.destination)

@@ -226,7 +226,8 @@ class ExampleMaker:
                 begin = end
         return Batch(
             input_ids, token_type_ids, (example[:, :, None] == example[:, None, :]).astype(np.int64),
-            self._mask(input_ids, rng), np.array(verdicts), position_ids, np.array(starts),
+            self._mask(input_ids, rng), np.array(verdicts, np.int64), position_ids,
+            np.array(starts, np.int64).reshape(-1, 2),
         )  # fmt: skip
 
     def _write(self, segments: tuple[np.ndarray, ...], ids: np.ndarray, segment_ids: np.ndarray) -> int:

@@ -229,12 +229,15 @@ def repeated_share(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> floa
     return repeated / max(total, 1)
 
 
-def reliability(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> Reliability:
+def reliability(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> Reliability | None:
     """Fit a temperature on the first half of a text's documents, and see on the second how sure guesses may be taken.
 
-    128 tokens, 15% of the pieces behind [MASK]. Source: Guo 2017 (arXiv:1706.04599).
+    128 tokens, 15% of the pieces behind [MASK]. None for a text of which a half has no pairs to ask.
+    Source: Guo 2017 (arXiv:1706.04599).
     """
-    first, second = _halves(corpus)
+    first, second = halves = _halves(corpus)
+    if any(len(half.document_starts) < 3 or np.diff(half.document_starts).max() < 2 for half in halves):
+        return None
     losses = np.zeros(len(_TEMPERATURES))
     for logits, labels, _ in _hidden(loaded, first, Mix(), batches, 4242):
         for number, temperature in enumerate(_TEMPERATURES):

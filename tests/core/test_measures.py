@@ -125,11 +125,19 @@ def test_the_temperature_is_found_again(
     """Where answers are drawn at a temperature, it is fitted to 3%, and the error is then next to nothing."""
     monkeypatch.setattr(measures, "_hidden", drawn(temperature))
     found = reliability(tiny_loaded, noise(100), batches=1)
+    assert found is not None
     assert found.temperature == pytest.approx(temperature, rel=0.03)
     assert expected_error(found.after) < 0.015
     if temperature != 1.0:
         assert expected_error(found.before) > 3 * expected_error(found.after)
     assert sum(count for _, _, count in found.after) == 20_000
+
+
+def test_a_text_too_small_to_halve_has_no_temperature(tiny_loaded: LoadedModel) -> None:
+    """Three documents leave a half without a stranger, and single sentences leave none that follows."""
+    tokens = np.arange(5, 155)
+    assert reliability(tiny_loaded, Corpus(tokens, np.arange(0, 151, 10), np.arange(0, 16, 5)), batches=1) is None
+    assert reliability(tiny_loaded, Corpus(tokens, np.arange(0, 151, 10), np.arange(16)), batches=1) is None
 
 
 def test_the_expected_error_by_hand() -> None:

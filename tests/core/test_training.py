@@ -311,6 +311,16 @@ def test_whole_sentences_stand_side_by_side(tokenizer: Tokenizer) -> None:
     assert (batch.input_ids == tokenizer.id_of("[PAD]")).mean() < 0.25
 
 
+def test_sentences_that_fit_nowhere_leave_their_rows_empty(tiny_config: BertConfig, tokenizer: Tokenizer) -> None:
+    """Where every sentence is longer than a row nothing is asked, and the figures are zeros of nothing."""
+    corpus = Corpus(np.arange(10, 130), np.arange(0, 121, 30), np.array([0, 2, 4]))
+    maker = ExampleMaker(corpus, tokenizer, MaskingRule(), Mix(whole=1.0))
+    batch = maker.batch(3, 16, np.random.default_rng(0))
+    assert (batch.input_ids == tokenizer.id_of("[PAD]")).all() and batch.starts is not None and not len(batch.starts)
+    found = evaluate(new_model(tiny_config), maker, CPU, lengths=(16,), batches=1, tokens=48)[16]
+    assert found["pairs"] == found["masked"] == found["mlm"] == found["nsp"] == 0
+
+
 def test_side_by_side_gives_what_each_gives_alone(
     tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

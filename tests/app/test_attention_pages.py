@@ -190,7 +190,7 @@ def test_export_of_compare_has_every_heads_change_and_the_list(
     sizes = [abs(float(row["change"])) for row in rows]
     assert sizes == sorted(sizes, reverse=True)
     assert_near(sizes[0], abs(expected).max(), 1e-6)
-    assert b"some off minus all heads on" in files["change-L1.svg"]()
+    assert b"some off minus all heads on" in files["change-L1-H2.svg"]()
     opened("compare", against="heads", off="0.1", compare_view="heads")
     drawn = files["change.svg"]()
     assert b"some off minus all heads on" in drawn and b"all on one scale" in drawn and drawn.count(b"<image") == 8
@@ -403,7 +403,7 @@ def test_texts_of_other_lengths_are_aligned_and_the_rest_is_named(sent: Sent, op
         ({"against": "masked"}, "No word is hidden"),
         ({"against": "heads"}, "All heads are on. Switch some off"),
         ({"against": "text"}, "Type another text"),
-        ({"against": "model"}, "Both models are the same"),
+        ({"against": "model"}, "This is the only model here"),
     ],
 )
 def test_where_there_is_nothing_to_compare_the_page_says_what_to_do(

@@ -100,11 +100,13 @@ def test_trust_is_asked_for_by_a_button_and_is_the_librarys(
     rows = [row[0][0] for row in table_of(app)]
     assert all(name[-1] in "●○✕" for name in rows)
     app.text_input(key=key_of(app, "text")).set_value("the dog sat on the mat").run()
-    assert "This was the answer to: Why “mat” at position 6?" in words(app), "the last answer stays in sight"
+    assert "This was for an earlier question: Why “mat” at position 6?" in words(app), "the last answer stays in sight"
     assert "There is nothing to explain yet" in words(app) and table_of(app)[0][2][1] == "cat"
     app.text_input(key=key_of(app, "text")).set_value("the dog sat on the [MASK]").run()
     until(app, lambda app: table_of(app)[0][2][1] == "dog")
-    assert "This was the answer to: Why “mat” at position 6?" in words(app) and button(app, "Test every method")
+    assert "This was for an earlier question: Why “mat” at position 6?" in words(app) and button(
+        app, "Test every method"
+    )
 
 
 def test_a_word_can_be_typed_as_the_target(opened: Callable[..., AppTest]) -> None:

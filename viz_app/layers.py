@@ -188,11 +188,10 @@ def words(current: Frame) -> None:
     rows = [run.positions.index(place) for place in places]
     values, unit = _coloured(run)
     st.markdown(story(current, run, position))
-    picture = screen.picture()
-    if len(names) > MOST_BESIDE and not current.lecture:  # many layers have the whole width
-        grid, cell = picture.container(), picture.container()
+    if len(names) > MOST_BESIDE:  # many layers have the whole width
+        grid, cell = screen.picture().container(), st.container()
     else:
-        grid, cell = picture.columns([8, 3.4], gap="medium")
+        grid, cell = screen.picture().columns([8, 3.4], gap="medium")
     with grid:
         if len(places) < len(encoding):
             st.caption(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
@@ -209,7 +208,9 @@ def words(current: Frame) -> None:
                 dark=current.dark,
                 lecture=current.lecture,
             ),
-            key="lens_grid", least_width=WORD_WIDTH * len(names), on_select=_take_cell, selection_mode="points",
+            key="lens_grid",
+            least_width=100 + (LECTURE_WORD_WIDTH if current.lecture else WORD_WIDTH) * len(names),
+            on_select=_take_cell, selection_mode="points",
             config={"displayModeBar": False},
             alt=f"The likeliest word at each of {len(places)} tokens and {len(names)} depths",
         )  # fmt: skip

@@ -1,0 +1,113 @@
+"""What a window shows: in a lecture every page's question, picture and reading; in a narrow one the picture first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
+PAGES = ("", "attention", "compare", "why", "layers", "heads", "roles", "prune", "score", "images", "inside")
+PROJECTORS = ((1280, 720), (1920, 1080))
+FIGURES = "[data-testid=stPlotlyChart], [data-testid^=stBidiComponentIsolated]"
+# Boxes that a reader sees; a figure is not smaller than can be read, nor wider or higher than its place.
+SEEN = """
+(figures) => {
+    const main = document.querySelector("[data-testid=stMain]");
+    const box = (node) => {
+        const { left, top, right, bottom } = node.getBoundingClientRect();
+        return [left, top, right, bottom].map(Math.round);
+    };
+    const seen = (node) => node.checkVisibility() && node.getBoundingClientRect().height > 30;
+    const all = (selector) => [...document.querySelectorAll(selector)].filter(seen).map(box);
+    return {
+        title: all(".st-key-screen_title h2"),
+        picture: all(".st-key-screen_picture"),
+        figures: all(figures.split(", ").map((one) => `.st-key-screen_picture ${one}`).join(", ")),
+        reading: [...document.querySelectorAll(".st-key-screen_reading p")].map(box),
+        width: [main.scrollWidth, main.clientWidth],
+        scrolled: main.scrollTop,
+    };
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def app(serve: Callable[..., str]) -> str:
+    """The app, with the models that come with it."""
+    return serve(ENTRY)
+
+
+@pytest.fixture(scope="module")
+def wall(browser: Browser) -> Iterator[Page]:
+    """One window for all pages: what the browser has loaded it need not load again."""
+    context = browser.new_context(color_scheme="light")
+    context.set_default_timeout(180_000)
+    yield context.new_page()
+    context.close()
+
+
+def opened(window: Page, base: str, path: str, size: tuple[int, int], query: str = "") -> dict[str, list]:
+    """A page whose work is done, and the boxes (left, top, right, bottom) of what it shows."""
+    window.set_viewport_size({"width": size[0], "height": size[1]})
+    window.goto(f"{base}/{path}{query}")
+    expect(window.locator(".st-key-screen_reading p").first).to_be_attached(timeout=180_000)
+    expect(window.locator(".st-key-stop_job, [data-testid=stSkeleton]")).to_have_count(0, timeout=180_000)
+    expect(window.locator(FIGURES).first).to_be_visible(timeout=180_000)
+    before: dict[str, list] = {}
+    for _ in range(100):  # until nothing moves any more
+        window.wait_for_timeout(400)
+        after: dict[str, list] = window.evaluate(SEEN, FIGURES)
+        if after == before and after["figures"]:
+            return after
+        before = after
+    return before
+
+
+@pytest.mark.parametrize("size", PROJECTORS, ids=["720", "1080"])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_projector_shows_question_picture_and_reading_together(
+    app: str, wall: Page, path: str, size: tuple[int, int]
+) -> None:
+    """In lecture mode title, figures and reading of every page lie in the window, one under the other."""
+    seen = opened(wall, app, path, size, "?lecture=1")
+    ((_, _, right, title),) = seen["title"]
+    ((_, top, _, bottom),) = seen["picture"]
+    assert seen["scrolled"] == 0 and 0 < right <= size[0]
+    assert title <= top
+    readings = [line[1] for line in seen["reading"]], [line[3] for line in seen["reading"]]
+    assert bottom <= min(readings[0]) and max(readings[1]) <= size[1], readings
+    assert bottom - top >= 0.45 * size[1], "the picture has the larger part of the window"
+    # The first figure is whole; those behind it in a column may be scrolled to.
+    for left, first, end, last in seen["figures"][:1]:
+        assert top - 1 <= first and last <= bottom + 1 and left >= 0 and end <= size[0], seen["figures"]
+
+
+def test_after_the_switch_to_a_lecture_no_side_bar_is_left(app: str, wall: Page) -> None:
+    """Lecture mode, switched on in the side bar, leaves no empty bar beside the picture, and the text a click away."""
+    opened(wall, app, "", (1280, 720))
+    wall.get_by_test_id("stSidebar").get_by_text("Lecture mode").click()
+    expect(wall.locator(".st-key-fold_settings")).to_be_visible()
+    expect(wall.get_by_test_id("stSidebar")).to_be_hidden()
+    assert wall.locator(".st-key-screen_title h2").bounding_box()["x"] < 100
+    wall.locator(".st-key-fold_text button").click()
+    expect(wall.get_by_label("Sentence", exact=True)).to_have_value("She opened the door and walked in.")
+
+
+@pytest.mark.parametrize("width", [800, 390])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_narrow_window_shows_the_picture_first_and_nothing_beside_it(
+    app: str, wall: Page, path: str, width: int
+) -> None:
+    """At 800 and 390 pixels the side bar is closed, nothing reaches out of the window, controls follow the picture."""
+    seen = opened(wall, app, path, (width, 844))
+    expect(wall.locator('[data-testid=stSidebar][aria-expanded="true"]')).to_have_count(0)
+    assert seen["width"][0] == seen["width"][1]
+    ((left, top, right, bottom),) = seen["picture"]
+    assert left >= 0 and right <= width
+    for place in ("controls", "text", "target"):
+        for box in wall.locator(f".st-key-screen_{place}").all():
+            assert box.bounding_box()["y"] >= bottom - 1
+    assert top < 600, "the picture begins on the first screen"

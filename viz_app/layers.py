@@ -31,6 +31,7 @@ from viz_app.figures.lens import (
     depth_names,
     layer_lines,
     lens_grid,
+    lens_width,
     short_names,
     similarity_matrix,
     state_map,
@@ -55,8 +56,7 @@ from viz_app.session import (
 )
 
 SHOWN_WORDS = 12
-WORD_WIDTH = 76  # pixels of a column of words that can be read
-MOST_BESIDE = 9  # columns of words that leave room for a figure beside them
+MOST_BESIDE = 9  # depths that leave room for a distribution beside them
 FOLLOWED_POSITIONS = 6
 MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
 QUICK = 2.0  # seconds that nobody is asked for
@@ -209,7 +209,7 @@ def words(current: Frame) -> None:
                 lecture=current.lecture,
             ),
             key="lens_grid",
-            least_width=100 + (LECTURE_WORD_WIDTH if current.lecture else WORD_WIDTH) * len(names),
+            least_width=lens_width(len(names), lecture=current.lecture),
             on_select=_take_cell, selection_mode="points",
             config={"displayModeBar": False},
             alt=f"The likeliest word at each of {len(places)} tokens and {len(names)} depths",

@@ -35,6 +35,18 @@ def short_names(depths: int) -> list[str]:
     return ["emb.", *(f"L{layer}" for layer in range(depths - 1))]
 
 
+def lens_width(depths: int, *, lecture: bool = False) -> int:
+    """The pixels from which the words of so many depths stand clear of each other."""
+    size, longest = _letters(depths, lecture)
+    return round(110 + depths * (0.6 * size * longest + 10))
+
+
+def _letters(depths: int, lecture: bool) -> tuple[int, int]:
+    """Of the words in the cells, the size of the type in pixels, and the most letters."""
+    size = (17 if lecture else 13) if depths <= 9 else (14 if lecture else 12)
+    return size, max(LEAST_LETTERS, round(LETTERS_A_LINE / depths))
+
+
 def lens_grid(
     words: Sequence[Sequence[str]],
     values: np.ndarray,
@@ -64,8 +76,7 @@ def lens_grid(
     if not rows or not len(row_labels) == len(places) == rows:
         raise ValueError(f"{len(row_labels)} labels and {len(places)} positions for {rows} rows: one for each")
     limit = (float(np.nanmax(values)) or 1.0) if highest is None else highest
-    size = (17 if lecture else 13) if depths <= 9 else (14 if lecture else 12)
-    longest = max(LEAST_LETTERS, round(LETTERS_A_LINE / depths))
+    size, longest = _letters(depths, lecture)
     figure = go.Figure(
         go.Heatmap(
             z=values, y=list(places), zmin=0, zmax=limit, colorscale=SEQUENTIAL.colorscale(dark), xgap=2, ygap=2,

@@ -21,7 +21,9 @@ frame.title(
     "Every step from the text to the prediction, as a formula and with its real numbers.",
 )
 
-plan, row = screen.strip().container(), screen.controls().container(horizontal=True, vertical_alignment="bottom")
+# In a lecture the stages stand in sight: what folds away is out of it.
+plan = (screen.strip() if current.lecture else screen.controls()).container()
+row = screen.controls().container(horizontal=True, vertical_alignment="bottom")
 row.button("Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
 row.button(
     "Next", on_click=frame.step_stage, args=(1,), shortcut="N", disabled=number + 1 == len(STAGES), key="on",

@@ -72,12 +72,23 @@ class View:
         return (*read, *self.walk.tokens[len(read) :])
 
     def vectors(
-        self, tables: Tables, labels: Sequence[str] | None = None, *, chosen: int | None = None, across: bool = False
+        self,
+        tables: Tables,
+        labels: Sequence[str] | None = None,
+        *,
+        chosen: int | None = None,
+        across: bool = False,
+        figures: int = 1,
     ) -> go.Figure:
-        """Tables of vectors whose rows are `labels`; those of tokens, with the chosen one framed, if none are given."""
+        """Tables of vectors whose rows are `labels`; those of tokens, with the chosen one framed, if none are given.
+
+        figures: how many the stage draws.
+        """
         if labels is None:
             labels, chosen = self.labels, self.query
-        return vector_panels(tables, labels, chosen=chosen, across=across, dark=self.dark, lecture=self.lecture)
+        return vector_panels(
+            tables, labels, chosen=chosen, across=across, figures=figures, dark=self.dark, lecture=self.lecture
+        )
 
     def matrix(self, values: np.ndarray, *, signed: bool, name: str) -> list[go.Figure]:
         """A map of the chosen head with the chosen query framed, and that row as bars."""
@@ -315,8 +326,8 @@ def _draw_context(view: View, tables: Tables) -> list[go.Figure]:
     (given,) = tables.values()
     sums = np.stack([given.sum(0), view.of_head("context")[view.query]])
     return [
-        view.vectors(tables, view.labels),
-        view.vectors({"their sum, and the head's context": sums}, ["sum", "context"]),
+        view.vectors(tables, view.labels, figures=2),
+        view.vectors({"their sum, and the head's context": sums}, ["sum", "context"], figures=2),
     ]
 
 
@@ -350,7 +361,10 @@ def _feed_forward_tables(view: View) -> Tables:
 
 def _draw_feed_forward(view: View, tables: Tables) -> list[go.Figure]:
     inside, *others = tables
-    return [view.vectors({inside: tables[inside]}), view.vectors({title: tables[title] for title in others})]
+    return [
+        view.vectors({inside: tables[inside]}, figures=2),
+        view.vectors({title: tables[title] for title in others}, figures=2),
+    ]
 
 
 def _feed_forward_live(view: View) -> str:
@@ -517,7 +531,9 @@ STAGES: dict[str, Stage] = {
         shape_of="embeddings.output",
         axes=("tokens", "numbers"),
         tables=lambda view: _named(view, ("before", "embeddings.sum"), ("after", "embeddings.output")),
-        draw=lambda view, tables: [view.vectors({title: values}) for title, values in tables.items()],
+        draw=lambda view, tables: [
+            view.vectors({title: values}, figures=len(tables)) for title, values in tables.items()
+        ],
         needs=("token",),
     ),
     "qkv": Stage(

@@ -20,7 +20,7 @@ from viz_app.figures.style import (
 )
 
 LONGEST_LABEL, LONGEST_HOVER = 14, 160
-ROWS_THAT_FIT, KEYS_THAT_FIT = 40, 40
+ROWS_THAT_FIT, KEYS_THAT_FIT, ROWS_IN_LECTURE = 40, 40, 8
 PIECES_A_LINE = 6
 PANELS_HEIGHT = 480  # of all panels under each other, where their rows can be thin enough
 LABEL_HEIGHT = 15  # of a row that has its name
@@ -123,15 +123,16 @@ def vector_panels(
     chosen: int | None = None,
     across: bool = False,
     unit: str = "number",
+    figures: int = 1,
     dark: bool,
     lecture: bool = False,
 ) -> go.Figure:
     """Tables of vectors, one under another or side by side: rows are `row_labels`, columns the numbers of a vector.
 
-    Every row has its name; four panels stand two by two.
+    Every row has its name; four panels stand two by two, in a lecture, where fewer rows fit, beside each other.
     panels: title -> (row, number). One colour scale for all, zero in the middle; it ends where all but 1 number in
         200 lie, so that a few large ones do not wash out the rest. The hover has every number in full.
-    chosen: the row to frame; of many rows the part around it is drawn.
+    chosen: the row to frame; of many rows the part around it is drawn. figures: how many share the window in a lecture.
     Titles and labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if there is no panel, or one does not fit the labels.
     """
@@ -141,13 +142,14 @@ def vector_panels(
     if not panels:
         raise ValueError("there is no panel to draw")
     count = len(panels)
-    wide = count if across else 2 if count > 2 else 1
+    wide = count if across or (lecture and count > 2) else 2 if count > 2 else 1
     stacked = -(-count // wide)
-    shown = window(len(row_labels), chosen or 0, ROWS_THAT_FIT // stacked)
+    shown = window(len(row_labels), chosen or 0, (ROWS_IN_LECTURE // figures if lecture else ROWS_THAT_FIT) // stacked)
     labels = [f"{plain(row_labels[row], LONGEST_HOVER)} ({row})" for row in range(len(row_labels))][shown]
     short = [plain(label, LONGEST_LABEL) for label in row_labels][shown]
-    part = _part(shown, len(row_labels), ": rows")
-    drawn = {title + part: np.asarray(values[shown], np.float32) for title, values in panels.items()}
+    part = _part(shown, len(row_labels), "rows")
+    after = f": {part}" if part and wide == 1 else ""
+    drawn = {title + after: np.asarray(values[shown], np.float32) for title, values in panels.items()}
     limit = float(np.quantile(np.abs(np.concatenate([v.ravel() for v in drawn.values()])), 0.995)) or 1.0
     rows = len(labels)
     row_height = min(max(PANELS_HEIGHT / (rows * stacked), LABEL_HEIGHT), 22) * (1.3 if lecture else 1)
@@ -196,6 +198,11 @@ def vector_panels(
     figure.update_annotations(font_size=19 if lecture else 14)
     if wide == 1:
         figure.update_annotations(x=0, xanchor="left")
+    elif part:  # said once: titles beside each other have no room for it
+        figure.add_annotation(
+            text=part, x=0, xref="paper", xanchor="left", y=1, yref="paper", yanchor="bottom", yshift=34,
+            showarrow=False, font={"color": page(dark).faint, "size": 16 if lecture else 12},
+        )  # fmt: skip
     figure.update_layout(
         height=height,
         margin={"t": title_height + 26, "b": 4},

@@ -138,9 +138,12 @@ def text() -> None:
             on_select=lambda: roles.choose_point("role_map"),
             alt="Every head as a point, near to the heads that attend alike",
         )  # fmt: skip
-        strongest(seen)
+        if not current.lecture:
+            strongest(seen)
     with right:
         card(seen)
+    if current.lecture:  # under the map it would take the map's height
+        strongest(seen)
     worth(seen)
     nothing = len(seen.by_role()[NO_ROLE])
     screen.read(

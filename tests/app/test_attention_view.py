@@ -117,7 +117,7 @@ def test_the_view_mounts_without_a_browser() -> None:
         tokens = [Token("a", 0), Token("b", 1, "A")]
         attention_view(np.full((1, 2, 2), 0.5), tokens, tokens, choice=ViewChoice(0, (0,)), layers=1, key="v")
 
-    assert not AppTest.from_function(script).run().exception
+    assert not AppTest.from_function(script, default_timeout=60).run().exception
 
 
 @pytest.mark.parametrize(

@@ -384,7 +384,7 @@ def test_components_mount_without_a_browser() -> None:
         ]
         st.text(str(clicks))
 
-    app = AppTest.from_function(script).run()
+    app = AppTest.from_function(script, default_timeout=60).run()
     assert not app.exception
     assert app.text[0].value == "[None, None, None, None]"
 

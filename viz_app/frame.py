@@ -253,9 +253,12 @@ def title(question: str, says: str, place: DeltaGenerator | None = None) -> None
     """
     place = screen.title() if place is None else place
     lecture = bool(st.session_state.lecture)
-    place.header(question, anchor=False, help=says if lecture else None)
-    if not lecture:
-        place.caption(says)
+    if lecture:
+        place.header(question, anchor=False, help=says)
+        return
+    with place.container(key=f"title_{question}", gap=None):
+        st.header(question, anchor=False)
+        st.caption(says)
 
 
 def current() -> Frame:

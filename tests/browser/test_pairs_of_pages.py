@@ -248,6 +248,7 @@ def test_no_page_swaps_the_text_for_its_example(base: str, page: Page) -> None:
     """An untouched pair stays on the way to pages that have examples of their own."""
     opened(page, base)
     sentence, second = page.get_by_label("Sentence", exact=True), page.get_by_label("Second sentence")
+    expect(sentence).not_to_have_value("")
     expect(second).not_to_have_value("")
     texts = sentence.input_value(), second.input_value()
     for path in ("why", "layers", ""):

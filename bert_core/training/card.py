@@ -247,7 +247,7 @@ shares its words. *Whole sentences* stand alone, or in pairs of two.{against}
 ## Facts
 
 Public facts, each with its source in `bert_core/assets/facts.csv`, asked as they stand there; the answers were
-written down before these weights were measured, and no recipe was chosen by them.
+written down before any model was asked, and no recipe was chosen by them.
 
 {facts}
 
@@ -262,7 +262,7 @@ documents and is kept in `calibration.json`, {error_after:.3f}.
 
 ## Twenty prompts, five likeliest pieces each, as they come
 
-{prompts_right} of {prompts_asked} are right first; which answers are was written down beforehand.
+{prompts_right} of {prompts_asked} are right first; which answers count was fixed when the model had read 24.9 M tokens.
 
 {prompts}
 

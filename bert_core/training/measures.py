@@ -393,7 +393,7 @@ def measure(
             "facts": sum(guess.repeated for guess in answers) / len(answers),
             "whole sentences": repeated_share(loaded, first, batches=max(batches // 4, 1)),
         },
-        reliability(loaded, first, batches=max(batches // 4, 1)),
+        reliability(loaded, first, batches=max(batches // 2, 1)),
         held,
     )
 

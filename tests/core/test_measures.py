@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from bert_core.calibration import temperature_of
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Tokenizer
@@ -31,6 +32,7 @@ from bert_core.training.measures import (
     reliability_picture,
     repeated_share,
 )
+from bert_core.translators import fingerprint
 
 
 @pytest.fixture(scope="module")
@@ -213,6 +215,17 @@ def test_everything_is_measured_and_comes_back_from_json(tiny_loaded: LoadedMode
         Measures.from_json('{"weights": 1}')
     with pytest.raises(ValueError, match="this is no file of measures"):
         Measures.from_json("[1]")
+
+
+def test_the_bundled_figures_are_of_the_bundled_weights(mini: LoadedModel) -> None:
+    """The card, its figures and the temperature name the weights that they lie beside."""
+    folder = Path(mini.report.source)
+    stored = Measures.from_json((folder / "measures.json").read_text(encoding="utf-8"))
+    assert stored.weights == fingerprint(mini)
+    assert stored.reliability is not None
+    assert temperature_of(mini) == pytest.approx(stored.reliability.temperature, abs=1e-3)
+    card = (folder / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert f"<!-- measures of {stored.weights} -->" in card
 
 
 def test_the_tokenizer_is_enough_for_the_pieces_of_facts(tiny_model_folder: Path) -> None:

@@ -41,6 +41,7 @@ def word_change(
             lecture=current.lecture,
         ),
         key=f"{key}_{after.position}",
+        least=0.6,
         alt=f"Probabilities at position {after.position} with all heads on, and now",
     )
 

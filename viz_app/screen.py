@@ -26,7 +26,6 @@ FOLDED = {
     "controls": ("Controls", ":material/tune:"),
     "settings": ("Settings", ":material/settings:"),
 }
-LEAST = 0.5  # of the height of a figure, where there is not room for all of it
 MISLEADS = "**How it can mislead:**"
 _FOLDER = Path(__file__).parent
 STYLE, LECTURE_STYLE = (
@@ -120,10 +119,13 @@ def read(lines: str) -> None:
         _place("reading").caption(lines)
 
 
-def chart(figure: go.Figure, *, key: str, alt: str, grows: bool = True, least_width: int = 0, **more: Any) -> None:
+def chart(
+    figure: go.Figure, *, key: str, alt: str, grows: bool = True, least: float = 0.5, least_width: int = 0, **more: Any
+) -> None:
     """Draw a figure: as high as it was made, or in a lecture as high as its share of the picture.
 
-    grows: False for a figure that has a height of its own everywhere. least_width: pixels; where there are fewer, the
+    grows: False for a figure that has a height of its own everywhere. least: the share of its height that it needs at
+    least. least_width: pixels; where there are fewer, the
     figure scrolls from side to side. more: what else `st.plotly_chart` takes.
     """
     if least_width:
@@ -134,5 +136,5 @@ def chart(figure: go.Figure, *, key: str, alt: str, grows: bool = True, least_wi
     if grows and st.session_state[SCREEN].lecture:
         # Streamlit stretches a figure, and lets it shrink no lower than it says.
         height = "stretch"
-        figure.update_layout(height=round(LEAST * figure.layout.height))
+        figure.update_layout(height=round(least * figure.layout.height))
     st.plotly_chart(figure, theme=None, height=height, key=key, alt=alt, **more)

@@ -45,7 +45,7 @@ def card(seen: roles.RolesOfText) -> None:
         return
     screen.chart(
         role_bars(seen.scores((layer, head)), list(LABELS.values()), list(THRESHOLDS.values()), **look),
-        key="role_bars", config={"displayModeBar": False},
+        key="role_bars", least=0.65, config={"displayModeBar": False},
         alt=f"How far L{layer} H{head} fills each role",
     )  # fmt: skip
     figures, slopes = seen.figures, seen.run.gate_gradient

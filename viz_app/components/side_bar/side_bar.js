@@ -6,7 +6,8 @@ const NAME = "headlightSideBar"; // on window: this module may be loaded more th
 
 export default function () {
   if (window[NAME] || window.innerWidth > NARROW) return;
-  const button = document.querySelector('[data-testid="stSidebar"][aria-expanded="true"] [data-testid="stSidebarCollapseButton"] button');
+  const open = document.querySelector('[data-testid="stSidebar"][data-collapsed="false"]');
+  const button = open?.querySelector('[data-testid="stSidebarCollapseButton"] button');
   if (!button) return;
   window[NAME] = true;
   button.click();

@@ -12,6 +12,7 @@ from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, shade, sty
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 NUMBERS_THAT_FIT = 18  # columns with a number in every cell
 LABELS_THAT_FIT = 36
+ROWS_IN_LARGE_TYPE = 10
 SIGNS = {"better": "circle", "chance": "circle-open", "worse": "x"}
 MEANINGS = {"better": "better than chance here", "chance": "no better than chance here", "worse": "worse than chance"}
 
@@ -58,14 +59,15 @@ def score_table(
             )  # fmt: skip
     step = max(1, -(-columns // (LABELS_THAT_FIT // 2 if lecture else LABELS_THAT_FIT)))
     shown = list(range(0, columns, step))
-    size = 18 if lecture else 13
+    # In a lecture many rows share the height of a window.
+    size = (18 if rows <= ROWS_IN_LARGE_TYPE else 15) if lecture else 13
     figure.update_layout(
         hovermode="closest",
         hoverdistance=-1,  # anywhere in a cell is nearest to its own point
         clickmode="event+select",
         dragmode=False,
         height=round(rows * (38 if lecture else 28) + (140 if lecture else 110)),
-        margin={"l": 8, "r": 48, "t": 130 if lecture else 100, "b": 10},
+        margin={"l": 8, "r": 48, "t": round(7.2 * size) if lecture else 100, "b": 10},
         xaxis={
             "side": "top", "tickmode": "array", "tickvals": shown, "tickangle": -50, "showgrid": False,
             "ticktext": [plain(column_labels[column], LONGEST_LABEL) for column in shown], "zeroline": False,
@@ -75,7 +77,7 @@ def score_table(
         yaxis={
             "tickmode": "array", "tickvals": list(range(rows)), "range": [rows - 0.5, -0.5], "showgrid": False,
             "ticktext": [plain(label, 40) + "  " for label in row_labels], "zeroline": False,
-            "tickfont": {"size": 18 if lecture else 14},
+            "tickfont": {"size": size if lecture else 14},
         },
     )  # fmt: skip
     if beside is not None:
@@ -127,7 +129,7 @@ def _cells(
         figure.add_scatter(
             x=[column for _, column in cells], y=[row for row, _ in cells], mode="text", hoverinfo="skip", xaxis=axis,
             text=[two_digits(float(values[row, column])) for row, column in cells], showlegend=False,
-            textfont={"size": 16 if lecture else 12, "color": ink}, selected={"textfont": {"color": ink}},
+            textfont={"size": 14 if lecture else 12, "color": ink}, selected={"textfont": {"color": ink}},
             unselected={"textfont": {"color": ink}},
         )  # fmt: skip
 

@@ -92,8 +92,6 @@ with trust_place:
     st.caption(f"**How to read this:** {answers.MEASURE_READS[state.measure]}. {TRUST_READING}")
 with answers_place:
     st.subheader(f"{found.question} {answers.value(current, found)}", anchor=False)
-    if examples.is_shown(examples.SURPRISE, state.text, state.pair, state.masked):
-        st.info(examples.SURPRISE.remark, icon=":material/lightbulb:")
     method = answers.chosen(found, waiting)
     labels, names = found.labels(words), list(found.names)
     marks = [answers.marked(trust, name) for name in names]
@@ -111,6 +109,8 @@ with answers_place:
     )  # fmt: skip
 screen.read(READING.format(answer=answers.pushed(current, found.target)))
 with more_place:
+    if examples.is_shown(examples.SURPRISE, state.text, state.pair, state.masked):
+        st.info(examples.SURPRISE.remark, icon=":material/lightbulb:")
     token_strip(
         found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
         label="Tokens with their scores; click a word to hide it and ask again", on_click=frame.mask_word,

@@ -61,6 +61,9 @@ def control(
 
     def take() -> None:
         given = state[key]
+        # What says again what is chosen, or comes late from a control that was drawn anew since, changes nothing.
+        if given == state[name] or state[slot][0] != drawn:
+            return
         if given is None:  # emptied: the choice stays, and is shown again
             state[slot] = drawn + 1, state[name]
             return

@@ -63,11 +63,13 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
     attention: (layer, head, query, key), each row sums to 1.
     Returns (layer, head) by role: the mean share of attention that goes to the token before ("previous"), to the next,
     to itself, to the added [CLS] and [SEP], to signs of punctuation; and as "broad" the mean entropy over its largest,
-    ln(keys). The added [CLS] and [SEP] ask nothing here.
+    ln(keys). The added [CLS] and [SEP] ask nothing here; NaN where nothing was typed.
     Source: Clark 2019, section 3 (arXiv:1906.04341).
     """
     typed = np.nonzero(~np.array(encoding.special))[0]
     tokens, special = np.array(encoding.tokens), np.array(encoding.special)
+    if not len(typed):
+        return {role: np.full(attention.shape[:2], np.nan) for role in THRESHOLDS}
     rows = attention[..., typed, :]
     places = np.arange(len(typed))
 

@@ -583,7 +583,7 @@ def test_the_command_compares(
     for options, after in expected.items():
         assert headlight(capsys, *common, *options, "--out", out) == (0, "", "")
         with np.load(out, allow_pickle=False) as file:
-            assert_near(file["change"], after.attention - before, 1e-6)
+            assert_near(file["change"], after.attention - before, 1e-6, of=before.max())
     page = tmp_path / "a.html"
     assert headlight(capsys, *common, "--without-heads", "1.*", "--out", page) == (0, "", "")
     assert "all heads on" in page.read_text("utf-8")

@@ -23,7 +23,11 @@ SEEN = """
     const seen = (node) => node.checkVisibility() && node.getBoundingClientRect().height > 30;
     const all = (selector) => [...document.querySelectorAll(selector)].filter(seen).map(box);
     return {
-        title: all(".st-key-screen_title h2"),
+        title: [...document.querySelectorAll(".st-key-screen_title h2")].map((node) => {
+            const words = document.createRange(); // without the room that a heading keeps below itself
+            words.selectNodeContents(node);
+            return box(words);
+        }),
         picture: all(".st-key-screen_picture"),
         figures: all(figures.split(", ").map((one) => `.st-key-screen_picture ${one}`).join(", ")),
         reading: [...document.querySelectorAll(".st-key-screen_reading p")].map(box),

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import bert_core
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("bert_core", "viz_app")
 SOURCES = (*PACKAGES, "streamlit_app.py", "pyproject.toml", "README.md", "LICENSE")
@@ -29,7 +31,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--isolated"]
     offline = ["--no-index", "--no-deps", "--quiet"]
     _run([*pip, "wheel", *offline, "--no-build-isolation", "--wheel-dir", work, work / "source"], work)
-    (wheel,) = work.glob("headlight-*.whl")
+    (wheel,) = work.glob(f"headlight-{bert_core.__version__}-*.whl")
     _run([*pip, "install", *offline, "--target", work / "installed", wheel], work)
     return work / "installed"
 

@@ -31,11 +31,12 @@ _NAMES = {
     "vision": "Captioner CaptionerConfig LoadedCaptioner load_captioner",
     # Running it.
     "recording": "Recording record",
-    "records": (
-        "Attribution Batch ClassPrediction CurvePoint DecoderRun HeadSweep HeadTable HeadVectors LayerStates "
-        "LensRun MaskPrediction ModelRun PairScore PruningPlan SentenceScore Target TokenMaps Walk"
-    ),
-    "targets": "loss_target word_target",
+    "records.examples": "Batch",
+    "records.heads": "CurvePoint HeadSweep HeadTable HeadVectors PruningPlan",
+    "records.layers": "LayerStates LensRun Walk",
+    "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun",
+    "records.targets": "Target loss_target word_target",
+    "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
     "methods": "METHODS Method faithfulness layer_scores token_scores",
     "run.ablation": "ablate_heads",
     "run.capture": "capture head_mask_without",
@@ -83,8 +84,6 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names.spli
 __all__ = sorted(_HOME)
 
 if TYPE_CHECKING:  # the same names once more, for type checkers and editors, which run nothing
-    # Files and the model.
-    # Analysis: arrays to answers.
     from bert_core.analysis.attribution import effective_attention as effective_attention
     from bert_core.analysis.attribution import gradient_attention as gradient_attention
     from bert_core.analysis.attribution import gradient_relevance as gradient_relevance
@@ -155,8 +154,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.checkpoint import CheckpointError as CheckpointError
     from bert_core.checkpoint import LoadReport as LoadReport
     from bert_core.config import BertConfig as BertConfig
-
-    # Studies of files.
     from bert_core.corpus.heads import CorpusSettings as CorpusSettings
     from bert_core.corpus.heads import heads_over as heads_over
     from bert_core.corpus.relations import relations_csv as relations_csv
@@ -200,28 +197,28 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.numpy_bert import create_bert_model as create_bert_model
     from bert_core.pruning import pruned as pruned
     from bert_core.pruning import zero_filled as zero_filled
-
-    # Running it.
     from bert_core.recording import Recording as Recording
     from bert_core.recording import record as record
-    from bert_core.records import Attribution as Attribution
-    from bert_core.records import Batch as Batch
-    from bert_core.records import ClassPrediction as ClassPrediction
-    from bert_core.records import CurvePoint as CurvePoint
-    from bert_core.records import DecoderRun as DecoderRun
-    from bert_core.records import HeadSweep as HeadSweep
-    from bert_core.records import HeadTable as HeadTable
-    from bert_core.records import HeadVectors as HeadVectors
-    from bert_core.records import LayerStates as LayerStates
-    from bert_core.records import LensRun as LensRun
-    from bert_core.records import MaskPrediction as MaskPrediction
-    from bert_core.records import ModelRun as ModelRun
-    from bert_core.records import PairScore as PairScore
-    from bert_core.records import PruningPlan as PruningPlan
-    from bert_core.records import SentenceScore as SentenceScore
-    from bert_core.records import Target as Target
-    from bert_core.records import TokenMaps as TokenMaps
-    from bert_core.records import Walk as Walk
+    from bert_core.records.examples import Batch as Batch
+    from bert_core.records.heads import CurvePoint as CurvePoint
+    from bert_core.records.heads import HeadSweep as HeadSweep
+    from bert_core.records.heads import HeadTable as HeadTable
+    from bert_core.records.heads import HeadVectors as HeadVectors
+    from bert_core.records.heads import PruningPlan as PruningPlan
+    from bert_core.records.layers import LayerStates as LayerStates
+    from bert_core.records.layers import LensRun as LensRun
+    from bert_core.records.layers import Walk as Walk
+    from bert_core.records.run import ClassPrediction as ClassPrediction
+    from bert_core.records.run import DecoderRun as DecoderRun
+    from bert_core.records.run import MaskPrediction as MaskPrediction
+    from bert_core.records.run import ModelRun as ModelRun
+    from bert_core.records.targets import Target as Target
+    from bert_core.records.targets import loss_target as loss_target
+    from bert_core.records.targets import word_target as word_target
+    from bert_core.records.tokens import Attribution as Attribution
+    from bert_core.records.tokens import PairScore as PairScore
+    from bert_core.records.tokens import SentenceScore as SentenceScore
+    from bert_core.records.tokens import TokenMaps as TokenMaps
     from bert_core.run.ablation import ablate_heads as ablate_heads
     from bert_core.run.capture import capture as capture
     from bert_core.run.capture import head_mask_without as head_mask_without
@@ -253,8 +250,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.study import judge_file as judge_file
     from bert_core.study import read_judgements as read_judgements
     from bert_core.study import standings as standings
-    from bert_core.targets import loss_target as loss_target
-    from bert_core.targets import word_target as word_target
     from bert_core.tokenizer import Encoding as Encoding
     from bert_core.tokenizer import Tokenizer as Tokenizer
     from bert_core.translators import Translators as Translators

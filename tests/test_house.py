@@ -17,7 +17,7 @@ import bert_core
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
 bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading pruning scenes vision
-translators calibration records targets run analysis methods treebank corpus study training
+translators calibration records run analysis methods treebank corpus study training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -53,7 +53,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
     },
     "bert_core.records": {"numpy", "bert_core.tokenizer"},
-    "bert_core.targets": {"bert_core.records", "bert_core.tokenizer"},
     "bert_core.run": {
         "torch", "numpy",
         *EVERYTHING - {f"bert_core.{room}" for room in ("methods", "corpus", "study", "training")},
@@ -65,7 +64,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.treebank": set(),
     "bert_core.corpus": {
         "numpy", "pyarrow", "ray", "bert_core.checkpoint", "bert_core.loading", "bert_core.records",
-        "bert_core.targets", "bert_core.tokenizer", "bert_core.treebank", "bert_core.run", "bert_core.analysis",
+        "bert_core.tokenizer", "bert_core.treebank", "bert_core.run", "bert_core.analysis",
     },
     "bert_core.study": {
         "numpy", "bert_core.loading", "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",

@@ -18,13 +18,12 @@ from streamlit.navigation.page import StreamlitPage
 from bert_core.analysis.cautions import cautions
 from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
-from bert_core.records import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk
+from bert_core.records import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk, hidden_pieces, word_target
 from bert_core.run import MOST_REFERENCES
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture, head_mask_without
 from bert_core.run.stages import asked_at, walk
 from bert_core.run.vectors import head_vectors
-from bert_core.targets import hidden_pieces, word_target
 from bert_core.tokenizer import MASK, Encoding
 from viz_app import examples, screen
 from viz_app.components.address import keep_history

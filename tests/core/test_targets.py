@@ -1,4 +1,4 @@
-"""bert_core/targets.py, and targets of several pieces, by an ordinary forward pass."""
+"""bert_core/records/targets.py, and targets of several pieces, by an ordinary forward pass."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from bert_core import Encoding, LoadedModel, Target, ablate_heads, capture, decompx, integrated_gradients
 from bert_core.analysis.faithfulness import removable_units
 from bert_core.methods import METHODS, token_scores
+from bert_core.records import hidden_pieces, loss_target, pieces_of, word_target
 from bert_core.run.perturbation import values_without
-from bert_core.targets import hidden_pieces, loss_target, pieces_of, word_target
 from tests.near import assert_near
 
 

@@ -1,12 +1,65 @@
-"""What a reader asks for, in words, as a target."""
+"""What a gradient explains, and what a reader asks for, in words, as such a target."""
 
 from __future__ import annotations
 
-from bert_core.records import Target
+from dataclasses import dataclass
+
 from bert_core.tokenizer import MASK, UNKNOWN, Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error
 MOST_LISTED = 8  # pieces
+
+
+@dataclass(frozen=True)
+class Target:
+    """The one number a gradient explains; what speaks for the answer makes it larger.
+
+    kind: "mlm", the log-probability (nats) of the piece `token_id` at `position`;
+    "contrast", by how much its logit there is above that of the piece `against`;
+    "joint", the log-probability of several `pieces` together, each at its own mask: the sum of theirs;
+    "loss", minus the masked-word loss over `pieces`: the mean of their log-probabilities;
+    "nsp", logit(B follows A) - logit(B does not); or
+    "class", the logit of the class with the number `label`.
+    pieces: (position, token_id) of each.
+    """
+
+    kind: str
+    position: int | None = None
+    token_id: int | None = None
+    label: int | None = None
+    against: int | None = None
+    pieces: tuple[tuple[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        kinds = ("mlm", "contrast", "joint", "loss", "nsp", "class")
+        if self.kind not in kinds:
+            raise ValueError(f"target kind {self.kind!r} is unknown: one of {', '.join(kinds)}")
+        if self.kind == "mlm" and (self.position is None or self.token_id is None):
+            raise ValueError("an 'mlm' target needs a position and a token_id")
+        if self.kind == "contrast" and None in (self.position, self.token_id, self.against):
+            raise ValueError("a 'contrast' target needs a position, a token_id and the one it stands against")
+        if self.kind == "class" and self.label is None:
+            raise ValueError("a 'class' target needs a label")
+        if self.kind in ("joint", "loss") and not self.pieces:
+            raise ValueError(f"a {self.kind!r} target needs the pieces that it asks for")
+        if len({position for position, _ in self.pieces}) < len(self.pieces):
+            raise ValueError(f"a {self.kind!r} target asks for two pieces at one position")
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """The positions of the last layer that it is read from: its own, or [CLS] for the text as a whole."""
+        return tuple(position for position, _ in self.asked) or (0,)
+
+    @property
+    def asked(self) -> tuple[tuple[int, int], ...]:
+        """The pieces that are asked for, as (position, token_id); none where the text as a whole is."""
+        if self.position is None or self.token_id is None:
+            return self.pieces
+        return ((self.position, self.token_id),)
+
+    def removable(self, encoding: Encoding) -> tuple[int, ...]:
+        """Positions that can be taken out of a text while the question stays: no [CLS] or [SEP], and not its own."""
+        return tuple(i for i, special in enumerate(encoding.special) if not special and i not in self.rows)
 
 
 def word_target(

@@ -1,0 +1,118 @@
+"""What is between the layers: the states, what is read out of them, and every value on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from bert_core.records.base import read_only
+from bert_core.tokenizer import Encoding
+
+
+@dataclass(frozen=True)
+class LayerStates:
+    """The state of every position between the layers.
+
+    states: (depth, seq, hidden) float32; depth 0 is the embeddings, depth n + 1 what leaves layer n.
+    """
+
+    encoding: Encoding
+    states: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        read_only(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the array."""
+        return self.states.nbytes
+
+
+@dataclass(frozen=True)
+class LensRun:
+    """What the masked-word head reads out of every layer at every position.
+
+    Depth 0 is the embeddings, depth n + 1 what leaves layer n; the last depth is the model's own prediction.
+    lens: "logit", the states as they are; "tuned", each brought to the last depth by its layer's translator.
+    positions: (place,) where it was read, in rising order.
+    followed: (place,) the piece that is followed at each of them.
+    top: (depth, place, some) int32, the likeliest pieces, best first. probabilities: the same shape, theirs.
+    final_rank, final_probability: (depth, place), of the piece that the last depth puts first; rank 1 is the likeliest.
+    followed_rank, followed_probability: the same of the followed piece.
+    divergence: (depth, place), KL of the last depth's distribution from this depth's, nats, never negative.
+    entropy: (depth, place), nats: 0 where one piece is certain.
+    """
+
+    encoding: Encoding
+    lens: str
+    positions: tuple[int, ...]
+    followed: tuple[int, ...]
+    top: np.ndarray = field(repr=False)
+    probabilities: np.ndarray = field(repr=False)
+    final_rank: np.ndarray = field(repr=False)
+    final_probability: np.ndarray = field(repr=False)
+    followed_rank: np.ndarray = field(repr=False)
+    followed_probability: np.ndarray = field(repr=False)
+    divergence: np.ndarray = field(repr=False)
+    entropy: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        read_only(self)
+
+    @property
+    def final(self) -> np.ndarray:
+        """(place,) the piece that the last depth puts first."""
+        first: np.ndarray = self.top[-1, :, 0]
+        return first
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The values on the way of one text through a model, seen in full in one layer.
+
+    engine: "torch" or "numpy". tokens: the pieces that were read, those of the padding included.
+    position: where the masked-word head was asked.
+    values: by name, in the order of computation, without a batch axis; `layer.N` is the layer that was seen.
+        embeddings.word, .token_type, .position, .sum, .output: (seq, hidden); the two in the middle only where the
+            model has such a table.
+        layer.N.query, .key, .value, .context: (head, seq, head size); the context after the gate of its head.
+        layer.N.mask: (query, key), added to the scores. layer.N.scores, .masked_scores, .probabilities:
+            (head, query, key).
+        layer.N.attention_output, .attention_sum, .attention_normed: (seq, hidden).
+        layer.N.intermediate_dense, .intermediate: (seq, intermediate), before and after the activation.
+        layer.N.output_dense, .output_sum, .output: (seq, hidden).
+        hidden_states: (layer + 1, seq, hidden), what enters each layer, and what leaves the last.
+        pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (hidden,). mlm_logits: (vocab,).
+        nsp_logits: (2,), index 0 means that B follows A. Each only where its head was trained.
+        A head that was pruned is NaN in all that has heads.
+    """
+
+    engine: str
+    encoding: Encoding
+    tokens: tuple[str, ...]
+    layer: int
+    position: int
+    values: Mapping[str, np.ndarray] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        for value in self.values.values():
+            value.flags.writeable = False
+        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        return sum(value.nbytes for value in self.values.values())
+
+    def of_layer(self, name: str) -> np.ndarray:
+        """A value of the layer that was seen: `of_layer("query")` is `values["layer.N.query"]`."""
+        return self.values[f"layer.{self.layer}.{name}"]
+
+    @property
+    def entering(self) -> np.ndarray:
+        """What enters the layer that was seen (seq, hidden)."""
+        entering: np.ndarray = self.values["hidden_states"][self.layer]
+        return entering

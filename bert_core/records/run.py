@@ -1,0 +1,164 @@
+"""What one text did to a model, and what a model makes of a picture: maps, gradients and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from bert_core.records.base import read_only
+from bert_core.records.targets import Target
+from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
+
+
+@dataclass(frozen=True)
+class MaskPrediction:
+    """What the model puts at one position.
+
+    top: the likeliest pieces as (token_id, probability), best first.
+    probabilities: (vocab,) float32, sums to 1.
+    """
+
+    position: int
+    top: tuple[tuple[int, float], ...]
+    probabilities: np.ndarray = field(repr=False)
+
+    def rank_of(self, token_id: int) -> int:
+        """Place of a piece among all pieces: 1 is the likeliest."""
+        return int((self.probabilities > self.probabilities[token_id]).sum()) + 1
+
+
+@dataclass(frozen=True)
+class ClassPrediction:
+    """What a classifier says of the whole text.
+
+    labels: names of the classes. logits: (label,) float32.
+    probabilities: (label,) float32; None where the outputs are numbers and not classes.
+    exclusive: whether the text has one class, so that the probabilities share 1; else each class is by itself.
+    """
+
+    labels: tuple[str, ...]
+    logits: np.ndarray = field(repr=False)
+    probabilities: np.ndarray | None = field(repr=False)
+    exclusive: bool = True
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Numbers of the classes, the likeliest first."""
+        return tuple(np.argsort(-self.logits, kind="stable").tolist())
+
+
+@dataclass(frozen=True)
+class ModelRun:
+    """All that was seen of one text in one forward pass, and one backward pass if there was a target.
+
+    attention: (layer, head, query, key), probabilities after the softmax, before dropout and head mask;
+        each row sums to 1.
+    gradient: the same shape: change of the target for a change of each probability; None without a target.
+    gate_gradient: (layer, head), dTarget/d(gate of the head); None without a target.
+    A head that was pruned is NaN in all three.
+    predictions: one entry for each position that was asked for.
+    nsp: probability that B follows A; None for a single text or a model without that head.
+    classes: what the classifier says; None for a model without one.
+    head_mask: (layer, head), 1 on, 0 off.
+    target_value: the value of the target; None without one.
+    """
+
+    encoding: Encoding
+    attention: np.ndarray
+    head_mask: np.ndarray
+    predictions: tuple[MaskPrediction, ...] = ()
+    nsp: float | None = None
+    target: Target | None = None
+    target_value: float | None = None
+    gradient: np.ndarray | None = None
+    gate_gradient: np.ndarray | None = None
+    classes: ClassPrediction | None = None
+
+    def __post_init__(self) -> None:
+        for array in self._arrays():
+            array.flags.writeable = False
+
+    def _arrays(self) -> Iterator[np.ndarray]:
+        for part in (self, *self.predictions, self.classes):
+            values = () if part is None else (getattr(part, entry.name) for entry in fields(part))
+            yield from (value for value in values if isinstance(value, np.ndarray))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of all arrays."""
+        return sum(array.nbytes for array in self._arrays())
+
+    @property
+    def product(self) -> np.ndarray | None:
+        """Gradient x attention (layer, head, query, key), signed; None without a target."""
+        return None if self.gradient is None else self.gradient * self.attention
+
+    @property
+    def there(self) -> np.ndarray:
+        """Whether the model has each head (layer, head); False for one that was pruned."""
+        # A head with a hole in its first place is there; only few need the longer look.
+        found: np.ndarray = ~np.isnan(self.attention[:, :, 0, 0])
+        for layer, head in np.argwhere(~found):
+            found[layer, head] = not np.isnan(self.attention[layer, head]).all()
+        return found
+
+    def shown(self, what: str) -> np.ndarray:
+        """The maps by name: "attention", "gradient" or "product" (layer, head, query, key).
+
+        Raises ValueError for another name, or for a gradient that was not captured.
+        """
+        maps = {"attention": self.attention, "gradient": self.gradient, "product": self.product}
+        if what not in maps:
+            raise ValueError(f"{what!r} is unknown: one of {', '.join(maps)}")
+        values = maps[what]
+        if values is None:
+            raise ValueError(f"the {what} was not computed: it needs something to explain")
+        return values
+
+    def prediction_at(self, position: int) -> MaskPrediction | None:
+        """The prediction for a position, if that position was asked for."""
+        return next((p for p in self.predictions if p.position == position), None)
+
+
+@dataclass(frozen=True)
+class DecoderRun:
+    """One sentence about one picture, and where the decoder looked for each word.
+
+    image: uint8 (size, size, 3), as the model saw it. grid: rows and columns of its patches.
+    words: in the order they were chosen; the last is [SEP], unless there was no room for it.
+    probabilities: (word,), of each when it was chosen. alternatives: for each the likeliest words, best first.
+    cross_attention: (word, layer, head, patch), probabilities after the softmax in the row that predicted the word;
+        over the patches, row after row of the picture, they sum to 1.
+    cross_gradient: the same shape: change of the word's log-probability (nats) for a change of each probability.
+    """
+
+    image: np.ndarray
+    grid: tuple[int, int]
+    words: tuple[str, ...]
+    probabilities: np.ndarray
+    alternatives: tuple[tuple[tuple[str, float], ...], ...]
+    cross_attention: np.ndarray
+    cross_gradient: np.ndarray
+
+    def __post_init__(self) -> None:
+        read_only(self)
+
+    @property
+    def sentence(self) -> str:
+        """The words that are to be read."""
+        return " ".join(word for word in self.words if word not in SPECIAL_TOKENS)
+
+    def shown(self, what: str) -> np.ndarray:
+        """The maps by name: "attention", "gradient" or "product" (word, layer, head, patch), signed.
+
+        Raises ValueError for another name.
+        """
+        maps = {"attention": self.cross_attention, "gradient": self.cross_gradient}
+        if what == "product":
+            product: np.ndarray = self.cross_attention * self.cross_gradient
+            return product
+        if what not in maps:
+            raise ValueError(f"{what!r} is unknown: one of {', '.join(maps)}, product")
+        return maps[what]

@@ -16,8 +16,8 @@ import bert_core
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
-bert_core config naming tokenizer numpy_bert recording attention modeling checkpoint loading pruning scenes vision
-translators calibration records run analysis methods treebank corpus study training
+bert_core config naming tokenizer agreement numpy_bert recording attention modeling checkpoint loading pruning
+scenes vision translators calibration records run analysis methods treebank corpus study training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -48,6 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "bert_core.checkpoint", "bert_core.loading", "bert_core.translators",
     },
     "bert_core.scenes": {"numpy"},
+    "bert_core.agreement": {"bert_core.tokenizer"},
     "bert_core.vision": {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",

@@ -22,7 +22,7 @@ from bert_core.training.measures import (
     WHOLE,
     Measures,
     expected_error,
-    facts_right,
+    in_all,
     measure,
     reliability_picture,
 )
@@ -60,15 +60,20 @@ def score_table(measures: Measures, before: Measures | None = None) -> str:
     return "\n".join(lines)
 
 
-def fact_table(measures: Measures, before: Measures | None = None) -> str:
-    """Statements whose first guess is right, by kind, as a Markdown table; in brackets what changed."""
-    lines = ["| Kind of fact | Right first | Asked |", "| --- | --- | --- |"]
-    was = {} if before is None else dict(before.facts)
-    for kind, (right, asked) in measures.facts.items():
-        lines.append(f"| {kind} | {_changed(right, was[kind][0] if kind in was else None, 0)} | {asked} |")
-    right, asked = facts_right(measures)
-    earlier = facts_right(before)[0] if before is not None else None
-    lines.append(f"| **all** | **{_changed(right, earlier, 0)}** ({right / asked:.0%}) | {asked} |")
+def right_table(
+    title: str, right_of: Mapping[str, tuple[int, int]], before: Mapping[str, tuple[int, int]] | None = None
+) -> str:
+    """How many were right, by kind, as a Markdown table; in brackets what changed.
+
+    right_of: kind -> (right, asked). before: the same for earlier weights.
+    """
+    lines = [f"| {title} | Right | Asked |", "| --- | --- | --- |"]
+    was = before or {}
+    for kind, (right, asked) in right_of.items():
+        change = _changed(right, was[kind][0] if kind in was else None, 0)
+        lines.append(f"| {kind} | {change} ({right / asked:.0%}) | {asked} |")
+    right, asked = in_all(right_of)
+    lines.append(f"| **all** | **{_changed(right, in_all(was)[0] if was else None, 0)}** ({right / asked:.0%}) | {asked} |")
     return "\n".join(lines)
 
 
@@ -89,7 +94,8 @@ def measured_section(loaded: LoadedModel, measures: Measures, before: Measures |
         weights=measures.weights,
         against="" if before is None else f" In brackets: the change from weights {before.weights}.",
         scores=score_table(measures, before),
-        facts=fact_table(measures, before),
+        facts=right_table("Kind of fact", measures.facts, before and before.facts),
+        agreement=right_table("Between subject and verb", measures.agreement, before and before.agreement),
         prompts_right=_changed(measures.prompts[0], None if before is None else before.prompts[0], 0),
         prompts_asked=measures.prompts[1],
         prompts=prompt_table(loaded),
@@ -250,6 +256,14 @@ Public facts, each with its source in `bert_core/assets/facts.csv`, asked as the
 written down before any model was asked, and no recipe was chosen by them.
 
 {facts}
+
+## Agreement
+
+Is the verb in the number of its subject likelier than in the other? The sentences of
+[bert-agreement](../../../docs/bert-agreement.md); chance is half. Another noun may stand between the two, in the same
+number or in the other.
+
+{agreement}
 
 ## How sure it may be taken
 

@@ -16,9 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.agreement import Agreement, sentences
 from bert_core.calibration import at_temperature
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.run.capture import capture
+from bert_core.run.layers import copies_at_once
+from bert_core.run.texts import together
 from bert_core.study import FUNCTION_WORDS
 from bert_core.tokenizer import MASK, Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
@@ -110,7 +113,8 @@ class Measures:
     """All that the card says of how good a model is; shares are 0 to 1.
 
     weights: fingerprint. held_out: kind of text -> length in tokens, or "whole" -> what `asked_of` finds.
-    facts: kind -> (right, asked). prompts: (right, asked). repeated: text -> share of the [MASK]s.
+    facts: kind -> (right, asked). prompts: (right, asked). agreement: condition -> (right, asked).
+    repeated: text -> share of the [MASK]s.
     overlap: text -> (share of the 13-piece passages that the training text holds, share of the texts with any).
     """
 
@@ -118,6 +122,7 @@ class Measures:
     held_out: Mapping[str, Mapping[str, Mapping[str, float]]]
     facts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     prompts: tuple[int, int] = (0, 0)
+    agreement: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     repeated: Mapping[str, float] = field(default_factory=dict)
     reliability: Reliability | None = None
     overlap: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -135,7 +140,8 @@ class Measures:
             reliability = None if stored is None else Reliability(
                 stored["temperature"], *(tuple((a, b, int(n)) for a, b, n in stored[k]) for k in ("before", "after"))
             )  # fmt: skip
-            pairs = {name: {k: tuple(v) for k, v in values.pop(name).items()} for name in ("facts", "overlap")}
+            tables = ("facts", "agreement", "overlap")
+            pairs = {name: {k: tuple(v) for k, v in values.pop(name, {}).items()} for name in tables}
             return cls(**{**values, **pairs, "prompts": tuple(values["prompts"]), "reliability": reliability})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"this is no file of measures: {error}") from error
@@ -167,6 +173,29 @@ def first_guesses(loaded: LoadedModel, asked: Iterable[tuple[str, Sequence[str]]
         piece = loaded.tokenizer.token_of(token)
         repeated = piece not in answers and _is_content(piece) and token in encoding.input_ids
         found.append(Guess(text, piece, probability, piece in answers, repeated))
+    return found
+
+
+@torch.no_grad()
+def agreements_right(loaded: LoadedModel, asked: Sequence[Agreement]) -> dict[str, tuple[int, int]]:
+    """How often the verb in the number of its subject is likelier at [MASK] than in the other, and how often asked.
+
+    By condition. Raises ValueError if a verb is not one piece of the model's vocabulary.
+    """
+    found = {item.condition: (0, 0) for item in asked}
+    tokenizer, encodings = loaded.tokenizer, [loaded.tokenizer.encode(item.text) for item in asked]
+    for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
+        # Padding would need a mask: those of one length travel together.
+        for length in {len(encodings[number]) for number in some}:
+            alike = [number for number in some if len(encodings[number]) == length]
+            ids = torch.tensor([encodings[number].input_ids for number in alike], device=loaded.device)
+            rows, places = torch.nonzero(ids == tokenizer.id_of(MASK), as_tuple=True)
+            scores = loaded.model.cls.predictions(loaded.model.bert(ids).last_hidden_state[rows, places])
+            for number, row in zip(alike, scores, strict=True):
+                item = asked[number]
+                right, count = found[item.condition]
+                better = row[tokenizer.id_of(item.right)] > row[tokenizer.id_of(item.wrong)]
+                found[item.condition] = (right + bool(better), count + 1)
     return found
 
 
@@ -371,7 +400,7 @@ def measure(
             report(f"{kind}, {length}: " + ", ".join(f"{k} {v:g}" for k, v in held_out[kind][str(length)].items()))
     if not loaded.has_mlm:
         return Measures(fingerprint(loaded), held_out)
-    report("facts, prompts, repeated words, calibration")
+    report("facts, prompts, agreement, repeated words, calibration")
     facts, first = read_facts(), next(iter(corpora.values()))
     answers = first_guesses(loaded, ((fact.statement, fact.answers) for fact in facts))
     prompts = first_guesses(loaded, PROMPTS.items())
@@ -389,6 +418,7 @@ def measure(
         held_out,
         kinds,
         (sum(guess.right for guess in prompts), len(prompts)),
+        agreements_right(loaded, sentences()),
         {
             "facts": sum(guess.repeated for guess in answers) / len(answers),
             "whole sentences": repeated_share(loaded, first, batches=max(batches // 4, 1)),
@@ -398,9 +428,9 @@ def measure(
     )
 
 
-def facts_right(measures: Measures) -> tuple[int, int]:
-    """How many statements of all kinds are right first, and how many were asked."""
-    return sum(right for right, _ in measures.facts.values()), sum(asked for _, asked in measures.facts.values())
+def in_all(table: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """How many of all kinds are right, and how many were asked; table: kind -> (right, asked)."""
+    return sum(right for right, _ in table.values()), sum(asked for _, asked in table.values())
 
 
 def reliability_picture(found: Reliability, size: int = 320) -> str:

@@ -169,7 +169,7 @@ def evaluate(
 
 def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
     """The measures as lines for a terminal."""
-    from bert_core.training.measures import expected_error, facts_right
+    from bert_core.training.measures import expected_error, in_all
 
     width = max(len("text"), *(len(kind) for kind in found.held_out))
     lines = [f"{'text':<{width}}  tokens  MLM top-1  all [MASK]  MLM loss     NSP    near   pieces   pairs"]
@@ -186,10 +186,12 @@ def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
             )
     if not found.facts:
         return lines
-    right, asked = facts_right(found)
+    right, asked = in_all(found.facts)
     kinds = ", ".join(f"{kind} {r}/{n}" for kind, (r, n) in found.facts.items())
     lines.append(f"facts: {right} of {asked} right first ({right / asked:.1%}): {kinds}")
     lines.append(f"prompts of the card: {found.prompts[0]} of {found.prompts[1]} right first")
+    for condition, (right, asked) in found.agreement.items():
+        lines.append(f"verb agrees with its subject, {condition}: {right} of {asked} ({right / asked:.1%})")
     lines += [f"first guess is a word that stands there already, {k}: {v:.1%}" for k, v in found.repeated.items()]
     if found.reliability is not None:
         before, after = (expected_error(bins) for bins in (found.reliability.before, found.reliability.after))

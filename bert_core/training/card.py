@@ -73,7 +73,8 @@ def right_table(
         change = _changed(right, was[kind][0] if kind in was else None, 0)
         lines.append(f"| {kind} | {change} ({right / asked:.0%}) | {asked} |")
     right, asked = in_all(right_of)
-    lines.append(f"| **all** | **{_changed(right, in_all(was)[0] if was else None, 0)}** ({right / asked:.0%}) | {asked} |")
+    change = _changed(right, in_all(was)[0] if was else None, 0)
+    lines.append(f"| **all** | **{change}** ({right / asked:.0%}) | {asked} |")
     return "\n".join(lines)
 
 

@@ -60,15 +60,12 @@ def score_table(measures: Measures, before: Measures | None = None) -> str:
     return "\n".join(lines)
 
 
-def right_table(
-    title: str, right_of: Mapping[str, tuple[int, int]], before: Mapping[str, tuple[int, int]] | None = None
-) -> str:
+def right_table(title: str, right_of: Mapping[str, tuple[int, int]], was: Mapping[str, tuple[int, int]]) -> str:
     """How many were right, by kind, as a Markdown table; in brackets what changed.
 
-    right_of: kind -> (right, asked). before: the same for earlier weights.
+    right_of: kind -> (right, asked). was: the same for earlier weights, empty where there are none.
     """
     lines = [f"| {title} | Right | Asked |", "| --- | --- | --- |"]
-    was = before or {}
     for kind, (right, asked) in right_of.items():
         change = _changed(right, was[kind][0] if kind in was else None, 0)
         lines.append(f"| {kind} | {change} ({right / asked:.0%}) | {asked} |")
@@ -95,8 +92,10 @@ def measured_section(loaded: LoadedModel, measures: Measures, before: Measures |
         weights=measures.weights,
         against="" if before is None else f" In brackets: the change from weights {before.weights}.",
         scores=score_table(measures, before),
-        facts=right_table("Kind of fact", measures.facts, before and before.facts),
-        agreement=right_table("Between subject and verb", measures.agreement, before and before.agreement),
+        facts=right_table("Kind of fact", measures.facts, {} if before is None else before.facts),
+        agreement=right_table(
+            "Between subject and verb", measures.agreement, {} if before is None else before.agreement
+        ),
         prompts_right=_changed(measures.prompts[0], None if before is None else before.prompts[0], 0),
         prompts_asked=measures.prompts[1],
         prompts=prompt_table(loaded),

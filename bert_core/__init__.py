@@ -73,12 +73,12 @@ _NAMES = {
     "analysis.scoring": "PairRow pair_columns pairs_csv read_pairs",
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
-    "corpus.heads": "CorpusSettings heads_over",
-    "corpus.relations": "relations_csv track_relations",
-    "corpus.rows": "Columns",
-    "corpus.table": "read_table write_table",
-    "study": "Judgement Standing StudySettings judge_file read_judgements standings",
-    "treebank": "TreeSentence read_treebank",
+    "studies.heads": "CorpusSettings heads_over",
+    "studies.relations": "relations_csv track_relations",
+    "studies.rows": "Columns",
+    "studies.table": "read_table write_table",
+    "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
+    "studies.treebank": "TreeSentence read_treebank",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOME)
@@ -154,13 +154,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.checkpoint import CheckpointError as CheckpointError
     from bert_core.checkpoint import LoadReport as LoadReport
     from bert_core.config import BertConfig as BertConfig
-    from bert_core.corpus.heads import CorpusSettings as CorpusSettings
-    from bert_core.corpus.heads import heads_over as heads_over
-    from bert_core.corpus.relations import relations_csv as relations_csv
-    from bert_core.corpus.relations import track_relations as track_relations
-    from bert_core.corpus.rows import Columns as Columns
-    from bert_core.corpus.table import read_table as read_table
-    from bert_core.corpus.table import write_table as write_table
     from bert_core.generation import generate as generate
     from bert_core.loading import LoadedDecoder as LoadedDecoder
     from bert_core.loading import LoadedModel as LoadedModel
@@ -244,18 +237,25 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.scoring import score_pairs as score_pairs
     from bert_core.run.stages import walk as walk
     from bert_core.run.vectors import head_vectors as head_vectors
-    from bert_core.study import Judgement as Judgement
-    from bert_core.study import Standing as Standing
-    from bert_core.study import StudySettings as StudySettings
-    from bert_core.study import judge_file as judge_file
-    from bert_core.study import read_judgements as read_judgements
-    from bert_core.study import standings as standings
+    from bert_core.studies.faithfulness import Judgement as Judgement
+    from bert_core.studies.faithfulness import Standing as Standing
+    from bert_core.studies.faithfulness import StudySettings as StudySettings
+    from bert_core.studies.faithfulness import judge_file as judge_file
+    from bert_core.studies.faithfulness import read_judgements as read_judgements
+    from bert_core.studies.faithfulness import standings as standings
+    from bert_core.studies.heads import CorpusSettings as CorpusSettings
+    from bert_core.studies.heads import heads_over as heads_over
+    from bert_core.studies.relations import relations_csv as relations_csv
+    from bert_core.studies.relations import track_relations as track_relations
+    from bert_core.studies.rows import Columns as Columns
+    from bert_core.studies.table import read_table as read_table
+    from bert_core.studies.table import write_table as write_table
+    from bert_core.studies.treebank import TreeSentence as TreeSentence
+    from bert_core.studies.treebank import read_treebank as read_treebank
     from bert_core.tokenizer import Encoding as Encoding
     from bert_core.tokenizer import Tokenizer as Tokenizer
     from bert_core.translators import Translators as Translators
     from bert_core.translators import read_translators as read_translators
-    from bert_core.treebank import TreeSentence as TreeSentence
-    from bert_core.treebank import read_treebank as read_treebank
     from bert_core.vision import Captioner as Captioner
     from bert_core.vision import CaptionerConfig as CaptionerConfig
     from bert_core.vision import LoadedCaptioner as LoadedCaptioner

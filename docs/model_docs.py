@@ -27,10 +27,10 @@ from typing import Any
 from bert_core import load
 from bert_core.analysis.heads import leading_heads
 from bert_core.analysis.roles import NO_ROLE, THRESHOLDS, heads_by_role, roles_of_heads
-from bert_core.corpus.table import read_table
 from bert_core.loading import ASSETS
 from bert_core.records import HeadTable
-from bert_core.training.data import read_documents
+from bert_core.studies.documents import read_documents
+from bert_core.studies.table import read_table
 from bert_core.training.examples import write_examples
 from bert_core.training.lens import CARD as LENS_CARD
 from bert_core.translators import FILE as LENS_FILE

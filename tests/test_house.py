@@ -17,7 +17,7 @@ import bert_core
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
 bert_core config naming tokenizer agreement numpy_bert recording attention modeling checkpoint loading pruning
-scenes vision translators calibration records run analysis methods treebank corpus study training
+scenes vision translators calibration records run analysis methods studies training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -56,20 +56,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.records": {"numpy", "bert_core.tokenizer"},
     "bert_core.run": {
         "torch", "numpy",
-        *EVERYTHING - {f"bert_core.{room}" for room in ("methods", "corpus", "study", "training")},
+        *EVERYTHING - {f"bert_core.{room}" for room in ("methods", "studies", "training")},
     },
     "bert_core.analysis": {"numpy", "scipy", "umap", "bert_core.records", "bert_core.tokenizer"},
     "bert_core.methods": {
         "numpy", "bert_core.loading", "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",
     },
-    "bert_core.treebank": set(),
-    "bert_core.corpus": {
+    "bert_core.studies": {
         "numpy", "pyarrow", "ray", "bert_core.checkpoint", "bert_core.loading", "bert_core.records",
-        "bert_core.tokenizer", "bert_core.treebank", "bert_core.run", "bert_core.analysis",
-    },
-    "bert_core.study": {
-        "numpy", "bert_core.loading", "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",
-        "bert_core.methods", "bert_core.training",
+        "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
     },
     "bert_core.training": {"torch", "numpy", "filelock", *EVERYTHING},
     "viz_app": set(),
@@ -80,7 +75,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.export": {
         "numpy", "matplotlib", "threadpoolctl", "bert_core.records", "bert_core.tokenizer", "bert_core.analysis",
-        "bert_core.study", "viz_app.components", "viz_app.figures",
+        "bert_core.studies", "viz_app.components", "viz_app.figures",
     },
     "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "viz_app.export"},
     "viz_app.notebook": {"numpy", "bert_core.records", "viz_app.export"},

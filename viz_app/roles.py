@@ -30,13 +30,13 @@ from bert_core.analysis.roles import (
     roles_of_heads,
     strongest_examples,
 )
-from bert_core.corpus.heads import CorpusSettings, HeadSums, measure_shard
-from bert_core.corpus.lines import SHARD_LINES, shards
-from bert_core.corpus.relations import relations_csv, track_relations
-from bert_core.corpus.table import KINDS, LARGEST_FILE, check_fits, read_table
 from bert_core.loading import LoadedModel
 from bert_core.records import HeadTable, ModelRun
-from bert_core.treebank import TreeSentence, read_treebank
+from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
+from bert_core.studies.lines import SHARD_LINES, shards
+from bert_core.studies.relations import relations_csv, track_relations
+from bert_core.studies.table import KINDS, LARGEST_FILE, check_fits, read_table
+from bert_core.studies.treebank import TreeSentence, read_treebank
 from viz_app import examples
 from viz_app.components.head_grid import HeadClick
 from viz_app.controls import Upload

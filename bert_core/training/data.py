@@ -7,9 +7,7 @@ of (seed, step, rank) alone: a run that is interrupted and resumed sees exactly 
 from __future__ import annotations
 
 import json
-import lzma
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -18,45 +16,13 @@ import numpy as np
 
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.records import Batch
+from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.kinds import document_kinds
 
-# A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
-_CLOSING = r"[\"'”’)]"
-_SENTENCE_END = re.compile(
-    rf"(?:(?<=[.!?])|(?<=[.!?]{_CLOSING})|(?<=[.!?]{_CLOSING}{_CLOSING}))\s+(?=[\"'“‘(]*[A-Z0-9])"
-)
 _CHUNK = 20_000  # sentences tokenized at once
 _FEWEST_PIECES = 3  # of a sentence that stands alone: its stop is one of them
 _TRIES = 8  # sentences looked at before a row is left as full as it is
-
-
-def read_documents(path: Path) -> Iterator[list[str]]:
-    """Documents of a `.txt` or `.xz` file as lists of paragraphs: one paragraph a line, a blank line between documents.
-
-    Bytes that are not UTF-8 are replaced. Raises ValueError for another kind of file, or a broken one.
-    """
-    if path.suffix not in (".txt", ".xz"):
-        raise ValueError(f"{path.name} is neither a .txt nor an .xz file")
-    opener: Callable[..., object] = lzma.open if path.suffix == ".xz" else open
-    paragraphs: list[str] = []
-    try:
-        with opener(path, "rt", encoding="utf-8", errors="replace") as lines:  # type: ignore[attr-defined]
-            for line in lines:
-                if line.strip():
-                    paragraphs.append(line.strip())
-                elif paragraphs:
-                    yield paragraphs
-                    paragraphs = []
-    except (lzma.LZMAError, EOFError) as error:
-        raise ValueError(f"{path.name} is not a whole .xz file: {error}") from error
-    if paragraphs:
-        yield paragraphs
-
-
-def split_sentences(paragraph: str) -> list[str]:
-    """Sentences of a paragraph, by their punctuation."""
-    return [sentence for part in _SENTENCE_END.split(paragraph) if (sentence := part.strip())]
 
 
 @dataclass(frozen=True)

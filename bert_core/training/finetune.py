@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core import checkpoint
-from bert_core.corpus.rows import LabelledText, read_labelled
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
+from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.tokenizer import PAD, Tokenizer
 from bert_core.training.labelled import check_classes, classes_of, split_off
 from bert_core.training.launch import copy_tokenizer

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bert_core.corpus.rows import LabelledText, some_rows
+from bert_core.studies.rows import LabelledText, some_rows
 
 
 def classes_of(examples: Sequence[LabelledText], label: str) -> tuple[str, ...]:

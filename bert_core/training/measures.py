@@ -22,7 +22,7 @@ from bert_core.loading import ASSETS, LoadedModel
 from bert_core.run.capture import capture
 from bert_core.run.layers import copies_at_once
 from bert_core.run.texts import together
-from bert_core.study import FUNCTION_WORDS
+from bert_core.studies.faithfulness import FUNCTION_WORDS
 from bert_core.tokenizer import MASK, Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, evaluate, predictions

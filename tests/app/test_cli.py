@@ -28,14 +28,14 @@ from safetensors.torch import load_file
 import bert_core
 from bert_core import LoadedModel, load
 from bert_core.calibration import temperature_of
-from bert_core.corpus import heads as corpus_heads
-from bert_core.corpus.heads import CorpusSettings, HeadSums, heads_over
-from bert_core.corpus.lines import Shard
-from bert_core.corpus.relations import relations_csv, track_relations
-from bert_core.corpus.rows import Columns
-from bert_core.corpus.table import read_table
 from bert_core.run import MOST_REFERENCES
-from bert_core.study import markdown, read_judgements, standings
+from bert_core.studies import heads as study_of_heads
+from bert_core.studies.faithfulness import markdown, read_judgements, standings
+from bert_core.studies.heads import CorpusSettings, HeadSums, heads_over
+from bert_core.studies.lines import Shard
+from bert_core.studies.relations import relations_csv, track_relations
+from bert_core.studies.rows import Columns
+from bert_core.studies.table import read_table
 from bert_core.training import launch
 from bert_core.training.finetune import FinetuneSettings
 from bert_core.training.measures import Measures
@@ -642,20 +642,20 @@ def test_stopped_heads_keep_what_they_have(
     command = ("heads", text_file, "--importance", "--model", tiny_model_folder, "--device", "cpu", "--out")
     whole = tmp_path / "whole.csv"
     assert headlight(*command, whole)[0] == 0
-    measure, out = corpus_heads.measure_shard, tmp_path / "stopped.csv"
+    measure, out = study_of_heads.measure_shard, tmp_path / "stopped.csv"
 
     def interrupted(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -> HeadSums:
         if shard.number:
             raise KeyboardInterrupt
         return measure(loaded, shard, settings)
 
-    monkeypatch.setattr(corpus_heads, "measure_shard", interrupted)
+    monkeypatch.setattr(study_of_heads, "measure_shard", interrupted)
     code, _, err = headlight(*command, out)
     assert code == 130 and "stopped.csv holds 28 texts, and the same command goes on" in err
     assert read_table(out.read_bytes(), out.name).texts == 28
     code, _, err = headlight(*command, out, "--seed", 1)
     assert code == 2 and "holds a run with another seed" in err
-    monkeypatch.setattr(corpus_heads, "measure_shard", measure)
+    monkeypatch.setattr(study_of_heads, "measure_shard", measure)
     assert headlight(*command, out)[0] == 0
     assert out.read_bytes() == whole.read_bytes() and not out.with_name("stopped.csv.part").exists()
 

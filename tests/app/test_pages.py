@@ -15,12 +15,12 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core import LoadedModel, checkpoint
 from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_figures, nearest_heads, roles_of_heads
-from bert_core.corpus.heads import CorpusSettings, heads_over
-from bert_core.corpus.relations import track_relations
-from bert_core.corpus.table import write_table
 from bert_core.loading import load
 from bert_core.records import HeadTable
 from bert_core.run.capture import capture
+from bert_core.studies.heads import CorpusSettings, heads_over
+from bert_core.studies.relations import track_relations
+from bert_core.studies.table import write_table
 from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, key_of, said, settled, visited, words
 from viz_app import comparing, examples, frame, roles, session

@@ -12,10 +12,10 @@ import pytest
 from bert_core import LoadedModel
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
-from bert_core.corpus.heads import CorpusSettings, HeadSums, heads_over, measure_shard, note_of
-from bert_core.corpus.lines import LONGEST_LINE, SHARD_LINES, shards
 from bert_core.run.capture import capture
 from bert_core.run.texts import gate_gradients, hide_pieces, losses_without_each
+from bert_core.studies.heads import CorpusSettings, HeadSums, heads_over, measure_shard, note_of
+from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, shards
 from tests.near import assert_near
 
 LINES = ("the cat sat on the mat.", "a dog ran to the door", "she opened the old house", "it was a new day", "no.")

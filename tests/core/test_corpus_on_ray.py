@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_core.corpus.heads import CorpusSettings, heads_over
-from bert_core.corpus.rows import Columns
-from bert_core.corpus.table import read_table
+from bert_core.studies.heads import CorpusSettings, heads_over
+from bert_core.studies.rows import Columns
+from bert_core.studies.table import read_table
 from tests.near import assert_near
 
 pytestmark = pytest.mark.slow
@@ -24,9 +24,9 @@ DRIVER = """
 import os, signal, sys
 from pathlib import Path
 import ray
-from bert_core.corpus.heads import CorpusSettings, heads_over
-from bert_core.corpus.rows import Columns
-from bert_core.corpus.table import write_table
+from bert_core.studies.heads import CorpusSettings, heads_over
+from bert_core.studies.rows import Columns
+from bert_core.studies.table import write_table
 
 text, model, out, pairs, other = sys.argv[1:]
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)

@@ -12,10 +12,10 @@ import pytest
 
 import bert_core
 from bert_core import Columns, Encoding, LoadedModel, ModelRun, Target, ablate_heads, capture, word_target
-from bert_core.corpus import heads as corpus_heads
-from bert_core.corpus.heads import FOLLOWS, STRANGER, CorpusSettings, HeadSums, heads_over, note_of, paired
-from bert_core.corpus.lines import LONGEST_LINE, SHARD_LINES, Line, shards
-from bert_core.corpus.rows import row_shards
+from bert_core.studies import heads as study_of_heads
+from bert_core.studies.heads import FOLLOWS, STRANGER, CorpusSettings, HeadSums, heads_over, note_of, paired
+from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, shards
+from bert_core.studies.rows import row_shards
 from tests.core.test_corpus import last
 from tests.near import assert_near
 
@@ -253,8 +253,8 @@ def test_a_model_without_the_head_says_so(
     """Before a text is read."""
     missing = {"next": "cls.seq_relationship.bias", "words": "cls.predictions.bias"}.get(loss)
     report = dataclasses.replace(tiny_loaded.report, missing=() if missing is None else (missing,))
-    monkeypatch.setattr(corpus_heads, "load", lambda name, device: dataclasses.replace(tiny_loaded, report=report))
-    corpus_heads._ready.cache_clear()
+    monkeypatch.setattr(study_of_heads, "load", lambda name, device: dataclasses.replace(tiny_loaded, report=report))
+    study_of_heads._ready.cache_clear()
     with pytest.raises(ValueError, match=f"{sentence}: its heads have no loss to be measured by"):
         next(heads_over(write(tmp_path / "t.txt", "a cat"), "tiny", CorpusSettings(loss=loss, **given)))
-    corpus_heads._ready.cache_clear()
+    study_of_heads._ready.cache_clear()

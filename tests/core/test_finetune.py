@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 import bert_core
 from bert_core import BertConfig, BertModel, checkpoint
-from bert_core.corpus.rows import LabelledText, read_labelled
+from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.training import finetune as tuning
 from bert_core.training.finetune import FinetuneSettings, Scores, finetune
 from bert_core.training.labelled import classes_of, split_off

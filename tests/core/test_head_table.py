@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bert_core.corpus.table import check_fits, read_table, write_table
 from bert_core.records import HeadTable
+from bert_core.studies.table import check_fits, read_table, write_table
 
 
 def made() -> HeadTable:

@@ -10,9 +10,9 @@ import pytest
 from bert_core import LoadedModel
 from bert_core.analysis.attribution import map_of_units
 from bert_core.analysis.relations import DIRECTIONS, RelationTally, pieces_of_words
-from bert_core.corpus.relations import relations_csv, track_relations
 from bert_core.run.texts import attention_maps
-from bert_core.treebank import TreeSentence, read_treebank
+from bert_core.studies.relations import relations_csv, track_relations
+from bert_core.studies.treebank import TreeSentence, read_treebank
 
 # word/head/relation; the head by its number from 1, 0 for the root.
 TREES = """

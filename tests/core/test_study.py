@@ -1,4 +1,4 @@
-"""bert_core/study.py: the questions of a file, a table that goes on where it stopped, and its summary."""
+"""bert_core/studies/faithfulness.py: the questions of a file, a table that goes on where it stopped, its summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from bert_core import LoadedModel, faithfulness, token_scores
 from bert_core.analysis.faithfulness import MEASURES
-from bert_core.study import (
+from bert_core.studies.faithfulness import (
     FUNCTION_WORDS,
     Judgement,
     StudySettings,

@@ -18,8 +18,9 @@ import torch
 
 from bert_core import BertConfig, BertForPreTraining, Tokenizer
 from bert_core.records import Batch
+from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.training import data, runs
-from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix, read_documents, split_sentences
+from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.kinds import document_kinds
 from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, pretrain, train_step
 from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, quick_precision

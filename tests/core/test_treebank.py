@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bert_core.treebank import read_treebank
+from bert_core.studies.treebank import read_treebank
 
 
 def row(identity: object, form: str, head: object = 0, relation: str = "root", misc: str = "_") -> str:

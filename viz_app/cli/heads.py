@@ -14,8 +14,8 @@ from bert_core.run import MOST_REFERENCES
 from viz_app.cli.shared import Device, ModelName, check_place, first_texts, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
-    from bert_core.corpus.heads import CorpusSettings, HeadSums
     from bert_core.records import HeadTable
+    from bert_core.studies.heads import CorpusSettings, HeadSums
 
 SECONDS_BETWEEN_NOTES = 5.0
 SHOWN = 10
@@ -63,9 +63,9 @@ def heads(
     The loss is that of hidden pieces, or of what is asked for: a class, a word, what follows. Stopped, it keeps what
     it has; the same command again goes on.
     """
-    from bert_core.corpus.heads import CorpusSettings, heads_over, note_of
-    from bert_core.corpus.rows import Columns
-    from bert_core.corpus.table import check_kind, write_table
+    from bert_core.studies.heads import CorpusSettings, heads_over, note_of
+    from bert_core.studies.rows import Columns
+    from bert_core.studies.table import check_kind, write_table
 
     check_kind(out)
     check_place(out, corpus, *([] if reference is None else [reference]))
@@ -121,8 +121,8 @@ def roles(
 ) -> None:
     """Which head finds which dependency relation of a treebank, beside the best fixed offset (Clark 2019)."""
     from bert_core import checkpoint
-    from bert_core.corpus.relations import relations_csv, track_relations
-    from bert_core.treebank import read_treebank
+    from bert_core.studies.relations import relations_csv, track_relations
+    from bert_core.studies.treebank import read_treebank
 
     if out is not None:
         check_place(out, treebank)
@@ -160,7 +160,7 @@ def roles(
 
 def _check_same(out: Path, model: str, settings: CorpusSettings) -> None:
     """Raise ValueError if a file is there that is not the same table: nothing else is written over."""
-    from bert_core.corpus.table import read_table
+    from bert_core.studies.table import read_table
 
     if not out.exists():
         return

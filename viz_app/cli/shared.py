@@ -52,7 +52,7 @@ def kind_of_file(option: str, path: Path, endings: tuple[str, ...]) -> str:
 
 def first_texts(path: Path) -> tuple[str, ...]:
     """The first texts of a file. Raises ValueError if there is none."""
-    from bert_core.corpus.lines import shards
+    from bert_core.studies.lines import shards
 
     first = next(shards(path, size=MOST_REFERENCES), None)
     if first is None or not first.lines:

@@ -39,7 +39,7 @@ def faithfulness(
     The same command goes on where it stopped. On stdout at the end: the summary, in Markdown.
     """
     from bert_core.methods import METHODS
-    from bert_core.study import StudySettings, judge_file, markdown, standings
+    from bert_core.studies.faithfulness import StudySettings, judge_file, markdown, standings
 
     drawn = None if plot is None else kind_of_file("--plot", plot, PICTURES)
     settings = StudySettings(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from bert_core.analysis.faithfulness import MEASURES
-from bert_core.study import KINDS, Standing
+from bert_core.studies.faithfulness import KINDS, Standing
 from viz_app.figures.style import HEAD_COLOURS, page
 
 TITLES = {"content": "Masked content word", "function": "Masked function word", "nsp": "B follows A"}

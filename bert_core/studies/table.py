@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from bert_core import checkpoint
-from bert_core.corpus.rows import separator_of
 from bert_core.records import LOSSES, HeadTable
 from bert_core.run.ablation import METHODS
+from bert_core.studies.rows import separator_of
 
 KINDS = (".csv", ".parquet")
 LARGEST_FILE = 8  # megabytes: a model of 96 layers of 96 heads has less

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bert_core.corpus.lines import LONGEST_LINE, SHARD_LINES, Line, Shard
+from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard
 
 LONGEST_FIELD = 10_000_000  # characters
 _NAMED_ROWS = 5

@@ -24,8 +24,8 @@ from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
 from bert_core.records import Target
 from bert_core.run.perturbation import values_without
+from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import UNKNOWN, Encoding
-from bert_core.training.data import read_documents, split_sentences
 
 KINDS = ("content", "function", "nsp")
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks

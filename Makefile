@@ -11,7 +11,7 @@ DEV_INSTALLED := .venv/.dev-installed
 # up to 2 GB.
 IN_PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: app test check lint docs bench model-docs browser clean
+.PHONY: app test check lint docs notebook bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
@@ -30,6 +30,10 @@ lint: $(DEV_INSTALLED)
 
 docs: $(DEV_INSTALLED)
 	$(BIN)/python docs/build.py
+
+# Runs docs/headlight.ipynb anew, and keeps what it shows.
+notebook: $(DEV_INSTALLED)
+	$(BIN)/jupyter execute --inplace docs/headlight.ipynb
 
 bench: $(DEV_INSTALLED)
 	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do echo "== $$script"; $(BIN)/python "$$script"; done

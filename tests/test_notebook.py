@@ -1,0 +1,53 @@
+"""The notebook of docs/: what is kept in it, and that it runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOK = ROOT / "docs" / "headlight.ipynb"
+
+
+def cells(path: Path) -> list[nbformat.NotebookNode]:
+    """The cells of code, in order."""
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def test_what_is_kept_was_run_in_order_and_is_small() -> None:
+    """Every cell once from the first to the last, without an error, under 1 MB in all, and no path of a machine."""
+    assert [cell.execution_count for cell in cells(NOTEBOOK)] == list(range(1, len(cells(NOTEBOOK)) + 1))
+    outputs = [output for cell in cells(NOTEBOOK) for output in cell.outputs]
+    assert {output.output_type for output in outputs} <= {"stream", "execute_result", "display_data"}
+    assert {output.name for output in outputs if output.output_type == "stream"} == {"stdout"}, "no warnings"
+    assert NOTEBOOK.stat().st_size < 1_000_000
+    words = "\n".join(str(output.get("text") or output.data.get("text/plain")) for output in outputs)
+    assert re.findall(r"(?:/\w+){2,}|[A-Z]:\\", words) == []
+
+
+def test_nothing_but_public_names_is_asked_of_the_library() -> None:
+    """The notebook reads `import bert_core` and the app's notebook view, no room of either."""
+    code = "\n".join(cell.source for cell in cells(NOTEBOOK))
+    assert re.findall(r"(?:from|import) ((?:bert_core|viz_app)[\w.]*)", code) == ["bert_core", "viz_app.notebook"]
+    assert re.findall(r"\b_\w+", code) == []
+
+
+@pytest.mark.slow
+def test_every_cell_runs(tmp_path: Path) -> None:
+    """From top to bottom in a kernel of its own, as Jupyter would; each cell shows what is kept of it."""
+    command = ["-m", "jupyter", "execute", "--output", str(tmp_path / "run.ipynb"), str(NOTEBOOK)]
+    own = {name: str(tmp_path) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR")}
+    environment = {**os.environ, **own, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    kinds = [
+        [{output.output_type for output in cell.outputs} for cell in cells(path)]
+        for path in (NOTEBOOK, tmp_path / "run.ipynb")
+    ]
+    assert kinds[0] == kinds[1]

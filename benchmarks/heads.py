@@ -37,7 +37,7 @@ from bert_core.loading import LoadedModel, best_device
 from bert_core.modeling import BertForPreTraining
 from bert_core.records import Target
 from bert_core.run.capture import capture
-from bert_core.run.texts import AskedText, gate_gradients, hide_pieces
+from bert_core.run.losses import AskedText, gate_gradients, hide_pieces
 from bert_core.tokenizer import Encoding
 
 TOKENS = (16, 128)

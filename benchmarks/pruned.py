@@ -26,7 +26,7 @@ from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel, best_device, load
 from bert_core.modeling import BertForPreTraining
 from bert_core.pruning import pruned
-from bert_core.run.removal import pruning_costs
+from bert_core.run.costs import pruning_costs
 
 SHARES = (0.25, 0.5, 0.75)
 TOKENS = 128

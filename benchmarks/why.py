@@ -40,7 +40,7 @@ from bert_core.modeling import BertForPreTraining
 from bert_core.records import Target
 from bert_core.run.capture import capture
 from bert_core.run.decomposition import alti, attention_norms, decompx
-from bert_core.run.layers import layer_passes
+from bert_core.run.passes import layer_passes
 from bert_core.run.perturbation import integrated_gradients, pseudo_log_likelihood, value_zeroing
 from bert_core.tokenizer import Encoding, Tokenizer
 

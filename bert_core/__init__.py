@@ -39,16 +39,18 @@ _NAMES = {
     "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
     "methods": "METHODS Method faithfulness layer_scores token_scores",
     "run.ablation": "ablate_heads",
-    "run.capture": "capture head_mask_without",
+    "run.capture": "capture",
+    "run.costs": "curve_points pruning_costs",
     "run.decoding": "describe",
     "run.decomposition": "alti attention_norms decompx globenc head_values residual_norms",
+    "run.inputs": "head_mask_without",
     "run.lens": "layer_states logit_lens",
     "run.perturbation": (
         "input_x_gradient integrated_gradients occlusion pseudo_log_likelihood saliency value_zeroing values_without"
     ),
-    "run.removal": "curve_points propose_plan pruning_costs",
+    "run.plans": "propose_plan",
     "run.scoring": "score_pairs",
-    "run.stages": "walk",
+    "run.walk": "walk",
     "run.vectors": "head_vectors",
     # Analysis: arrays to answers.
     "analysis.attribution": (
@@ -214,7 +216,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.tokens import TokenMaps as TokenMaps
     from bert_core.run.ablation import ablate_heads as ablate_heads
     from bert_core.run.capture import capture as capture
-    from bert_core.run.capture import head_mask_without as head_mask_without
+    from bert_core.run.costs import curve_points as curve_points
+    from bert_core.run.costs import pruning_costs as pruning_costs
     from bert_core.run.decoding import describe as describe
     from bert_core.run.decomposition import alti as alti
     from bert_core.run.decomposition import attention_norms as attention_norms
@@ -222,6 +225,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.decomposition import globenc as globenc
     from bert_core.run.decomposition import head_values as head_values
     from bert_core.run.decomposition import residual_norms as residual_norms
+    from bert_core.run.inputs import head_mask_without as head_mask_without
     from bert_core.run.lens import layer_states as layer_states
     from bert_core.run.lens import logit_lens as logit_lens
     from bert_core.run.perturbation import input_x_gradient as input_x_gradient
@@ -231,12 +235,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.perturbation import saliency as saliency
     from bert_core.run.perturbation import value_zeroing as value_zeroing
     from bert_core.run.perturbation import values_without as values_without
-    from bert_core.run.removal import curve_points as curve_points
-    from bert_core.run.removal import propose_plan as propose_plan
-    from bert_core.run.removal import pruning_costs as pruning_costs
+    from bert_core.run.plans import propose_plan as propose_plan
     from bert_core.run.scoring import score_pairs as score_pairs
-    from bert_core.run.stages import walk as walk
     from bert_core.run.vectors import head_vectors as head_vectors
+    from bert_core.run.walk import walk as walk
     from bert_core.studies.faithfulness import Judgement as Judgement
     from bert_core.studies.faithfulness import Standing as Standing
     from bert_core.studies.faithfulness import StudySettings as StudySettings

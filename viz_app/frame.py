@@ -21,9 +21,10 @@ from bert_core.loading import LoadedModel
 from bert_core.records import HeadSweep, HeadVectors, MaskPrediction, ModelRun, Target, Walk, hidden_pieces, word_target
 from bert_core.run import MOST_REFERENCES
 from bert_core.run.ablation import ablate_heads
-from bert_core.run.capture import capture, head_mask_without
-from bert_core.run.stages import asked_at, walk
+from bert_core.run.capture import capture
+from bert_core.run.inputs import head_mask_without
 from bert_core.run.vectors import head_vectors
+from bert_core.run.walk import asked_at, walk
 from bert_core.tokenizer import MASK, Encoding
 from viz_app import examples, screen
 from viz_app.components.address import keep_history
@@ -148,7 +149,7 @@ class Frame:
         return tuple(self.loaded.tokenizer.encode(line, max_length=longest) for line in lines)
 
     def walk(self, layer: int, position: int, *, pads: int, engine: str) -> Walk:
-        """The record of every value on the way, from the queue; see `bert_core.run.stages.walk`."""
+        """The record of every value on the way, from the queue; see `bert_core.run.walk.walk`."""
         job = self._walk(layer, pads, engine)
         seen: Walk = result_of(job)
         st.session_state["_seconds"] = job.seconds

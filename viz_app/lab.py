@@ -16,8 +16,9 @@ from bert_core.loading import LoadedModel, save
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.pruning import pruned, zero_filled
 from bert_core.records import Batch, CurvePoint, PruningPlan
-from bert_core.run import removal
-from bert_core.run.removal import RANDOM_ORDERS
+from bert_core.run.costs import BATCHES, Cost, Score, point_of, pruning_costs, score
+from bert_core.run.losses import examples_of
+from bert_core.run.plans import RANDOM_ORDERS, loss_importance, propose_plan
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
@@ -101,7 +102,7 @@ class Questions:
         self.key = (self.loaded.name, blake2b(content, digest_size=12).hexdigest())
         self.batches: tuple[Batch, ...] = kept(
             ("lab examples", *self.key),
-            lambda: removal.examples_of(self.loaded, text) if upload is None else _drawn(content, self.loaded),
+            lambda: examples_of(self.loaded, text) if upload is None else _drawn(content, self.loaded),
         )
 
     @property
@@ -128,18 +129,18 @@ class Questions:
             (what, *self.key), f"{shown_name(self.loaded.name)} {label}", lambda job: work(job.report)
         )
 
-    def score(self, head_mask: np.ndarray) -> removal.Score:
+    def score(self, head_mask: np.ndarray) -> Score:
         """What the model gets right with some heads off."""
-        found: removal.Score = result_of(self._score(head_mask))
+        found: Score = result_of(self._score(head_mask))
         return found
 
     def _score(self, head_mask: np.ndarray) -> Job:
         return self._job(
             ("score", head_mask.tobytes()), "is tested",
-            lambda report: removal.score(self.loaded, self.batches, head_mask=head_mask, report=report),
+            lambda report: score(self.loaded, self.batches, head_mask=head_mask, report=report),
         )  # fmt: skip
 
-    def with_all(self) -> removal.Score:
+    def with_all(self) -> Score:
         """What it gets right with all heads on."""
         return self.score(np.ones_like(self.frame.head_mask))
 
@@ -147,7 +148,7 @@ class Questions:
         """The size of the loss's slope at each head, (layer, head)."""
         job = self._job(
             "importance", "with the gradient of the loss at every head",
-            lambda report: removal.loss_importance(self.loaded, self.batches, report=report),
+            lambda report: loss_importance(self.loaded, self.batches, report=report),
         )  # fmt: skip
         found: np.ndarray = result_of(job)
         return found
@@ -161,7 +162,7 @@ class Questions:
         reference = self.reference(method)
         return self._job(
             ("plan", method, reference), f"ranks its heads by {method}",
-            lambda report: removal.propose_plan(
+            lambda report: propose_plan(
                 self.loaded, self.batches, method, reference=reference, report=report
             ),
         )  # fmt: skip
@@ -210,7 +211,7 @@ class Questions:
     def seconds_to_measure(self) -> float:
         """What `costs` takes, about: so many texts through three models, and a round to warm up."""
         asked = sum(len(batch.input_ids) for batch in self.batches)
-        texts = 3 * (REPEATS + 1) * sum(removal.BATCHES)
+        texts = 3 * (REPEATS + 1) * sum(BATCHES)
         return texts * self._score(np.ones_like(self.frame.head_mask)).seconds / asked
 
     def grow(self, method: str) -> float:
@@ -223,7 +224,7 @@ class Questions:
         if not job.wait(MOMENT):
             return 0.0
         plans = [given_by(job)]
-        plans += [removal.propose_plan(self.loaded, (), "random", seed=seed) for seed in range(RANDOM_ORDERS)]
+        plans += [propose_plan(self.loaded, (), "random", seed=seed) for seed in range(RANDOM_ORDERS)]
         removed, points = _removed(len(plans[0].order)), self._points(method)
         wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in points]
         for plan, count in wanted:
@@ -238,19 +239,19 @@ class Questions:
         heads = plan.order[:count]
         return self._job(
             ("point", plan.order, count), f"without {count} heads",
-            lambda report: removal.point_of(
+            lambda report: point_of(
                 pruned(self.loaded, heads), self.batches, plan.method, count, report=report
             ),
         )  # fmt: skip
 
-    def costs(self) -> tuple[removal.Cost, removal.Cost, removal.Cost]:
+    def costs(self) -> tuple[Cost, Cost, Cost]:
         """Size and speed of the model as it is, masked, and pruned of the heads that are off."""
         encoding = self.frame.original
         job = self._job(
             ("costs", self.off, encoding.input_ids), "is pruned, and timed",
-            lambda report: removal.pruning_costs(self.loaded, self.off, encoding, repeats=REPEATS, report=report),
+            lambda report: pruning_costs(self.loaded, self.off, encoding, repeats=REPEATS, report=report),
         )  # fmt: skip
-        found: tuple[removal.Cost, removal.Cost, removal.Cost] = result_of(job)
+        found: tuple[Cost, Cost, Cost] = result_of(job)
         return found
 
     def file(self, *, full_shape: bool) -> bytes:

@@ -22,7 +22,7 @@ from bert_core import scenes
 from bert_core.analysis import patterns
 from bert_core.loading import LoadedModel, bundled_models, load
 from bert_core.methods import METHODS
-from bert_core.run import ablation, perturbation, removal, stages
+from bert_core.run import ablation, perturbation, plans, walk
 from bert_core.vision import BUNDLED, LoadedCaptioner, load_captioner
 from viz_app import examples
 from viz_app.jobs import Job, JobQueue
@@ -170,8 +170,8 @@ STAGES = (
     *("pieces", "embeddings", "norm", "qkv", "scores", "mask", "softmax", "context"),
     *("output", "feed_forward", "next", "pooler", "heads"),
 )
-ENGINES = stages.ENGINES
-ORDERS = tuple(name for name in removal.METHODS if name != "random")  # that is the band the others stand beside
+ENGINES = walk.ENGINES
+ORDERS = tuple(name for name in plans.METHODS if name != "random")  # that is the band the others stand beside
 FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
 LENSES = ("logit", "tuned")

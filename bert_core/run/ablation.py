@@ -18,8 +18,9 @@ from bert_core.attention import rows_at
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
 from bert_core.records import HeadSweep, Target
-from bert_core.run.capture import asked_positions, check_head_mask, gate_tensor, target_values
-from bert_core.run.layers import TOKENS_AT_ONCE, embedded
+from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
+from bert_core.run.memory import TOKENS_AT_ONCE
+from bert_core.run.targets import asked_positions, target_values
 from bert_core.tokenizer import Encoding
 
 METHODS = ("zero", "mean", "resample")

@@ -15,8 +15,11 @@ from torch import Tensor, nn
 
 from bert_core.loading import LoadedModel
 from bert_core.records import Attribution, Target, TokenMaps
-from bert_core.run.capture import check_target
-from bert_core.run.layers import BYTES_AT_ONCE, LayerPass, as_array, check_memory, embedded, layer_passes
+from bert_core.run.arrays import as_array
+from bert_core.run.inputs import embedded
+from bert_core.run.memory import BYTES_AT_ONCE, check_memory
+from bert_core.run.passes import LayerPass, layer_passes
+from bert_core.run.targets import check_target
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- sizes of what is added

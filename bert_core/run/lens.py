@@ -10,8 +10,8 @@ from torch import Tensor
 
 from bert_core.loading import LoadedModel
 from bert_core.records import LayerStates, LensRun
-from bert_core.run.capture import check_position, gate_tensor, segments_of
-from bert_core.run.layers import as_array
+from bert_core.run.arrays import as_array
+from bert_core.run.inputs import check_position, gate_tensor, segments_of
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
 

@@ -15,8 +15,11 @@ from torch import Tensor
 
 from bert_core.loading import LoadedModel
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
-from bert_core.run.capture import check_target, gate_tensor, segments_of, target_probabilities, target_values
-from bert_core.run.layers import as_array, copies_at_once, layer_passes
+from bert_core.run.arrays import as_array
+from bert_core.run.inputs import gate_tensor, segments_of
+from bert_core.run.memory import copies_at_once
+from bert_core.run.passes import layer_passes
+from bert_core.run.targets import check_target, target_probabilities, target_values
 from bert_core.tokenizer import MASK, PAD, Encoding
 
 BASELINES = {"pad": PAD, "mask": MASK, "zero": None}

@@ -12,7 +12,7 @@ from bert_core.config import check_head
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.records import HeadVectors
-from bert_core.run.capture import gate_tensor, segments_of
+from bert_core.run.inputs import gate_tensor, segments_of
 from bert_core.tokenizer import Encoding
 
 

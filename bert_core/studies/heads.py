@@ -27,8 +27,15 @@ from bert_core.analysis.roles import head_figures
 from bert_core.loading import LoadedModel, load
 from bert_core.records import LOSSES, HeadTable, pieces_of, word_target
 from bert_core.run.ablation import METHODS, Replacement
-from bert_core.run.asked import check_can_answer, check_has_heads
-from bert_core.run.texts import AskedText, attention_maps, gate_gradients, hide_pieces, losses_without_each
+from bert_core.run.losses import (
+    AskedText,
+    attention_maps,
+    check_can_answer,
+    check_has_heads,
+    gate_gradients,
+    hide_pieces,
+    losses_without_each,
+)
 from bert_core.studies.lines import Line, Shard, shards
 from bert_core.studies.rows import Columns, check_rows, row_shards
 from bert_core.tokenizer import Encoding

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from bert_core.analysis.relations import RelationRow, RelationTally
 from bert_core.loading import LoadedModel
-from bert_core.run.texts import attention_maps
+from bert_core.run.losses import attention_maps
 from bert_core.studies.treebank import TreeSentence
 
 SENTENCES_AT_ONCE = 64

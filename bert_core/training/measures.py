@@ -20,8 +20,8 @@ from bert_core.agreement import Agreement, sentences
 from bert_core.calibration import at_temperature
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.run.capture import capture
-from bert_core.run.layers import copies_at_once
-from bert_core.run.texts import together
+from bert_core.run.losses import together
+from bert_core.run.memory import copies_at_once
 from bert_core.studies.faithfulness import FUNCTION_WORDS
 from bert_core.tokenizer import MASK, Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix

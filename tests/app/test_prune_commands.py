@@ -12,7 +12,7 @@ import pytest
 
 import bert_core
 from bert_core import LoadedModel, PruningPlan
-from bert_core.run import removal
+from bert_core.run import costs, plans
 from tests.app.test_cli import QUICK, Run, headlight, text_file
 from tests.near import assert_near
 from viz_app.cli import prune
@@ -112,9 +112,9 @@ def test_a_curve_goes_on_where_it_stopped(
     text = out.read_text(encoding="utf-8").splitlines(keepends=True)
     out.write_text("".join(text[:5]) + text[5][:20], encoding="utf-8")
     asked: list[int] = []
-    honest = removal.score
-    monkeypatch.setattr(removal, "score", lambda *a, **k: asked.append(1) or honest(*a, **k))
-    monkeypatch.setattr(removal, "propose_plan", lambda *a, **k: pytest.fail("the orders are kept"))
+    honest = costs.score
+    monkeypatch.setattr(costs, "score", lambda *a, **k: asked.append(1) or honest(*a, **k))
+    monkeypatch.setattr(plans, "propose_plan", lambda *a, **k: pytest.fail("the orders are kept"))
     assert headlight(*given, *SMALL)[0] == 0
     again = rows_of(out)
     steady = [name for name in whole[0] if name != "tokens_per_second"]
@@ -182,7 +182,7 @@ def test_orders_by_what_stands_in_for_a_head(
     assert err.splitlines()[-1].endswith("other.txt (12 bytes) in the place of a head: choose another name for --out")
     for method in ("ablation-mean", "ablation-resample"):
         kept = PruningPlan.from_json((tmp_path / f"c.{method}.json").read_text(encoding="utf-8"))
-        assert kept.order == removal.propose_plan(tiny_loaded, estimated, method, reference=reference).order
+        assert kept.order == plans.propose_plan(tiny_loaded, estimated, method, reference=reference).order
 
 
 def test_recovery_training_goes_on_from_a_pruned_model(

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import LoadedModel
-from bert_core.run import removal
+from bert_core.run import costs, losses, plans
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
 from tests.visit import key_of, said, settled, words
@@ -93,13 +93,13 @@ def test_the_figures_are_those_of_the_library(
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1,1.2")
     gates = np.ones((2, 4))
     gates[0, 1] = gates[1, 2] = 0
-    batches = removal.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
-    found = removal.score(tiny_loaded, batches, head_mask=gates)
+    batches = losses.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
+    found = costs.score(tiny_loaded, batches, head_mask=gates)
     assert (
         figure(app, "Loss (nats)") == f"{found.loss:.3f}" and figure(app, "Hidden pieces right") == f"{found.mlm:.0%}"
     )
     assert figure(app, "Next sentences right") == f"{found.nsp:.0%}" and "2 of 8 heads are off" in words(app)
-    worth = removal.loss_importance(tiny_loaded, batches)
+    worth = plans.loss_importance(tiny_loaded, batches)
     middle = float(np.median(worth))
     app.number_input(key=key_of(app, "lab_below")).set_value(middle).run()
     assert press(app, "switch_below").session_state.off == tuple(map(tuple, np.argwhere(worth < middle).tolist()))
@@ -126,7 +126,7 @@ def test_a_plan_is_carried_out(
     """The first heads of the order go off, all others on; the choice of order and share is in the link."""
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1", order="ablation", going="40")
     press(app, "carry_out")
-    batches = removal.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
+    batches = losses.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
     plan = bert_core.propose_plan(tiny_loaded, batches, "ablation")
     assert app.session_state.off == tuple(sorted(plan.order[:3]))
     assert press(app, "undo").session_state.off == ((0, 1),)

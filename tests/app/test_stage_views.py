@@ -15,7 +15,7 @@ from bert_core.analysis.walks import follows, likeliest, step_angles
 from bert_core.loading import LoadedModel
 from bert_core.records import Walk
 from bert_core.run.capture import capture
-from bert_core.run.stages import ENGINES, walk
+from bert_core.run.walk import ENGINES, walk
 from tests.near import assert_near
 from viz_app import session
 from viz_app.components.floor_plan import Room, floor_plan

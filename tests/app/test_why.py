@@ -193,7 +193,7 @@ def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
     opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DecompX names the figure and a cheaper method; the others stand in the table, and one of them stands in."""
-    monkeypatch.setattr("bert_core.run.layers.free_bytes", lambda device: 1000)
+    monkeypatch.setattr("bert_core.run.memory.free_bytes", lambda device: 1000)
     app = opened(text="the cat sat on the red mat")
     said = words(app)
     assert (

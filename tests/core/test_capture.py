@@ -23,7 +23,7 @@ from bert_core import (
     Target,
     capture,
 )
-from bert_core.run.capture import head_mask_without
+from bert_core.run.inputs import head_mask_without
 from tests.near import assert_near
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]])

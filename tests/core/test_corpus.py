@@ -13,7 +13,7 @@ from bert_core import LoadedModel
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.run.capture import capture
-from bert_core.run.texts import gate_gradients, hide_pieces, losses_without_each
+from bert_core.run.losses import gate_gradients, hide_pieces, losses_without_each
 from bert_core.studies.heads import CorpusSettings, HeadSums, heads_over, measure_shard, note_of
 from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, shards
 from tests.near import assert_near

@@ -11,7 +11,7 @@ from bert_core.pruning import pruned
 from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
 from bert_core.tokenizer import Encoding
-from tests.core.test_stages import another
+from tests.core.test_walk import another
 from tests.near import assert_near
 
 

@@ -134,7 +134,7 @@ def _comparison(
 ) -> Comparison:  # fmt: skip
     """A run beside that of another text, with another model or with heads off; what differs gives them their names."""
     import bert_core
-    from bert_core.run.capture import head_mask_without
+    from bert_core.run.inputs import head_mask_without
     from viz_app.export.comparison import Comparison
 
     there = loaded if other_model is None else load(other_model, device)

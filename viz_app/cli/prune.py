@@ -77,8 +77,9 @@ def prune_curve(
     beside the CSV as a plan that `headlight prune --plan` takes.
     """
     from bert_core.analysis.pruning import hardly_missed
-    from bert_core.run.asked import check_has_heads
-    from bert_core.run.removal import METHODS, RANDOM_ORDERS, curve_points
+    from bert_core.run.costs import curve_points
+    from bert_core.run.losses import check_has_heads
+    from bert_core.run.plans import METHODS, RANDOM_ORDERS
 
     check_place(out, corpus, *([] if reference is None else [reference]))
     chosen = [name.strip() for name in orders.split(",") if name.strip()]
@@ -148,7 +149,7 @@ def _kept_plan(
     Raises ValueError for a plan that was found on something else.
     """
     from bert_core import checkpoint
-    from bert_core.run.removal import propose_plan
+    from bert_core.run.plans import propose_plan
 
     name = f"{method}-{seed}" if method == "random" else method
     path = out.with_name(f"{out.stem}.{name}.json")

@@ -13,17 +13,10 @@ import bert_core
 from bert_core import Batch, LoadedModel, PruningPlan
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from bert_core.records import CurvePoint
-from bert_core.run import removal
-from bert_core.run.removal import (
-    METHODS,
-    curve_points,
-    examples_of,
-    loss_importance,
-    loss_without_each,
-    propose_plan,
-    pruning_costs,
-    score,
-)
+from bert_core.run import losses
+from bert_core.run.costs import curve_points, pruning_costs, score
+from bert_core.run.losses import examples_of
+from bert_core.run.plans import METHODS, loss_importance, loss_without_each, propose_plan
 from tests.near import assert_near
 
 
@@ -130,7 +123,7 @@ def test_copies_of_a_long_text_are_asked_a_few_at_a_time(
     """In however many batches, the copies and what is found of them are the same, and each batch is reported."""
     encoding = tiny_loaded.tokenizer.encode("the [MASK] sat on the mat and the dog ran to the red door", "it was red")
     whole = examples_of(tiny_loaded, encoding)
-    monkeypatch.setattr(removal, "TOKENS_TOGETHER", 2 * len(encoding) + 1)
+    monkeypatch.setattr(losses, "TOKENS_TOGETHER", 2 * len(encoding) + 1)
     parts = examples_of(tiny_loaded, encoding)
     assert [len(part.input_ids) for part in parts] == [2, 2, 2, 2, 1]
     for field in dataclasses.fields(Batch):

@@ -1,4 +1,4 @@
-"""bert_core/run/stages.py and bert_core/analysis/walks.py: what is overheard on the way through a model."""
+"""bert_core/run/walk.py and bert_core/analysis/walks.py: what is overheard on the way through a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import bert_core
 from bert_core import BertConfig, BertForPreTraining, LoadedModel, capture
 from bert_core.analysis.walks import differences, weighted_values
 from bert_core.records import Walk
-from bert_core.run.stages import ENGINES, asked_at, walk
+from bert_core.run.walk import ENGINES, asked_at, walk
 from bert_core.tokenizer import Encoding
 from tests.near import apart, assert_near
 

@@ -12,14 +12,7 @@ import transformers
 
 import bert_core
 from bert_core import LoadedModel, Target, capture
-from bert_core.run.texts import (
-    AskedText,
-    attention_maps,
-    gate_gradients,
-    hide_pieces,
-    losses_without_each,
-    together,
-)
+from bert_core.run.losses import AskedText, attention_maps, gate_gradients, hide_pieces, losses_without_each, together
 from bert_core.tokenizer import MASK, Encoding
 from tests.near import assert_near
 

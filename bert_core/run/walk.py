@@ -18,7 +18,8 @@ from bert_core.modeling import BertLayer
 from bert_core.numpy_bert import BertForPretraining
 from bert_core.recording import record
 from bert_core.records import Walk
-from bert_core.run.capture import check_head_mask, check_position, with_gaps
+from bert_core.run.arrays import with_gaps
+from bert_core.run.inputs import check_head_mask, check_position
 from bert_core.tokenizer import PAD, Encoding
 
 ENGINES = ("torch", "numpy")

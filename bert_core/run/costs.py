@@ -1,0 +1,191 @@
+"""What the going of heads costs and saves: what a model gets right of some examples, its size, its speed."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.loading import LoadedModel
+from bert_core.pruning import pruned
+from bert_core.records import Batch, CurvePoint
+from bert_core.run.ablation import Head
+from bert_core.run.arrays import as_array
+from bert_core.run.inputs import gate_tensor, head_mask_without
+from bert_core.run.losses import KINDS, Asked
+from bert_core.tokenizer import Encoding
+
+BATCHES = (1, 8, 32)
+Report = Callable[[float], None]
+
+
+def silent(share: float) -> None:
+    """Nobody wants to know."""
+
+
+# ---------------------------------------------------------------------------- what is right of some examples
+
+
+@dataclass(frozen=True)
+class Score:
+    """How well a model does. loss: nats; mlm, nsp: shares; each NaN where nothing was asked."""
+
+    loss: float
+    mlm: float
+    nsp: float
+
+
+@torch.no_grad()
+def score(
+    loaded: LoadedModel, batches: Sequence[Batch], *, head_mask: np.ndarray | None = None, report: Report = silent
+) -> Score:
+    """What a model gets right of some examples, with some heads off.
+
+    head_mask: as for `capture`. The loss is that of pre-training: of the hidden pieces, plus of the next sentences.
+    Raises ValueError where nothing can be asked.
+    """
+    gates = gate_tensor(loaded, head_mask)
+    losses, kinds, right = [np.empty(0)], [np.empty(0, int)], np.zeros(len(KINDS))
+    for number, batch in enumerate(batches):
+        asked = Asked(loaded, batch)
+        answers = asked.answers(asked.states(gates))
+        losses.append(as_array(asked.losses(answers)))
+        kinds.append(asked.kinds)
+        right += [int((logits.argmax(-1) == wanted).sum()) for logits, wanted in answers]
+        report((number + 1) / len(batches))
+    loss = mean_loss(loaded, np.concatenate(losses), np.concatenate(kinds))
+    asked_of = np.bincount(np.concatenate(kinds), minlength=len(KINDS))
+    mlm, nsp, _ = (float(share / of) if of else nan for share, of in zip(right, asked_of, strict=True))
+    return Score(float(loss), mlm, nsp)
+
+
+def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """The mean loss of an answer of each kind, the kinds added: losses (..., answer) to (...).
+
+    kinds: (answer,), as `Asked` has them. Raises ValueError where nothing was asked.
+    """
+    if not len(kinds):
+        raise ValueError(f"{loaded.name} cannot be tested on these examples: it has no trained output for them")
+    means = [losses[..., kinds == kind].mean(-1, dtype=np.float64) for kind in np.unique(kinds)]
+    found: np.ndarray = np.sum(means, axis=0)
+    return found
+
+
+# ---------------------------------------------------------------------------- curves
+
+
+def curve_points(
+    loaded: LoadedModel,
+    batches: Sequence[Batch],
+    orders: Mapping[str, Sequence[Head]],
+    removed: Sequence[int],
+    *,
+    known: Collection[CurvePoint] = (),
+    report: Report = silent,
+) -> Iterator[CurvePoint]:
+    """What is left of a model along some orders, each point from a model that was really pruned.
+
+    orders: by name, the first head to go first. removed: how many heads are gone at each point.
+    known: points of before, which are not computed again. report: told the share that is done; may raise to stop.
+    Yields point after point, so that whoever stops has all those before.
+    """
+    there = {(point.order, point.removed) for point in known}
+    wanted = [(name, count) for name in orders for count in removed if (name, count) not in there]
+    before, left = None, loaded
+    if wanted:
+        score(loaded, batches[:1])  # the first pass of a process is slow, and no point should pay for it
+    for number, (name, count) in enumerate(wanted):
+        # A model of the same order is pruned on; another order starts from the whole model.
+        left = pruned(left if name == before else loaded, orders[name][:count])
+        before = name
+
+        def tell(share: float, number: int = number) -> None:
+            report((number + share) / len(wanted))
+
+        yield point_of(left, batches, name, count, report=tell)
+
+
+def point_of(
+    left: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Report = silent
+) -> CurvePoint:
+    """One point of a curve: a model that has lost so many heads of an order is asked, and timed."""
+    start = time.perf_counter()
+    found = score(left, batches, report=report)
+    seconds = time.perf_counter() - start
+    tokens = sum(int(batch.attention_mask.sum()) for batch in batches)
+    return CurvePoint(
+        order=order, removed=removed, loss=found.loss, mlm=found.mlm, nsp=found.nsp,
+        parameters=sum(parameter.numel() for parameter in left.model.parameters()),
+        tokens_per_second=tokens / seconds,
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- what pruning saves
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a model takes. what: "full", "masked" or "pruned". nbytes: of its parameters.
+
+    seconds: texts in a batch -> one pass of the encoder, median.
+    """
+
+    what: str
+    parameters: int
+    nbytes: int
+    seconds: Mapping[int, float]
+
+
+@torch.no_grad()
+def pruning_costs(
+    loaded: LoadedModel,
+    heads: Collection[Head],
+    encoding: Encoding,
+    *,
+    batches: Sequence[int] = BATCHES,
+    repeats: int = 5,
+    report: Report = silent,
+) -> tuple[Cost, Cost, Cost]:
+    """Size and measured speed of a model: as it is, with some heads switched off, and without them.
+
+    The three take turns, so that whatever else the machine does meets them alike. report: as for `curve_points`.
+    """
+    smaller = pruned(loaded, heads)
+    mask = torch.tensor(head_mask_without(loaded.config, heads), device=loaded.device)
+    sides: dict[str, tuple[LoadedModel, Tensor | None]] = {
+        "full": (loaded, None), "masked": (loaded, mask), "pruned": (smaller, None),
+    }  # fmt: skip
+    ids = torch.tensor([encoding.input_ids], device=loaded.device)
+    seconds: dict[str, dict[int, list[float]]] = {name: {size: [] for size in batches} for name in sides}
+    for number, size in enumerate(batches):
+        texts = ids.expand(size, -1).contiguous()
+        for repeat in range(repeats + 1):
+            for name, (model, gated) in sides.items():
+                taken = _seconds_of(model, texts, gated)
+                if repeat:  # the first round warms up
+                    seconds[name][size].append(taken)
+            report((number + (repeat + 1) / (repeats + 1)) / len(batches))
+    full, masked, left = (
+        Cost(
+            name,
+            sum(parameter.numel() for parameter in model.model.parameters()),
+            model.nbytes,
+            {size: statistics.median(times) for size, times in seconds[name].items()},
+        )
+        for name, (model, _) in sides.items()
+    )
+    return full, masked, left
+
+
+def _seconds_of(loaded: LoadedModel, ids: Tensor, gates: Tensor | None) -> float:
+    start = time.perf_counter()
+    loaded.model.bert(ids, head_mask=gates)
+    if loaded.device.type == "cuda":
+        torch.cuda.synchronize(loaded.device)
+    return time.perf_counter() - start

@@ -1,0 +1,73 @@
+"""A text, its segments and the gates of the heads as tensors; and whether they can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.config import BertConfig, check_head
+from bert_core.loading import LoadedModel
+from bert_core.tokenizer import Encoding
+
+
+def ids_of(loaded: LoadedModel, encoding: Encoding) -> Tensor:
+    """(1, seq), on the model's device."""
+    return torch.tensor([encoding.input_ids], device=loaded.device)
+
+
+def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
+    """(1, seq), or None for a model without segments."""
+    if not loaded.config.type_vocab_size:
+        return None
+    return torch.tensor([encoding.token_type_ids], device=loaded.device)
+
+
+@torch.no_grad()
+def embedded(loaded: LoadedModel, encoding: Encoding) -> Tensor:
+    """What enters the first layer, (1, seq, hidden)."""
+    states: Tensor = loaded.model.bert.embeddings(
+        ids_of(loaded, encoding), token_type_ids=segments_of(loaded, encoding)
+    )
+    return states
+
+
+def gate_tensor(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | None:
+    """Checked gates (layer, head) on the model's device, or None where every head is on."""
+    gates = check_head_mask(head_mask, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
+    return None if (gates == 1).all() else torch.tensor(gates, device=loaded.device)
+
+
+def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> np.ndarray:
+    """Gates (layer, head) as float32: 0 for each of these heads, (layer, head) from zero, and 1 for all others.
+
+    Raises ValueError for a head that the model has not, and had not before pruning.
+    """
+    gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
+    for layer, head in heads:
+        check_head(layer, head, *gates.shape)
+        gates[layer, head] = 0
+    return gates
+
+
+def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np.ndarray:
+    """Gates (layer, head) as float32; all ones for None.
+
+    Raises ValueError for any other shape, or a number not in 0 to 1.
+    """
+    if head_mask is None:
+        return np.ones((layers, heads), np.float32)
+    gates = np.array(head_mask, np.float32)
+    if gates.shape != (layers, heads):
+        raise ValueError(f"head_mask is {gates.shape}: this model has {layers} layers of {heads} heads")
+    if not ((gates >= 0) & (gates <= 1)).all():
+        raise ValueError("a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on")
+    return gates
+
+
+def check_position(encoding: Encoding, position: int) -> None:
+    """Raise ValueError unless the encoding has a token at this position."""
+    if not 0 <= position < len(encoding):
+        raise ValueError(f"position {position} does not exist: this text has positions 0 to {len(encoding) - 1}")

@@ -1,0 +1,378 @@
+"""Texts and what is asked of them: their losses, how these move with every head's gate, and without each head.
+
+Texts of any kind of answer, for a file as for a pruning plan, come through here. Nothing is written to the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence, Sized
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.loading import LoadedModel
+from bert_core.modeling import IGNORED_LABEL
+from bert_core.recording import record
+from bert_core.records import Batch
+from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
+from bert_core.run.arrays import as_array, with_gaps
+from bert_core.run.memory import BYTES_AT_ONCE, TOKENS_AT_ONCE, copies_at_once
+from bert_core.tokenizer import MASK, PAD, Encoding, Tokenizer
+
+KINDS = ("pieces", "next sentences", "classes")
+VARIANTS_AT_ONCE = 8  # of a batch of texts, at least, so that short texts fill a batch and long ones do not swell it
+HIDDEN_APART = 8  # every how many pieces of a text are hidden together: about as many as in pre-training
+TOKENS_TOGETHER = 1024  # of copies of a text that are asked at once, so that there is progress to report
+
+# ---------------------------------------------------------------------------- what is asked
+
+
+@dataclass(frozen=True)
+class AskedText:
+    """A text, and what a model should say of it; at least one of the three.
+
+    positions, answers: where pieces are asked for, rising, and the number of the one that should stand at each.
+    follows: 0 if B follows A, 1 if not. label: the number of its class.
+    Its loss: the mean over its pieces, plus that of its second text, plus that of its class; nats.
+    """
+
+    encoding: Encoding
+    positions: tuple[int, ...] = ()
+    answers: tuple[int, ...] = ()
+    follows: int | None = None
+    label: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.encoding)
+
+    @property
+    def kinds(self) -> set[str]:
+        """Which of `KINDS` are asked of it."""
+        asked = (bool(self.positions), self.follows is not None, self.label is not None)
+        return {kind for kind, there in zip(KINDS, asked, strict=True) if there}
+
+
+def hide_pieces(
+    tokenizer: Tokenizer, encoding: Encoding, rng: np.random.Generator, *, share: float = 0.15
+) -> AskedText:
+    """The text with this share of its pieces, at least one, behind [MASK]; the added [CLS] and [SEP] stay."""
+    typed = [position for position, special in enumerate(encoding.special) if not special]
+    count = max(1, round(share * len(typed)))
+    positions = tuple(sorted(rng.choice(typed, count, replace=False).tolist()))
+    hidden, mask = frozenset(positions), tokenizer.id_of(MASK)
+    return AskedText(
+        dataclasses.replace(
+            encoding,
+            tokens=tuple(MASK if n in hidden else token for n, token in enumerate(encoding.tokens)),
+            input_ids=tuple(mask if n in hidden else number for n, number in enumerate(encoding.input_ids)),
+        ),
+        positions,
+        tuple(encoding.input_ids[position] for position in positions),
+    )
+
+
+def examples_of(loaded: LoadedModel, encoding: Encoding) -> tuple[Batch, ...]:
+    """A text as examples: every piece is hidden once, an eighth of them at a time; and does B follow A? (taken as yes).
+
+    What is a [MASK] already has no answer and stays hidden.
+    """
+    places = [p for p, special in enumerate(encoding.special) if not special and encoding.tokens[p] != MASK]
+    parts = [part for first in range(HIDDEN_APART) if (part := places[first::HIDDEN_APART])]
+    rows = len(parts) + (encoding.pair is not None)
+    if not rows:
+        return ()
+    ids = np.tile(np.array(encoding.input_ids), (rows, 1))
+    labels = np.full_like(ids, IGNORED_LABEL)
+    for row, part in enumerate(parts):
+        labels[row, part] = ids[row, part]
+        ids[row, part] = loaded.tokenizer.id_of(MASK)
+    follows = np.full(rows, IGNORED_LABEL)
+    if encoding.pair is not None:  # asked of the text as it is, in the last row
+        follows[-1] = 0
+    segments = np.tile(np.array(encoding.token_type_ids), (rows, 1))
+    together = max(1, TOKENS_TOGETHER // ids.shape[1])
+    parts_of = (slice(first, first + together) for first in range(0, rows, together))
+    return tuple(
+        Batch(ids[part], segments[part], np.ones_like(ids[part]), labels[part], follows[part]) for part in parts_of
+    )
+
+
+def check_can_answer(loaded: LoadedModel, kinds: Collection[str]) -> None:
+    """Raise ValueError if a model has no trained head for some of `KINDS`, and so no loss to speak of."""
+    if "pieces" in kinds and not loaded.has_mlm:
+        raise ValueError(f"{loaded.name} has no trained masked-word head: its heads have no loss to be measured by")
+    if "next sentences" in kinds and not loaded.has_nsp:
+        raise ValueError(f"{loaded.name} has no trained next-sentence head: its heads have no loss to be measured by")
+    if "classes" not in kinds:
+        return
+    if not loaded.has_classifier:
+        raise ValueError(f"{loaded.name} has no trained classifier: its heads have no loss to be measured by")
+    if loaded.config.problem_type in ("regression", "multi_label_classification") or len(loaded.labels) < 2:
+        raise ValueError(f"{loaded.name} does not give a text one of several classes: there is no class to be right")
+
+
+def check_has_heads(loaded: LoadedModel) -> None:
+    """Raise ValueError for a model that has lost all its heads."""
+    if not heads_there(loaded).any():
+        raise ValueError(f"{loaded.name} has no heads left: there is nothing to ask of them")
+
+
+def heads_there(loaded: LoadedModel) -> np.ndarray:
+    """Whether the model has each head, (layer, head)."""
+    there = np.zeros((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), bool)
+    for layer, module in enumerate(loaded.model.attention_modules):
+        there[layer, list(module.heads)] = True
+    return there
+
+
+# ---------------------------------------------------------------------------- a batch, and its losses
+
+
+class Asked:
+    """A batch of texts on the model's device, and the answers that are asked of them.
+
+    batch: the texts, their hidden pieces and next sentences; classes: (text,), the number of the class of each, or -100
+    where nobody asks. What the model has no trained head for is not asked.
+    positions: (text, some), where the last layer is read: [CLS] if a text as a whole is asked, then the hidden pieces,
+        those of a text with fewer filled up with [CLS].
+    kinds: (answer,), the number in `KINDS` of each answer; they come kind after kind.
+    counts: how many answers of each of `KINDS` are asked for.
+    The loss of a text is the sum of its kinds, each the mean over its answers.
+    """
+
+    def __init__(self, loaded: LoadedModel, batch: Batch, classes: np.ndarray | None = None) -> None:
+        texts = len(batch.input_ids)
+        nothing = np.full(texts, IGNORED_LABEL)
+        labels = batch.labels if loaded.has_mlm else np.full_like(batch.labels, IGNORED_LABEL)
+        follows = batch.next_sentence_label if loaded.has_nsp else nothing
+        classes = nothing if classes is None or not loaded.has_classifier else classes
+        hidden, told, sorted_in = labels != IGNORED_LABEL, follows != IGNORED_LABEL, classes != IGNORED_LABEL
+        counts, first = hidden.sum(1), int(told.any() or sorted_in.any())
+        positions = np.zeros((texts, max(first + counts.max(initial=0), 1)), np.int64)
+        for row, count in enumerate(counts):
+            positions[row, first : first + count] = np.flatnonzero(hidden[row])
+        owners = [np.repeat(np.arange(texts), counts), np.flatnonzero(told), np.flatnonzero(sorted_in)]
+        shares = [1 / counts[owners[0]], np.ones(len(owners[1])), np.ones(len(owners[2]))]
+
+        def tensor(values: np.ndarray) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(values)).to(loaded.device)
+
+        self.loaded, self.texts = loaded, texts
+        self.ids = tensor(batch.input_ids)
+        self.segments = tensor(batch.token_type_ids) if loaded.config.type_vocab_size else None
+        self.mask = tensor(batch.attention_mask) if (batch.attention_mask == 0).any() else None
+        self.positions = tensor(positions)
+        self.counts = np.array([len(of_kind) for of_kind in owners])
+        self.kinds = np.repeat(np.arange(len(KINDS)), self.counts)
+        self._owners = tensor(np.concatenate(owners))
+        self._shares = tensor(np.concatenate(shares).astype(np.float32))
+        self._of_kind = [tensor(of_kind) for of_kind in owners]
+        self._places = tensor(first + np.concatenate([np.arange(0), *(np.arange(count) for count in counts)]))
+        self._right = [tensor(labels[hidden]), tensor(follows[told]), tensor(classes[sorted_in])]
+
+    def states(self, gates: Tensor | None, *, maps: bool = False) -> Tensor:
+        """The last layer at the positions, (text, some, hidden).
+
+        gates: (layer, head) or (layer, text, head), or None. maps: whether attention goes through explicit maps.
+        """
+        states: Tensor = self.loaded.model.bert(
+            self.ids,
+            token_type_ids=self.segments,
+            attention_mask=self.mask,
+            head_mask=gates,
+            positions=self.positions,
+            output_attentions=maps,
+        ).last_hidden_state
+        return states
+
+    def answers(self, states: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """The model's logits (..., answer, choice) and the right choices (answer,), kind after kind.
+
+        states: (..., text, some, hidden), the last layer at the positions.
+        """
+        heads, classifier = self.loaded.model.cls, self.loaded.classifier
+        pieces, told, sorted_in = self._of_kind
+        found = [heads.predictions(states[..., pieces, self._places, :]).float()]
+        judges = (heads.seq_relationship, None if classifier is None else classifier.classifier)
+        for whole, head in zip((told, sorted_in), judges, strict=True):
+            if len(whole) and head is not None:
+                pooler = self.loaded.model.bert.pooler
+                assert pooler is not None  # a model that judges whole texts has one
+                # It reads the first of the positions, which is [CLS] wherever a text as a whole is asked.
+                logits = head(pooler(states[..., whole, :1, :].flatten(0, -3))).float()
+                found.append(logits.view(*states.shape[:-3], len(whole), -1))
+            else:
+                found.append(states.new_empty(*states.shape[:-3], 0, 2))
+        return list(zip(found, self._right, strict=True))
+
+    def losses(self, answers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """The loss of every answer, (..., answer), nats. answers: as `answers` gives them."""
+        found = []
+        for logits, right in answers:
+            wanted = right.expand(logits.shape[:-1])
+            each = F.cross_entropy(logits.flatten(0, -2), wanted.flatten(), reduction="none")
+            found.append(each.view(wanted.shape))
+        return torch.cat(found, dim=-1)
+
+    def of_texts(self, losses: Tensor) -> Tensor:
+        """The loss of every text, (..., text), from that of every answer, (..., answer)."""
+        found = losses.new_zeros(*losses.shape[:-1], self.texts)
+        return found.index_add(-1, self._owners, losses * self._shares)
+
+
+def losses_and_slopes(asked: Asked) -> tuple[np.ndarray, np.ndarray]:
+    """The loss of every text, and how it changes with each head's gate: one pass forward and one back for all.
+
+    Each text has gates of its own, and texts do not meet, so the gradient of the summed losses is that of each.
+    Returns (text,) and (text, layer, head), signed, with all gates at 1; a pruned head is NaN.
+    Source: Michel 2019, equation 2 (arXiv:1905.10650), before the absolute value.
+    """
+    loaded, config = asked.loaded, asked.loaded.config
+    shape = (config.num_hidden_layers, asked.texts, config.num_attention_heads)
+    gates = torch.ones(shape, device=loaded.device, requires_grad=True)
+    with torch.enable_grad():
+        # On a CPU the way back through fused attention costs more than that through the maps.
+        states = asked.states(gates, maps=loaded.device.type == "cpu")
+        found = asked.of_texts(asked.losses(asked.answers(states)))
+        slopes = np.full((asked.texts, shape[0], shape[2]), np.nan)
+        if found.requires_grad:  # a model without any head has no slope
+            slopes = as_array(torch.autograd.grad(found.sum(), gates)[0].transpose(0, 1)).astype(np.float64)
+    slopes[:, ~heads_there(loaded)] = np.nan
+    return as_array(found).astype(np.float64), slopes
+
+
+@torch.no_grad()
+def answers_without_each(
+    asked: Asked,
+    replacement: Replacement | None = None,
+    *,
+    batch_tokens: int = TOKENS_AT_ONCE,
+    report: Callable[[float], None] = lambda share: None,
+) -> tuple[Tensor, Tensor]:
+    """The loss of every answer with all heads, and without each of them in turn, exactly.
+
+    replacement: what takes the place of a head's output; None: zeros. batch_tokens: bounds the memory.
+    report: told the share that is done; may raise to stop.
+    Returns (answer,) and (layer, head, answer), NaN for a head that was pruned.
+    Source: Michel 2019, section 3 (arXiv:1905.10650).
+    """
+    bert = asked.loaded.model.bert
+    mask = None
+    if asked.mask is not None:
+        mask = bert.get_extended_attention_mask(asked.mask, (asked.texts, asked.ids.shape[1]))
+    clean = clean_pass(bert, bert.embeddings(asked.ids, token_type_ids=asked.segments), mask, None, asked.positions)
+    there = heads_there(asked.loaded)
+    heads: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(there)]
+    whole = asked.losses(asked.answers(clean.leaving))
+    without, done = whole.new_full((*there.shape, len(whole)), torch.nan), 0
+    for some, states in without_each(
+        bert, clean, heads, mask, None, asked.positions,
+        replacement=None if replacement is None else replacement.of_length(asked.ids.shape[1]),
+        batch_tokens=batch_tokens,
+    ):  # fmt: skip
+        layers, numbers = zip(*some, strict=True)
+        without[list(layers), list(numbers)] = asked.losses(asked.answers(states))
+        done += len(some)
+        report(done / len(heads))
+    return whole, without
+
+
+# ---------------------------------------------------------------------------- many texts
+
+
+def attention_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tuple[int, np.ndarray]]:
+    """The number and the maps of every text, the short ones first; (layer, head, query, key) float32.
+
+    Probabilities after the softmax, without padding: each row sums to 1. A pruned head is NaN.
+    """
+    config = loaded.config
+    layers, heads = config.num_hidden_layers, config.num_attention_heads
+    there = [list(module.heads) for module in loaded.model.attention_modules]
+
+    def at_once(tokens: int) -> int:
+        return min(copies_at_once(loaded, tokens), BYTES_AT_ONCE // (4 * layers * heads * tokens**2))
+
+    for some in together(encodings, at_once):
+        asked = _asked(loaded, [AskedText(encodings[number]) for number in some])
+        with torch.no_grad(), record() as recording:
+            asked.states(None)
+        for row, number in enumerate(some):
+            length = len(encodings[number])
+            seen = (as_array(recording.attention[layer][row, :, :length, :length]) for layer in range(layers))
+            yield number, np.stack([with_gaps(one, kept, heads) for one, kept in zip(seen, there, strict=True)])
+
+
+def gate_gradients(loaded: LoadedModel, texts: Sequence[AskedText]) -> tuple[np.ndarray, np.ndarray]:
+    """The loss of every text, and how it changes with each head's gate, as `losses_and_slopes` has them.
+
+    Returns (text,) and (text, layer, head), float64, signed; a pruned head is NaN.
+    Raises ValueError for a model without a trained head for what is asked.
+    """
+    check_can_answer(loaded, {kind for text in texts for kind in text.kinds})
+    config = loaded.config
+    losses = np.empty(len(texts))
+    gradients = np.empty((len(texts), config.num_hidden_layers, config.num_attention_heads))
+    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens, gradients=True)):
+        losses[some], gradients[some] = losses_and_slopes(_asked(loaded, [texts[number] for number in some]))
+    return losses, gradients
+
+
+@torch.no_grad()
+def losses_without_each(
+    loaded: LoadedModel,
+    texts: Sequence[AskedText],
+    replacement: Replacement | None = None,
+    *,
+    batch_tokens: int = TOKENS_AT_ONCE,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The loss of every text with all heads, and without each of them in turn, as `answers_without_each` has them.
+
+    replacement: what takes the place of a head's output; None: zeros. batch_tokens: bounds the memory.
+    Returns (text,) and (text, layer, head), float64; a pruned head is NaN.
+    Raises ValueError for a model without a trained head for what is asked.
+    """
+    check_can_answer(loaded, {kind for text in texts for kind in text.kinds})
+    config = loaded.config
+    whole = np.empty(len(texts))
+    without = np.full((len(texts), config.num_hidden_layers, config.num_attention_heads), np.nan)
+    for some in together(texts, lambda tokens: batch_tokens // (VARIANTS_AT_ONCE * tokens)):
+        asked = _asked(loaded, [texts[number] for number in some])
+        losses, of_heads = answers_without_each(asked, replacement, batch_tokens=batch_tokens)
+        whole[some] = as_array(asked.of_texts(losses))
+        without[some] = as_array(asked.of_texts(of_heads).movedim(-1, 0))
+    return whole, without
+
+
+def together(texts: Sequence[Sized], at_once: Callable[[int], int]) -> Iterator[list[int]]:
+    """The numbers of the texts that travel together, the shortest first.
+
+    at_once: how many texts of so many tokens fit, padding included; one always does.
+    """
+    some: list[int] = []
+    for number in sorted(range(len(texts)), key=lambda number: len(texts[number])):
+        if some and len(some) >= at_once(len(texts[number])):
+            yield some
+            some = []
+        some.append(number)
+    if some:
+        yield some
+
+
+def _asked(loaded: LoadedModel, texts: Sequence[AskedText]) -> Asked:
+    """The texts as one padded batch on the model's device."""
+    shape = (len(texts), max(map(len, texts)))
+    ids, segments = np.full(shape, loaded.tokenizer.id_of(PAD)), np.zeros(shape, np.int64)
+    mask, labels = np.zeros(shape, np.int64), np.full(shape, IGNORED_LABEL)
+    follows, classes = np.full(len(texts), IGNORED_LABEL), np.full(len(texts), IGNORED_LABEL)
+    for row, text in enumerate(texts):
+        length = len(text)
+        ids[row, :length], segments[row, :length] = text.encoding.input_ids, text.encoding.token_type_ids
+        mask[row, :length] = 1
+        labels[row, list(text.positions)] = text.answers
+        follows[row] = IGNORED_LABEL if text.follows is None else text.follows
+        classes[row] = IGNORED_LABEL if text.label is None else text.label
+    return Asked(loaded, Batch(ids, segments, mask, labels, follows), classes)

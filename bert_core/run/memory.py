@@ -1,0 +1,44 @@
+"""How much of a text, or of many, fits at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from bert_core.loading import LoadedModel
+
+TOKENS_AT_ONCE = 4096  # of all copies of a text together: more only fall out of the processor's cache
+BYTES_AT_ONCE = 256 * 2**20  # for what a backward pass needs of all copies together
+
+
+def copies_at_once(loaded: LoadedModel, tokens: int, *, gradients: bool = False) -> int:
+    """How many copies of a text of so many tokens travel together, at least one."""
+    together = TOKENS_AT_ONCE // tokens
+    if gradients:
+        config = loaded.config
+        # What autograd keeps of a layer: the states around its norms and maps, and both sides of the activation.
+        kept = tokens * (12 * config.hidden_size + 3 * config.intermediate_size) * config.num_hidden_layers
+        together = min(together, BYTES_AT_ONCE // (4 * kept))
+    return max(1, together)
+
+
+def check_memory(loaded: LoadedModel, method: str, tokens: int, needed: int, cheaper: str) -> None:
+    """Raise ValueError if a method needs more bytes than there are, naming a cheaper one."""
+    free = free_bytes(loaded.device)
+    if free is not None and needed > free:
+        raise ValueError(
+            f"{method} on {tokens} tokens needs {needed / 2**20:,.1f} MiB of memory, but only {free / 2**20:,.1f} MiB "
+            f"are free: shorten the text, or use {cheaper}"
+        )
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that can still be had on a device; None where the system does not say."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:  # no Linux
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None)

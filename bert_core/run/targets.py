@@ -1,0 +1,123 @@
+"""A target as a number with a graph and as a probability, and where the last layer is read for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.loading import LoadedModel
+from bert_core.records import Target
+from bert_core.run.inputs import check_position
+from bert_core.tokenizer import Encoding
+
+
+def asked_positions(
+    loaded: LoadedModel, encoding: Encoding, target: Target | None, positions: Sequence[int] | None
+) -> tuple[tuple[int, ...], list[int]]:
+    """Where to predict pieces, and where the last layer is read for that, for the target and, at [CLS], the pooler.
+
+    positions: None means every [MASK]; without a trained masked-word head there are none.
+    Raises ValueError for a target that the model has no trained head for, or a position that does not exist.
+    """
+    check_target(loaded, encoding, target)
+    positions = encoding.mask_positions if positions is None else tuple(positions)
+    for position in positions:
+        check_position(encoding, position)
+    if not loaded.has_mlm:
+        positions = ()
+    return positions, sorted({0, *positions, *(() if target is None else target.rows)})
+
+
+def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None) -> None:
+    """Raise ValueError unless this model can compute this target on this text."""
+    if target is None:
+        return
+    if target.kind == "nsp":
+        if not loaded.has_nsp:
+            raise ValueError(f"{loaded.name} has no trained next-sentence head: choose a masked word as the target")
+        if encoding.pair is None:
+            raise ValueError("the next-sentence target needs a second sentence")
+        return
+    if target.kind == "class":
+        assert target.label is not None  # Target checks this
+        if not loaded.has_classifier:
+            raise ValueError(f"{loaded.name} has no trained classifier: choose another target")
+        if not 0 <= target.label < len(loaded.labels):
+            raise ValueError(f"class {target.label} does not exist: this model has 0 to {len(loaded.labels) - 1}")
+        return
+    if not loaded.has_mlm:
+        raise ValueError(f"{loaded.name} has no trained masked-word head: choose another target")
+    for position, _ in target.asked:
+        check_position(encoding, position)
+    last = loaded.config.vocab_size - 1
+    for token in (*(token for _, token in target.asked), target.against):
+        if token is not None and not 0 <= token <= last:
+            raise ValueError(f"token {token} does not exist: the vocabulary has 0 to {last}")
+
+
+def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
+    """The target for some copies of a text, (copies,), with a graph if the rows have one.
+
+    rows: (copies, row, hidden), the last layer at `target.rows`. The masked-word head is computed there alone, and for
+    a contrast only for its two words.
+    """
+    heads = loaded.model.cls
+    if target.kind == "class":
+        return class_logits(loaded, _pooled(loaded, rows))[:, target.label]
+    if target.kind == "nsp":
+        logits = heads.seq_relationship(_pooled(loaded, rows)).float()
+        return torch.sub(logits[:, 0], logits[:, 1])
+    if target.kind == "contrast":
+        words, head = [target.token_id, target.against], heads.predictions
+        decoder = head.decoder
+        logits = F.linear(head.transform(rows[:, 0]), decoder.weight[words], decoder.bias[words]).float()
+        return torch.sub(logits[:, 0], logits[:, 1])
+    scores: Tensor = heads.predictions(rows)
+    wanted = torch.tensor([token for _, token in target.asked], device=rows.device)
+    of_pieces = scores.float().log_softmax(-1).gather(-1, wanted.expand(len(rows), -1)[..., None])[..., 0]
+    return of_pieces.mean(-1) if target.kind == "loss" else of_pieces.sum(-1)
+
+
+def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
+    """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; of the class.
+
+    Of several pieces it is the product of theirs, and of a loss their geometric mean. rows: as for `target_values`.
+    Raises ValueError for a classifier whose output is a number.
+    """
+    if target.kind != "class":
+        values = target_values(loaded, target, rows)
+        return values.exp() if target.kind in ("mlm", "joint", "loss") else values.sigmoid()
+    if is_number(loaded.config):
+        raise ValueError(f"{loaded.name} gives a number and no class, so there is no probability to follow")
+    logits = class_logits(loaded, _pooled(loaded, rows))
+    probabilities = logits.softmax(-1) if is_exclusive(loaded.config) else logits.sigmoid()
+    return probabilities[:, target.label]
+
+
+def _pooled(loaded: LoadedModel, rows: Tensor) -> Tensor:
+    """rows: (copies, 1, hidden), [CLS] of the last layer."""
+    pooler = loaded.model.bert.pooler
+    assert pooler is not None  # a pre-training model has one
+    pooled: Tensor = pooler(rows)
+    return pooled
+
+
+def class_logits(loaded: LoadedModel, pooled: Tensor) -> Tensor:
+    """pooled: (copies, hidden). Returns (copies, label)."""
+    assert loaded.classifier is not None  # has_classifier was asked
+    logits: Tensor = loaded.classifier.classifier(pooled)
+    return logits.float()
+
+
+def is_exclusive(config: BertConfig) -> bool:
+    """Whether a text has one class; published files say so by `problem_type`."""
+    return config.problem_type != "multi_label_classification"
+
+
+def is_number(config: BertConfig) -> bool:
+    """Whether the classifier gives a number; one output alone is one."""
+    return config.problem_type == "regression" or (config.problem_type is None and config.num_labels == 1)

@@ -282,6 +282,7 @@ def test_app_passes_flags_choices_and_malloc_settings(
         "--server.address=localhost",
         "--server.port=8600",
         "--server.showEmailPrompt=false",
+        "--runner.postScriptGC=false",
         "--browser.gatherUsageStats=false",
     } <= set(command)
     assert Path(command[command.index("run") + 1]).name == "streamlit_app.py"

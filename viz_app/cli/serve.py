@@ -55,6 +55,7 @@ def open_app(
         "server.address": address,
         "server.showEmailPrompt": "false",
         "server.fileWatcherType": "none",
+        "runner.postScriptGC": "false",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "viewer",
         "client.showErrorDetails": "none",

@@ -1,0 +1,338 @@
+"""A class at work: many visitors of one server, each types a sentence and a second one, waits, thinks, types the next.
+
+The visitors speak the protocol of a browser, with its pauses and its asking again, and every answer is held against
+a run of the model here: the likeliest words at [MASK], and the probability that B follows A.
+
+python benchmarks/crowd.py [--write] [--crowd 30x4:1 ...] [--again]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import websockets
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from tables import write_table
+
+from bert_core import capture, load
+from viz_app.figures.predictions import nsp_verdict
+
+WORDS = 6  # of the likeliest, which the page offers as buttons
+LIMIT = 300.0  # seconds that a crowd may take
+KEPT = 60  # messages of which a browser has kept the body, and says so
+
+SUBJECTS = ("man", "woman", "doctor", "teacher", "child", "farmer", "sailor", "king", "writer", "soldier")
+PLACES = ("door", "window", "garden", "house", "street", "river", "school", "church", "market", "station")
+FOLLOWING = (
+    "It was late in the evening.", "Nobody said a word.", "The price of oil fell again.", "Then he went home.",
+    "There was no answer.", "The planet has two moons.", "She smiled and sat down.",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """So many visitors, who each ask so many times, and think so many seconds in between.
+
+    steady: they act every `pause` seconds, and come one after the other, not all at once.
+    """
+
+    visitors: int
+    edits: int
+    pause: float
+    steady: bool = False
+
+    @classmethod
+    def read(cls, written: str) -> Crowd:
+        """`30x4:1` is 30 visitors with 4 edits and a pause of 1 s; `100x4:15s` a steady one."""
+        visitors, _, rest = written.partition("x")
+        edits, _, pause = rest.partition(":")
+        return cls(int(visitors), int(edits), float(pause.rstrip("s") or 0), pause.endswith("s"))
+
+    def __str__(self) -> str:
+        if self.steady:
+            return f"{self.visitors} x {self.edits}, one edit every {self.pause:g} s"
+        return f"{self.visitors} x {self.edits}, {f'{self.pause:g} s pause' if self.pause else 'no pause'}"
+
+
+TABLE = ("4x5:0", "15x4:1", "30x4:1", "100x5:2", "100x4:15s")
+
+
+@dataclass
+class Seen:
+    """What came back to all visitors: seconds of each answer, how many were wrong, and how often they asked again."""
+
+    seconds: list[float] = field(default_factory=list)
+    wrong: int = 0
+    lost: int = 0
+    polls: int = 0
+    received: int = 0  # bytes
+    problems: list[str] = field(default_factory=list)
+
+
+Answer = tuple[tuple[str, ...], str]
+"""The likeliest words, and the verdict on the second sentence."""
+
+
+class Visitor:
+    """One browser: its socket, the controls it sees, and what stands on its page."""
+
+    def __init__(self, address: str, seen: Seen) -> None:
+        self.address, self.seen = address, seen
+        self.controls: dict[str, str] = {}  # label -> id
+        self.written: dict[str, str] = {}  # label -> text
+        self.kept: OrderedDict[str, ForwardMsg] = OrderedDict()
+        self.words: tuple[str, ...] = ()
+        self.verdict = ""
+        self.page = ""
+
+    async def open(self) -> None:
+        """Come in, and wait for the first picture."""
+        self.socket = await websockets.connect(
+            f"ws://{self.address}/_stcore/stream", subprotocols=[websockets.Subprotocol("streamlit")],
+            max_size=None, compression=None, open_timeout=LIMIT, ping_timeout=None,
+        )  # fmt: skip
+        await self._ask()
+        await self._answer()
+
+    async def edit(self, text: str, pair: str) -> Answer:
+        """Type two sentences, one after the other, and wait for the answer to both."""
+        for label, value in (("Sentence", text), ("Second sentence", pair)):
+            self.written[label] = value
+        await self._ask()
+        return await self._answer()
+
+    async def close(self) -> None:
+        """Go."""
+        await self.socket.close()
+
+    async def _ask(self, fragment: str = "") -> None:
+        message = BackMsg()
+        state = message.rerun_script
+        state.page_script_hash = self.page
+        state.fragment_id = fragment
+        state.is_auto_rerun = bool(fragment)
+        state.context_info.timezone, state.context_info.locale = "UTC", "en"
+        state.context_info.url = f"http://{self.address}/"
+        state.cached_message_hashes.extend(self.kept)
+        for label, value in self.written.items():
+            if label in self.controls:
+                state.widget_states.widgets.add(id=self.controls[label], string_value=value)
+        await self.socket.send(message.SerializeToString())
+
+    async def _answer(self) -> Answer:
+        """What stands on the page when the script has come to its end with an answer on it."""
+        again: dict[str, tuple[float, float]] = {}  # fragment -> when it is to be asked again, and its interval
+        self.words, self.verdict = (), ""
+        while True:
+            due = min((when for when, _ in again.values()), default=None)
+            try:
+                wait = None if due is None else max(due - time.monotonic(), 0.0)
+                raw = await asyncio.wait_for(self.socket.recv(), wait)
+            except TimeoutError:
+                for fragment, (when, interval) in list(again.items()):
+                    if when <= time.monotonic():
+                        self.seen.polls += 1
+                        again[fragment] = (time.monotonic() + interval, interval)
+                        await self._ask(fragment)
+                continue
+            assert isinstance(raw, bytes)
+            self.seen.received += len(raw)
+            message = self._whole(raw)
+            kind = message.WhichOneof("type")
+            if kind == "new_session":
+                self.page = message.new_session.page_script_hash
+                if not message.metadata.run.fragment_ids:
+                    again.clear()
+                    self.words, self.verdict = (), ""
+            elif kind == "auto_rerun":
+                interval = message.auto_rerun.interval
+                again[message.auto_rerun.fragment_id] = (time.monotonic() + interval, interval)
+            elif kind == "delta":
+                self._look(message)
+            elif kind == "script_finished" and self.words and self.verdict:
+                return self.words, self.verdict
+
+    def _whole(self, raw: bytes) -> ForwardMsg:
+        """The message itself, where only its number was sent because the browser has kept it."""
+        message = ForwardMsg.FromString(raw)
+        if message.WhichOneof("type") == "ref_hash":
+            kept = ForwardMsg()
+            kept.CopyFrom(self.kept[message.ref_hash])
+            kept.metadata.CopyFrom(message.metadata)
+            return kept
+        if message.metadata.cacheable:
+            self.kept[message.hash] = message
+            while len(self.kept) > KEPT:
+                self.kept.popitem(last=False)
+        return message
+
+    def _look(self, message: ForwardMsg) -> None:
+        element = message.delta.new_element
+        kind = element.WhichOneof("type")
+        if kind == "text_input":
+            self.controls[element.text_input.label] = element.text_input.id
+        elif kind == "button_group" and element.button_group.label.startswith("Put a word in"):
+            self.words = tuple(option.content.replace("\\", "") for option in element.button_group.options)
+        elif kind == "markdown" and "B follows A with" in element.markdown.body:
+            self.verdict = element.markdown.body.removeprefix("#### ")
+        elif kind == "exception":
+            self.seen.problems.append(element.exception.message)
+
+
+def questions(crowd: Crowd, seed: int) -> list[list[tuple[str, str]]]:
+    """What each visitor types: no two sentences of a crowd are the same, as no two students' are."""
+    chance = random.Random(seed)
+    return [
+        [
+            (
+                f"The {chance.choice(SUBJECTS)} number {visitor * crowd.edits + edit + 1000 * seed} opened the [MASK] "
+                f"near the {chance.choice(PLACES)}.",
+                chance.choice(FOLLOWING),
+            )
+            for edit in range(crowd.edits)
+        ]
+        for visitor in range(crowd.visitors)
+    ]
+
+
+def expected(asked: Sequence[Sequence[tuple[str, str]]]) -> dict[tuple[str, str], Answer]:
+    """What the model says of each, asked directly."""
+    loaded = load("headlight-mini", device="cpu")
+    found = {}
+    for text, pair in (question for of_visitor in asked for question in of_visitor):
+        run = capture(loaded, loaded.tokenizer.encode(text, pair))
+        assert run.nsp is not None
+        words = tuple(loaded.tokenizer.token_of(token) for token, _ in run.predictions[0].top[:WORDS])
+        found[text, pair] = (words, nsp_verdict(run.nsp))
+    return found
+
+
+async def attend(crowd: Crowd, address: str, asked: Sequence[Sequence[tuple[str, str]]], right: Mapping) -> Seen:
+    """Send the crowd in, and see what comes back."""
+    seen = Seen()
+
+    async def one(number: int) -> None:
+        visitor = Visitor(address, seen)
+        if crowd.steady:
+            await asyncio.sleep(crowd.pause * number / crowd.visitors)
+        await visitor.open()
+        for text, pair in asked[number]:
+            start = time.monotonic()
+            answer = await visitor.edit(text, pair)
+            took = time.monotonic() - start
+            seen.seconds.append(took)
+            seen.wrong += answer != right[text, pair]
+            await asyncio.sleep(max(crowd.pause - took, 0.0) if crowd.steady else crowd.pause)
+        await visitor.close()
+
+    tasks = [asyncio.create_task(one(number)) for number in range(crowd.visitors)]
+    done, late = await asyncio.wait(tasks, timeout=LIMIT + (crowd.edits * crowd.pause if crowd.steady else 0))
+    for task in late:
+        task.cancel()
+    seen.problems += [repr(task.exception()) for task in done if task.exception() is not None]
+    seen.lost = crowd.visitors * crowd.edits - len(seen.seconds)
+    return seen
+
+
+class Server:
+    """The app as `headlight app` starts it, and what its process takes."""
+
+    def __init__(self, options: Sequence[str] = ()) -> None:
+        with socket.socket() as probe:
+            probe.bind(("localhost", 0))
+            port = probe.getsockname()[1]
+        self.address = f"localhost:{port}"
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "viz_app.cli", "app", "--port", str(port), *options],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        for _ in range(300):
+            try:
+                urllib.request.urlopen(f"http://{self.address}/_stcore/health", timeout=2).close()
+                return
+            except OSError:
+                time.sleep(0.2)
+        raise SystemExit("the server did not start")
+
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak(self) -> int:
+        """The most memory that was resident, in MiB."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM"))
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.terminate()
+        self.process.wait()
+
+
+def row(crowd: Crowd, server: Server, seed: int) -> str:
+    """One crowd at this server, as a line of the table."""
+    asked = questions(crowd, seed)
+    right = expected(asked)
+    before, own, start = server.cpu(), time.process_time(), time.monotonic()
+    seen = asyncio.run(attend(crowd, server.address, asked, right))
+    wall = time.monotonic() - start
+    cores = os.cpu_count() or 1
+    served, clients = (server.cpu() - before) / wall / cores, (time.process_time() - own) / wall / cores
+    taken = sorted(seen.seconds) or [float("nan")]
+    late = taken[min(int(0.95 * len(taken)), len(taken) - 1)]
+    for problem in sorted(set(seen.problems))[:3]:
+        print("problem:", problem, file=sys.stderr)
+    rate, size = len(seen.seconds) / wall, seen.received / 1e6 / max(len(seen.seconds), 1)
+    return (
+        f"| {crowd} | {rate:.1f} | {statistics.median(taken):.2f} s | {late:.2f} s | {seen.wrong} | "
+        f"{seen.lost} | {seen.polls:,} | {size:.2f} MB | "
+        f"{served:.0%} | {clients:.0%} | {server.peak():,} MiB |"
+    )
+
+
+TITLE = (
+    "| visitors x edits | answers/s | median | 95% | wrong | lost | asked again | received an answer "
+    "| server's share of the cores | clients' | peak |\n"
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    parser.add_argument("--crowd", nargs="+", default=TABLE, metavar="VISITORSxEDITS:PAUSE[s]")
+    parser.add_argument("--again", action="store_true", help="the last crowd twice more at the same server, for memory")
+    given = parser.parse_args()
+    lines = [TITLE]
+    print(TITLE, flush=True)
+    for number, crowd in enumerate(map(Crowd.read, given.crowd)):
+        server = Server()
+        try:
+            for turn in range(3 if given.again and number == len(given.crowd) - 1 else 1):
+                lines.append(row(crowd, server, 10 * number + turn))
+                print(lines[-1], flush=True)
+        finally:
+            server.stop()
+    machine = (
+        f"{platform.machine()}, {os.cpu_count()} CPUs; Python {platform.python_version()}; {time.strftime('%Y-%m-%d')}"
+    )
+    if given.write:
+        write_table(
+            __file__,
+            f"{machine}; {time.strftime('%Y-%m-%d')}. Each crowd at a server of its own.\n\n" + "\n".join(lines) + "\n",
+        )

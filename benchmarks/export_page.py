@@ -25,9 +25,9 @@ from playwright.sync_api import sync_playwright
 from tables import write_table
 from views import tiled_run
 
-from viz_app.export.comparison import Comparison
-from viz_app.export.maps import MapView
+from viz_app.comparison import Comparison
 from viz_app.export.page import attention_page, change_page
+from viz_app.maps import MapView
 
 ROOT = Path(__file__).parents[1]
 MOST_MB = 15  # at 512 tokens

@@ -16,9 +16,9 @@ from PIL import Image
 from playwright.sync_api import Browser, expect, sync_playwright
 
 import bert_core
-from viz_app.export.comparison import Comparison
-from viz_app.export.maps import MapView
+from viz_app.comparison import Comparison
 from viz_app.export.page import change_page
+from viz_app.maps import MapView
 
 PAIR = {
     "text": "She opened the door and walked in.",

@@ -70,67 +70,73 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app": set(),
     "viz_app.figures": {"numpy", "plotly"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures"},
-    "viz_app.stages": {
-        "numpy", "plotly", "bert_core.records", "bert_core.analysis", "viz_app.components", "viz_app.figures",
+    "viz_app.maps": {"numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.components"},
+    "viz_app.comparison": {
+        "numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.components", "viz_app.maps",
     },
     "viz_app.export": {
-        "numpy", "matplotlib", "threadpoolctl", "bert_core.records", "bert_core.tokenizer", "bert_core.analysis",
-        "bert_core.studies", "viz_app.components", "viz_app.figures",
+        "numpy", "matplotlib", "threadpoolctl", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis",
+        "bert_core.studies", "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison",
     },
-    "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "viz_app.export"},
-    "viz_app.notebook": {"numpy", "bert_core.records", "viz_app.export"},
-    "viz_app.downloads": {
-        "numpy", "streamlit", "bert_core.records", "viz_app.export", "viz_app.export.bertviz",
-        "viz_app.controls", "viz_app.session",
+    "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "viz_app.maps"},
+    "viz_app.notebook": {"numpy", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export"},
+    "viz_app.shell": {
+        "numpy", "plotly", "streamlit", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
+        "bert_core.scenes", "bert_core.vision", "bert_core.records", "bert_core.run", "bert_core.analysis",
+        "bert_core.methods", "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison",
+        "viz_app.export", "viz_app.export.bertviz",
     },
-    "viz_app.jobs": set(),
-    "viz_app.examples": {"bert_core.loading"},
-    "viz_app.screen": {"streamlit", "plotly", "viz_app.components"},
-    "viz_app.session": {"streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs"},
-    "viz_app.controls": {"streamlit", "viz_app.session"},
-    "viz_app.frame": {
-        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.jobs",
-        "viz_app.controls", "viz_app.screen", "viz_app.session",
+    "viz_app.pages": set(),
+    "viz_app.pages.predict": {"streamlit", "viz_app.figures", "viz_app.shell"},
+    "viz_app.pages.attention": {
+        "numpy", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures", "viz_app.components",
+        "viz_app.maps", "viz_app.export", "viz_app.shell",
     },
-    "viz_app.change": {
-        "streamlit", "bert_core.records", "bert_core.run", "viz_app.figures", "viz_app.frame",
-        "viz_app.controls", "viz_app.screen", "viz_app.session",
+    "viz_app.pages.compare": {
+        "streamlit", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.maps",
+        "viz_app.comparison", "viz_app.shell",
     },
-    "viz_app.lab": {"numpy", "streamlit", *EVERYTHING, "viz_app.frame", "viz_app.jobs", "viz_app.session"},
-    "viz_app.pictures": {
-        "numpy", "streamlit", "PIL", *EVERYTHING, "viz_app.components", "viz_app.figures",
-        "viz_app.controls", "viz_app.screen", "viz_app.session",
+    "viz_app.pages.why": {
+        "numpy", "streamlit", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "bert_core.methods",
+        "viz_app.figures", "viz_app.components", "viz_app.export", "viz_app.shell",
     },
-    "viz_app.layers": {
-        "numpy", "streamlit", *EVERYTHING, "viz_app.examples", "viz_app.export", "viz_app.figures", "viz_app.frame",
-        "viz_app.jobs", "viz_app.controls", "viz_app.screen", "viz_app.session",
+    "viz_app.pages.layers": {
+        "numpy", "streamlit", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.translators",
+        "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.export",
+        "viz_app.shell",
     },
-    "viz_app.comparing": {
-        "numpy", "streamlit", *EVERYTHING, "viz_app.examples", "viz_app.jobs", "viz_app.controls", "viz_app.screen",
-        "viz_app.session",
+    "viz_app.pages.heads": {
+        "streamlit", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
-    "viz_app.roles": {
-        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.examples", "viz_app.frame",
-        "viz_app.controls", "viz_app.session",
+    "viz_app.pages.roles": {
+        "numpy", "streamlit", "bert_core.loading", "bert_core.records", "bert_core.analysis", "bert_core.studies",
+        "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
-    "viz_app.answers": {
-        "numpy", "streamlit", *EVERYTHING, "viz_app.components", "viz_app.figures", "viz_app.frame", "viz_app.jobs",
-        "viz_app.session",
+    "viz_app.pages.prune": {
+        "numpy", "streamlit", "bert_core.tokenizer", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",
+        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.training", "viz_app.figures",
+        "viz_app.components", "viz_app.shell",
     },
-    "viz_app.shown": {
-        "numpy", "streamlit", "bert_core.analysis", "bert_core.records", "viz_app.components", "viz_app.export",
-        "viz_app.figures", "viz_app.frame",
+    "viz_app.pages.score": {
+        "numpy", "streamlit", "bert_core.loading", "bert_core.records", "bert_core.run", "bert_core.analysis",
+        "viz_app.figures", "viz_app.shell",
     },
-    "viz_app.pages": {
-        "streamlit", "bert_core.analysis", "viz_app.answers", "viz_app.change", "viz_app.comparing",
-        "viz_app.components",
-        "viz_app.downloads", "viz_app.examples", "viz_app.export", "viz_app.figures", "viz_app.frame", "viz_app.lab",
-        "viz_app.layers",
-        "viz_app.pictures", "viz_app.roles", "viz_app.controls", "viz_app.screen",
-        "viz_app.session", "viz_app.shown", "viz_app.stages",
+    "viz_app.pages.images": {
+        "numpy", "PIL", "streamlit", "bert_core.tokenizer", "bert_core.scenes", "bert_core.records", "bert_core.run",
+        "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.export",
+        "viz_app.shell",
     },
-    "viz_app.cli": {"numpy", "typer", *EVERYTHING, "viz_app.export", "viz_app.export.bertviz"},
-    "streamlit_app": {"streamlit", "viz_app.frame", "viz_app.screen", "viz_app.session"},
+    "viz_app.pages.inside": {
+        "numpy", "plotly", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures",
+        "viz_app.components", "viz_app.export", "viz_app.shell",
+    },
+    "viz_app.cli": {
+        "numpy", "typer", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading", "bert_core.pruning",
+        "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records", "bert_core.run",
+        "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training", "viz_app.maps",
+        "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
+    },
+    "streamlit_app": {"streamlit", "viz_app.shell"},
 }  # fmt: skip
 
 

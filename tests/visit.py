@@ -14,7 +14,7 @@ def visited(page: str, **address: str) -> AppTest:
     """A page as someone sees it who follows a link to it."""
     app = AppTest.from_file(ENTRY, default_timeout=120)
     app.query_params.update(address)
-    app.switch_page(f"viz_app/pages/{page}.py")
+    app.switch_page(f"viz_app/pages/{page}/page.py")
     return app.run()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
-from viz_app.export.comparison import Comparison
-from viz_app.export.maps import MapView, maps_across
+from viz_app.comparison import Comparison
 from viz_app.export.page import Theme, attention_page, caption_page, change_page, maps_page, neuron_page
+from viz_app.maps import MapView, maps_across
 
 
 class AttentionDisplay:

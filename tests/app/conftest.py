@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from viz_app import session
+from viz_app.shell import session
 
 
 @pytest.fixture(autouse=True)

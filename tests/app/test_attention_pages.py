@@ -23,10 +23,10 @@ from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
 from tests.near import assert_near
 from tests.visit import key_of
-from viz_app import downloads, frame
 from viz_app.components import attention_view, head_grid
 from viz_app.export import tables
 from viz_app.figures.thumbnails import LARGE
+from viz_app.shell import downloads, frame
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAIR = {"text": "the cat sat on the mat", "pair": "it was red"}
@@ -74,7 +74,7 @@ def opened(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Callabl
         monkeypatch.setattr(frame, "loaded_model", lambda name: loaded or tiny_loaded)
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update(PAIR | address)
-        app.switch_page(f"viz_app/pages/{page}.py").run()
+        app.switch_page(f"viz_app/pages/{page}/page.py").run()
         assert not app.exception
         return app
 
@@ -427,12 +427,12 @@ def test_two_models_are_compared_head_by_head(
 ) -> None:
     """The picture is the other model's map minus this one's, and the page says what that is not worth."""
     other = of_size(tiny_loaded, 2, 4)
-    monkeypatch.setattr("viz_app.session.models_on_offer", lambda: ("one", "two"))
+    monkeypatch.setattr("viz_app.shell.session.models_on_offer", lambda: ("one", "two"))
     monkeypatch.setattr(frame, "models_on_offer", lambda: ("one", "two"))
     monkeypatch.setattr(frame, "loaded_model", lambda name: tiny_loaded if name == "one" else other)
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two", "head": "1.3"})
-    app.switch_page("viz_app/pages/compare.py").run()
+    app.switch_page("viz_app/pages/compare/page.py").run()
     assert not app.exception and "have nothing in common but their number" in words(app)
     encoding = tiny_loaded.tokenizer.encode(*PAIR.values())
     before, after = (capture(loaded, encoding).attention[1, 3] for loaded in (tiny_loaded, other))
@@ -443,12 +443,12 @@ def test_models_of_other_shapes_are_not_compared(
     opened: Callable[..., AppTest], tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One sentence names both shapes."""
-    monkeypatch.setattr("viz_app.session.models_on_offer", lambda: ("one", "two"))
+    monkeypatch.setattr("viz_app.shell.session.models_on_offer", lambda: ("one", "two"))
     monkeypatch.setattr(frame, "models_on_offer", lambda: ("one", "two"))
     monkeypatch.setattr(
         frame, "loaded_model", lambda name: tiny_loaded if name == "one" else of_size(tiny_loaded, 1, 4)
     )
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two"})
-    app.switch_page("viz_app/pages/compare.py").run()
+    app.switch_page("viz_app/pages/compare/page.py").run()
     assert not app.exception and "2 layers of 4 heads and 1 of 4 cannot be compared" in words(app)

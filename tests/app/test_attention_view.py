@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from streamlit.testing.v1 import AppTest
 
 from viz_app.components.attention_view import Token, ViewChoice, attention_view, packing
-from viz_app.session import _choices
+from viz_app.shell.session import _choices
 
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6))
 NUMBERS = st.floats(0, 2.0**100, width=32)

@@ -12,7 +12,7 @@ def script() -> None:
     """A text, a choice of two and a number; a box hides them, a button changes the text from elsewhere."""
     import streamlit as st
 
-    from viz_app.controls import control, put
+    from viz_app.shell.controls import control, put
 
     state = st.session_state
     state.setdefault("told", [])

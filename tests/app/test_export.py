@@ -27,9 +27,9 @@ from viz_app import cli
 from viz_app.components.attention_view import Token
 from viz_app.export import PICTURES, drawing, pictures, tables
 from viz_app.export.drawing import picture_bytes
-from viz_app.export.maps import Combination, MapView
 from viz_app.export.pictures import picture_of
 from viz_app.export.snippet import neuron_snippet, snippet
+from viz_app.maps import Combination, MapView
 
 SVG = "{http://www.w3.org/2000/svg}"
 TEXT, PAIR = "The cats sat on the [MASK].", "It was old."
@@ -684,7 +684,7 @@ def test_pictures_are_drawn_where_there_is_neither_browser_nor_display(tmp_path:
     code = """
 import sys
 from tests.hostile import run_of
-from viz_app.export.maps import MapView
+from viz_app.maps import MapView
 from viz_app.export.pictures import picture_of
 print([len(picture_of(run_of(["a", "b"]), MapView(), kind)) > 1000 for kind in ("png", "svg", "pdf")])
 print("kaleido" in sys.modules, "matplotlib.pyplot" in sys.modules)

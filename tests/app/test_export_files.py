@@ -20,14 +20,14 @@ from bert_core.vision import BUNDLED
 from tests.hostile import HOSTILE, run_of
 from tests.near import assert_near
 from tests.visit import settled, visited
-from viz_app import downloads
+from viz_app.comparison import Comparison
 from viz_app.export import KINDS
 from viz_app.export.captions import caption_maps
-from viz_app.export.comparison import Comparison
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
-from viz_app.export.maps import Combination, MapView
 from viz_app.export.page import attention_page, caption_page
 from viz_app.export.snippet import change_snippet
+from viz_app.maps import Combination, MapView
+from viz_app.shell import downloads
 
 SEED = np.random.default_rng(3)
 TEXT, OTHER, PAIR = "the cat sat on the mat", "the old cat ran to the mat", "it was red"

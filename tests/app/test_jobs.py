@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from viz_app import jobs
-from viz_app.jobs import Job, JobQueue
+from viz_app.shell import jobs
+from viz_app.shell.jobs import Job, JobQueue
 
 
 def test_one_job_runs_at_a_time_in_the_order_asked() -> None:

@@ -8,8 +8,9 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from tests.visit import key_of, settled, visited, words
-from viz_app import comparing, examples
 from viz_app.figures.scores import pair_bars
+from viz_app.pages.score import pairs as comparing
+from viz_app.shell import examples
 
 
 def start(**address: str) -> AppTest:

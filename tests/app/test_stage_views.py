@@ -17,11 +17,11 @@ from bert_core.records import Walk
 from bert_core.run.capture import capture
 from bert_core.run.walk import ENGINES, walk
 from tests.near import assert_near
-from viz_app import session
 from viz_app.components.floor_plan import Room, floor_plan
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
-from viz_app.stages import _IN_FORMULA, STAGES, SYMBOLS, View, legend, rooms, tex
+from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, View, legend, rooms, tex
+from viz_app.shell import session
 
 
 def view_of(

@@ -20,11 +20,12 @@ from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
 from bert_core.methods import METHODS
 from tests.near import assert_near
 from tests.visit import ENTRY, key_of, visited, words
-from viz_app import answers, examples, frame
 from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
+from viz_app.pages.why import answers
+from viz_app.shell import examples, frame
 
-PAGE = "viz_app/pages/why.py"
+PAGE = "viz_app/pages/why/page.py"
 TEXT = "the cat sat on the mat"
 
 

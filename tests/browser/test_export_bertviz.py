@@ -15,7 +15,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.hostile import HOSTILE, run_of
 from viz_app import cli
 from viz_app.export.bertviz import CDN, WHAT_IT_IS, Kind, bertviz_page, escaped, estimate, layers_that_fit
-from viz_app.export.maps import MapView
+from viz_app.maps import MapView
 
 # BertViz reads its own script and leaves the file to be closed by chance.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")

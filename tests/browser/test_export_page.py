@@ -19,10 +19,10 @@ from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of
 from bert_core.recording import record
 from bert_core.records import DecoderRun, HeadVectors
 from tests.hostile import HOSTILE, run_of
-from viz_app.export.comparison import Comparison
-from viz_app.export.maps import Combination, MapView
+from viz_app.comparison import Comparison
 from viz_app.export.page import attention_page, caption_page, change_page, neuron_page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit
+from viz_app.maps import Combination, MapView
 from viz_app.notebook import view, view_caption, view_maps
 
 WORDS = ["The", "cat", "sat", "##s", "on", "it"]
@@ -447,8 +447,8 @@ import numpy as np
 import streamlit as st
 
 from tests.hostile import HOSTILE, run_of
-from viz_app import downloads
-from viz_app.export.maps import MapView
+from viz_app.shell import downloads
+from viz_app.maps import MapView
 
 run = run_of(HOSTILE, second=9)
 downloads.attention(run, MapView(layer=1, heads=(0, 2)), "headlight-mini")

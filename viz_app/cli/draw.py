@@ -15,8 +15,8 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
     from bert_core.loading import LoadedModel
     from bert_core.records import ModelRun, Target
     from bert_core.tokenizer import Encoding
-    from viz_app.export.comparison import Comparison
-    from viz_app.export.maps import Combination, MapView
+    from viz_app.comparison import Comparison
+    from viz_app.maps import Combination, MapView
 
 
 def attention(
@@ -88,7 +88,7 @@ def attention(
     import bert_core
     from bert_core.checkpoint import write_whole
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
-    from viz_app.export.maps import MapView
+    from viz_app.maps import MapView
 
     loaded = load(model, device)
     encoding = encode(loaded, text, pair)
@@ -135,7 +135,7 @@ def _comparison(
     """A run beside that of another text, with another model or with heads off; what differs gives them their names."""
     import bert_core
     from bert_core.run.inputs import head_mask_without
-    from viz_app.export.comparison import Comparison
+    from viz_app.comparison import Comparison
 
     there = loaded if other_model is None else load(other_model, device)
     encoding = encode(there, text, pair)
@@ -150,7 +150,7 @@ def _comparison(
 
 def _together(how: str | None, written: str, among: str) -> Combination | None:
     """How heads are to be one map; None to have them apart. Raises ValueError for weights that are no numbers."""
-    from viz_app.export.maps import Combination
+    from viz_app.maps import Combination
 
     if written and how != "weighted":
         raise ValueError("--weights needs --combine weighted")

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from viz_app.export.maps import ShownMaps
+from viz_app.maps import ShownMaps
 
 Kind = Literal["head", "model"]
 KINDS = ("head", "model")

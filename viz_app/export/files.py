@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
+from viz_app.comparison import Comparison
 from viz_app.export import KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
-from viz_app.export.comparison import Comparison
-from viz_app.export.maps import MapView, ShownMaps, check_heads
 from viz_app.export.page import Report, Theme, attention_page, caption_page, change_page, neuron_page, silent
 from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
+from viz_app.maps import MapView, ShownMaps, check_heads
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import, which no page should wait for
     from matplotlib.figure import Figure

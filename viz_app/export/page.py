@@ -22,15 +22,15 @@ from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.tokenizer import Encoding
+from viz_app.comparison import Comparison
 from viz_app.components import attention_view, head_grid
 from viz_app.components.attention_view.packing import deflated, strongest_edges
 from viz_app.export.captions import NOTE, caption_maps
-from viz_app.export.comparison import Comparison
-from viz_app.export.maps import MapView, ShownMaps
 from viz_app.export.packing import MOST_EXACT, packed_layer
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
+from viz_app.maps import MapView, ShownMaps
 
 Theme = Literal["light", "dark"]
 # By name, an order of the heads of each layer, and one of the layers where there is one.

@@ -31,7 +31,6 @@ from viz_app.export.drawing import (
     token_fonts,
     token_label,
 )
-from viz_app.export.maps import MapView, ShownMaps
 from viz_app.figures.images import faint
 from viz_app.figures.style import (
     DIVERGING,
@@ -44,6 +43,7 @@ from viz_app.figures.style import (
     two_digits,
 )
 from viz_app.figures.thumbnails import blocks, common_limit, thumbnails
+from viz_app.maps import MapView, ShownMaps
 
 MOST_CURVES = 6000  # in one picture; more paint a wall, and a file that no program opens
 GRID_CELLS = 56  # rows and columns of a small map

@@ -6,8 +6,8 @@ import base64
 import zlib
 
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
-from viz_app.export.comparison import Comparison
-from viz_app.export.maps import MapView, heads_off
+from viz_app.comparison import Comparison
+from viz_app.maps import MapView, heads_off
 
 _READ = """\
 loaded = bert_core.load({model!r})
@@ -54,7 +54,7 @@ def snippet(run: ModelRun, view: MapView, model: str, *, kind: str = "svg") -> s
     axes = "(1, 1, query, key)" if together else "(layer, head, query, key)"
     names = "Combination, MapView" if together else "MapView"
     return _script(
-        [f"from viz_app.export.maps import {names}", "from viz_app.export.pictures import picture_of"],
+        ["from viz_app.export.pictures import picture_of", f"from viz_app.maps import {names}"],
         _read(run, model), _capture(run, "run"),
         _MAPS.format(view=repr(view), axes=axes, name=f"attention.{kind}", kind=kind),
     )  # fmt: skip
@@ -73,8 +73,8 @@ def change_snippet(comparison: Comparison, view: MapView, *, kind: str = "svg") 
     """The same for the difference of two runs; `before` and `after` are the two, `maps` holds their difference."""
     before, after = comparison.before, comparison.after
     return _script(
-        ["from viz_app.export.comparison import Comparison", "from viz_app.export.drawing import picture_bytes",
-         "from viz_app.export.maps import MapView", "from viz_app.export.pictures import maps_picture"],
+        ["from viz_app.comparison import Comparison", "from viz_app.export.drawing import picture_bytes",
+         "from viz_app.export.pictures import maps_picture", "from viz_app.maps import MapView"],
         _read(before, comparison.models[0]), _capture(before, "before"), "\n",
         _read(after, comparison.models[1]), _capture(after, "after"),
         _CHANGE.format(names=comparison.names, models=comparison.models, view=repr(view), name=f"change.{kind}",

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from bert_core.records import HeadVectors
-from viz_app.export.maps import ShownMaps
+from viz_app.maps import ShownMaps
 
 # What a spreadsheet would take for the start of a formula, its wide forms too.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")

@@ -1,0 +1,143 @@
+"""Two runs side by side: the signed difference of every head, between the tokens that both texts have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from bert_core.analysis.compare import Alignment, Change, aligned, change, largest_changes
+from bert_core.records import ModelRun
+from bert_core.tokenizer import Encoding
+from viz_app.components.attention_view import Token
+from viz_app.maps import ShownMaps, heads_off, read_only
+
+LISTED = 20
+MOST_NAMED = 12  # tokens without a partner
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What the second of two runs gives, minus what the first gives: of texts, of models, or of heads on and off.
+
+    names: what the two are called. models: what ran. Tokens are those of the first text that have a partner in the
+    second.
+    Raises ValueError for models that have not as many layers and heads.
+    """
+
+    before: ModelRun
+    after: ModelRun
+    names: tuple[str, str] = ("before", "after")
+    models: tuple[str, str] = ("", "")
+
+    def __post_init__(self) -> None:
+        if self.before.attention.shape[:2] != self.after.attention.shape[:2]:
+            change(self.before.attention, self.after.attention, self.pairs)  # says how many each has
+
+    @cached_property
+    def pairs(self) -> Alignment:
+        """Which tokens belong together."""
+        return aligned(self.before.encoding.tokens, self.after.encoding.tokens)
+
+    @cached_property
+    def tokens(self) -> tuple[Token, ...]:
+        """What stands at the rows and the columns: a token that both sides have, or what it became."""
+        places = zip(self.pairs.before.tolist(), self.pairs.after.tolist(), strict=True)
+        return tuple(self._token(ours, theirs) for ours, theirs in places)
+
+    @property
+    def there(self) -> np.ndarray:
+        """(layer, head), the heads that both have."""
+        there: np.ndarray = self.before.there & self.after.there
+        return there
+
+    @property
+    def difference(self) -> str:
+        """What is taken from what."""
+        return f"{self.names[1]} minus {self.names[0]}"
+
+    @property
+    def reading(self) -> str:
+        """How the difference is to be read."""
+        return f"attention with {self.names[1]}, minus attention with {self.names[0]}"
+
+    @property
+    def misleading(self) -> str:
+        """How the difference can mislead."""
+        if self.models_differ:
+            return "heads of separately trained models have nothing in common but their number."
+        return "a large change shows where a head looks now, not that the prediction depends on it."
+
+    def maps(self, layers: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
+        """The maps of both between their shared tokens, (layer, head, query, key) each, of all or some layers."""
+        return change(self.before.attention[layers], self.after.attention[layers], self.pairs)
+
+    def shown(self) -> ShownMaps:
+        """The difference of all heads, as files take it."""
+        ours, theirs = self.maps()
+        off = heads_off(self.after)
+        values = read_only(theirs - ours)
+        return ShownMaps(values, self.tokens, self.tokens, "change", self.there, off, (self.difference,))
+
+    def largest(self, count: int = LISTED) -> list[Change]:
+        """Where the two differ most."""
+        return largest_changes(*self.maps(), count)
+
+    def listed(self, changes: Sequence[Change]) -> list[dict[str, str | float]]:
+        """These changes as lines of a table: the head, the two tokens, both values and their difference."""
+        return [
+            {
+                "head": f"L{one.layer} H{one.head}",
+                "query": f"{self.tokens[one.query].text} ({self.tokens[one.query].position})",
+                "key": f"{self.tokens[one.key].text} ({self.tokens[one.key].position})",
+                self.names[0]: one.before,
+                self.names[1]: one.after,
+                "change": one.after - one.before,
+            }
+            for one in changes
+        ]
+
+    @property
+    def models_differ(self) -> bool:
+        """Whether the two are runs of two models."""
+        return self.models[0] != self.models[1]
+
+    @property
+    def texts(self) -> list[tuple[Encoding, str]]:
+        """What was read, with what it is called: once where both read the same."""
+        one, other = self.before.encoding, self.after.encoding
+        if (one.text, one.pair) == (other.text, other.pair):
+            return [(one, "")]
+        return [(one, self.names[0]), (other, self.names[1])]
+
+    @property
+    def said(self) -> list[str]:
+        """What else has to be known: which models, and which tokens were left out."""
+        models = [f"{name}: {model}" for name, model in zip(self.names, self.models, strict=True)]
+        left_out = [] if self.left_out is None else [self.left_out.removesuffix(".")]
+        return ([", ".join(models)] if self.models_differ else []) + left_out
+
+    @property
+    def left_out(self) -> str | None:
+        """The tokens of both sides that have no partner, in a sentence; None where each has one."""
+        if not (self.pairs.left_out_before or self.pairs.left_out_after):
+            return None
+        before, after = self.before.encoding, self.after.encoding
+        return (
+            f"The texts have {len(before)} and {len(after)} tokens. Compared are the {len(self.tokens)} that both have "
+            f"in the same order. Left out of {self.names[0]}: {_named(self.pairs.left_out_before, before)}; "
+            f"of {self.names[1]}: {_named(self.pairs.left_out_after, after)}."
+        )
+
+    def _token(self, ours: int, theirs: int) -> Token:
+        was, became = self.before.encoding.labels[ours], self.after.encoding.labels[theirs]
+        same = became == was or became.casefold() == f"{was}, hidden".casefold()
+        return Token(became if same else f"{was}→{became}", ours, self.before.encoding.sides[ours])
+
+
+def _named(positions: Sequence[int], encoding: Encoding) -> str:
+    """Some tokens of a text with their places."""
+    named = ", ".join(f"{encoding.labels[at]} ({at})" for at in positions[:MOST_NAMED])
+    return named + (f" and {len(positions) - MOST_NAMED} more" if len(positions) > MOST_NAMED else "") or "none"

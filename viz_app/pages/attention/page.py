@@ -1,0 +1,171 @@
+"""Who looks at whom?"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from bert_core.analysis.patterns import heads_by, layers_by, role_figures
+from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
+from viz_app.components.attention_view import attention_view
+from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
+from viz_app.figures.thumbnails import LARGE, SMALL
+from viz_app.maps import UNITS
+from viz_app.pages.attention.shown import as_sent, reading, shown_now
+from viz_app.shell import downloads, frame, screen, session
+from viz_app.shell.controls import control
+
+SORTS = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
+STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.") | {
+    "role": " In each layer heads of one role stand together, those without one last: hover over one for its name."
+}
+AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
+
+current, state = frame.current(), st.session_state
+view = state.view
+neuron, every = view == "neuron", view == "heads"
+frame.title("Who looks at whom?", "Which words each attention head looks at, and how strongly.")
+with screen.controls().container(horizontal=True, vertical_alignment="top", gap="medium"):
+    control(
+        st.segmented_control,
+        "View",
+        "view",
+        options=session.VIEWS,
+        format_func=session.VIEWS.__getitem__,
+        required=True,
+    )
+    if not neuron:
+        control(
+            st.segmented_control, "Show", "show", options=session.SHOWN,
+            format_func=lambda name: UNITS[name].capitalize(), required=True,
+        )  # fmt: skip
+        control(
+            st.selectbox, "Between", "part", options=session.PARTS, disabled=current.encoding.pair is None,
+            width=110,
+        )  # fmt: skip
+    if not (neuron or every):
+        control(
+            st.selectbox, "Several heads", "combine", options=session.COMBINED, format_func=str.capitalize, width=130
+        )
+with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    for name, key, offered in (("Sort heads", "sort", session.SORTS), ("Sort layers", "rows", session.ROW_SORTS)):
+        control(st.selectbox, name, key, options=offered, format_func=SORTS.__getitem__, width=200)
+    if not neuron:
+        control(st.toggle, "Hide [CLS] and [SEP]", "hide")
+        if not every:
+            help_ = "Attention to a word is the sum over its pieces; attention from a word is their mean."
+            control(st.toggle, "Words, not pieces", "words", help=help_)
+        control(
+            st.toggle, "Rescale rows to 1", "share", disabled=state.show != "attention",
+            help="When tokens are left out, each row is divided by its sum, so that it adds up to 1 again.",
+        )  # fmt: skip
+        if state.combine != "apart" and not every:
+            control(
+                st.selectbox, "Together", "among", options=session.AMONG, format_func=AMONG.__getitem__, width=190,
+                label_visibility="collapsed",
+            )  # fmt: skip
+            if state.combine == "weighted" and state.among == "chosen":
+                given = st.text_input(
+                    "Weights", session.write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5",
+                    width=210, label_visibility="collapsed",
+                    help="A weight for each head, such as 2, 1, 0.5. Empty: by importance, that is, by how sensitive "
+                    "the answer is to the head.",
+                )  # fmt: skip
+                state.weights = session.parse_weights(given)
+
+shown = shown_now(current)
+layers, heads = shown.run.head_mask.shape
+there = shown.run.there
+figures = current.kept("roles", make=lambda: role_figures(shown.run.attention, current.encoding))
+roles = current.kept("roles in words", make=lambda: roles_of_heads(role_scores(shown.run.attention, current.encoding)))
+sorts = figures._asdict() | {"role": role_ranks(roles)}
+titles = head_titles(*figures, does=in_words(roles), there=there)
+
+
+def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
+    """Every head in `size` rows and columns, sorted as asked."""
+    head_grid(
+        layers=layers,
+        heads=heads,
+        thumbnails=shown.small(size),
+        signed=shown.signed,
+        mode="select",
+        selected=state.head,
+        off=current.off,
+        titles=titles,
+        order=None if state.sort == "number" else heads_by(sorts[state.sort]),
+        rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
+        there=there,
+        key="grid",
+        lecture=current.lecture,
+        on_click=on_click,
+    )
+    st.caption(
+        "All heads at a glance, each with its own colour scale. Click one to see it large, or use the arrow keys."
+        + STANDING.get(state.sort, "")
+        + ("" if state.rows == "number" else " The layer with the highest mean comes first.")
+    )
+
+
+def large_head(files: DeltaGenerator) -> None:
+    """The chosen heads of a layer; into `files`, those of what is seen."""
+    choice = frame.view_choice()
+    queries, keys = shown.tokens()
+    vectors = shown.vectors(choice.layer, choice.heads[0])
+    maps, one = shown.seen(shown.values[choice.layer]), shown.together(choice.layer, choice.heads)
+    present = [head for head in choice.heads if there[choice.layer, head]]
+    attention_view(
+        maps,
+        queries,
+        keys,
+        choice=choice,
+        layers=layers,
+        mode=view,
+        combined=one,
+        vectors=None if vectors is None else as_sent(vectors),
+        off=[head for layer, head in current.off if layer == choice.layer],
+        pruned=[head for head in range(heads) if not there[choice.layer, head]],
+        signed=shown.signed,
+        notes=shown.notes(maps[present] if one is None else one.map[None]),
+        unit=UNITS[shown.what],
+        key="large",
+        lecture=current.lecture,
+        on_change=frame.choose_view,
+    )
+    with files:
+        if vectors is None:
+            downloads.attention(shown.weighing, shown.view(choice, as_one=one is not None), current.loaded.name)
+        else:
+            downloads.neuron(shown.run, vectors, shown.query(choice), current.loaded.name)
+
+
+@st.fragment
+def picture() -> None:
+    """All heads small, and the chosen ones large; runs alone while the hand is on them."""
+    if state.view != view:  # a head was opened
+        st.rerun()
+    if every:
+        small_heads(LARGE, partial(frame.open_head, control="view"))
+        all_of_them = replace(shown.view(frame.view_choice(), as_one=False), heads=())
+        downloads.attention(shown.run, all_of_them, current.loaded.name)
+    else:
+        left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
+        with left:
+            small_heads(SMALL, frame.choose_head)
+            files = st.container()
+        with right:
+            large_head(files)
+    session.publish()
+
+
+with screen.picture():
+    picture()
+screen.read(reading(shown))
+frame.say_cautions(shown.run)
+st.page_link(
+    "viz_app/pages/why/page.py", label="Attention is not an explanation: test it on this text",
+    icon=":material/verified:",
+)  # fmt: skip

@@ -1,0 +1,195 @@
+"""What of a text's maps the page Attention shows: which quantity, part and units, and several heads as one map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.patterns import rows_without_numbers
+from bert_core.records import HeadVectors, ModelRun
+from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice
+from viz_app.export.page import NEURON, NEURON_MISLEADING
+from viz_app.figures.thumbnails import SMALL, thumbnails
+from viz_app.maps import Combination, MapView
+from viz_app.shell.frame import Frame, say_no_target
+
+MOST_NAMED = 6  # rows without numbers
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What was chosen, as far as it applies: the neuron view is of attention, between all pieces.
+
+    asked: all of it but the layer, its heads and how they are drawn, which the large view itself can change.
+    """
+
+    current: Frame
+    run: ModelRun
+    neuron: bool
+    asked: MapView
+
+    @property
+    def what(self) -> str:
+        """What a value is: "attention", "gradient" or "product"."""
+        return self.asked.what
+
+    @property
+    def signed(self) -> bool:
+        """Whether values have a sign: all but attention itself."""
+        return self.what != "attention"
+
+    @property
+    def partial(self) -> bool:
+        """Whether rows of attention lack what goes to tokens that are left out."""
+        return self.asked.partial(self.current.encoding)
+
+    @property
+    def again(self) -> bool:
+        """Whether rows were renormalised; those of signed values never are."""
+        return self.partial and self.asked.renormalise
+
+    @property
+    def values(self) -> np.ndarray:
+        """(layer, head, query, key), whole and between pieces."""
+        return self.run.shown(self.what)
+
+    def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
+        """What stands at the rows and at the columns."""
+        return self.asked.tokens(self.current.encoding)
+
+    def seen(self, maps: np.ndarray) -> np.ndarray:
+        """Maps (..., query, key) of the pieces as they are looked at: between words, of the part, renormalised."""
+        return self.asked.seen(maps, self.current.encoding)
+
+    def small(self, size: int = SMALL) -> np.ndarray:
+        """The thumbnails of all heads, between pieces, made once. size: their most rows and columns."""
+        pieces = MapView(self.what, self.asked.part, self.asked.hide_special, renormalise=self.again)
+
+        def make() -> np.ndarray:
+            return thumbnails(pieces.seen(self.values, self.current.encoding), size, signed=self.signed)
+
+        made: np.ndarray = self.current.kept("thumbnails", size, repr(pieces), make=make)
+        return made
+
+    def together(self, layer: int, heads: Sequence[int]) -> Combined | None:
+        """The one map that stands for the chosen heads, for their layer or for all; None to draw them apart.
+
+        Weights that cannot be had are said.
+        """
+        combination = self.asked.together
+        if combination is None:
+            return None
+        if combination.by_importance and self.current.target is None:
+            say_no_target(self.current, "Weights by importance need something to explain")
+            return None
+        name = combination.name(layer, heads)
+        try:
+            one: Combined = self.current.kept(
+                "together", self.what, name, make=lambda: combination.of(self.weighing, self.what, layer, heads)
+            )
+        except ValueError as error:
+            st.info(f"{error}.")
+            return None
+        return one._replace(map=self.seen(one.map))
+
+    def view(self, choice: ViewChoice, *, as_one: bool) -> MapView:
+        """What the large view shows, as files take it; as_one: of its heads one map."""
+        present = tuple(head for head in choice.heads if self.run.there[choice.layer, head])
+        together = self.asked.together if as_one and present else None
+        if together is not None and together.weights:
+            kept = (weight for head, weight in zip(choice.heads, together.weights, strict=True) if head in present)
+            together = replace(together, weights=tuple(kept))
+        return replace(
+            self.asked, renormalise=self.again, layer=choice.layer, heads=present, kept=choice.kept, together=together
+        )
+
+    @property
+    def weighing(self) -> ModelRun:
+        """The run that knows what the heads are weighed by."""
+        by_importance = self.asked.together is not None and self.asked.together.by_importance
+        return self.current.run(gradients=True) if by_importance else self.run
+
+    def vectors(self, layer: int, head: int) -> HeadVectors | None:
+        """What the head makes its attention from, for the neuron view; None for a head that does not exist."""
+        if not self.neuron or not self.run.there[layer, head]:
+            return None
+        return self.current.vectors(layer, head)
+
+    def query(self, choice: ViewChoice) -> int:
+        """The query of the neuron view: the first that is selected, or the first of all."""
+        there = [at for at in choice.positions if choice.side == "query" and at < len(self.current.encoding)]
+        return min(there, default=0)
+
+    def notes(self, maps: np.ndarray) -> list[str]:
+        """Whether rows were renormalised, and which of them have nothing left. maps: (head, query, key), as seen."""
+        said, queries = list(self.asked.notes(self.current.encoding)), self.tokens()[0]
+        empty = [queries[row] for row in rows_without_numbers(maps)] if self.again else []
+        if not empty:
+            return said
+        named = ", ".join(f"“{token.text}” ({token.position})" for token in empty[:MOST_NAMED])
+        more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
+        return [*said, f"no attention is left in the row of {named}{more}"]
+
+
+def shown_now(current: Frame) -> Shown:
+    """What the controls of the page say; a gradient that has no target is said, and attention shown instead."""
+    state = st.session_state
+    neuron = state.view == "neuron"
+    what = "attention" if neuron else state.show
+    if what != "attention" and current.target is None:
+        say_no_target(current, "A gradient needs something to explain")
+        what = "attention"
+    asked = MapView(
+        what,
+        part=state.part if current.encoding.pair is not None and not neuron else "all",
+        hide_special=state.hide and not neuron,
+        words=state.words and state.view not in ("heads", "neuron"),
+        renormalise=state.share,
+        mode="matrix" if state.view == "matrix" else "curves",
+        together=_together(),
+    )
+    return Shown(current, current.run(gradients=what != "attention"), neuron, asked)
+
+
+def _together() -> Combination | None:
+    """How several heads are to be one map; None to draw them apart."""
+    state = st.session_state
+    if state.view in ("heads", "neuron") or state.combine == "apart":
+        return None
+    own = state.combine == "weighted" and state.among == "chosen"
+    return Combination(state.combine, state.among, state.weights if own else ())
+
+
+def as_sent(vectors: HeadVectors) -> Vectors:
+    """The vectors of a head as the large view takes them."""
+    return Vectors(vectors.queries, vectors.keys, vectors.distances, vectors.causal)
+
+
+def reading(shown: Shown) -> str:
+    """How to read the picture, and how it can mislead."""
+    if shown.neuron:
+        return (
+            f"**How to read this:** {NEURON} This view always shows pieces, and all tokens. "
+            f"**How it can mislead:** {NEURON_MISLEADING}"
+        )
+    if shown.signed:
+        return (
+            "**How to read this:** from the token that looks (query) to the token it looks at (key). A value says how "
+            "the answer would change if this attention weight grew: orange up, blue down. **How it can mislead:** a "
+            "gradient holds for small changes at this text; switching a head off can do something else (see Heads)."
+        )
+    sums = "The attention of each query adds up to 1"
+    if shown.again:
+        sums = "Each row was divided by its sum, so that the attention to the tokens shown adds up to 1"
+    elif shown.partial:
+        sums += " over all tokens; the part that goes to left-out tokens is missing here"
+    if shown.asked.together is not None and shown.asked.together.how == "maximum":
+        sums += "; a maximum over heads adds up to 1 or more"
+    return (
+        f"**How to read this:** from the token that looks (query) to the token it looks at (key). {sums}. **How it can "
+        "mislead:** attention shows where a head looks, not which words led to the prediction; much of it goes to "
+        "[SEP], where it has little effect."
+    )

@@ -1,0 +1,1 @@
+"""The page Heads: which matter, and what if they were gone."""

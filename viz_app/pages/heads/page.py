@@ -1,0 +1,141 @@
+"""Which heads matter, and what if they were gone?"""
+
+import streamlit as st
+
+from bert_core.analysis.heads import heads_agreement, removal_estimate
+from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.figures.heads import sweep_scatter
+from viz_app.figures.predictions import prediction_bars
+from viz_app.shell import downloads, frame, screen
+from viz_app.shell.change import (
+    TARGET_UNITS,
+    choose_instead,
+    in_its_place,
+    largest_of,
+    nsp_change,
+    nsp_words,
+    word_change,
+)
+from viz_app.shell.controls import control
+from viz_app.shell.session import COLOURED_BY
+
+SHOWN_GAPS = 3
+
+current = frame.current()
+before = current.run(gradients=current.target is not None, all_heads_on=True)
+after = current.run()
+slopes = before.gate_gradient
+layers, heads = before.head_mask.shape
+
+frame.title(
+    "Which heads matter, and what if they were gone?", "Switch attention heads off and see how the predictions change."
+)
+left, right = screen.picture().columns([1, 1], gap="large")
+if not before.there.any():
+    st.info("All heads of this model were pruned: there is nothing to switch.")
+elif current.target is not None:
+    with screen.controls():
+        control(
+            st.segmented_control,
+            "Colour",
+            "colour",
+            options=COLOURED_BY,
+            required=True,
+            format_func={
+                "slope": "Estimated (gradient)",
+                "removal": f"Measured (removes each of the {before.there.sum()})",
+            }.__getitem__,
+            label_visibility="collapsed",
+        )
+        if st.session_state.colour == "removal":
+            choose_instead()
+with left:
+    sweeps = current.target is not None and before.there.any() and st.session_state.colour == "removal"
+    removed = current.sweep().effect if sweeps else None
+    # One meaning, estimated or found: what switching the head off does to the target.
+    estimated = None if slopes is None else removal_estimate(slopes)
+    colours, what = (estimated, "switched off, about") if removed is None else (removed, "switched off,")
+    unit = "" if current.target is None else TARGET_UNITS[current.target.kind]
+    head_grid(
+        layers=layers,
+        heads=heads,
+        thumbnails=None,
+        values=colours,
+        signed=True,
+        unit=f"change of the answer when the head is off, in {unit}",
+        mode="switch",
+        selected=None,
+        off=current.off,
+        there=before.there,
+        titles=[
+            [frame.head_title(current, layer, head, what, colours, unit) for head in range(heads)]
+            for layer in range(layers)
+        ],
+        key="switches",
+        lecture=current.lecture,
+        on_click=frame.switch_heads,
+    )
+    meaning = ""
+    if colours is not None:
+        how = "estimated from the gradient" if removed is None else f"measured by removing it{in_its_place()}"
+        meaning = (
+            "Colour: how the answer changes when this head alone is switched off: blue, it falls (the head supports "
+            f"it); orange, it rises; {how}, with all other heads on."
+        )
+    st.caption(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
+with right:
+    if before.classes is not None and after.classes is not None:
+        first, now = before.classes.probabilities, after.classes.probabilities
+        if first is not None and now is not None:
+            shown = list(dict.fromkeys((*before.classes.order[:6], *after.classes.order[:6])))[:10]
+            st.subheader("Class", anchor=False)
+            screen.chart(
+                prediction_bars(
+                    [after.classes.labels[number] for number in shown],
+                    now[shown].tolist(),
+                    before=first[shown].tolist(),
+                    dark=current.dark,
+                    lecture=current.lecture,
+                ),
+                key="classes_before_after",
+                alt="Probabilities of the classes with all heads on, and now",
+            )
+    largest = largest_of(before, after, gaps=SHOWN_GAPS)
+    for prediction in after.predictions[:SHOWN_GAPS]:
+        original = before.prediction_at(prediction.position)
+        assert original is not None  # both runs were asked for the same positions
+        st.subheader(current.gap(prediction.position), anchor=False)
+        word_change(current, original, prediction, each=6, most=10, largest=largest, key="before_after")
+    if after.nsp is not None and before.nsp is not None:
+        st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
+        nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
+    if not after.predictions and after.nsp is None and after.classes is None:
+        frame.say_no_target(current, "There is nothing to predict yet")
+screen.read(
+    "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: the "
+    "heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
+    "elsewhere, and other heads can take over its job."
+)
+downloads.heads(before, current.off, slopes, removed)
+if removed is not None and estimated is not None:
+    rank = heads_agreement(estimated, removed)
+    st.subheader(
+        f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
+    )
+    screen.chart(
+        sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
+        key="sweep",
+        grows=False,
+        on_select="rerun",
+        selection_mode="points",
+        config={"displayModeBar": False},
+        alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
+    )
+    st.caption(
+        "**How to read this:** each point is a head; click one to see where it looks. On the dotted line, the "
+        "gradient's estimate equals the real effect of removing the head. **How it can mislead:** a gradient "
+        "describes a small change; removing a head is a large one."
+    )
+    if points := st.session_state.sweep.selection.points:
+        frame.open_head(HeadClick(*map(int, points[0]["customdata"])), control="view")
+        st.switch_page("viz_app/pages/attention/page.py")

@@ -1,0 +1,1 @@
+"""The page Words on images: where it looks for each word."""

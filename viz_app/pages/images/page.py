@@ -1,0 +1,123 @@
+"""Where does it look when it says "blue"?"""
+
+import streamlit as st
+
+from viz_app.components.attention_view import attention_view
+from viz_app.components.head_grid import head_grid
+from viz_app.components.token_strip import token_strip
+from viz_app.export.captions import caption_maps
+from viz_app.export.files import CaptionFiles
+from viz_app.figures.images import picture_figure, picture_heat
+from viz_app.figures.thumbnails import thumbnails
+from viz_app.maps import UNITS, ShownMaps
+from viz_app.pages.images import picture as pictures
+from viz_app.shell import downloads, frame, screen, session
+from viz_app.shell.controls import control
+
+SAYS = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
+
+state = st.session_state
+dark, lecture = frame.is_dark(), bool(state.lecture)
+heading = screen.title().empty()  # names the word as soon as there is one
+frame.title("Where does it look for each word?", SAYS, heading.container())
+looked = pictures.choose()
+if looked is None:
+    session.end_run()
+word, head = pictures.chosen_word(looked), pictures.chosen_head(looked)
+frame.title(
+    f"Where does it look when it says “{session.as_written(looked.run.words[word])}”?", SAYS, heading.container()
+)
+with screen.strip():
+    token_strip(
+        looked.chips(word),
+        key="caption",
+        lecture=lecture,
+        label="The caption; click a word to see where the model looked",
+        appear=looked.run.sentence,
+        on_click=pictures.choose_word,
+    )
+    st.caption(pictures.verdict(looked))
+
+first, second, third = screen.controls().columns([4, 2.6, 3.4], vertical_alignment="bottom")
+control(
+    first.segmented_control,
+    "Show",
+    "heat",
+    options=session.SHOWN,
+    format_func=lambda name: UNITS[name].capitalize(),
+    required=True,
+)
+control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=looked.scene is None)
+third.button("Average of all heads", on_click=pictures.average_heads, disabled=head is None)
+
+shown = caption_maps(looked.run, state.heat)
+outlines = looked.outlines(word) if state.boxes else []
+of_whom = "all heads" if head is None else f"L{head[0]} H{head[1]}"
+left, middle, right = screen.picture().columns([5, 5, 3.2], gap="medium")
+with left:
+    st.markdown("**The picture, as the model sees it**")
+    screen.chart(
+        picture_figure(looked.run.image, outlines, dark=dark, lecture=lecture),
+        key="picture_chart",
+        alt=looked.described(),
+    )
+with middle:
+    st.markdown(f"**“{looked.run.words[word]}”, {of_whom}**")
+    screen.chart(
+        picture_heat(
+            looked.run.image,
+            looked.heat(state.heat, word, head),
+            outlines,
+            signed=shown.signed,
+            unit=shown.unit,
+            dark=dark,
+            lecture=lecture,
+        ),
+        key="heat_chart",
+        alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
+    )
+with right:
+    st.markdown("**Every head of the decoder**")
+    maps = looked.heads(state.heat, word)
+    head_grid(
+        layers=maps.shape[0],
+        heads=maps.shape[1],
+        thumbnails=thumbnails(maps, signed=shown.signed),
+        signed=shown.signed,
+        selected=head,
+        titles=looked.titles(state.heat, word),
+        key="picture_heads",
+        lecture=lecture,
+        on_click=pictures.choose_head,
+    )
+    st.caption("Each head has its own colour scale. Click one to see it large.")
+
+
+@st.fragment
+def every_word(shown: ShownMaps) -> None:
+    """All words to all patches, as curves; runs alone while the hand is on it."""
+    layers = len(shown.values)
+    choice = pictures.view_choice(layers)
+    attention_view(
+        shown.values[choice.layer],
+        shown.queries,
+        shown.keys,
+        choice=choice,
+        layers=layers,
+        signed=shown.signed,
+        notes=shown.notes,
+        unit=shown.unit,
+        key="patches",
+        lecture=lecture,
+        on_change=pictures.choose_view,
+    )
+    session.publish()
+    if state.look not in (head, None):
+        st.rerun()
+
+
+if control(st.toggle, "Every word to every patch", "edges"):
+    every_word(shown)
+screen.read(pictures.reading(state.heat, looked.run.words[word]))
+files = CaptionFiles(looked.run, state.heat, head, word, session.loaded_captioner().name)
+downloads.caption(files, looked.numbers, looked.png)

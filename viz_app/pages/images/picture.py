@@ -1,0 +1,335 @@
+"""The picture a visitor looks at: drawn, composed or their own; and what the captioner says about it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+import streamlit as st
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from bert_core import scenes
+from bert_core.analysis import pointing
+from bert_core.records import DecoderRun
+from bert_core.run.decoding import describe
+from bert_core.scenes import Scene
+from bert_core.tokenizer import SPECIAL_TOKENS
+from viz_app.components.attention_view import ViewChoice
+from viz_app.components.head_grid import HeadClick
+from viz_app.components.token_strip import Chip, TokenClick
+from viz_app.figures.images import Outline
+from viz_app.shell import screen
+from viz_app.shell.controls import control, file_control, missing, put
+from viz_app.shell.session import COUNTS, PICTURES, Head, as_written, loaded_captioner, queue, result_of
+
+MOST_PIXELS = 24_000_000
+LARGEST_KEPT = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
+LARGEST_FILE = 20  # megabytes of an upload
+EXAMPLE_SHAPE = "large blue circle"
+FORMATS = ("PNG", "JPEG")
+TITLES = {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "Your picture"}
+READ = {
+    "attention": "**How to read this:** how much attention each patch got when “{word}” was predicted; over all "
+    "patches it adds up to 1. The strongest patch is framed.",
+    "gradient": "**How to read this:** would more attention to a patch make “{word}” likelier (orange) or less likely "
+    "(blue)? Attention adds up to 1, so only differences between patches matter. The strongest patch is framed.",
+    "product": "**How to read this:** patches that were looked at and made “{word}” likelier: attention times its "
+    "gradient, where positive (Grad-CAM on attention). The strongest patch is framed.",
+}
+# What benchmarks/pointing_game.py found, for colour words and for shape words.
+POINTS = {
+    "chance": (0.060, 0.060), "attention": (0.505, 0.564), "product": (0.885, 0.895), "best head": (0.832, 0.974),
+}  # fmt: skip
+MISLEAD = (
+    "**How it can mislead:** it shows where the decoder looked for this one word, not everything the word depends on: "
+    "a patch's vector also knows its surroundings, and an average hides heads that look elsewhere."
+)
+NAMED = {"attention": "attention", "product": "attention × gradient", "best head": "the best head alone"}
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A picture with its caption.
+
+    scene: what is on it, where that is known.
+    """
+
+    run: DecoderRun
+    scene: Scene | None
+
+    @property
+    def verdict(self) -> scenes.Verdict | None:
+        """What the caption is worth; None for a picture of which nothing is known."""
+        return None if self.scene is None else scenes.judge(self.run.sentence, self.scene)
+
+    def first_word(self) -> int:
+        """The word to begin with: the first colour, or the first word of all."""
+        return next((n for n, word in enumerate(self.run.words) if word in scenes.COLOURS), 0)
+
+    def shape_of(self, word: int) -> scenes.Shape | None:
+        """The shape that a word names; None for a word that names none, and for one that is not there."""
+        verdict, owner = self.verdict, pointing.owner_of(self.run.words, word)
+        if verdict is None or self.scene is None or owner is None or owner >= len(verdict.named):
+            return None
+        number = verdict.named[owner]
+        return None if number is None else self.scene.shapes[number]
+
+    def outlines(self, word: int) -> list[Outline]:
+        """The box of every shape; the one that the word names is meant."""
+        if self.scene is None:
+            return []
+        meant = self.shape_of(word)
+        return [Outline(shape.box, " ".join(shape.words), shape is meant) for shape in self.scene.shapes]
+
+    def chips(self, chosen: int) -> list[Chip]:
+        """The words as chips; each says how sure the model was, and what else it considered."""
+        return [
+            Chip(
+                text=word,
+                title=f"{self.run.probabilities[number]:.3f}; "
+                + ", ".join(f"{other} {share:.3f}" for other, share in self.run.alternatives[number]),
+                word=None if word in SPECIAL_TOKENS else number,
+                special=word in SPECIAL_TOKENS,
+                target=number == chosen,
+            )
+            for number, word in enumerate(self.run.words)
+        ]
+
+    def heat(self, what: str, word: int, head: Head | None) -> np.ndarray:
+        """(row, column) for one word: attention, its gradient, or their product, which is clipped at zero."""
+        return pointing.heat(self.run.shown(what)[word], self.run.grid, head=head, clip=what == "product")
+
+    def heads(self, what: str, word: int) -> np.ndarray:
+        """(layer, head, row, column) for one word, the product clipped."""
+        values = self.run.shown(what)[word]
+        values = values.clip(min=0) if what == "product" else values
+        return values.reshape(*values.shape[:2], *self.run.grid)
+
+    def titles(self, what: str, word: int) -> list[list[str]]:
+        """(layer, head): what the reader is told of each head on hover."""
+        shape, maps = self.shape_of(word), self.heads(what, word)
+        return [
+            [
+                f"L{layer} H{head}"
+                + (
+                    ""
+                    if shape is None
+                    else f": {pointing.share_in(maps[layer, head], shape.box):.0%} on the named shape"
+                )
+                for head in range(maps.shape[1])
+            ]
+            for layer in range(maps.shape[0])
+        ]
+
+    def described(self) -> str:
+        """The picture in words, for those who do not see it."""
+        return "An uploaded picture" if self.scene is None else f"A picture of {scenes.caption_of(self.scene)}"
+
+    def numbers(self) -> str:
+        """Every number of the run as CSV: one row for each word, layer, head and patch."""
+        out = io.StringIO()
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow(["position", "word", "probability", "layer", "head", "row", "column", "attention", "gradient"])
+        attention, gradient = self.run.cross_attention, self.run.cross_gradient
+        columns = self.run.grid[1]
+        for word, layer, head, patch in itertools.product(*map(range, attention.shape)):
+            table.writerow(
+                [
+                    word, self.run.words[word], f"{self.run.probabilities[word]:.9g}", layer, head,
+                    *divmod(patch, columns),
+                    f"{attention[word, layer, head, patch]:.9g}", f"{gradient[word, layer, head, patch]:.9g}",
+                ]
+            )  # fmt: skip
+        return out.getvalue()
+
+    def png(self) -> bytes:
+        """The picture, as the model sees it, as a file."""
+        out = io.BytesIO()
+        Image.fromarray(self.run.image).save(out, "PNG")
+        return out.getvalue()
+
+
+def scene_from(seed: int, count: int | None) -> Scene:
+    """A random scene that a seed decides; count None leaves the number of shapes to it too."""
+    return scenes.random_scene(np.random.default_rng([seed, count or 0]), count=count)
+
+
+def composed(names: list[str], seed: int) -> Scene:
+    """A scene of these shapes; the seed decides where they lie. Raises ValueError for shapes that no scene has."""
+    return scenes.random_scene(np.random.default_rng([seed, len(names)]), named=scenes.check_names(names))
+
+
+def read_upload(data: bytes) -> np.ndarray:
+    """The middle square of an uploaded PNG or JPEG, uint8 (side, side, 3).
+
+    Raises ValueError in one sentence for a file that is none, is cut off, or has too many pixels; these are counted
+    before any of them is unpacked.
+    """
+    limit = f"at most {MOST_PIXELS / 1e6:.0f} megapixels can be read"
+    try:
+        picture = Image.open(io.BytesIO(data), formats=FORMATS)
+        width, height = picture.size
+        if width * height > MOST_PIXELS:
+            raise ValueError(f"the picture has {width * height / 1e6:.0f} megapixels ({width} × {height}): {limit}")
+        # Turned as the camera says, and see-through parts on white.
+        upright = ImageOps.exif_transpose(picture).convert("RGBA")
+    except ValueError:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ValueError(f"the picture has too many pixels: {limit}") from error
+    except UnidentifiedImageError as error:
+        raise ValueError("the file is not a picture that can be read: give a PNG or a JPEG") from error
+    except (OSError, SyntaxError, EOFError, IndexError) as error:
+        raise ValueError("the picture is broken or cut off: save it again, and give the whole file") from error
+    white = Image.new("RGBA", upright.size, "white")
+    white.alpha_composite(upright)
+    side = min(white.size)
+    left, top = (white.width - side) // 2, (white.height - side) // 2
+    square = white.convert("RGB").crop((left, top, left + side, top + side))
+    return np.asarray(square.resize((min(side, LARGEST_KEPT),) * 2, Image.Resampling.LANCZOS))
+
+
+def look_at_scene(scene: Scene) -> Looked:
+    """A drawn picture with its caption, from the queue."""
+    return Looked(_run(scenes.draw(scene, loaded_captioner().config.image_size)), scene)
+
+
+def look_at_upload(data: bytes) -> Looked:
+    """The visitor's own picture with its caption, from the queue. Raises ValueError as `read_upload`."""
+    return Looked(_run(read_upload(data)), None)
+
+
+def _run(image: np.ndarray) -> DecoderRun:
+    loaded = loaded_captioner()
+    job = queue().submit(
+        ("describe", loaded.name, image.shape, sha256(image.tobytes()).digest()),
+        f"{loaded.name} looks at the picture",
+        lambda _: describe(loaded, image),
+    )
+    run: DecoderRun = result_of(job)
+    st.session_state["_seconds"] = job.seconds
+    return run
+
+
+# ---------------------------------------------------------------------------- controls
+
+
+def choose() -> Looked | None:
+    """Draw the controls of the picture; the picture with its caption, or None where there is none yet."""
+    state = st.session_state
+    kind, settings, action = screen.controls().columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
+    control(
+        kind.segmented_control, "Picture", "picture", options=PICTURES, format_func=TITLES.__getitem__, required=True
+    )
+    if state.picture == "uploaded":
+        upload = file_control(settings, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=LARGEST_FILE)
+        st.warning(
+            "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
+            "Whatever your picture shows, it will describe such shapes, and it will be wrong.",
+            icon=":material/category:",
+        )
+        return None if upload is None else look_at_upload(upload.data)
+    if state.picture == "composed":
+        control(settings.multiselect, "Shapes", "shapes", options=scenes.all_names(), max_selections=scenes.MOST_SHAPES)
+        action.button("New positions", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
+        if not state.shapes:
+            missing("Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", put, "shapes", [EXAMPLE_SHAPE])
+            return None
+        return look_at_scene(composed(state.shapes, state.seed))
+    control(settings.segmented_control, "Shapes", "count", options=COUNTS, required=True)
+    action.button("Next scene", on_click=_next_scene, icon=":material/skip_next:", width="stretch")
+    return look_at_scene(scene_from(state.seed, None if state.count == "any" else int(state.count)))
+
+
+def _next_scene() -> None:
+    st.session_state.seed += 1
+    st.session_state.word = None
+
+
+def chosen_word(looked: Looked) -> int:
+    """The word that was clicked; where there is none of that number, the one to begin with."""
+    words = looked.run.words
+    if st.session_state.word is None or not 0 <= st.session_state.word < len(words):
+        st.session_state.word = None
+        return looked.first_word()
+    return int(st.session_state.word)
+
+
+def chosen_head(looked: Looked) -> Head | None:
+    """The head that was clicked; None for the average, also where the model has no such head."""
+    layers, heads = looked.run.cross_attention.shape[1:3]
+    chosen: Head | None = st.session_state.look
+    if chosen is not None and not (0 <= chosen[0] < layers and 0 <= chosen[1] < heads):
+        st.warning(
+            f"L{chosen[0]} H{chosen[1]} does not exist: the decoder has layers 0 to {layers - 1} and heads 0 to "
+            f"{heads - 1}. The average is shown."
+        )
+        st.session_state.look = chosen = None
+    return chosen
+
+
+def choose_word(click: TokenClick) -> None:
+    """Show where the clicked word looks; a click in the caption."""
+    st.session_state.word = click.word
+
+
+def choose_head(click: HeadClick) -> None:
+    """Show the clicked head; a click in the grid."""
+    if click.layer is not None and click.head is not None:
+        st.session_state.look = (click.layer, click.head)
+
+
+def view_choice(layers: int) -> ViewChoice:
+    """The layer, heads and tokens of the view of all words; the head that is open first, or that of the first layer."""
+    kept = st.session_state.get("_patches")
+    layer, head = st.session_state.look or (min(kept.layer, layers - 1) if kept else 0, kept.heads[0] if kept else 0)
+    if kept is None or (kept.layer, kept.heads[0]) != (layer, head):
+        return ViewChoice(layer, (head,))
+    return kept
+
+
+def choose_view(choice: ViewChoice) -> None:
+    """Take over what was chosen in the view of all words; the opened head is that of the picture too."""
+    st.session_state["_patches"] = choice
+    st.session_state.look = (choice.layer, choice.heads[0])
+
+
+def average_heads() -> None:
+    """Show all heads together; a click on a button."""
+    st.session_state.look = None
+
+
+def verdict(looked: Looked) -> str:
+    """What the caption is worth, and what it took."""
+    run, found = looked.run, looked.verdict
+    said = ""
+    if found is not None:
+        said = "The caption is **right**." if found.correct else f"The caption is **wrong**: {found.reason}."
+        if looked.scene is not None and scenes.is_held_out(looked.scene):
+            said += " The model never saw this combination in training."
+    layers, heads, patches = run.cross_attention.shape[1:]
+    parts = [
+        said,
+        f"{patches} patches",
+        f"decoder {layers} × {heads}",
+        f"{st.session_state.get('_seconds', 0.0) * 1000:.0f} ms",
+        "layers and heads count from zero",
+    ]
+    return " &nbsp;·&nbsp; ".join(part for part in parts if part)
+
+
+def reading(what: str, word: str) -> str:
+    """How to read the map of a word, and how it can mislead, with what was measured for words of its kind."""
+    reads = READ[what].format(word=as_written(word))
+    if word not in scenes.COLOURS and word not in scenes.KINDS:
+        return f"{reads} {MISLEAD} “{as_written(word)}” names no colour and no shape: there is no one right place."
+    kind = 0 if word in scenes.COLOURS else 1
+    shares = ", ".join(f"{POINTS[way][kind]:.0%} by {name}" for way, name in NAMED.items())
+    return (
+        f"{reads} {MISLEAD} On 600 unseen scenes the strongest patch lay on the named shape for this share of "
+        f"{('colour', 'shape')[kind]} words: {shares}, {POINTS['chance'][kind]:.0%} by chance."
+    )

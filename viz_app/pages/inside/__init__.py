@@ -1,0 +1,1 @@
+"""The page Inside BERT: what happens to my sentence."""

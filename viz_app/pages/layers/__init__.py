@@ -1,0 +1,1 @@
+"""The page Layers: when does the model know its answer."""

@@ -1,0 +1,20 @@
+"""When does the model know its answer?"""
+
+import streamlit as st
+
+from viz_app.pages.layers import words as layers
+from viz_app.shell import frame, screen, session
+from viz_app.shell.controls import control
+
+current = frame.current()
+frame.title(
+    "When does the model know its answer?",
+    "What the model would say after each layer, and how the words' vectors change on the way.",
+)
+control(
+    screen.controls().segmented_control, "Look at", "through", options=session.THROUGH, required=True,
+    label_visibility="collapsed", format_func=lambda name: layers.PARTS[name].title,
+)  # fmt: skip
+part = layers.PARTS[st.session_state.through]
+part.draw(current)
+screen.read(f"**How to read this:** {part.reading} **How it can mislead:** {part.misleading}")

@@ -1,0 +1,1 @@
+"""The page Prune: which heads can go."""

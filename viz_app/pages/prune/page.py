@@ -1,0 +1,243 @@
+"""Which heads can go?"""
+
+import streamlit as st
+
+from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
+from viz_app.components.head_grid import head_grid
+from viz_app.figures.pruning import pruning_curve
+from viz_app.pages.prune import questions as lab
+from viz_app.shell import frame, screen, session
+from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_words, word_change
+from viz_app.shell.controls import control, file_control
+
+ORDER_NAMES = {
+    "importance": "Gradient of the loss", "importance-in-layer": "Gradient, scaled by layer",
+    "ablation": "Loss without each head", "ablation-mean": "Loss with its mean instead",
+    "ablation-resample": "Loss with another output", "iterative": "Gradient, again every 10%",
+}  # fmt: skip
+FIGURE_NAMES = {
+    "loss": "Loss", "mlm": "Hidden pieces", "nsp": "Next sentences", "parameters": "Parameters",
+    "tokens_per_second": "Speed",
+}  # fmt: skip
+UNITS = {
+    "loss": "loss (nats)", "mlm": "share of hidden pieces guessed", "nsp": "share of next sentences right",
+    "parameters": "parameters", "tokens_per_second": "tokens per second",
+}  # fmt: skip
+SHOWN_GAPS = 2
+
+current, state = frame.current(), st.session_state
+config = current.loaded.config
+layers, heads = config.num_hidden_layers, config.num_attention_heads
+there = sum(len(config.heads_of(layer)) for layer in range(layers))
+frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.")
+with screen.controls(), st.popover("Test on a file", width="content"):
+    file = file_control(
+        st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
+        megabytes=lab.LARGEST_FILE >> 20,
+    )  # fmt: skip
+if not there:
+    st.info("All heads of this model were pruned: none is left to remove.")
+    session.end_run()
+try:
+    questions = lab.Questions(current, file)
+except ValueError as error:  # of the file: the text is asked instead, and the control stays
+    st.error(session.as_written(f"The file cannot be used: {error}."), icon=":material/error:")
+    questions = lab.Questions(current, None)
+if not questions.can_ask:
+    st.info(
+        "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence output."
+    )
+    session.end_run()
+if not questions.may_begin():
+    st.caption(
+        "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
+        "every click on a head shows what it changes."
+    )
+    session.end_run()
+worth = questions.importance()
+everything, now = questions.with_all(), questions.score(current.head_mask)
+can_undo, can_redo = lab.remember(current.loaded.name)
+
+left, right = screen.picture().columns([1, 1], gap="large")
+with left:
+    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        st.button("Undo", on_click=lab.step, args=(-1,), disabled=not can_undo, key="undo")
+        st.button("Redo", on_click=lab.step, args=(1,), disabled=not can_redo, key="redo")
+        control(
+            st.number_input,
+            "Sensitivity below",
+            "lab_below",
+            first=0.01,
+            min_value=0.0,
+            step=0.01,
+            format="%.3g",
+            width=120,
+        )
+        st.button("Switch off", on_click=lab.switch_off_below, args=(worth, "lab_below"), key="switch_below")
+    head_grid(
+        layers=layers, heads=heads, values=worth, mode="switch", off=current.off, key="lab_switches",
+        unit="how far switching the head off moves the loss, in nats",
+        titles=[[frame.head_title(current, layer, head, "off, the loss moves by about", worth, "nats")
+                 for head in range(heads)] for layer in range(layers)],
+        lecture=current.lecture, on_click=frame.switch_heads,
+    )  # fmt: skip
+    screen.read(
+        "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "
+        "loss changes, up or down, when this head alone is switched off (estimated from its gradient, mean over the "
+        "examples). **How to read this:** heads near 0 are candidates to go; the numbers on the right show what "
+        "really happens. **How it can mislead:** a gradient holds for one head and a small change; two heads that do "
+        "the same job both look idle until both are gone."
+    )
+with right:
+    what = "examples from the file" if questions.of_file else "the text above, each piece hidden once"
+    st.markdown(f"**{len(current.off)} of {there} heads are off.** Tested on {what}.")
+    figures = [("Loss (nats)", now.loss, everything.loss, "{:.3f}")]
+    if now.mlm == now.mlm:  # NaN where nothing was asked
+        figures.append(("Hidden pieces right", now.mlm, everything.mlm, "{:.0%}"))
+    if now.nsp == now.nsp:
+        figures.append(("Next sentences right", now.nsp, everything.nsp, "{:.0%}"))
+    for column, (name, value, before_value, form) in zip(st.columns(len(figures)), figures, strict=True):
+        change = form.replace("{:", "{:+").format(value - before_value) if value != before_value else None
+        column.metric(
+            name,
+            form.format(value),
+            change,
+            delta_color="inverse" if name == "Loss (nats)" else "normal",
+            border=True,
+            height="stretch",
+        )
+    before, after = current.run(all_heads_on=True), current.run()
+    largest = largest_of(before, after, gaps=SHOWN_GAPS)
+    for prediction in after.predictions[:SHOWN_GAPS]:
+        original = before.prediction_at(prediction.position)
+        assert original is not None  # both runs were asked for the same positions
+        st.caption(f"{current.gap(prediction.position)}, with all heads and now:")
+        word_change(current, original, prediction, each=4, largest=largest, key="lab_before_after")
+    if after.nsp is not None and before.nsp is not None:
+        st.caption(f"{nsp_words(before.nsp, after.nsp)}:")
+        nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
+
+st.subheader("Prune in which order, and how far?", anchor=False)
+with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+    control(st.selectbox, "Order", "order", options=session.ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
+    if questions.needs_reference(state.order):
+        give_reference()
+    control(st.slider, "Share of heads to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
+    share = state.going / 100
+    st.button(
+        f"Switch off the first {round(share * there)}", on_click=lab.ask, args=("plan", questions.key, state.order),
+        key="carry_out",
+    )  # fmt: skip
+    with st.popover("Plan file"):
+        if (made := questions.made_plan(state.order)) is not None:
+            st.download_button(
+                "This order as a plan", made.to_json(), f"{state.order}.json", "application/json", on_click="ignore",
+                key="plan_file",
+            )  # fmt: skip
+        given = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
+        if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
+            questions.carry_out(questions.read_plan(given), share)
+            st.rerun()
+curve_key = ("curve", questions.key, state.order, questions.reference(state.order))
+running = lab.is_asked(*curve_key)
+
+
+@st.fragment(run_every=1.0 if running else None)
+def curve() -> None:
+    """The curve; grows by itself while it is made."""
+    if running:
+        share = questions.grow(state.order)
+        if share >= 1:
+            lab.forget(*curve_key)
+            st.rerun()
+        st.progress(share, text=f"{share:.0%} of the models are pruned and tested")
+        if st.button("Stop", key="stop_curve"):
+            lab.forget(*curve_key)
+            st.rerun()
+    points, whole = questions.points(state.order), questions.points_in_all(there)
+    if not running and len(points) < whole:
+        seconds = (whole - len(points)) * questions.seconds_a_point()
+        label = "Draw the curve" if not points else "Go on"
+        if st.button(
+            f"{label}: prune {whole - len(points)} times, about {seconds:.0f} s", key="start_curve", type="primary"
+        ):
+            lab.ask(*curve_key)
+            st.rerun()  # the whole page, so that this part begins to come back by itself
+    if not points:
+        return
+    control(
+        st.segmented_control, "Figure", "figure", options=session.FIGURES, format_func=FIGURE_NAMES.__getitem__,
+        required=True, label_visibility="collapsed",
+    )  # fmt: skip
+    band = random_band(points, state.figure)
+    own = getattr(now, state.figure, None)
+    screen.chart(
+        pruning_curve(
+            [(ORDER_NAMES[state.order], *curve_of(points, state.order, state.figure))],
+            band[:4],
+            own=None if own is None else (len(current.off), own),
+            heads=there, unit=UNITS[state.figure], dark=current.dark, lecture=current.lecture,
+        ),
+        key="curve",
+        grows=False,
+        alt=f"{FIGURE_NAMES[state.figure]} against the share of heads that is gone, beside {band.orders} random orders",
+    )  # fmt: skip
+    fine = hardly_missed(points, state.order)
+    st.caption(
+        f"In this order, {fine} of {there} heads can go before the loss rises by more than 1% (tested in {lab.STEPS} "
+        "steps). **How to read this:** every point is a model that was really pruned; the grey band is the range of "
+        f"{band.orders} random orders. **How it can mislead:** orders and results come from the same few examples; "
+        "inside the band an order is no better than chance; another text may need other heads."
+    )
+    session.publish()
+
+
+curve()
+
+st.subheader("Prune for real", anchor=False)
+if not current.off:
+    st.caption("Switch some heads off above; then you can measure and download the smaller model here.")
+else:
+    cost_key = ("costs", questions.key, current.off)
+    full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
+                           help="Keeps all shapes, with zeros in place of the heads, for other programs: same outputs, "
+                           "but not smaller or faster")  # fmt: skip
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        seconds = questions.seconds_to_measure()
+        st.button(
+            f"Measure size and speed, about {seconds:.0f} s", on_click=lab.ask, args=cost_key, key="measure_costs"
+        )
+        st.download_button(
+            f"Model without {len(current.off)} head{'s' * (len(current.off) > 1)} as .zip",
+            lambda: questions.file(full_shape=full_shape),
+            "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
+        )  # fmt: skip
+        if session.serves_localhost():
+            folder = control(
+                st.text_input, "Or write it to a folder", "lab_place", first="", placeholder="models/pruned", width=260
+            )
+            if st.button("Write", key="write_model"):
+                written = questions.save(folder, full_shape=full_shape)
+                st.success(f"Written to {session.as_written(str(written))}: headlight app --models opens it.")
+    if lab.is_asked(*cost_key):
+        full, *others = costs = questions.costs()
+        st.table(
+            {
+                "": [cost.what for cost in costs],
+                "parameters": [f"{cost.parameters:,}" for cost in costs],
+                "memory": [f"{cost.nbytes / 2**20:.1f} MiB" for cost in costs],
+                **{
+                    f"batch of {size}": [f"{1000 * cost.seconds[size]:.1f} ms" for cost in costs]
+                    for size in full.seconds
+                },
+            }
+        )
+        st.caption(
+            "Median of three passes of the encoder over this text. Switching heads off without pruning never "
+            "makes a model faster."
+        )
+if lab.is_asked("plan", questions.key, state.order):
+    plan = questions.plan(state.order)
+    lab.forget("plan", questions.key, state.order)
+    questions.carry_out(plan, share)
+    st.rerun()

@@ -1,0 +1,290 @@
+"""The pruning lab: what it asks of the model, from the queue, and the steps that can be taken back."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Hashable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bert_core.loading import LoadedModel, save
+from bert_core.modeling import IGNORED_LABEL
+from bert_core.pruning import pruned, zero_filled
+from bert_core.records import Batch, CurvePoint, PruningPlan
+from bert_core.run.costs import BATCHES, Cost, Score, point_of, pruning_costs, score
+from bert_core.run.losses import examples_of
+from bert_core.run.plans import RANDOM_ORDERS, loss_importance, propose_plan
+from bert_core.tokenizer import Encoding
+from bert_core.training.data import Corpus, ExampleMaker
+from bert_core.training.pretrain import EVALUATION_MASKING
+from viz_app.shell.frame import Frame
+from viz_app.shell.jobs import Job
+from viz_app.shell.session import Head, asked_for, given_by, kept, queue, result_of, serves_localhost, shown_name
+
+STEPS = 12  # points of a curve after the first
+FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
+LARGEST_FILE = 20 * 2**20
+QUICK_WORK = 1e11  # multiplications of what the page opens with that nobody is asked for: about a second
+PASSES = 5  # forward, that this costs: forward and back for the importance, and two scores
+REPEATS = 3  # of each measured pass
+MOMENT = 0.8  # seconds that a growing curve takes before it is drawn again
+HISTORY, HISTORY_OF, PLACE, ASKED = "_lab_history", "_lab_history_of", "_lab_place", "_lab_asked"
+
+# ---------------------------------------------------------------------------- what was switched and asked
+
+
+def remember(model: str) -> tuple[bool, bool]:
+    """Keep the heads that are off as a step, wherever they were switched; whether one can go back, and forth.
+
+    model: its name; the steps of another name heads that this one may not have, and are forgotten.
+    """
+    state = st.session_state
+    if state.get(HISTORY_OF) != model:
+        state[HISTORY_OF], state[HISTORY], state[PLACE] = model, [tuple(state.off)], 0
+    history: list[tuple[Head, ...]] = state[HISTORY]
+    place: int = state[PLACE]
+    if history[place] != tuple(state.off):
+        del history[place + 1 :]
+        history.append(tuple(state.off))
+        state[PLACE] = place = len(history) - 1
+    return place > 0, place + 1 < len(history)
+
+
+def step(by: int) -> None:
+    """Go back (-1) or forth (1) in what was switched; a click on a button."""
+    state = st.session_state
+    state[PLACE] = min(max(state[PLACE] + by, 0), len(state[HISTORY]) - 1)
+    state.off = state[HISTORY][state[PLACE]]
+
+
+def switch_off_below(worth: np.ndarray, key: str) -> None:
+    """Switch off the heads whose figure (layer, head) is less than the number in a control, and no other; a click."""
+    st.session_state.off = tuple((int(layer), int(head)) for layer, head in np.argwhere(worth < st.session_state[key]))
+
+
+def ask(*what: Hashable) -> None:
+    """Remember that something slow was asked for, until it is done or stopped; a click on a button."""
+    st.session_state[ASKED] = {*st.session_state.get(ASKED, ()), what}
+
+
+def is_asked(*what: Hashable) -> bool:
+    """Whether it was asked for."""
+    return what in st.session_state.get(ASKED, ())
+
+
+def forget(*what: Hashable) -> None:
+    """It is done, or was stopped."""
+    st.session_state[ASKED] = {*st.session_state.get(ASKED, ())} - {what}
+
+
+# ---------------------------------------------------------------------------- questions
+
+
+class Questions:
+    """What the lab asks of the frame's model; every answer comes from the queue.
+
+    upload: a text file to ask about, or None for the text of the frame.
+    Raises ValueError for a file that is too large, or of which no examples can be made.
+    """
+
+    def __init__(self, frame: Frame, upload: Any) -> None:
+        self.frame, self.loaded, self.off = frame, frame.loaded, frame.off
+        self.of_file = upload is not None
+        text = frame.original
+        content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.data
+        if len(content) > LARGEST_FILE:
+            raise ValueError(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} MB can be read")
+        self.key = (self.loaded.name, blake2b(content, digest_size=12).hexdigest())
+        self.batches: tuple[Batch, ...] = kept(
+            ("lab examples", *self.key),
+            lambda: examples_of(self.loaded, text) if upload is None else _drawn(content, self.loaded),
+        )
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether the model has a trained head for any of the examples."""
+        pieces = any((batch.labels != IGNORED_LABEL).any() for batch in self.batches)
+        sentences = any((batch.next_sentence_label != IGNORED_LABEL).any() for batch in self.batches)
+        return (pieces and self.loaded.has_mlm) or (sentences and self.loaded.has_nsp)
+
+    def may_begin(self) -> bool:
+        """Whether to ask: what is quick, or what was asked for by the button that is drawn here until then."""
+        tokens = sum(batch.input_ids.size for batch in self.batches)
+        if PASSES * 2 * tokens * self.frame.weights <= QUICK_WORK:
+            return True
+        self.frame.run()  # to time it
+        seconds = PASSES * tokens / len(self.frame.encoding) * st.session_state["_seconds"]
+        rows, what = sum(len(batch.input_ids) for batch in self.batches), "examples" if self.of_file else "copies"
+        of = "the file" if self.of_file else "the text"
+        label = f"Test on {rows} {what} of {of}, about {max(1, round(seconds))} s"
+        return asked_for("lab", self.key, label)
+
+    def _job(self, what: Hashable, label: str, work: Callable[[Callable[[float], None]], Any]) -> Job:
+        return queue().submit(
+            (what, *self.key), f"{shown_name(self.loaded.name)} {label}", lambda job: work(job.report)
+        )
+
+    def score(self, head_mask: np.ndarray) -> Score:
+        """What the model gets right with some heads off."""
+        found: Score = result_of(self._score(head_mask))
+        return found
+
+    def _score(self, head_mask: np.ndarray) -> Job:
+        return self._job(
+            ("score", head_mask.tobytes()), "is tested",
+            lambda report: score(self.loaded, self.batches, head_mask=head_mask, report=report),
+        )  # fmt: skip
+
+    def with_all(self) -> Score:
+        """What it gets right with all heads on."""
+        return self.score(np.ones_like(self.frame.head_mask))
+
+    def importance(self) -> np.ndarray:
+        """The size of the loss's slope at each head, (layer, head)."""
+        job = self._job(
+            "importance", "with the gradient of the loss at every head",
+            lambda report: loss_importance(self.loaded, self.batches, report=report),
+        )  # fmt: skip
+        found: np.ndarray = result_of(job)
+        return found
+
+    def plan(self, method: str) -> PruningPlan:
+        """An order of the heads."""
+        found: PruningPlan = result_of(self._plan(method))
+        return found
+
+    def _plan(self, method: str) -> Job:
+        reference = self.reference(method)
+        return self._job(
+            ("plan", method, reference), f"ranks its heads by {method}",
+            lambda report: propose_plan(
+                self.loaded, self.batches, method, reference=reference, report=report
+            ),
+        )  # fmt: skip
+
+    def needs_reference(self, method: str) -> bool:
+        """Whether other texts stand in for a head in this order."""
+        return method in ("ablation-mean", "ablation-resample")
+
+    def reference(self, method: str) -> tuple[Encoding, ...]:
+        """The texts that stand in for a head in this order. Raises ValueError if it needs some and there are none."""
+        return self.frame.reference() if self.needs_reference(method) else ()
+
+    def made_plan(self, method: str) -> PruningPlan | None:
+        """The same, if it is there already; nothing is started."""
+        job = self._plan(method) if self.points(method) or is_asked("made", self.key, method) else None
+        return job.result if job is not None and job.done else None
+
+    def read_plan(self, upload: Any) -> PruningPlan:
+        """The plan in a file. Raises ValueError if it is none, or one for another model."""
+        plan = PruningPlan.from_json(upload.data.decode("utf-8", errors="replace"))
+        plan.check(self.loaded.name, self.loaded.config.num_hidden_layers, self.loaded.config.num_attention_heads)
+        return plan
+
+    def carry_out(self, plan: PruningPlan, share: float) -> None:
+        """Switch a share of a plan's heads off, and all others on."""
+        st.session_state.off = tuple(sorted(plan.first(share)))
+        ask("made", self.key, plan.method)
+
+    def points(self, method: str) -> list[CurvePoint]:
+        """The points of an order and of random ones that there are so far; `grow` adds more."""
+        return list(self._points(method).values())
+
+    def _points(self, method: str) -> dict[tuple[str, int], CurvePoint]:
+        # By name and place: two visitors may let one curve grow.
+        found: dict[tuple[str, int], CurvePoint] = kept(("lab points", method, self.reference(method), *self.key), dict)
+        return found
+
+    def points_in_all(self, there: int) -> int:
+        """How many points a curve with its band has, for a model of so many heads."""
+        return len(_removed(there)) * (1 + RANDOM_ORDERS)
+
+    def seconds_a_point(self) -> float:
+        """What a point takes, about, as the model with all heads on has been timed: asking, and copying it."""
+        return self._score(np.ones_like(self.frame.head_mask)).seconds + self.loaded.nbytes / 2**30
+
+    def seconds_to_measure(self) -> float:
+        """What `costs` takes, about: so many texts through three models, and a round to warm up."""
+        asked = sum(len(batch.input_ids) for batch in self.batches)
+        texts = 3 * (REPEATS + 1) * sum(BATCHES)
+        return texts * self._score(np.ones_like(self.frame.head_mask)).seconds / asked
+
+    def grow(self, method: str) -> float:
+        """Go on with a curve for a moment, so that it can be drawn again; the share of it that is there.
+
+        Each point is a job of its own: whatever else the visitors ask comes in between.
+        """
+        until = time.monotonic() + MOMENT
+        job = self._plan(method)
+        if not job.wait(MOMENT):
+            return 0.0
+        plans = [given_by(job)]
+        plans += [propose_plan(self.loaded, (), "random", seed=seed) for seed in range(RANDOM_ORDERS)]
+        removed, points = _removed(len(plans[0].order)), self._points(method)
+        wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in points]
+        for plan, count in wanted:
+            job = self._point(plan, count)
+            if not job.wait(max(until - time.monotonic(), 0)):
+                break
+            points[plan.method, count] = given_by(job)
+            queue().forget(job.key)  # it is kept here, and what others asked for keeps its place there
+        return len(points) / (len(plans) * len(removed))
+
+    def _point(self, plan: PruningPlan, count: int) -> Job:
+        heads = plan.order[:count]
+        return self._job(
+            ("point", plan.order, count), f"without {count} heads",
+            lambda report: point_of(
+                pruned(self.loaded, heads), self.batches, plan.method, count, report=report
+            ),
+        )  # fmt: skip
+
+    def costs(self) -> tuple[Cost, Cost, Cost]:
+        """Size and speed of the model as it is, masked, and pruned of the heads that are off."""
+        encoding = self.frame.original
+        job = self._job(
+            ("costs", self.off, encoding.input_ids), "is pruned, and timed",
+            lambda report: pruning_costs(self.loaded, self.off, encoding, repeats=REPEATS, report=report),
+        )  # fmt: skip
+        found: tuple[Cost, Cost, Cost] = result_of(job)
+        return found
+
+    def file(self, *, full_shape: bool) -> bytes:
+        """The model without the heads that are off, as a zip file."""
+        with tempfile.TemporaryDirectory() as folder:
+            return save(self._smaller(full_shape), Path(folder) / "pruned.zip").read_bytes()
+
+    def save(self, place: str, *, full_shape: bool) -> Path:
+        """Write it to a folder, or a .zip, of this machine.
+
+        Raises ValueError for a server that others reach, or a place that is taken, missing or full.
+        """
+        if not serves_localhost():
+            raise ValueError("only a page that this machine alone can open may write to its disk")
+        if not place.strip():
+            raise ValueError("there is no name: give a folder, or a name that ends in .zip")
+        return save(self._smaller(full_shape), Path(place.strip()).expanduser())
+
+    def _smaller(self, full_shape: bool) -> LoadedModel:
+        smaller = pruned(self.loaded, self.off)
+        return zero_filled(smaller) if full_shape else smaller
+
+
+def _drawn(content: bytes, loaded: LoadedModel) -> tuple[Batch, ...]:
+    """Examples of a text file, masked as for an evaluation."""
+    length = min(FILE_TOKENS, loaded.config.max_position_embeddings)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "the file.txt"
+        path.write_bytes(content)
+        corpus = Corpus.prepare(path, loaded.tokenizer, Path(folder))
+        return tuple(ExampleMaker(corpus, loaded.tokenizer, EVALUATION_MASKING).examples(FILE_EXAMPLES, length, 0))
+
+
+def _removed(there: int) -> Sequence[int]:
+    """How many heads are gone at each point of a curve."""
+    return sorted({round(there * number / STEPS) for number in range(STEPS + 1)})

@@ -1,0 +1,1 @@
+"""The page Roles: what each head does."""

@@ -1,0 +1,1 @@
+"""The page Score: which sentence is likelier."""

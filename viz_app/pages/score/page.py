@@ -1,0 +1,99 @@
+"""Which sentence does the model find likelier?"""
+
+import streamlit as st
+
+from bert_core.analysis.scoring import pair_columns, pairs_csv
+from viz_app.figures.scores import pair_bars
+from viz_app.pages.score import pairs as comparing
+from viz_app.shell import frame, screen, session
+from viz_app.shell.controls import control
+
+SAID = {"pair": "Two sentences", "table": "A table of pairs"}
+READ = {
+    "pair": "each bar shows how surprising a token is when it is hidden and all others are seen: minus its "
+    "log-probability. Shaded columns are where the sentences differ. Minus the sum of the bars is the score of the "
+    "sentence (pseudo-log-likelihood); perplexity is exp of the mean bar.",
+    "table": "a positive difference means that the first sentence is likelier: the log-probabilities of its pieces, "
+    "each hidden in turn, have the larger sum (pseudo-log-likelihood, nats).",
+}
+
+state = st.session_state
+dark, lecture = frame.is_dark(), bool(state.lecture)
+loaded = frame.chosen_model()
+frame.title(
+    "Which sentence does the model find likelier?",
+    "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
+)
+if loaded is None:
+    session.end_run()
+gates = frame.heads_off(loaded)
+kind, way = screen.controls().columns([3, 5], vertical_alignment="bottom")
+control(
+    kind.segmented_control, "Compare", "compared", options=session.COMPARED, format_func=SAID.__getitem__, required=True
+)
+control(
+    way.segmented_control, "Hide", "variant", options=session.VARIANTS,
+    format_func=comparing.VARIANT_NAMES.__getitem__, required=True,
+    help="One piece at a time (Salazar 2020), or with it the later pieces of the same word, which would give it away "
+    "(Kauf & Ivanova 2023).",
+)  # fmt: skip
+if state.compared == "pair":
+    left, right = screen.controls().columns(2, gap="medium")
+    control(left.text_area, "First sentence", "one", height="content")
+    control(right.text_area, "Second sentence", "two", height="content")
+    if not (state.one.strip() and state.two.strip()):
+        comparing.say_sentence_missing(state.one, state.two)
+        session.end_run()
+    scores, stale = comparing.scored_pair(loaded, gates, state.one, state.two)
+    if stale:
+        frame.fade()
+    with screen.picture().container(key="stale_pair" if stale else "scored_pair"):
+        score = scores.get(state.variant, scores[session.VARIANTS[0]])
+        columns = pair_columns(score)
+        remark = "" if stale or not gates.all() else session.surprise("score")
+        st.markdown(f"{comparing.verdict(score, columns)} {remark}")
+        if (warning := comparing.unknown([score])) is not None:
+            st.warning(warning, icon=":material/question_mark:")
+        if (differs := comparing.disagreement(scores)) is not None:
+            st.warning(differs, icon=":material/call_split:")
+        screen.chart(
+            pair_bars(
+                *comparing.labels(columns, score), columns.first, columns.second, columns.same, dark=dark,
+                lecture=lecture,
+            ),
+            key="pair_bars", least_width=56 * len(columns.columns), config={"displayModeBar": False},
+            alt="How unlikely every token of both sentences is",
+        )  # fmt: skip
+    with st.container(key="stale_figures" if stale else "figures"):
+        table, number = comparing.figures(scores), st.column_config.NumberColumn(format="%.3f")
+        st.dataframe(
+            table, hide_index=True, width="stretch", column_config={name: number for name in table if name != "variant"}
+        )
+        st.download_button(
+            "This pair (CSV)", lambda: pairs_csv([score]), "pair.csv", "text/csv", icon=":material/table:",
+            on_click="ignore", disabled=stale,
+        )  # fmt: skip
+else:
+    rows = comparing.table_of_pairs()
+    if rows is None:
+        comparing.say_no_pairs()
+    else:
+        if (wrong := comparing.problems(rows)) is not None:
+            st.warning(wrong, icon=":material/rule:")
+        if (given := comparing.scored_table(loaded, gates, rows, state.variant)) is not None:
+            scored, stale = given
+            if stale:
+                frame.fade()
+            with screen.picture().container(key="stale_table" if stale else "scored_table"):
+                st.markdown(comparing.summary(scored))
+                if (warning := comparing.unknown(scored)) is not None:
+                    st.warning(warning, icon=":material/question_mark:")
+                st.dataframe(comparing.table_columns(scored), hide_index=True, width="stretch")
+                st.download_button(
+                    "All pairs (CSV)", pairs_csv(scored), "pairs.csv", "text/csv", icon=":material/table:",
+                    on_click="ignore", disabled=stale,
+                )  # fmt: skip
+screen.read(
+    f"**How to read this:** {READ[state.compared]} **How it can mislead:** shorter sentences score higher because "
+    "fewer pieces count; a rare word costs much even in a true sentence; likely does not mean right."
+)

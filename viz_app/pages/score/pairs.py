@@ -1,0 +1,236 @@
+"""What the page Score compares: two sentences, or a table of pairs; and what it says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, mostly_unknown, pair_values, read_pairs
+from bert_core.loading import LoadedModel
+from bert_core.records import PairScore
+from bert_core.run.scoring import score_pairs
+from viz_app.shell import examples, screen
+from viz_app.shell.controls import control, file_control, missing, put
+from viz_app.shell.jobs import Job
+from viz_app.shell.session import VARIANTS, as_written, asked_for, end_run, queue, shown_name, still_running
+
+QUICK_TOKENS = 30_000  # of all masked copies together: what is read without being asked for, well under a second or two
+LARGEST_FILE = 5  # megabytes of an upload
+LAST, LAST_TABLE = "_last_pair", "_last_table"
+EXAMPLE_PAIRS = """\
+The keys to the cabinet are on the table. | The keys to the cabinet is on the table.
+The author laughed. | The author laugh.
+She drank a cup of tea. | She drank a cup of table.
+"""
+VARIANT_NAMES = {"original": "One piece at a time", "within word": "The rest of its word too"}
+
+
+def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str) -> tuple[dict[str, PairScore], bool]:
+    """Two sentences in every variant, from the queue; long ones only when asked for. gates: the head mask.
+
+    Where no word has several pieces the variants are one, and the original stands alone.
+    Until they are there, the last pair's, and True; stops the page where there is none.
+    Raises ValueError for a sentence that cannot be scored.
+    """
+    most = loaded.config.max_position_embeddings
+    encodings = []
+    for sentence in (first, second):
+        encodings.append(loaded.tokenizer.encode(sentence, max_length=most))
+    variants = VARIANTS if any(e.typed_count > e.word_count for e in encodings) else VARIANTS[:1]
+    read = len(variants) * sum(len(encoding) ** 2 for encoding in encodings)
+    copies = len(variants) * sum(map(len, encodings))
+    pairs = [PairRow(1, first, second)]
+    found: dict[str, PairScore] = {}
+    key = ("pair", loaded.name, gates.tobytes(), first, second)
+    if not _asked_for(key, read, f"Score both sentences ({copies:,} masked copies)"):
+        return _last_pair()
+    for variant in variants:
+        job = _job(loaded, gates, pairs, variant)
+        if still_running(job, _take_back):
+            return _last_pair()
+        (score,) = job.result
+        if score.problem is not None:
+            raise ValueError(score.problem)
+        found[variant] = score
+    st.session_state[LAST] = found
+    return found, False
+
+
+def _last_pair() -> tuple[dict[str, PairScore], bool]:
+    last: dict[str, PairScore] | None = st.session_state.get(LAST)
+    if last is None:
+        end_run()
+    return last, True
+
+
+def _take_back() -> None:
+    st.session_state.pop("_asked_score", None)
+
+
+def scored_table(
+    loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str
+) -> tuple[list[PairScore], bool] | None:
+    """All pairs of a table, from the queue, when they were asked for. gates: the head mask.
+
+    Until they are there, those of the last table, and True; None where there is none.
+    """
+    good = [row for row in rows if row.problem is None]
+    key = ("table", loaded.name, gates.tobytes(), variant, _digest(rows))
+    if good and _asked_for(key, None, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}"):
+        job = _job(loaded, gates, rows, variant)
+        if not still_running(job, _take_back):
+            st.session_state[LAST_TABLE] = job.result
+            return job.result, False
+    last: list[PairScore] | None = st.session_state.get(LAST_TABLE)
+    return None if last is None else (last, True)
+
+
+def table_of_pairs() -> list[PairRow] | None:
+    """The pairs that were pasted or uploaded; None where there are none yet. Raises ValueError as `read_pairs`."""
+    left, right = screen.controls().columns([3, 2], gap="medium")
+    pasted = control(
+        left.text_area, "Pairs, one per line: two sentences separated by a tab, |, a comma or a semicolon",
+        "pairs_pasted", first="", placeholder=EXAMPLE_PAIRS, height=150,
+    )  # fmt: skip
+    upload = file_control(
+        right, "or a CSV file in UTF-8", "pairs_upload", types=["csv", "tsv", "txt"], megabytes=LARGEST_FILE
+    )
+    given: str | bytes | None = pasted if upload is None else upload.data
+    return read_pairs(given) if given else None
+
+
+def say_no_pairs() -> None:
+    """Say that there are no pairs yet, and offer some."""
+    missing("Paste some pairs, or upload a file.", "Try three example pairs", put, "pairs_pasted", EXAMPLE_PAIRS)
+
+
+def say_sentence_missing(first: str, second: str) -> None:
+    """Say which of two sentences is empty, and offer a pair."""
+    which = (
+        "are no sentences"
+        if not (first.strip() or second.strip())
+        else ("is no first sentence" if not first.strip() else "is no second sentence")
+    )
+    missing(f"There {which}: type at least one word.", "Take an example", _take_pair)
+
+
+def _take_pair() -> None:
+    st.session_state.one, st.session_state.two = examples.COMPARED.text, examples.COMPARED.pair
+
+
+def _job(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Job:
+    return queue().submit(
+        ("pairs", loaded.name, gates.tobytes(), variant, _digest(rows)),
+        f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
+        lambda job: score_pairs(
+            loaded, rows, variant=variant, head_mask=gates, report=lambda done, of: job.report(done / of)
+        ),
+    )
+
+
+def _asked_for(key: Hashable, read: int | None, label: str) -> bool:
+    """Whether to go on: what is quick, or was asked for by the button that this draws."""
+    return (read is not None and read <= QUICK_TOKENS) or asked_for("score", key, label)
+
+
+def _digest(rows: Sequence[PairRow]) -> str:
+    return sha256(repr(list(rows)).encode()).hexdigest()
+
+
+# ---------------------------------------------------------------------------- words about it
+
+
+def verdict(score: PairScore, columns: PairColumns) -> str:
+    """Which sentence is likelier, by how much, and where that comes from."""
+    gap = score.difference
+    if score.believed == "neither":
+        return "#### It finds both sentences equally likely"
+    name, number, sign = ("first", 1, 1) if gap > 0 else ("second", 2, -1)
+    parts = sign * columns.owed_to_difference, sign * columns.owed_to_rest
+    part, rest = (f"**{nats:+.1f}**".replace("-", "−") for nats in parts)
+    differing = "differing word" if (~columns.same).sum() == 1 else "differing words"
+    return (
+        f"#### It finds the {name} sentence likelier, by {abs(gap):.1f} nats\n\n"
+        f"{differing.capitalize()}: {part} for sentence {number}; shared words: {rest}."
+    )
+
+
+def figures(scores: dict[str, PairScore]) -> dict[str, list[Any]]:
+    """Totals and perplexities of a pair by variant, as the columns of a table."""
+    table: dict[str, list[Any]] = {
+        name: []
+        for name in ("variant", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
+    }
+    for variant, score in scores.items():
+        one, other = score.both
+        name = VARIANT_NAMES[variant] if len(scores) > 1 else "Either: no word has several pieces"
+        row = (
+            name, one.total, other.total, score.difference, one.perplexity, other.perplexity
+        )  # fmt: skip
+        for column, value in zip(table.values(), row, strict=True):
+            column.append(value)
+    return table
+
+
+def disagreement(scores: dict[str, PairScore]) -> str | None:
+    """A sentence, where the two ways of hiding pieces end with different verdicts."""
+    believed = [score.believed for score in scores.values()]
+    if len(set(believed)) == 1:
+        return None
+    return (
+        f"The two ways of hiding disagree: one piece at a time favours the {believed[0]} sentence; hiding the rest of "
+        f"the word too favours the {believed[1]}. The end of a rare word gives its beginning away."
+    )
+
+
+def table_columns(scores: Sequence[PairScore]) -> dict[str, list[Any]]:
+    """The scored table by column, as it is shown: what it comes to stands first."""
+    rows = [pair_values(score) for score in scores]
+    columns = {name: list(column) for name, column in zip(PAIR_COLUMNS, zip(*rows, strict=True), strict=True)}
+    first = ("row", "first", "second", "difference", "believed", "problem")
+    return {name: columns[name] for name in dict.fromkeys((*first, *columns))}
+
+
+def summary(scores: Sequence[PairScore]) -> str:
+    """How many pairs were scored, and how often each side won."""
+    scored = [score for score in scores if score.believed is not None]
+    first = sum(score.believed == "first" for score in scored)
+    left_out = len(scores) - len(scored)
+    share = f" ({first / len(scored):.0%})" if scored else ""
+    more = f" {left_out:,} could not be scored: see the column “problem”." if left_out else ""
+    return f"The first sentence is likelier in **{first:,} of {len(scored):,}** pairs{share}.{more}"
+
+
+def unknown(scores: Sequence[PairScore]) -> str | None:
+    """What makes a score say little: how many sentences are mostly [UNK]; None where none is."""
+    count = mostly_unknown(scores)
+    if not count:
+        return None
+    which = "One sentence is" if count == 1 else f"{count:,} sentences are"
+    return (
+        f"{which} mostly [UNK]: the vocabulary does not know these characters, so any others would get the same score."
+    )
+
+
+def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], list[str | None]]:
+    """The tokens of both sentences, column by column."""
+    one, other = (sentence.encoding.tokens for sentence in score.both)
+    return (
+        [None if column.first is None else one[column.first] for column in columns.columns],
+        [None if column.second is None else other[column.second] for column in columns.columns],
+    )
+
+
+def problems(rows: Sequence[PairRow]) -> str | None:
+    """What is wrong with the rows of a table, in one sentence; None where nothing is."""
+    bad = [row for row in rows if row.problem is not None]
+    if not bad:
+        return None
+    more = {1: "", 2: " (and 1 more line has a problem)"}.get(
+        len(bad), f" (and {len(bad) - 1} more lines have problems)"
+    )
+    return as_written(f"Line {bad[0].row} has {bad[0].problem}{more}. They stay in the table without a score.")

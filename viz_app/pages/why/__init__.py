@@ -1,0 +1,1 @@
+"""The page Why: which words led to this prediction."""

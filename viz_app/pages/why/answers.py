@@ -1,0 +1,397 @@
+"""Every method's answer to "why this word?", and how far to trust each, for the frame's target; from the queue.
+
+What was asked for stays asked for until the text, the target or the model is another one; until a new answer is there,
+the last one stays in sight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.attribution import rank_agreement, scaled_rows, scores_of_units, side_totals, word_units
+from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP_SHARES, Faithfulness, removable_units
+from bert_core.analysis.patterns import word_as_read
+from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, token_scores
+from bert_core.records import ModelRun, Target
+from bert_core.tokenizer import Encoding
+from viz_app.components.token_strip import Chip
+from viz_app.figures.style import shade, two_digits
+from viz_app.figures.why import MEANINGS
+from viz_app.shell.frame import Frame, target_word
+from viz_app.shell.jobs import Job
+from viz_app.shell.session import as_written, queue, shown_name, still_running
+
+# Multiplications that all methods together may take before they wait for a button: about a second on one core.
+QUICK_WORK = 8e10
+SLOW, TRUST = "_asked_slow", "_asked_trust"  # the question for which the visitor asked for them
+LAST, LAST_TRUST = "_last_answers", "_last_trust"
+MARKS = {"better": "●", "chance": "○", "worse": "✕"}
+STAND_IN = "gradient x attention"  # for a method that has not answered
+MEASURE_NAMES = {"aopc": "AOPC", "comprehensiveness": "Comprehensiveness", "sufficiency": "Sufficiency"}
+MEASURE_READS = {
+    "aopc": "how far the probability falls, on average, as a method's top words are hidden step by step, from 10% to "
+    "90% of all; higher is better",
+    "comprehensiveness": "how far the probability falls when the top 10% to 50% of a method's words are hidden; higher "
+    "is better",
+    "sufficiency": "how far the probability falls when only the top 10% to 50% of a method's words are kept; lower is "
+    "better",
+}
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Some methods' scores of the tokens of one text, for one target.
+
+    question: the target in words. scores: (method, token). refused: a sentence for each method that could not answer.
+    run: what they looked at. stale: whether it is the answer to an earlier question.
+    """
+
+    encoding: Encoding
+    target: Target
+    question: str
+    names: tuple[str, ...]
+    scores: np.ndarray = field(repr=False)
+    refused: tuple[str, ...]
+    run: ModelRun = field(repr=False)
+    stale: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of its arrays, those of the run aside."""
+        return int(self.scores.nbytes)
+
+    def units(self, words: bool) -> list[tuple[int, ...]]:
+        """Words, or pieces."""
+        return list(word_units(self.encoding)) if words else [(place,) for place in range(len(self.encoding))]
+
+    def labels(self, words: bool) -> list[str]:
+        """What is written at each unit."""
+        return [word_as_read(self.encoding, unit) for unit in self.units(words)]
+
+    def of_units(self, words: bool) -> np.ndarray:
+        """(method, unit): of a word the sum over its pieces."""
+        return scores_of_units(self.scores, self.units(words))
+
+    def shares(self, words: bool) -> np.ndarray:
+        """(method, unit): each row scaled to its largest size."""
+        return scaled_rows(self.of_units(words))
+
+    def agreement(self, words: bool) -> np.ndarray:
+        """(method, method): Spearman's rank correlation over what is no [CLS] or [SEP] and not asked for itself."""
+        free = set(self.target.removable(self.encoding))
+        places = [number for number, unit in enumerate(self.units(words)) if set(unit) <= free]
+        if len(places) < 2:
+            return np.full((len(self.names),) * 2, np.nan)
+        return rank_agreement(self.of_units(words)[:, places])
+
+    def chips(self, method: str, words: bool) -> list[Chip]:
+        """The text as chips, coloured by one method, each with its number."""
+        row, encoding = self.names.index(method), self.encoding
+        values, shares = self.of_units(words)[row], self.shares(words)[row]
+        return [
+            Chip(
+                text=label,
+                title=f"{label}: {value:.9g}",
+                word=encoding.words[unit[0]],
+                side=encoding.sides[unit[0]],
+                special=encoding.special[unit[0]],
+                target=not encoding.special[unit[0]] and unit[0] in self.target.rows,
+                number=two_digits(float(value)),
+                shades=(shade(share, signed=True, dark=False), shade(share, signed=True, dark=True)),
+            )
+            for unit, label, value, share in zip(
+                self.units(words), self.labels(words), values.tolist(), shares.tolist(), strict=True
+            )
+        ]
+
+    def sides(self, method: str) -> str:
+        """How much of a method's scores stands in A, in B, and at [CLS] and [SEP]: a sentence for a pair."""
+        totals = side_totals(self.scores[self.names.index(method)], self.encoding)
+        said = {"A": "words of sentence A", "B": "words of sentence B", "special": "[CLS] and [SEP]"}
+        return ", ".join(f"{said[name]} **{two_digits(total)}**" for name, total in totals.items())
+
+    def total(self, method: str) -> str:
+        """What a method's scores sum to."""
+        return two_digits(float(self.scores[self.names.index(method)].sum()))
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """(token, 1) of every method, for a file."""
+        return {name: row[:, None] for name, row in zip(self.names, self.scores, strict=True)}
+
+    def has_layers(self, method: str) -> bool:
+        """Whether a method has something to say of each layer, and this is the answer to the question that stands."""
+        return not self.stale and method_of(method).layers is not None
+
+    def layers(self, current: Frame, method: str, words: bool) -> np.ndarray:
+        """(layer, unit) of a method that has something to say of each layer."""
+        found: np.ndarray = current.kept(
+            "layers", method,
+            make=partial(
+                layer_scores, current.loaded, self.encoding, self.target, method, run=self.run,
+                head_mask=current.head_mask,
+            ),
+        )  # fmt: skip
+        return scores_of_units(found, self.units(words))
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Three measures of some methods on one text, beside random rankings.
+
+    question: the target in words. found: of each measure by its name. stale: as in `Answers`.
+    """
+
+    names: tuple[str, ...]
+    question: str
+    found: dict[str, Faithfulness]
+    stale: bool = False
+
+    def verdict(self, method: str, measure: str) -> str | None:
+        """Of a method; None if it was not judged."""
+        return self.found[measure].verdicts[self.names.index(method)] if method in self.names else None
+
+
+# ---------------------------------------------------------------------------- what it costs
+
+
+def quick_and_slow(current: Frame) -> tuple[list[Method], list[Method]]:
+    """The methods that answer at once for a text of this length and model, and those that wait for a button."""
+    quick: list[Method] = []
+    slow: list[Method] = []
+    left = QUICK_WORK
+    tokens = len(current.encoding)
+    for method in sorted(METHODS, key=lambda method: method.passes(tokens)):
+        left -= method.passes(tokens) * tokens * 2 * current.weights
+        (quick if left >= 0 or method.passes(tokens) <= 3 else slow).append(method)
+    return sorted(quick, key=METHODS.index), sorted(slow, key=METHODS.index)
+
+
+def method_names() -> list[str]:
+    """All methods, in the order of the documents."""
+    return [method.name for method in METHODS]
+
+
+def cost(current: Frame, passes: int) -> str:
+    """So many forward passes in words, with about the time they take, as the page's own run took it."""
+    seconds = st.session_state.get("_seconds") or 0.0
+    # The page's run went forward and back.
+    return f"about {passes:,} model runs, {_as_time(passes * seconds / 3)}"
+
+
+def _as_time(seconds: float) -> str:
+    return f"{max(1, round(seconds))} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def slow_cost(current: Frame) -> str:
+    """What the methods behind the button cost."""
+    return cost(current, sum(method.passes(len(current.encoding)) for method in quick_and_slow(current)[1]))
+
+
+def trust_cost(current: Frame, answers: Answers) -> str:
+    """What judging these methods costs."""
+    # Random rankings come in pairs, and half of what one takes away is what the other leaves.
+    copies = len(answers.names) * (len(REMOVED_SHARES) + len(TOP_SHARES)) + RANDOM_RANKINGS * len(REMOVED_SHARES)
+    units = len(removable_units(answers.encoding, answers.target, words=bool(st.session_state.words)))
+    return cost(current, min(copies, 2**units))
+
+
+# ---------------------------------------------------------------------------- asking
+
+
+def ask_for(what: str, current: Frame) -> None:
+    """Ask for the slow methods, or for trust, for this question alone; a click on a button."""
+    st.session_state[what] = _question(current)
+
+
+def was_asked(what: str, current: Frame) -> bool:
+    """Whether it was asked for, for this very question."""
+    return st.session_state.get(what) == _question(current)
+
+
+def _take_back(what: str) -> None:
+    st.session_state.pop(what, None)
+
+
+def _question(current: Frame) -> Hashable:
+    encoding = current.encoding
+    text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
+    words = bool(st.session_state.words)
+    return (current.loaded.name, text, current.target, current.head_mask.tobytes(), words)
+
+
+def answers(current: Frame) -> Answers | None:
+    """Every quick method's answer to the frame's target, and that of the slow ones if they were asked for.
+
+    Until they are there, or while there is no target, the last answers, marked as stale; None if there are none.
+    """
+    last: Answers | None = st.session_state.get(LAST)
+    before = None if last is None else replace(last, stale=True)
+    if current.target is None:
+        return before
+    run = current.run(gradients=True)
+    quick, slow = quick_and_slow(current)
+    groups = [(quick, "")] + ([(slow, SLOW)] if slow and was_asked(SLOW, current) else [])
+    found: list[Answers] = []
+    for methods, why in groups:
+        names = tuple(method.name for method in methods)
+        job = queue().submit(
+            ("answers", names, _question(current)),
+            f"{shown_name(current.loaded.name)}: {len(names)} methods on {len(current.encoding)} tokens",
+            partial(_answer, current, run, names, question(current, run)),
+        )
+        if not still_running(job, partial(_take_back, why)):
+            found.append(job.result)
+        elif not why:
+            return before
+    together = _joined(found)
+    st.session_state[LAST] = together
+    return together
+
+
+def _answer(current: Frame, run: ModelRun, names: tuple[str, ...], asked: str, job: Job) -> Answers:
+    target = current.target
+    assert target is not None  # the page asks for one
+    scores, there, refused = [], [], []
+    for number, name in enumerate(names):
+        try:
+            found = token_scores(current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask)
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            scores.append(found[0])
+            there.append(name)
+        job.report((number + 1) / len(names))
+    array = np.array(scores).reshape(len(there), len(current.encoding))
+    return Answers(current.encoding, target, asked, tuple(there), array, tuple(refused), run)
+
+
+def _joined(parts: list[Answers]) -> Answers:
+    """The methods of all parts, in the order of the documents."""
+    rows = {name: row for part in parts for name, row in zip(part.names, part.scores, strict=True)}
+    names = tuple(method.name for method in METHODS if method.name in rows)
+    refused = tuple(sentence for part in parts for sentence in part.refused)
+    return replace(parts[0], names=names, scores=np.array([rows[name] for name in names]), refused=refused)
+
+
+def trust(current: Frame, given: Answers) -> Trust | None:
+    """How the methods that answered fare on this text, if it was asked for; else the last such answer, stale.
+
+    None if nothing was asked yet.
+    """
+    last: Trust | None = st.session_state.get(LAST_TRUST)
+    if was_asked(TRUST, current) and not given.stale:
+        words = bool(st.session_state.words)
+        job = queue().submit(
+            ("trust", given.names, _question(current)),
+            f"{shown_name(current.loaded.name)} tests the methods by hiding words",
+            lambda job: _judge(current, given, words, job),
+        )
+        if not still_running(job, lambda: _take_back(TRUST)):
+            st.session_state[LAST_TRUST] = job.result
+            found: Trust = job.result
+            return found
+    return None if last is None else replace(last, stale=True)
+
+
+def _judge(current: Frame, given: Answers, words: bool, job: Job) -> Trust:
+    found = faithfulness(
+        current.loaded, given.encoding, given.target, given.scores, words=words, head_mask=current.head_mask,
+        report=lambda done, of: job.report(done / of),
+    )  # fmt: skip
+    return Trust(given.names, given.question, found)
+
+
+# ---------------------------------------------------------------------------- in words
+
+
+def question(current: Frame, run: ModelRun) -> str:
+    """The frame's target as a question, in Markdown. run: what the model says to it."""
+    target = current.target
+    assert target is not None  # the page asks for one
+    if target.kind == "nsp":
+        return f"Why does it {'accept' if (run.target_value or 0.0) >= 0 else 'reject'} B?"
+    if target.kind == "class":
+        return f"Why the class “{as_written(current.loaded.labels[target.label or 0])}”?"
+    if target.kind == "loss":
+        return f"Which words help to guess all {len(target.pieces)} hidden pieces?"
+    word = f"“{as_written(target_word(current, target))}”"
+    if target.kind == "joint":
+        return f"Why {word} at positions {target.rows[0]} to {target.rows[-1]}?"
+    if target.kind == "contrast":
+        return f"Why {word} rather than “{as_written(current.word(target.against or 0))}” at position {target.rows[0]}?"
+    return f"Why {word} at position {target.rows[0]}?"
+
+
+def pushed(current: Frame, target: Target) -> str:
+    """What a positive score speaks for, in Markdown."""
+    if target.kind == "nsp":
+        return "“B follows A”"
+    if target.kind == "class":
+        return f"the class “{as_written(current.loaded.labels[target.label or 0])}”"
+    if target.kind == "loss":
+        return "the hidden words"
+    return f"“{as_written(target_word(current, target))}”"
+
+
+def value(current: Frame, found: Answers) -> str:
+    """How sure the model is, in Markdown; nothing for an earlier question."""
+    number = found.run.target_value
+    if found.stale or number is None:
+        return ""
+    if found.target.kind in ("mlm", "joint"):
+        return f":small[probability {two_digits(float(np.exp(number)))}]"
+    if found.target.kind == "loss":
+        return f":small[loss {two_digits(-number)} nats per piece]"
+    if found.target.kind == "nsp":
+        return f":small[probability that B follows A: {two_digits(float(1 / (1 + np.exp(-number))))}]"
+    what = "logit" if found.target.kind == "class" else "difference of the two logits"
+    return f":small[{what} {two_digits(number)}]"
+
+
+def chosen(found: Answers, waiting: list[str]) -> Method:
+    """The method to draw large: the chosen one; where it has not answered, why not is said, and another stands in."""
+    name = st.session_state.method
+    for sentence in found.refused:
+        st.warning(as_written(sentence[:1].upper() + sentence[1:] + "."), icon=":material/memory:")
+    if name in found.names:
+        return method_of(name)
+    other = STAND_IN if STAND_IN in found.names else found.names[0]
+    if name in waiting:
+        st.info(f"{name} is slow on this text: press the button above to run it. Until then, {other} is shown.")
+    return method_of(other)
+
+
+def choose_method(names: Sequence[str], key: str) -> None:
+    """Make the method whose row was clicked in the table `key` the chosen one. names: those of its rows."""
+    if points := st.session_state[key].selection.points:
+        st.session_state.method = names[int(points[0]["y"])]
+
+
+def marked(judged: Trust | None, method: str) -> str:
+    """A method's name with a sign of how far to trust it, where that is known for this question."""
+    verdict = None if judged is None or judged.stale else judged.verdict(method, st.session_state.measure)
+    return method if verdict is None else f"{method} {MARKS[verdict]}"
+
+
+def in_words(judged: Trust, measure: str) -> str:
+    """Which methods are better than chance, no better, or worse: a sentence in Markdown."""
+    said = []
+    for verdict, meaning in MEANINGS.items():
+        pairs = zip(judged.names, judged.found[measure].verdicts, strict=True)
+        if names := [name for name, one in pairs if one == verdict]:
+            said.append(f"**{meaning.capitalize()}:** {', '.join(names)}.")
+    return " ".join(said)
+
+
+def arrays(found: Answers, judged: Trust | None) -> dict[str, np.ndarray]:
+    """Scores (method, token), and the measures and random rankings where they are known, for a file."""
+    known: dict[str, np.ndarray] = {"scores": found.scores, "input_ids": np.array(found.encoding.input_ids)}
+    if judged is not None and not judged.stale:
+        for name, measured in judged.found.items():
+            known |= {name: measured.scores, f"{name}_random": measured.random, f"{name}_band": np.array(measured.band)}
+    return known

@@ -1,0 +1,159 @@
+"""Which words led to this prediction?"""
+
+from typing import Any
+
+import streamlit as st
+
+from viz_app.components.token_strip import token_strip
+from viz_app.export.tables import npz, tidy_csv
+from viz_app.figures.why import score_table, trust_chart
+from viz_app.pages.why import answers
+from viz_app.shell import examples, frame, screen, session
+from viz_app.shell.controls import control
+
+READING = (
+    "**How to read this:** orange words push towards {answer}, blue words away from it. Colours are scaled row by row; "
+    "the numbers are each method's own, so compare them within a row only. Agreement is the rank correlation with the "
+    "chosen method (Spearman): 1 is the same order, 0 unrelated. Click a row to choose its method. Behind a name: "
+    "● better than chance on this text, ○ no better, ✕ worse. "
+    "**How it can mislead:** methods that agree can all be wrong: test them below by hiding the words they name."
+)
+TRUST_READING = (
+    "A point inside the grey band (95% of 100 random rankings) is no better than chance here. **How it can mislead:** "
+    "the model has seldom read texts with holes, and a test by masking favours methods that mask."
+)
+
+current, state = frame.current(), st.session_state
+look: dict[str, Any] = {"dark": current.dark, "lecture": current.lecture}
+frame.title(
+    "Which words led to this prediction?",
+    "Every method scores how much each word pushed towards the answer; a test shows which methods to trust.",
+)
+if current.target is None:
+    frame.say_no_target(current, "There is nothing to explain yet")
+    st.caption(
+        "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
+        "explanation answers one question only."
+    )
+
+quick, slow = answers.quick_and_slow(current)
+asked_slow = answers.was_asked(answers.SLOW, current)
+waiting = [] if asked_slow else [method.name for method in slow]
+with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+    control(st.selectbox, "Method", "method", options=answers.method_names(), width=260)
+    control(st.toggle, "Words, not pieces", "words", help="The score of a word is the sum over its pieces.")
+    if slow:
+        several = f"the {len(slow)} slow methods"
+        st.button(
+            f"Run {several if len(slow) > 1 else slow[0].name}",
+            on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow, icon=":material/hourglass:",
+            help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
+        )  # fmt: skip
+    st.button("Show a surprising example", on_click=frame.take_example, args=(examples.SURPRISE,), key="surprise")
+found = answers.answers(current)
+if found is None:
+    if current.target is not None:
+        st.caption(READING.format(answer=answers.pushed(current, current.target)))
+    session.end_run()
+if found.stale:
+    frame.fade()
+given, words = found, bool(state.words)
+
+answers_place = screen.picture().container(key="stale_answers" if found.stale else "answers")
+more_place = st.container(key="stale_more" if found.stale else "more")
+trust_place = st.container()
+# What is known of trust stands in the table above it.
+with trust_place:
+    st.subheader("Which methods can be trusted on this text?", anchor=False)
+    trust = answers.trust(current, found)
+    if current.target is not None and not answers.was_asked(answers.TRUST, current):
+        st.button(
+            f"Test every method: hide the words it names ({answers.trust_cost(current, found)})",
+            on_click=answers.ask_for, args=(answers.TRUST, current), icon=":material/verified:", key="ask_trust",
+        )  # fmt: skip
+    if trust is not None:
+        if trust.stale:
+            frame.fade()
+        with st.container(key="stale_trust" if trust.stale else "trust"):
+            if trust.stale:
+                st.caption(f"This was for an earlier question: {trust.question}")
+            control(
+                st.segmented_control, "Measure", "measure", options=session.MEASURES,
+                format_func=answers.MEASURE_NAMES.__getitem__, required=True, label_visibility="collapsed",
+            )  # fmt: skip
+            measured = trust.found[state.measure]
+            screen.chart(
+                trust_chart(
+                    list(trust.names), measured.scores, measured.verdicts, measured.band,
+                    measure=answers.MEASURE_NAMES[state.measure], **look,
+                ),
+                key="trust_chart", grows=False, alt=answers.in_words(trust, state.measure),
+            )  # fmt: skip
+            st.markdown(answers.in_words(trust, state.measure))
+    st.caption(f"**How to read this:** {answers.MEASURE_READS[state.measure]}. {TRUST_READING}")
+with answers_place:
+    st.subheader(f"{found.question} {answers.value(current, found)}", anchor=False)
+    method = answers.chosen(found, waiting)
+    labels, names = found.labels(words), list(found.names)
+    marks = [answers.marked(trust, name) for name in names]
+    agreement = found.agreement(words)
+    screen.chart(
+        score_table(
+            found.shares(words), found.of_units(words), marks, labels, chosen=names.index(method.name),
+            beside=("agreement", agreement[:, names.index(method.name)]), **look,
+        ),
+        key="methods", least_width=220 + 30 * len(labels),
+        alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each "
+        f"agrees with {method.name}",
+        on_select=lambda: answers.choose_method(names, "methods"), selection_mode="points",
+        config={"displayModeBar": False},
+    )  # fmt: skip
+screen.read(READING.format(answer=answers.pushed(current, found.target)))
+with more_place:
+    if examples.is_shown(examples.SURPRISE, state.text, state.pair, state.masked):
+        st.info(examples.SURPRISE.remark, icon=":material/lightbulb:")
+    token_strip(
+        found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
+        label="Tokens with their scores; click a word to hide it and ask again", on_click=frame.mask_word,
+    )  # fmt: skip
+    if found.encoding.pair is not None:
+        st.markdown(f"Sum of the scores: {found.sides(method.name)}; together **{found.total(method.name)}**.")
+    st.caption(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
+    # What is closed costs nothing.
+    with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as opened:
+        if opened.open:
+            screen.chart(
+                score_table(agreement, agreement, names, names, **look), key="all_agreement", grows=False,
+                alt="Rank correlations of all methods",
+            )  # fmt: skip
+    if found.has_layers(method.name):
+        with st.expander(f"{method.name}, layer by layer", key="open_layers", on_change="rerun") as opened:
+            if opened.open:
+                layers = found.layers(current, method.name, words)
+                screen.chart(
+                    score_table(
+                        layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))], labels,
+                        **look,
+                    ),
+                    key="layers", grows=False, alt=f"{method.name} in every layer",
+                )  # fmt: skip
+                st.caption(
+                    "**How to read this:** what each layer passes from every token to the predicted position; layers "
+                    "count from zero. **How it can mislead:** in upper layers a position holds more than its own word."
+                )
+
+frame.say_cautions(found.run)
+with st.container(horizontal=True, gap="small"):
+    st.download_button(
+        "Scores (CSV)", lambda: tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",
+        on_click="ignore", icon=":material/table:", key="why_csv",
+    )  # fmt: skip
+    st.download_button(
+        "Scores and trust (NPZ)",
+        lambda: npz(answers.arrays(given, trust), tokens=given.encoding.tokens, methods=given.names),
+        "why.npz", "application/octet-stream", on_click="ignore", icon=":material/dataset:", key="why_npz",
+    )  # fmt: skip
+    st.page_link(
+        "viz_app/pages/attention/page.py", label="See attention and its gradient, head by head",
+        icon=":material/grid_view:",
+    )  # fmt: skip

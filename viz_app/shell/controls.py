@@ -1,0 +1,114 @@
+"""Controls that cannot lose what was chosen, and buttons that fill in what is missing.
+
+Streamlit drops the value of a control that a page does not draw, and a browser that first sees a control in a later
+run than the one that set its value reports an empty one. So no control owns a choice: the choice lives in
+`st.session_state` under its own name, is given to the control as its default in every run, and the control writes
+back what a visitor does with it. One that was changed from elsewhere is drawn anew, under another key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from viz_app.shell.session import as_written
+
+_DEFAULTS = {"segmented_control": "default", "multiselect": "default", "selectbox": "index"}  # all others: value
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file that was given, and stays when its control is gone."""
+
+    name: str
+    data: bytes
+
+
+def control(
+    draw: Callable[..., Any],
+    label: str,
+    name: str,
+    *,
+    first: Any = None,
+    on_change: Callable[..., None] | None = None,
+    args: Sequence[Any] = (),
+    **look: Any,
+) -> Any:
+    """Draw the control of the choice `name` and return the choice.
+
+    draw: `st.text_input`, `st.segmented_control`, ..., of the page or of a place on it. look: its other arguments.
+    first: the choice before anything was chosen, where it is none of those in the address.
+    on_change: called with args after a visitor changed the choice.
+    """
+    state, slot = st.session_state, f"_control_{name}"
+    chosen = state.setdefault(name, first)
+    default = _DEFAULTS.get(draw.__name__, "value")
+    if default == "index":
+        options = list(look["options"])
+        if chosen not in options and first is not None:
+            chosen = state[name] = first
+        look["index"] = options.index(chosen) if chosen in options else None
+    else:
+        look[default] = chosen
+    drawn, shown = state.get(slot, (0, chosen))
+    if shown != chosen:
+        drawn += 1
+    state[slot] = drawn, chosen
+    key = f"{name}#{drawn}"
+
+    def take() -> None:
+        given = state[key]
+        # What says again what is chosen, or comes late from a control that was drawn anew since, changes nothing.
+        if given == state[name] or state[slot][0] != drawn:
+            return
+        if given is None:  # emptied: the choice stays, and is shown again
+            state[slot] = drawn + 1, state[name]
+            return
+        state[name] = given
+        state[slot] = drawn, given
+        if on_change is not None:
+            on_change(*args)
+
+    draw(label, key=key, on_change=take, **look)
+    return chosen
+
+
+def file_control(place: Any, label: str, name: str, *, types: Sequence[str], megabytes: int) -> Upload | None:
+    """Draw the control of a file and return the file that was given last; it stays until it is taken away.
+
+    place: the page, or a place on it.
+    """
+    state = st.session_state
+    key = f"{name}#file"
+
+    def take() -> None:
+        given = state[key]
+        state[name] = None if given is None else Upload(given.name, given.getvalue())
+
+    place.file_uploader(label, type=list(types), key=key, max_upload_size=megabytes, on_change=take)
+    kept: Upload | None = state.get(name)
+    if kept is not None and state.get(key) is None:
+        # The page was left meanwhile: the control is empty, the file is not.
+        place.button(
+            f"{as_written(kept.name)} ({len(kept.data):,} bytes)",
+            key=f"{name}#away", icon=":material/close:", help="Take this file away", on_click=state.pop, args=(name,),
+        )  # fmt: skip
+    return kept
+
+
+def missing(sentence: str, label: str, fill: Callable[..., None], *args: Any) -> None:
+    """Say what a page still needs, beside a button that fills in an example.
+
+    sentence: Markdown. fill: called with args by a click on the button, which says `label`.
+    """
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.info(sentence, icon=":material/lightbulb:", width=640)
+        st.button(label, key=f"fill: {sentence}", on_click=fill, args=args, type="primary")
+
+
+def put(name: str, value: Any) -> None:
+    """Make `value` the choice `name`; a click on a button."""
+    st.session_state[name] = value

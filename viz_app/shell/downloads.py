@@ -1,0 +1,229 @@
+"""The Export control: what a page shows, as a file that is made when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import Literal
+
+import numpy as np
+import streamlit as st
+
+from bert_core.records import HeadVectors, ModelRun
+from viz_app.comparison import Comparison
+from viz_app.export import PICTURES, tables
+from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit
+from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
+from viz_app.export.packing import MOST_EXACT
+from viz_app.maps import MapView
+from viz_app.shell.controls import control
+from viz_app.shell.session import asked_for, queue, still_running
+
+LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
+MIME = {
+    "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
+    "npz": "application/octet-stream", "html": "text/html",
+}  # fmt: skip
+
+
+def attention(run: ModelRun, view: MapView, model: str) -> None:
+    """What the page Attention shows, in every kind of file; each is made after the click on it."""
+    with st.popover("Export", icon=":material/download:"):
+        chosen = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}"
+        if view.together is not None:
+            chosen = view.together.how.capitalize()
+            st.caption(f"One map: {view.together.name(view.layer, view.heads)}.")
+        which = "all"
+        if view.heads:
+            which = control(
+                st.segmented_control, "Export", "export_which", first="view", options=["view", "all"], required=True,
+                label_visibility="collapsed", format_func={"view": chosen, "all": "All heads"}.__getitem__,
+            )  # fmt: skip
+        asked = view if which == "view" else replace(view, heads=(), together=None)
+        _every_kind(
+            AttentionFiles(run, asked, model), too_long=_too_long(run, asked), size=_size(run, view.what),
+            key=(model, *_key(run), asked),
+        )  # fmt: skip
+        _bertviz(run, view)
+
+
+def neuron(run: ModelRun, vectors: HeadVectors, query: int, model: str) -> None:
+    """The neuron view of one query of a head, in every kind of file."""
+    with st.popover("Export", icon=":material/download:"):
+        st.caption(
+            f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
+        )
+        _every_kind(NeuronFiles(run, vectors, query, model))
+
+
+def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str, object]]) -> None:
+    """What the page Compare shows, in every kind of file, and the list of the largest changes."""
+    with st.popover("Export", icon=":material/download:"):
+        whose = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}" if view.heads else "All heads"
+        st.caption(f"{whose}: {comparison.difference}")
+        before = comparison.before
+        _every_kind(
+            ChangeFiles(comparison, view), too_long=_too_long(before, view), size=_size(before, "change"),
+            key=(comparison.models, *_key(before), *_key(comparison.after), view),
+        )  # fmt: skip
+        st.caption("List of the largest changes")
+        columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
+        nothing = None if listed else "Nothing changed, so there is no list."
+        _button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=nothing)
+
+
+def caption(files: CaptionFiles, numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
+    """What the page Words on images shows, in every kind of file; every number of the run, and the picture itself."""
+    with st.popover("Export", icon=":material/download:"):
+        whose = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
+        st.caption(f"{whose}: where it looks for each word.")
+        _every_kind(files)
+        st.caption("Attention and gradient of every head; the picture as the model sees it")
+        left, right = st.columns(2)
+        with left:
+            _button("All numbers, CSV", numbers, "caption-all.csv")
+        with right:
+            _button("Picture, PNG", picture, "picture.png")
+
+
+def _every_kind(files: Files, *, too_long: str | None = None, size: str = "", key: tuple[Hashable, ...] = ()) -> None:
+    """A button for each kind of file that a view can be.
+
+    too_long: why there is no CSV. size: of the page, if it is large; key: then tells it from others.
+    """
+    st.caption("A picture for a paper or a slide")
+    for place, kind in zip(st.columns(3), PICTURES, strict=True):
+        with place:
+            _button(kind.upper(), partial(file_of, files, kind), files.name(kind))
+    st.caption("The numbers (float32), and the Python code that makes the picture")
+    for place, kind in zip(st.columns(3), ("csv", "npz", "py"), strict=True):
+        with place:
+            label = "Python" if kind == "py" else kind.upper()
+            _button(label, partial(file_of, files, kind), files.name(kind), off=too_long if kind == "csv" else None)
+    st.caption("All heads as one HTML page that works offline and states its precision" + size)
+    if size:
+        _large_page(files, ("page", *key))
+    else:
+        _button("HTML", partial(file_of, files, "html"), files.name("html"))
+
+
+def _large_page(files: Files, key: Hashable) -> None:
+    """A large page: packed by the queue when it is asked for, with progress and a stop, then handed over."""
+    if not asked_for("page", key, "Make the HTML page"):
+        return
+    job = queue().submit(
+        key,
+        f"{files.name('html')} is packed",
+        lambda job: file_of(files, "html", report=lambda done, of: job.report(done / of)),
+    )
+    if not still_running(job, lambda: st.session_state.pop("_asked_page", None)):
+        _button("HTML", lambda: job.result, files.name("html"))
+
+
+def _key(run: ModelRun) -> tuple[Hashable, ...]:
+    """What tells a run from others of its model."""
+    return run.encoding, run.target, run.head_mask.tobytes()
+
+
+def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
+    """The likeliest pieces at every gap as CSV. word: a piece's number to its text."""
+    rows = [
+        (prediction.position, rank, word(piece), probability)
+        for prediction in run.predictions
+        for rank, (piece, probability) in enumerate(prediction.top, 1)
+    ]
+    _table(dict(zip(("position", "rank", "piece", "probability"), zip(*rows, strict=True), strict=True)), "gaps.csv")
+
+
+def heads(
+    run: ModelRun, off: Collection[tuple[int, int]], slopes: np.ndarray | None, removed: np.ndarray | None
+) -> None:
+    """What is known of every head as CSV: whether it is there and on, its slope, and the target's change without it.
+
+    slopes, removed: (layer, head), or None where they were not asked for.
+    """
+    places = [(int(layer), int(head)) for layer, head in np.argwhere(run.there)]
+    columns: dict[str, Sequence[object]] = {
+        "layer": [layer for layer, _ in places],
+        "head": [head for _, head in places],
+        "on": [int(place not in off) for place in places],
+    }
+    for name, values in (("slope", slopes), ("change_without_it", removed)):
+        if values is not None:
+            columns[name] = [values[place] for place in places]
+    _table(columns, "heads.csv")
+
+
+def _table(columns: Mapping[str, Sequence[object]], name: str) -> None:
+    _button("CSV", partial(tables.labelled_csv, columns), name, icon=":material/table:", width="content")
+
+
+def _button(
+    label: str,
+    make: Callable[[], bytes | str],
+    name: str,
+    *,
+    off: str | None = None,
+    icon: str | None = None,
+    width: Literal["stretch", "content"] = "stretch",
+) -> None:
+    """off: why there is no such file; None where there is one."""
+    st.download_button(
+        label, make, name, MIME[name.rpartition(".")[2]], on_click="ignore", key=f"export_{label}_{name}", width=width,
+        disabled=off is not None, help=off, icon=icon,
+    )  # fmt: skip
+
+
+def _too_long(run: ModelRun, view: MapView) -> str | None:
+    """Why there is no CSV; None where there is one."""
+    heads = len(view.drawn[1]) or run.head_mask.size
+    if heads * run.attention[0, 0].size <= tables.MOST_LINES:
+        return None
+    return "Too many lines for a CSV file: choose fewer heads, or NPZ."
+
+
+def _size(run: ModelRun, what: str) -> str:
+    """About how large a page of all maps is, where it is large."""
+    layers, heads, tokens = run.attention.shape[:3]
+    # As measured: a third of a byte for each value; or two thin matrices a head, of a head's 64 numbers at most.
+    each = 2 * 64 * 1.4 * 4 / 3 if what == "gradient" else 0.35 * tokens
+    megabytes = layers * heads * tokens * each / 1e6
+    if run.attention.size <= MOST_EXACT or megabytes < LARGE_PAGE:
+        return ""
+    return f"; about {megabytes:.0f} MB" + (" or less" if what == "gradient" else "")
+
+
+def _bertviz(run: ModelRun, view: MapView) -> None:
+    """BertViz's two views, under a line that says what they are."""
+    st.caption(WHAT_IT_IS)
+    if find_spec("bertviz") is None:
+        st.caption("It is not installed: `pip install 'headlight[bertviz]'`.")
+        return
+    if view.what != "attention":
+        st.caption("BertViz draws attention only, not gradients or products.")
+        return
+    layers, heads, tokens = run.attention.shape[:3]
+    whole = replace(view, part="all", together=None)
+    kinds: dict[Kind, str] = {"head": "BertViz head view", "model": "BertViz model view"}
+    for place, (kind, label) in zip(st.columns(2, vertical_alignment="bottom"), kinds.items(), strict=True):
+        with place:
+            fit = chosen = layers_that_fit(tokens, heads, layers, kind, view.layer)
+            if 0 < len(fit) < layers:
+                chosen = st.pills(
+                    f"{label}: a browser can open {len(fit)} layers of it", range(layers), default=fit,
+                    selection_mode="multi", format_func="L{}".format, key=f"bertviz_{kind}",
+                )  # fmt: skip
+            off = (
+                None
+                if 0 < len(chosen) <= len(fit)
+                else "More than a browser can draw: choose fewer layers, or a shorter text."
+            )
+            if fit and not chosen:
+                off = "Choose at least one layer."
+            _button(label, partial(_bertviz_page, run, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
+
+
+def _bertviz_page(run: ModelRun, view: MapView, kind: Kind, layers: Sequence[int]) -> str:
+    return bertviz_page(view.of(run), kind, layers)

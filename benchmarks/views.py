@@ -55,8 +55,10 @@ import sys, time
 sys.path[:0] = [{root!r}]
 import numpy as np
 import streamlit as st
-from viz_app.components.attention_view import Token, ViewChoice, attention_view
-from viz_app.components.head_grid import head_grid
+from viz_app.components.attention_view import ViewChoice
+from viz_app.components.attention_view.view import attention_view
+from viz_app.tokens import Token
+from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.thumbnails import thumbnails
 
 st.set_page_config(layout="wide")

@@ -69,14 +69,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.training": {"torch", "numpy", "filelock", *EVERYTHING},
     "viz_app": set(),
     "viz_app.figures": {"numpy", "plotly"},
-    "viz_app.components": {"numpy", "streamlit", "viz_app.figures"},
-    "viz_app.maps": {"numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.components"},
+    "viz_app.tokens": {"numpy"},
+    "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens"},
+    "viz_app.maps": {"numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.tokens"},
     "viz_app.comparison": {
-        "numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.components", "viz_app.maps",
+        "numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.tokens", "viz_app.maps",
     },
     "viz_app.export": {
         "numpy", "matplotlib", "threadpoolctl", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis",
-        "bert_core.studies", "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison",
+        "bert_core.studies", "viz_app.figures", "viz_app.tokens", "viz_app.components", "viz_app.maps",
+        "viz_app.comparison",
     },
     "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "viz_app.maps"},
     "viz_app.notebook": {"numpy", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export"},
@@ -89,8 +91,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages": set(),
     "viz_app.pages.predict": {"streamlit", "viz_app.figures", "viz_app.shell"},
     "viz_app.pages.attention": {
-        "numpy", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures", "viz_app.components",
-        "viz_app.maps", "viz_app.export", "viz_app.shell",
+        "numpy", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures", "viz_app.tokens",
+        "viz_app.components", "viz_app.maps", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.compare": {
         "streamlit", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.maps",
@@ -233,6 +235,15 @@ def test_importing_the_library_does_not_import_torch() -> None:
     code = "import sys, bert_core\nprint('torch' in sys.modules)\nbert_core.BertModel\nprint('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
+
+
+def test_files_are_made_without_streamlit() -> None:
+    """All of the view-model and of `export` does without Streamlit."""
+    modules_of_files = [name for name in modules() if name.startswith("viz_app.export")]
+    without = ["viz_app.tokens", "viz_app.maps", "viz_app.comparison", "viz_app.notebook", *modules_of_files]
+    code = "\n".join([*(f"import {name}" for name in without), "import sys", "print('streamlit' in sys.modules)"])
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False"]
 
 
 def test_every_public_name_is_there() -> None:

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 ENTRY = str(Path(__file__).parents[1] / "streamlit_app.py")
 
@@ -14,8 +15,16 @@ def visited(page: str, **address: str) -> AppTest:
     """A page as someone sees it who follows a link to it."""
     app = AppTest.from_file(ENTRY, default_timeout=120)
     app.query_params.update(address)
-    app.switch_page(f"viz_app/pages/{page}/page.py")
-    return app.run()
+    return at(app, page).run()
+
+
+def at(app: AppTest, page: str) -> AppTest:
+    """The app with the next run on a page, which may be its first, as a link opens it.
+
+    `AppTest.switch_page` knows a page by its path only after a run that began elsewhere.
+    """
+    app._page_hash = calc_hash(page)
+    return app
 
 
 def settled(app: AppTest, *stops: str) -> AppTest:

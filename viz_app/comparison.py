@@ -11,8 +11,8 @@ import numpy as np
 from bert_core.analysis.compare import Alignment, Change, aligned, change, largest_changes
 from bert_core.records import ModelRun
 from bert_core.tokenizer import Encoding
-from viz_app.components.attention_view import Token
 from viz_app.maps import ShownMaps, heads_off, read_only
+from viz_app.tokens import Token
 
 LISTED = 20
 MOST_NAMED = 12  # tokens without a partner

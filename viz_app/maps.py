@@ -20,7 +20,7 @@ from bert_core.analysis.patterns import (
 )
 from bert_core.records import ModelRun
 from bert_core.tokenizer import Encoding
-from viz_app.components.attention_view import Combined, Token
+from viz_app.tokens import Combined, Token
 
 UNITS = {
     "attention": "attention",

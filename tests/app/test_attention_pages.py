@@ -22,11 +22,14 @@ from bert_core.records import ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.vectors import head_vectors
 from tests.near import assert_near
-from tests.visit import key_of
-from viz_app.components import attention_view, head_grid
+from tests.visit import at, key_of
+from viz_app.components.attention_view import Vectors, ViewChoice, packing
+from viz_app.components.attention_view import view as large_view
+from viz_app.components.head_grid import view as grid_view
 from viz_app.export import tables
 from viz_app.figures.thumbnails import LARGE
 from viz_app.shell import downloads, frame
+from viz_app.tokens import Combined, Token
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAIR = {"text": "the cat sat on the mat", "pair": "it was red"}
@@ -39,8 +42,8 @@ class Sent:
         self.large: dict[str, Any] = {}
         self.grid: dict[str, Any] = {}
         self.tail = b""
-        monkeypatch.setattr(attention_view, "_view", self._receiver(attention_view._view, "large"))
-        monkeypatch.setattr(head_grid, "_view", self._receiver(head_grid._view, "grid"))
+        monkeypatch.setattr(large_view, "_view", self._receiver(large_view._view, "large"))
+        monkeypatch.setattr(grid_view, "_view", self._receiver(grid_view._view, "grid"))
 
     def _receiver(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
         def receive(*, data: bytes, **others: Any) -> Any:
@@ -57,8 +60,8 @@ class Sent:
         rows, columns = len(self.large["queries"]), len(self.large["keys"])
         maxima = np.frombuffer(self.tail, "<f4", rows)
         codes = np.frombuffer(self.tail, np.uint8, rows * columns, 4 * rows).reshape(rows, columns)
-        quantised = attention_view.packing.Quantised(codes, maxima)
-        return attention_view.packing.restored(quantised, signed=self.large["signed"])
+        quantised = packing.Quantised(codes, maxima)
+        return packing.restored(quantised, signed=self.large["signed"])
 
 
 @pytest.fixture
@@ -74,7 +77,7 @@ def opened(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Callabl
         monkeypatch.setattr(frame, "loaded_model", lambda name: loaded or tiny_loaded)
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update(PAIR | address)
-        app.switch_page(f"viz_app/pages/{page}/page.py").run()
+        at(app, page).run()
         assert not app.exception
         return app
 
@@ -123,20 +126,20 @@ def test_the_neuron_view_gets_the_vectors_of_the_opened_head(
 
 def test_vectors_that_do_not_fit_are_refused() -> None:
     """The sentence says what was given and what is expected."""
-    tokens = [attention_view.Token("a", 0), attention_view.Token("b", 1)]
-    maps, choice = np.full((1, 2, 2), 0.5), attention_view.ViewChoice(0, (0,))
-    vectors = attention_view.Vectors(np.ones((3, 4)), np.ones((2, 4)))
+    tokens = [Token("a", 0), Token("b", 1)]
+    maps, choice = np.full((1, 2, 2), 0.5), ViewChoice(0, (0,))
+    vectors = Vectors(np.ones((3, 4)), np.ones((2, 4)))
     with pytest.raises(ValueError, match="vectors of 3 queries and 2 keys"):
-        attention_view.attention_view(
+        large_view.attention_view(
             maps, tokens, tokens, choice=choice, layers=1, mode="neuron", vectors=vectors, key="x"
         )
     with pytest.raises(ValueError, match="a combined map of shape"):
-        attention_view.attention_view(
+        large_view.attention_view(
             maps, tokens, tokens, choice=choice, layers=1, key="x",
-            combined=attention_view.Combined("both", np.ones((2, 3))),
+            combined=Combined("both", np.ones((2, 3))),
         )  # fmt: skip
     with pytest.raises(ValueError, match="one of curves, matrix, neuron"):
-        attention_view.attention_view(maps, tokens, tokens, choice=choice, layers=1, mode="bars", key="x")  # type: ignore[arg-type]
+        large_view.attention_view(maps, tokens, tokens, choice=choice, layers=1, mode="bars", key="x")  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------------- the Export control
@@ -207,7 +210,7 @@ def test_heads_together_are_the_average_of_the_maps(
     opened("attention", head="1.2", also="0", combine="average", among=over)
     attention = capture(tiny_loaded, tiny_loaded.tokenizer.encode(*PAIR.values())).attention
     of = {"chosen": attention[1, [0, 2]], "layer": attention[1], "all": attention.reshape(8, *attention.shape[2:])}
-    assert sent.large["combined"].startswith("average of ") and sent.large["drawn"] == [attention_view.COMBINED]
+    assert sent.large["combined"].startswith("average of ") and sent.large["drawn"] == [large_view.COMBINED]
     assert np.abs(sent.drawn() - of[over].mean(0)).max() < 1 / 500
 
 
@@ -432,7 +435,7 @@ def test_two_models_are_compared_head_by_head(
     monkeypatch.setattr(frame, "loaded_model", lambda name: tiny_loaded if name == "one" else other)
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two", "head": "1.3"})
-    app.switch_page("viz_app/pages/compare/page.py").run()
+    at(app, "compare").run()
     assert not app.exception and "have nothing in common but their number" in words(app)
     encoding = tiny_loaded.tokenizer.encode(*PAIR.values())
     before, after = (capture(loaded, encoding).attention[1, 3] for loaded in (tiny_loaded, other))
@@ -450,5 +453,5 @@ def test_models_of_other_shapes_are_not_compared(
     )
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two"})
-    app.switch_page("viz_app/pages/compare/page.py").run()
+    at(app, "compare").run()
     assert not app.exception and "2 layers of 4 heads and 1 of 4 cannot be compared" in words(app)

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from streamlit.testing.v1 import AppTest
 
-from viz_app.components.attention_view import Token, ViewChoice, attention_view, packing
+from viz_app.components.attention_view import ViewChoice, packing
+from viz_app.components.attention_view.view import attention_view
 from viz_app.shell.session import _choices
+from viz_app.tokens import Token
 
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6))
 NUMBERS = st.floats(0, 2.0**100, width=32)
@@ -112,7 +114,9 @@ def test_the_view_mounts_without_a_browser() -> None:
     def script() -> None:
         import numpy as np
 
-        from viz_app.components.attention_view import Token, ViewChoice, attention_view
+        from viz_app.components.attention_view import ViewChoice
+        from viz_app.components.attention_view.view import attention_view
+        from viz_app.tokens import Token
 
         tokens = [Token("a", 0), Token("b", 1, "A")]
         attention_view(np.full((1, 2, 2), 0.5), tokens, tokens, choice=ViewChoice(0, (0,)), layers=1, key="v")

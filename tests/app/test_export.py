@@ -24,12 +24,12 @@ from bert_core.records import HeadVectors
 from tests.hostile import HOSTILE, run_of
 from tests.near import assert_near
 from viz_app import cli
-from viz_app.components.attention_view import Token
 from viz_app.export import PICTURES, drawing, pictures, tables
 from viz_app.export.drawing import picture_bytes
 from viz_app.export.pictures import picture_of
 from viz_app.export.snippet import neuron_snippet, snippet
 from viz_app.maps import Combination, MapView
+from viz_app.tokens import Token
 
 SVG = "{http://www.w3.org/2000/svg}"
 TEXT, PAIR = "The cats sat on the [MASK].", "It was old."

@@ -14,7 +14,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from viz_app.components.clicks import latest
-from viz_app.components.head_grid import CELL_LETTERS, _in_cell, grid_message, head_grid
+from viz_app.components.head_grid import CELL_LETTERS, _in_cell, grid_message
+from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
@@ -134,7 +135,7 @@ def test_every_colour_of_text_has_the_contrast_that_reading_needs(name: str) -> 
         "currentcolor": "textColor", "var(--st-text-color)": "textColor", "var(--st-primary-color)": "primaryColor",
         "var(--st-gray-text-color, var(--st-text-color))": "grayTextColor",
     }  # fmt: skip
-    styles = [*THEME.parent.glob("*.css"), *THEME.parent.glob("components/**/*.css"), THEME.parent / "frame.py"]
+    styles = [file for folder in ("components", "shell") for file in (THEME.parent / folder).rglob("*.css")]
     declared = re.compile(r"(?<![\w-])color: ([^;]*(?:text-color|primary-color|currentcolor)[^;]*?)(?: !important)?;")
     written = {colour for file in styles for colour in declared.findall(file.read_text("utf-8"))}
     assert any("currentcolor" in colour for colour in written)  # that of explanations
@@ -373,7 +374,7 @@ def test_components_mount_without_a_browser() -> None:
         import numpy as np
         import streamlit as st
 
-        from viz_app.components.head_grid import head_grid
+        from viz_app.components.head_grid.view import head_grid
         from viz_app.components.token_strip import Chip, token_strip
 
         clicks = [

@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from bert_core import scenes
 from tests.near import assert_near
-from tests.visit import key_of
+from tests.visit import at, key_of
 from viz_app.figures.images import Outline, picture_figure, picture_heat
 from viz_app.pages.images import picture as pictures
 
@@ -24,7 +24,7 @@ def start(**address: str) -> AppTest:
     """The page as someone sees it who follows a link."""
     app = AppTest.from_file(ENTRY, default_timeout=120)
     app.query_params.update(address)
-    app.switch_page("viz_app/pages/images/page.py")
+    at(app, "images")
     return app.run()
 
 
@@ -59,9 +59,9 @@ def test_another_page_and_back_keeps_the_text() -> None:
     app = AppTest.from_file(ENTRY, default_timeout=120)
     app.query_params.update(text="A word.")
     app.run()
-    app.switch_page("viz_app/pages/images/page.py").run()
+    at(app, "images").run()
     assert not app.exception
-    app.switch_page("viz_app/pages/predict/page.py").run()
+    at(app, "predict").run()
     assert not app.exception and app.session_state.text == "A word."
 
 

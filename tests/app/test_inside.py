@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.visit import key_of, settled, words
+from tests.visit import at, key_of, settled, words
 from viz_app.pages.inside.stages import STAGES as CONTENT
 from viz_app.shell import frame
 from viz_app.shell.session import STAGES
@@ -29,7 +29,7 @@ def inside(model: str, **address: str) -> AppTest:
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT, "pair": PAIR, "masked": "1", "model": model, **address})
     app.run()
-    return app.switch_page("viz_app/pages/inside/page.py").run()
+    return at(app, "inside").run()
 
 
 def title(app: AppTest) -> str:
@@ -134,7 +134,7 @@ def test_a_wrong_address_is_said_and_left_out(offered: str, address: dict[str, s
     app.query_params.update({"text": TEXT, "model": offered, **address})
     app.run()
     assert any("not possible" in said.value for said in app.warning)
-    app.switch_page("viz_app/pages/inside/page.py").run()
+    at(app, "inside").run()
     assert not app.exception and not app.error and title(app) == "1. Word pieces"
 
 

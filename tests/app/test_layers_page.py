@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from tests.visit import key_of, settled, visited, words
+from tests.visit import at, key_of, settled, visited, words
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
 from viz_app.pages.layers import words as layers
@@ -31,11 +31,11 @@ def test_it_opens_on_a_change_of_mind_and_no_page_swaps_a_text() -> None:
     assert "“to” takes first place **after L5** and keeps it. Before that, the lens reads" in words(app)
     assert "→ “and”" in words(app) and examples.of_page("layers").remark in words(app)
     for page in ("predict", "why"):
-        app.switch_page(f"viz_app/pages/{page}/page.py").run()
+        at(app, page).run()
         own = examples.of_page("layers")
         assert (app.session_state.text, app.session_state.masked) == (own.text, own.masked)
     app.text_input(key=key_of(app, "text")).set_value("A word of mine.").run()
-    settled(app.switch_page("viz_app/pages/layers/page.py").run())
+    settled(at(app, "layers").run())
     assert not app.exception and app.session_state.text == "A word of mine."
     assert examples.of_page("layers").remark not in words(app)
 

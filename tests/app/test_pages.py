@@ -22,7 +22,7 @@ from bert_core.studies.heads import CorpusSettings, heads_over
 from bert_core.studies.relations import track_relations
 from bert_core.studies.table import write_table
 from tests.core.test_relations import conllu, sentences
-from tests.visit import ENTRY, key_of, said, settled, visited, words
+from tests.visit import ENTRY, at, key_of, said, settled, visited, words
 from viz_app.pages.roles import text as roles
 from viz_app.pages.score import pairs as comparing
 from viz_app.shell import examples, frame, session
@@ -81,7 +81,7 @@ def test_text_that_does_not_fit_is_shown_with_a_notice(page: str, text: str, not
     """Overlong and unknown text is read as far as it can be, and the page says what was not."""
     app = start(text="A word.")
     app.text_input(key=key_of(app, "text")).set_value(text).run()
-    settled(app.switch_page(f"viz_app/pages/{page}/page.py").run())
+    settled(at(app, page).run())
     assert not app.exception and not app.error
     assert notice in words(app)
 
@@ -209,7 +209,7 @@ def test_a_model_without_heads_says_so_and_predicts_nothing(
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(bare)]))
     for page in PAGES:
         app = start(text="a b c", pair="b c", masked="1", model=str(bare))
-        settled(app.switch_page(f"viz_app/pages/{page}/page.py").run())
+        settled(at(app, page).run())
         assert not app.exception and not app.error
         assert "has no trained masked-word or next-sentence output" in words(app)
         assert "rank" not in words(app) and "Does B follow A?\n" not in words(app)
@@ -294,7 +294,7 @@ def with_classes(folder: Path, monkeypatch: pytest.MonkeyPatch, page: str, **add
     """A page of the app that was started with this model and opened by a link that names it."""
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     app = start(text="the cat sat on the mat", model=str(folder), **address)
-    return settled(app.switch_page(f"viz_app/pages/{page}/page.py").run())
+    return settled(at(app, page).run())
 
 
 def target_of(app: AppTest) -> tuple[str, list[str]]:
@@ -329,7 +329,7 @@ def test_classes_are_targets_and_stay_in_the_link(
     assert "A value says how the answer would change" in words(app)
     linked = with_classes(tiny_classifier_folder, monkeypatch, "attention", target=f"class:{order[2]}", show="product")
     assert target_of(linked)[0] == f"class:{order[2]}"
-    linked.switch_page("viz_app/pages/heads/page.py").run()
+    at(linked, "heads").run()
     assert not linked.exception and target_of(linked)[0] == f"class:{order[2]}"
     assert "Class" in [header.value for header in linked.subheader]
     wrong = with_classes(tiny_classifier_folder, monkeypatch, "attention", target="class:7")
@@ -380,7 +380,7 @@ def test_a_number_is_not_shown_as_a_class(
 
 def test_heads_can_be_removed_one_by_one() -> None:
     """Removal colours the grid by the change of the target without each head, and says how true the slope is."""
-    app = start().switch_page("viz_app/pages/heads/page.py").run()
+    app = at(start(), "heads").run()
     assert "Does the gradient predict" not in words(app)
     app.segmented_control(key=key_of(app, "colour")).set_value("removal").run()
     for _ in range(60):  # the page shows the queue until it is done, and comes back by itself only in a browser
@@ -414,7 +414,7 @@ def saying(app: AppTest, sentence: str) -> AppTest:
 
 
 def roles_page(**address: str) -> AppTest:
-    return start(**address).switch_page("viz_app/pages/roles/page.py").run()
+    return at(start(**address), "roles").run()
 
 
 def test_the_card_of_a_head_is_that_of_the_library() -> None:
@@ -543,18 +543,14 @@ def test_roles_of_a_model_that_has_lost_heads(
 ])  # fmt: skip
 def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, str], labels: list[str]) -> None:
     """Each page with numbers offers them as files; on Attention for the chosen heads, and as BertViz's views too."""
-    app = start(text="She opened the door and walked in.", **address).switch_page(f"viz_app/pages/{page}/page.py").run()
+    app = at(start(text="She opened the door and walked in.", **address), page).run()
     assert not app.exception and not app.error
     offered = [button.label for button in app.get("download_button")]
     assert [label for label in offered if not label.startswith("BertViz")] == labels
     if page == "attention":
         assert "BertViz draws these pages, not Headlight" in words(app)
         assert "One map:" not in words(app)
-        app = (
-            start(text="She opened the door.", combine="average", **address)
-            .switch_page("viz_app/pages/attention/page.py")
-            .run()
-        )
+        app = at(start(text="She opened the door.", combine="average", **address), "attention").run()
         assert "One map: average of L2 H5, H1." in words(app).replace("\\", "")
 
 

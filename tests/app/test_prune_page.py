@@ -19,7 +19,7 @@ from bert_core import LoadedModel
 from bert_core.run import costs, losses, plans
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
-from tests.visit import key_of, said, settled, words
+from tests.visit import at, key_of, said, settled, words
 from viz_app.pages.prune import questions as lab
 from viz_app.shell import session
 from viz_app.shell.controls import Upload
@@ -31,7 +31,7 @@ TEXT = {"text": "the cat sat on the mat", "pair": "it was red", "masked": "1"}
 def lab_of(folder: Path, monkeypatch: pytest.MonkeyPatch, **address: str) -> AppTest:
     """The page, for a model of one's own."""
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
-    return settled(start(**{**TEXT, "model": str(folder), **address}).switch_page("viz_app/pages/prune/page.py").run())
+    return settled(at(start(**{**TEXT, "model": str(folder), **address}), "prune").run())
 
 
 def press(app: AppTest, key: str) -> AppTest:
@@ -82,7 +82,7 @@ def test_a_model_without_heads_is_said_to_have_none(
     bare = tmp_path / "bare"
     bert_core.save(bert_core.pruned(tiny_loaded, np.ndindex(2, 4)), bare)
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(bare)]))
-    app = settled(start(**TEXT, model=str(bare), colour="removal").switch_page(f"viz_app/pages/{page}/page.py").run())
+    app = settled(at(start(**TEXT, model=str(bare), colour="removal"), page).run())
     assert not app.exception and not app.error
     assert "All heads of this model were pruned" in words(app)
 
@@ -213,14 +213,14 @@ def test_every_page_works_on_a_pruned_model(
     folder = bert_core.save(bert_core.pruned(tiny_loaded, gone), tmp_path / "few")
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     for address in ({"head": "0.1", "off": "0.1,0.2"}, {"head": "1.2", "show": "product", "colour": "removal"}):
-        app = settled(start(**TEXT, model=str(folder), **address).switch_page(f"viz_app/pages/{page}/page.py").run())
+        app = settled(at(start(**TEXT, model=str(folder), **address), page).run())
         assert not app.exception and not app.error
         assert ", 5 pruned" in words(app)
         assert not re.search(r"\bnan\b", words(app)) and (0, 1) not in app.session_state.off
     for stage in ("qkv", "scores", "softmax", "context", "output", "feed_forward") if page == "inside" else ():
         for head in ("0.0", "1.0"):
             app = start(**TEXT, model=str(folder), head=head, stage=stage)
-            settled(app.switch_page("viz_app/pages/inside/page.py").run())
+            settled(at(app, "inside").run())
             assert not app.exception and not app.error
             assert ("were pruned" in words(app)) == (head == "1.0" and stage not in ("output", "feed_forward"))
 
@@ -234,7 +234,7 @@ def test_a_file_that_cannot_be_asked_leaves_the_text(
         ("one line", "the text above"),
         (text_file.read_text(encoding="utf-8"), "examples from the file"),
     ):
-        app = start(**TEXT, model=str(tiny_model_folder)).switch_page("viz_app/pages/prune/page.py")
+        app = at(start(**TEXT, model=str(tiny_model_folder)), "prune")
         app.session_state["lab_file"] = Upload("mine.txt", text.encode())
         app.run()
         assert not app.exception and f"Tested on {asked}" in words(app)

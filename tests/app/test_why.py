@@ -19,13 +19,12 @@ import bert_core
 from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
 from bert_core.methods import METHODS
 from tests.near import assert_near
-from tests.visit import ENTRY, key_of, visited, words
+from tests.visit import ENTRY, at, key_of, visited, words
 from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import answers
 from viz_app.shell import examples, frame
 
-PAGE = "viz_app/pages/why/page.py"
 TEXT = "the cat sat on the mat"
 
 
@@ -37,7 +36,7 @@ def opened(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     def page(**address: str) -> AppTest:
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update({"text": TEXT, "masked": "5", "model": str(tiny_model_folder), **address})
-        return until(app.run().switch_page(PAGE).run(), lambda app: "claims:" in words(app))
+        return until(at(app.run(), "why").run(), lambda app: "claims:" in words(app))
 
     return page
 
@@ -185,7 +184,7 @@ def test_without_a_target_there_is_a_way_to_one(opened: Callable[..., AppTest]) 
     """No mask and no pair: one sentence, and no answer."""
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update({"text": TEXT})
-    app.run().switch_page(PAGE).run()
+    at(app.run(), "why").run()
     assert "There is nothing to explain yet: click a word to hide it, or add a second sentence" in words(app)
     assert not app.exception and not app.error and not app.get("plotly_chart")
 

@@ -20,7 +20,7 @@ import time
 import numpy as np
 import streamlit as st
 
-from viz_app.components.head_grid import head_grid
+from viz_app.components.head_grid.view import head_grid
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.predictions import prediction_bars

@@ -18,7 +18,9 @@ from pathlib import Path
 import numpy as np
 import streamlit as st
 
-from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice, attention_view
+from viz_app.components.attention_view import Vectors, ViewChoice
+from viz_app.components.attention_view.view import attention_view
+from viz_app.tokens import Combined, Token
 
 st.set_page_config(layout="wide")
 state, asked = st.session_state, st.query_params

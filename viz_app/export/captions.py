@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bert_core.records import DecoderRun
-from viz_app.components.attention_view import Token
 from viz_app.maps import ShownMaps, read_only
+from viz_app.tokens import Token
 
 NOTE = "a word's row shows where the decoder looked when it predicted that word"
 

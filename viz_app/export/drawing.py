@@ -14,9 +14,9 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
-from viz_app.components.attention_view import Token
 from viz_app.export import PICTURES
 from viz_app.figures.style import Page, Scale, one_line, page
+from viz_app.tokens import Token
 
 DOTS = 200  # per inch, of a PNG
 LONGEST_LABEL, LONGEST_TITLE = 18, 60

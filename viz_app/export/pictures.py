@@ -18,7 +18,6 @@ from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
-from viz_app.components.attention_view import Token
 from viz_app.export.captions import caption_maps
 from viz_app.export.drawing import (
     LONGEST_LABEL,
@@ -44,6 +43,7 @@ from viz_app.figures.style import (
 )
 from viz_app.figures.thumbnails import blocks, common_limit, thumbnails
 from viz_app.maps import MapView, ShownMaps
+from viz_app.tokens import Token
 
 MOST_CURVES = 6000  # in one picture; more paint a wall, and a file that no program opens
 GRID_CELLS = 56  # rows and columns of a small map

@@ -1,18 +1,19 @@
-"""All heads at once: a grid of layers by heads, to choose one or to switch them off."""
+"""All heads at once: a grid of layers by heads, to choose one or to switch them off.
+
+Here is what a browser gets and is told, in the app as in a page of its own; `view` shows it in the app.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from streamlit.components.v2 import component
 
 from viz_app.components import TIP, TIP_STYLE
-from viz_app.components.clicks import deliver, latest
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, two_digits
 
 
@@ -34,92 +35,6 @@ MARKUP = (
 )
 STYLE = TIP_STYLE + (_FOLDER / "head_grid.css").read_text("utf-8")
 SCRIPT = (_FOLDER / "head_grid.js").read_text("utf-8")
-_view = component("headlight.head_grid", html=MARKUP, css=STYLE, js=SCRIPT)
-
-
-def head_grid(
-    *,
-    layers: int,
-    heads: int,
-    thumbnails: np.ndarray | None = None,
-    values: np.ndarray | None = None,
-    signed: bool = False,
-    limit: float | None = None,
-    unit: str = "",
-    mode: Literal["select", "switch"] = "select",
-    selected: tuple[int, int] | None = None,
-    off: Collection[tuple[int, int]] = (),
-    there: np.ndarray | None = None,
-    titles: Sequence[Sequence[str]] = (),
-    order: np.ndarray | None = None,
-    rows: Sequence[int] | None = None,
-    key: str,
-    lecture: bool = False,
-    on_click: Callable[[HeadClick], None] | None = None,
-) -> HeadClick | None:
-    """A cell for each head; returns what was clicked, in the one run that the click started.
-
-    thumbnails: uint8 (layer, head, rows, columns), as `figures.thumbnails` makes them; painted into the cells.
-    values: (layer, head); without thumbnails they colour the cells. NaN is a head that does not exist (pruned).
-    signed: the bytes or values have their zero in the middle. limit: the value where the colours of all thumbnails
-        end, for a legend; None where each has its own. unit: what a value is and in what, written beside the legend.
-    mode: "select", a click chooses a head; "switch", a click turns it off or on, also for a layer or a column.
-    selected: the chosen head. off: the heads that are switched off.
-    there: (layer, head), False for a head that does not exist (pruned), where no values say so.
-    titles: (layer, head) texts for hover.
-    order: (layer, head) integers, the heads of each layer from left to right; only to select. None: by their numbers.
-    rows: the layers from top to bottom, only to select a head; None: layer 0 on top.
-    on_click: called with each click before that run, so that what it changes is already seen by the whole page.
-    Raises ValueError for shapes that do not fit layers and heads.
-    """
-    if thumbnails is not None and (
-        thumbnails.dtype != np.uint8 or thumbnails.ndim != 4 or thumbnails.shape[:2] != (layers, heads)
-    ):
-        raise ValueError(
-            f"thumbnails of type {thumbnails.dtype} and shape {thumbnails.shape}: "
-            f"expected uint8 ({layers}, {heads}, rows, columns)"
-        )
-    if values is not None and values.shape != (layers, heads):
-        raise ValueError(f"values of shape {values.shape}: expected ({layers}, {heads})")
-    if there is not None and there.shape != (layers, heads):
-        raise ValueError(f"there of shape {there.shape}: expected ({layers}, {heads})")
-    if titles and (len(titles) != layers or any(len(row) != heads for row in titles)):
-        raise ValueError(f"titles of {len(titles)} layers: expected {layers} layers of {heads} heads")
-    if mode not in ("select", "switch"):
-        raise ValueError(f"mode {mode!r}: 'select' or 'switch'")
-    if order is not None and (
-        mode != "select" or order.shape != (layers, heads) or (np.sort(order) != np.arange(heads)).any()
-    ):
-        raise ValueError(f"order of shape {order.shape}: expected heads 0 to {heads - 1} for each layer, to select one")
-    if rows is not None and (mode != "select" or sorted(rows) != list(range(layers))):
-        raise ValueError(f"rows {list(rows)}: expected each of the layers 0 to {layers - 1} once, to select a head")
-
-    def read(what: object) -> HeadClick | None:
-        if not isinstance(what, list) or len(what) != 2:
-            return None
-        layer, head = what
-        inside = (layer is None or layer in range(layers)) and (head is None or head in range(heads))
-        whole_rows = layer is None or head is None
-        if not inside or (layer is None and head is None) or (whole_rows and mode == "select"):
-            return None
-        return HeadClick(layer, head)
-
-    def receive(what: object) -> None:
-        if on_click is not None and (click := read(what)) is not None:
-            on_click(click)
-
-    message = grid_message(
-        layers=layers, heads=heads, thumbnails=thumbnails, values=values, signed=signed, limit=limit, unit=unit,
-        mode=mode, selected=selected, off=off, titles=titles, order=order, rows=rows, there=there, lecture=lecture,
-        fills=lecture,
-    )  # fmt: skip
-    result = _view(
-        key=key,
-        data=message,
-        height="stretch" if lecture else "content",
-        on_click_change=lambda: deliver(key, receive),
-    )
-    return read(latest(result.click))
 
 
 def grid_message(

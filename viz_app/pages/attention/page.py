@@ -9,8 +9,9 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
-from viz_app.components.attention_view import attention_view
-from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.components.attention_view.view import attention_view
+from viz_app.components.head_grid import HeadClick
+from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.maps import UNITS

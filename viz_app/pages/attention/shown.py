@@ -10,11 +10,12 @@ import streamlit as st
 
 from bert_core.analysis.patterns import rows_without_numbers
 from bert_core.records import HeadVectors, ModelRun
-from viz_app.components.attention_view import Combined, Token, Vectors, ViewChoice
+from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.maps import Combination, MapView
 from viz_app.shell.frame import Frame, say_no_target
+from viz_app.tokens import Combined, Token
 
 MOST_NAMED = 6  # rows without numbers
 

@@ -7,8 +7,9 @@ import streamlit as st
 
 from bert_core.analysis.compare import largest_changes
 from viz_app.comparison import LISTED, Comparison
-from viz_app.components.attention_view import attention_view
-from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.components.attention_view.view import attention_view
+from viz_app.components.head_grid import HeadClick
+from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
 from viz_app.maps import MapView

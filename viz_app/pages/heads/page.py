@@ -3,7 +3,8 @@
 import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
-from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.components.head_grid import HeadClick
+from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
 from viz_app.shell import downloads, frame, screen

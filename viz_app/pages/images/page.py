@@ -2,8 +2,8 @@
 
 import streamlit as st
 
-from viz_app.components.attention_view import attention_view
-from viz_app.components.head_grid import head_grid
+from viz_app.components.attention_view.view import attention_view
+from viz_app.components.head_grid.view import head_grid
 from viz_app.components.token_strip import token_strip
 from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles

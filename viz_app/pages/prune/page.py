@@ -3,7 +3,7 @@
 import streamlit as st
 
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
-from viz_app.components.head_grid import head_grid
+from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
 from viz_app.pages.prune import questions as lab
 from viz_app.shell import frame, screen, session

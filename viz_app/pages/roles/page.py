@@ -4,7 +4,8 @@ import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, layer_normalised
 from bert_core.analysis.roles import IN_WORDS, NO_ROLE, THRESHOLDS
-from viz_app.components.head_grid import HeadClick, head_grid
+from viz_app.components.head_grid import HeadClick
+from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
 from viz_app.pages.roles import text as roles
 from viz_app.shell import frame, screen, session

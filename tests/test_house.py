@@ -89,10 +89,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.export", "viz_app.export.bertviz",
     },
     "viz_app.pages": set(),
-    "viz_app.pages.predict": {"streamlit", "viz_app.figures", "viz_app.shell"},
+    "viz_app.pages.predict": {"streamlit", "bert_core.records", "viz_app.figures", "viz_app.shell"},
     "viz_app.pages.attention": {
-        "numpy", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures", "viz_app.tokens",
-        "viz_app.components", "viz_app.maps", "viz_app.export", "viz_app.shell",
+        "numpy", "streamlit", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.figures",
+        "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.compare": {
         "streamlit", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.maps",
@@ -129,7 +129,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.shell",
     },
     "viz_app.pages.inside": {
-        "numpy", "plotly", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures",
+        "numpy", "plotly", "streamlit", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.figures",
         "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.cli": {

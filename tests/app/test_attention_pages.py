@@ -28,7 +28,8 @@ from viz_app.components.attention_view import view as large_view
 from viz_app.components.head_grid import view as grid_view
 from viz_app.export import tables
 from viz_app.figures.thumbnails import LARGE
-from viz_app.shell import downloads, frame
+from viz_app.pages.compare import sides
+from viz_app.shell import downloads, models, question
 from viz_app.tokens import Combined, Token
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
@@ -74,7 +75,7 @@ def opened(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Callabl
     """`opened(page, loaded=None, **address)`: a page with the tiny model, or another, as a link gives it."""
 
     def start(page: str, loaded: LoadedModel | None = None, **address: str) -> AppTest:
-        monkeypatch.setattr(frame, "loaded_model", lambda name: loaded or tiny_loaded)
+        monkeypatch.setattr(models, "loaded_model", lambda name: loaded or tiny_loaded)
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update(PAIR | address)
         at(app, page).run()
@@ -104,7 +105,7 @@ def with_maps(monkeypatch: pytest.MonkeyPatch, make: Callable[[np.ndarray], np.n
         run = capture(*given, **how)
         return replace(run, attention=make(run.attention.copy()))
 
-    monkeypatch.setattr(frame, "capture", captured)
+    monkeypatch.setattr(question, "capture", captured)
 
 
 # ---------------------------------------------------------------------------- the neuron view
@@ -287,7 +288,9 @@ def test_unusual_texts_are_shown(
     if address["text"].startswith("cat"):
         assert shown == 512
     else:
-        assert shown == (1 if "hide" in address and view != "neuron" else len(app.session_state["_frame"].encoding))
+        assert shown == (
+            1 if "hide" in address and view != "neuron" else len(app.session_state[question.ASKED].encoding)
+        )
 
 
 @pytest.mark.parametrize(("layers", "heads"), [(1, 1), (24, 16)])
@@ -430,9 +433,11 @@ def test_two_models_are_compared_head_by_head(
 ) -> None:
     """The picture is the other model's map minus this one's, and the page says what that is not worth."""
     other = of_size(tiny_loaded, 2, 4)
-    monkeypatch.setattr("viz_app.shell.session.models_on_offer", lambda: ("one", "two"))
-    monkeypatch.setattr(frame, "models_on_offer", lambda: ("one", "two"))
-    monkeypatch.setattr(frame, "loaded_model", lambda name: tiny_loaded if name == "one" else other)
+    for module in ("session", "models"):
+        monkeypatch.setattr(f"viz_app.shell.{module}.models_on_offer", lambda: ("one", "two"))
+    monkeypatch.setattr(sides, "models_on_offer", lambda: ("one", "two"))
+    for module in (models, sides):
+        monkeypatch.setattr(module, "loaded_model", lambda name: tiny_loaded if name == "one" else other)
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two", "head": "1.3"})
     at(app, "compare").run()
@@ -446,11 +451,13 @@ def test_models_of_other_shapes_are_not_compared(
     opened: Callable[..., AppTest], tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One sentence names both shapes."""
-    monkeypatch.setattr("viz_app.shell.session.models_on_offer", lambda: ("one", "two"))
-    monkeypatch.setattr(frame, "models_on_offer", lambda: ("one", "two"))
-    monkeypatch.setattr(
-        frame, "loaded_model", lambda name: tiny_loaded if name == "one" else of_size(tiny_loaded, 1, 4)
-    )
+    for module in ("session", "models"):
+        monkeypatch.setattr(f"viz_app.shell.{module}.models_on_offer", lambda: ("one", "two"))
+    monkeypatch.setattr(sides, "models_on_offer", lambda: ("one", "two"))
+    for module in (models, sides):
+        monkeypatch.setattr(
+            module, "loaded_model", lambda name: tiny_loaded if name == "one" else of_size(tiny_loaded, 1, 4)
+        )
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two"})
     at(app, "compare").run()

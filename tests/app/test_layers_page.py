@@ -15,7 +15,7 @@ from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
 from viz_app.pages.layers import words as layers
 from viz_app.shell import examples, session
-from viz_app.shell.frame import Frame
+from viz_app.shell.question import Question
 
 
 def start(**address: str) -> AppTest:
@@ -164,8 +164,8 @@ def test_the_numbers_are_those_of_the_library() -> None:
     loaded = bert_core.load("headlight-mini", device="cpu")
     encoding = loaded.tokenizer.encode("She opened the [MASK].")
     run = bert_core.logit_lens(loaded, encoding)
-    frame = Frame(loaded, encoding, encoding, None, (), dark=False, lecture=False)
-    rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(frame, run)).decode())))
+    current = Question(loaded, encoding, encoding, None, (), dark=False, lecture=False)
+    rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(current, run)).decode())))
     assert len(rows) == 7 * len(encoding)
     last = rows[6 * len(encoding) + 4]
     assert (last["depth"], last["position"], last["token"], last["rank_of_final_word"]) == ("L5", "4", "[MASK]", "1")

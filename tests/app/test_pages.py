@@ -25,7 +25,7 @@ from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, at, key_of, said, settled, visited, words
 from viz_app.pages.roles import text as roles
 from viz_app.pages.score import pairs as comparing
-from viz_app.shell import examples, frame, session
+from viz_app.shell import examples, question, session
 from viz_app.shell.session import as_written
 
 PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "inside")
@@ -137,7 +137,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
     """Each says what it hides and whether B follows, none twice; one that is taken stands on the page."""
     app = start(text="A word.")
     assert not [b for b in app.button if (b.key or "").startswith("The second")], "what is closed is not drawn"
-    app.session_state[frame.EXAMPLES] = True
+    app.session_state[question.EXAMPLES] = True
     app.run()
     offered = [b for b in app.button if (b.key or "").rsplit(" ", 1)[0] in examples.by_kind()]
     assert len(offered) == len({b.label for b in offered}) == sum(map(len, examples.by_kind().values())) > 10
@@ -145,7 +145,7 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
     taken = next(b for b in offered if b.label.startswith("**capital\\, hidden\\; B follows**"))
     taken.click().run()
     assert app.session_state.text == "Paris is the capital of France." and app.session_state.masked == (3,)
-    assert app.session_state[frame.EXAMPLES] is False
+    assert app.session_state[question.EXAMPLES] is False
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from tests.visit import ENTRY, at, key_of, visited, words
 from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import answers
-from viz_app.shell import examples, frame
+from viz_app.shell import examples, notices
 
 TEXT = "the cat sat on the mat"
 
@@ -269,7 +269,7 @@ def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch,
         (mixed, ""),
     ):
         said.clear()
-        frame.say_cautions(dataclasses.replace(run, attention=np.broadcast_to(maps, run.attention.shape).copy()))
+        notices.say_cautions(dataclasses.replace(run, attention=np.broadcast_to(maps, run.attention.shape).copy()))
         assert len(said) == (1 if sentence else 0) and all(sentence in one for one in said)
 
 

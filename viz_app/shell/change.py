@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import streamlit as st
 
-from bert_core.records import MaskPrediction, ModelRun
+from bert_core.records import HeadSweep, MaskPrediction, ModelRun
 from bert_core.run import MOST_REFERENCES
+from bert_core.run.ablation import ablate_heads
+from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.frame import Frame
-from viz_app.shell.session import INSTEAD
+from viz_app.shell.question import Question
+from viz_app.shell.session import INSTEAD, queue, result_of, shown_name
 
 # What a target is counted in; a difference of logits is one of log-odds, so in nats too.
 TARGET_UNITS = {
@@ -22,7 +24,7 @@ INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample
 
 
 def word_change(
-    current: Frame, before: MaskPrediction, after: MaskPrediction, *, each: int, most: int | None = None,
+    current: Question, before: MaskPrediction, after: MaskPrediction, *, each: int, most: int | None = None,
     largest: float, key: str,
 ) -> None:  # fmt: skip
     """The likeliest words of both as bars: `each` of either side, `most` of them together.
@@ -56,7 +58,7 @@ def nsp_words(before: float, after: float) -> str:
     return f"Probability that B follows A: {two_digits(before)} with all heads, {two_digits(after)} now"
 
 
-def nsp_change(current: Frame, before: float, after: float, *, key: str) -> None:
+def nsp_change(current: Question, before: float, after: float, *, key: str) -> None:
     """The same as bars."""
     screen.chart(
         nsp_bar(after, before=before, dark=current.dark, lecture=current.lecture),
@@ -93,3 +95,33 @@ def give_reference() -> None:
             st.text_area, f"One per line, at most {MOST_REFERENCES}", "reference", height=150, width=420,
             help="Mean: over all tokens of these texts. Output: that on the first text, position by position.",
         )  # fmt: skip
+
+
+def sweep(current: Question) -> HeadSweep:
+    """The record of this text without each head in turn, all others on, from the queue.
+
+    Raises ValueError if other texts are to stand in for a head, and there are none.
+    """
+    of, method = int(current.head_mask.size), st.session_state.instead
+    reference = () if method == "zero" else other_texts(current)
+    job = queue().submit(
+        ("sweep", current.loaded.name, current.encoding, current.target, method, reference),
+        f"{shown_name(current.loaded.name)} without each of its {of} heads",
+        lambda job: ablate_heads(
+            current.loaded, current.encoding, target=current.target, method=method, reference=reference,
+            report=lambda done, of: job.report(done / of),
+        ),
+    )  # fmt: skip
+    found: HeadSweep = result_of(job)
+    return found
+
+
+def other_texts(current: Question) -> tuple[Encoding, ...]:
+    """The texts that stand in for a head. Raises ValueError if there are none, or too many."""
+    lines = [line for line in st.session_state.reference.splitlines() if line.strip()]
+    if not 1 <= len(lines) <= MOST_REFERENCES:
+        raise ValueError(
+            f"there are {len(lines)} other texts to replace a head with: give 1 to {MOST_REFERENCES}, one per line"
+        )
+    longest = current.loaded.config.max_position_embeddings
+    return tuple(current.loaded.tokenizer.encode(line, max_length=longest) for line in lines)

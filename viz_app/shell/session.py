@@ -343,6 +343,12 @@ def as_written(text: str) -> str:
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", apart)
 
 
+def sentence(error: Exception) -> str:
+    """What an error says, as a sentence for a place that reads Markdown."""
+    text = str(error)
+    return as_written(text[:1].upper() + text[1:] + ".")
+
+
 # ---------------------------------------------------------------------------- models and the queue
 
 

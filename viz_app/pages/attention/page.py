@@ -16,8 +16,10 @@ from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.maps import UNITS
 from viz_app.pages.attention.shown import as_sent, reading, shown_now
-from viz_app.shell import downloads, frame, screen, session
+from viz_app.shell import downloads, frame, question, screen, session
 from viz_app.shell.controls import control
+from viz_app.shell.heads import choose_head, choose_view, open_head, view_choice
+from viz_app.shell.notices import say_cautions
 
 SORTS = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
 STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.") | {
@@ -25,7 +27,7 @@ STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes f
 }
 AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 
-current, state = frame.current(), st.session_state
+current, state = question.current(), st.session_state
 view = state.view
 neuron, every = view == "neuron", view == "heads"
 frame.title("Who looks at whom?", "Which words each attention head looks at, and how strongly.")
@@ -113,7 +115,7 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
 
 def large_head(files: DeltaGenerator) -> None:
     """The chosen heads of a layer; into `files`, those of what is seen."""
-    choice = frame.view_choice()
+    choice = view_choice()
     queries, keys = shown.tokens()
     vectors = shown.vectors(choice.layer, choice.heads[0])
     maps, one = shown.seen(shown.values[choice.layer]), shown.together(choice.layer, choice.heads)
@@ -134,7 +136,7 @@ def large_head(files: DeltaGenerator) -> None:
         unit=UNITS[shown.what],
         key="large",
         lecture=current.lecture,
-        on_change=frame.choose_view,
+        on_change=choose_view,
     )
     with files:
         if vectors is None:
@@ -149,13 +151,13 @@ def picture() -> None:
     if state.view != view:  # a head was opened
         st.rerun()
     if every:
-        small_heads(LARGE, partial(frame.open_head, control="view"))
-        all_of_them = replace(shown.view(frame.view_choice(), as_one=False), heads=())
+        small_heads(LARGE, partial(open_head, control="view"))
+        all_of_them = replace(shown.view(view_choice(), as_one=False), heads=())
         downloads.attention(shown.run, all_of_them, current.loaded.name)
     else:
         left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
         with left:
-            small_heads(SMALL, frame.choose_head)
+            small_heads(SMALL, choose_head)
             files = st.container()
         with right:
             large_head(files)
@@ -165,7 +167,7 @@ def picture() -> None:
 with screen.picture():
     picture()
 screen.read(reading(shown))
-frame.say_cautions(shown.run)
+say_cautions(shown.run)
 st.page_link(
     "viz_app/pages/why/page.py", label="Attention is not an explanation: test it on this text",
     icon=":material/verified:",

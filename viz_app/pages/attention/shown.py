@@ -10,11 +10,14 @@ import streamlit as st
 
 from bert_core.analysis.patterns import rows_without_numbers
 from bert_core.records import HeadVectors, ModelRun
+from bert_core.run.vectors import head_vectors
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.maps import Combination, MapView
-from viz_app.shell.frame import Frame, say_no_target
+from viz_app.shell.question import Question
+from viz_app.shell.session import queue, result_of, shown_name
+from viz_app.shell.target import say_no_target
 from viz_app.tokens import Combined, Token
 
 MOST_NAMED = 6  # rows without numbers
@@ -27,7 +30,7 @@ class Shown:
     asked: all of it but the layer, its heads and how they are drawn, which the large view itself can change.
     """
 
-    current: Frame
+    current: Question
     run: ModelRun
     neuron: bool
     asked: MapView
@@ -117,7 +120,14 @@ class Shown:
         """What the head makes its attention from, for the neuron view; None for a head that does not exist."""
         if not self.neuron or not self.run.there[layer, head]:
             return None
-        return self.current.vectors(layer, head)
+        current, gates = self.current, self.current.head_mask
+        job = queue().submit(
+            ("vectors", current.loaded.name, current.encoding, layer, head, gates.tobytes()),
+            f"{shown_name(current.loaded.name)} gives the vectors of L{layer} H{head}",
+            lambda _: head_vectors(current.loaded, current.encoding, layer, head, head_mask=gates),
+        )
+        found: HeadVectors = result_of(job)
+        return found
 
     def query(self, choice: ViewChoice) -> int:
         """The query of the neuron view: the first that is selected, or the first of all."""
@@ -135,7 +145,7 @@ class Shown:
         return [*said, f"no attention is left in the row of {named}{more}"]
 
 
-def shown_now(current: Frame) -> Shown:
+def shown_now(current: Question) -> Shown:
     """What the controls of the page say; a gradient that has no target is said, and attention shown instead."""
     state = st.session_state
     neuron = state.view == "neuron"

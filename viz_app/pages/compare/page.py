@@ -13,8 +13,10 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
 from viz_app.maps import MapView
+from viz_app.pages.compare.sides import compared
 from viz_app.shell import downloads, frame, screen, session
 from viz_app.shell.controls import control
+from viz_app.shell.heads import choose_head, choose_view, open_head, view_choice
 
 AGAINST = {
     "masked": "Hidden words",
@@ -51,7 +53,7 @@ with screen.controls().container(horizontal=True, vertical_alignment="bottom", g
             st.selectbox, "Other model", "other_model", options=session.models_on_offer(),
             format_func=session.shown_name, width=300, help=session.whole_name(state.other_model),
         )  # fmt: skip
-both = frame.compared()
+both = compared()
 if both is None:
     session.end_run()
 before, after = both
@@ -89,7 +91,7 @@ def title(layer: int, head: int) -> str:
 
 def small_heads(on_click: Callable[[HeadClick], None]) -> None:
     """Every head's difference."""
-    choice = frame.view_choice(first)
+    choice = view_choice(first)
     head_grid(
         layers=layers,
         heads=heads,
@@ -113,7 +115,7 @@ def small_heads(on_click: Callable[[HeadClick], None]) -> None:
 
 def large_head() -> None:
     """The difference of the chosen heads of a layer."""
-    choice = frame.view_choice(first)
+    choice = view_choice(first)
     ours, theirs = comparison.maps(slice(choice.layer, choice.layer + 1))
     attention_view(
         (theirs - ours)[0],
@@ -130,13 +132,13 @@ def large_head() -> None:
         unit="change of attention",
         key="difference",
         lecture=before.lecture,
-        on_change=frame.choose_view,
+        on_change=choose_view,
     )
 
 
 def files() -> None:
     """What is seen, the chosen heads or all of them, and the list."""
-    choice = frame.view_choice(first)
+    choice = view_choice(first)
     drawn = MapView(
         layer=choice.layer,
         heads=() if view == "heads" else tuple(head for head in choice.heads if there[choice.layer, head]),
@@ -152,12 +154,12 @@ def picture() -> None:
     if state.compare_view != view:  # a head was opened
         st.rerun()
     if view == "heads":
-        small_heads(partial(frame.open_head, control="compare_view"))
+        small_heads(partial(open_head, control="compare_view"))
         files()
     else:
         left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
         with left:
-            small_heads(frame.choose_head)
+            small_heads(choose_head)
             files()
         with right:
             large_head()
@@ -168,7 +170,7 @@ def choose_listed() -> None:
     """Make the head of the clicked line the chosen one."""
     for row in state.largest.selection.rows:
         click = HeadClick(changes[row].layer, changes[row].head)
-        frame.choose_head(click) if view != "heads" else frame.open_head(click, "compare_view")
+        choose_head(click) if view != "heads" else open_head(click, "compare_view")
 
 
 with screen.picture():

@@ -7,7 +7,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
-from viz_app.shell import downloads, frame, screen
+from viz_app.shell import downloads, frame, question, screen
 from viz_app.shell.change import (
     TARGET_UNITS,
     choose_instead,
@@ -15,14 +15,17 @@ from viz_app.shell.change import (
     largest_of,
     nsp_change,
     nsp_words,
+    sweep,
     word_change,
 )
 from viz_app.shell.controls import control
+from viz_app.shell.heads import head_title, open_head, switch_heads
 from viz_app.shell.session import COLOURED_BY
+from viz_app.shell.target import say_no_target
 
 SHOWN_GAPS = 3
 
-current = frame.current()
+current = question.current()
 before = current.run(gradients=current.target is not None, all_heads_on=True)
 after = current.run()
 slopes = before.gate_gradient
@@ -52,7 +55,7 @@ elif current.target is not None:
             choose_instead()
 with left:
     sweeps = current.target is not None and before.there.any() and st.session_state.colour == "removal"
-    removed = current.sweep().effect if sweeps else None
+    removed = sweep(current).effect if sweeps else None
     # One meaning, estimated or found: what switching the head off does to the target.
     estimated = None if slopes is None else removal_estimate(slopes)
     colours, what = (estimated, "switched off, about") if removed is None else (removed, "switched off,")
@@ -69,12 +72,11 @@ with left:
         off=current.off,
         there=before.there,
         titles=[
-            [frame.head_title(current, layer, head, what, colours, unit) for head in range(heads)]
-            for layer in range(layers)
+            [head_title(current, layer, head, what, colours, unit) for head in range(heads)] for layer in range(layers)
         ],
         key="switches",
         lecture=current.lecture,
-        on_click=frame.switch_heads,
+        on_click=switch_heads,
     )
     meaning = ""
     if colours is not None:
@@ -111,7 +113,7 @@ with right:
         st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
         nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
     if not after.predictions and after.nsp is None and after.classes is None:
-        frame.say_no_target(current, "There is nothing to predict yet")
+        say_no_target(current, "There is nothing to predict yet")
 screen.read(
     "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: the "
     "heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
@@ -138,5 +140,5 @@ if removed is not None and estimated is not None:
         "describes a small change; removing a head is a large one."
     )
     if points := st.session_state.sweep.selection.points:
-        frame.open_head(HeadClick(*map(int, points[0]["customdata"])), control="view")
+        open_head(HeadClick(*map(int, points[0]["customdata"])), control="view")
         st.switch_page("viz_app/pages/attention/page.py")

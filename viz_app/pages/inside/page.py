@@ -6,13 +6,24 @@ from bert_core.analysis.walks import differences
 from viz_app.components.floor_plan import floor_plan
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.pages.inside.stages import STAGES, View, legend, rooms
-from viz_app.shell import frame, screen, session
+from viz_app.pages.inside.walks import (
+    QUICK_WALK,
+    choose_layer_and_head,
+    choose_token,
+    chosen_token,
+    enter_next_layer,
+    go_to_stage,
+    second_walk,
+    step_stage,
+    walk_of,
+)
+from viz_app.shell import frame, question, screen, session
 from viz_app.shell.controls import control
 
 PADS = 3
 ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
 
-current = frame.current()
+current = question.current()
 encoding, config, state = current.encoding, current.loaded.config, st.session_state
 stage, number = STAGES[state.stage], session.STAGES.index(state.stage)
 room = config.max_position_embeddings - len(encoding)
@@ -24,13 +35,13 @@ frame.title(
 # In a lecture the stages stand in sight: what folds away is out of it.
 plan = (screen.strip() if current.lecture else screen.controls()).container()
 row = screen.controls().container(horizontal=True, vertical_alignment="bottom")
-row.button("Back", on_click=frame.step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
+row.button("Back", on_click=step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
 row.button(
-    "Next", on_click=frame.step_stage, args=(1,), shortcut="N", disabled=number + 1 == len(STAGES), key="on",
+    "Next", on_click=step_stage, args=(1,), shortcut="N", disabled=number + 1 == len(STAGES), key="on",
     type="primary",
 )  # fmt: skip
 state.inside_layer, state.inside_head = state.head
-state.inside_token = frame.chosen_token(current)
+state.inside_token = chosen_token(current)
 here = config.heads_of(state.head[0])  # those that were not pruned
 for name, offered in (
     ("layer", range(config.num_hidden_layers)),
@@ -39,13 +50,13 @@ for name, offered in (
     control(
         row.selectbox, name.capitalize(), f"inside_{name}", options=offered, width=100,
         disabled=name not in stage.needs or (not here and name == "head"),
-        on_change=frame.choose_layer_and_head, args=("inside_layer", "inside_head"),
+        on_change=choose_layer_and_head, args=("inside_layer", "inside_head"),
     )  # fmt: skip
 control(
     row.selectbox, "Token", "inside_token", options=range(len(encoding)), width=170,
     disabled="token" not in stage.needs,
     format_func=lambda position: f"{encoding.labels[position]} ({position})",
-    on_change=frame.choose_token, args=("inside_token",), help="The token that looks (query), and where the model "
+    on_change=choose_token, args=("inside_token",), help="The token that looks (query), and where the model "
     "predicts",
 )  # fmt: skip
 control(
@@ -57,7 +68,7 @@ control(
 layer, head = state.head
 pads = min(PADS, room) if state.pads else 0
 view = View(
-    walk=current.walk(layer, state.inside_token, pads=pads, engine=state.engine),
+    walk=walk_of(current, layer, state.inside_token, pads=pads, engine=state.engine),
     head=head,
     relative=config.position_embedding_type != "absolute",
     hidden_act=config.hidden_act,
@@ -68,7 +79,7 @@ view = View(
 with plan:
     floor_plan(
         rooms(view), {name: one.title for name, one in STAGES.items()}, state.stage, key="plan",
-        lecture=current.lecture, label="The stages of a pass; choose one to go there", on_click=frame.go_to_stage,
+        lecture=current.lecture, label="The stages of a pass; choose one to go there", on_click=go_to_stage,
     )  # fmt: skip
 tables = {} if "head" in stage.needs and not here else stage.tables(view)
 
@@ -85,7 +96,7 @@ with words:
         control(st.toggle, f"Add {PADS} [PAD] tokens to the text", "pads", disabled=room == 0 and not state.pads)
     if state.stage == "next" and layer + 1 < config.num_hidden_layers:
         st.button(
-            f"Into layer {layer + 1}", on_click=frame.enter_next_layer, args=(config.num_hidden_layers,),
+            f"Into layer {layer + 1}", on_click=enter_next_layer, args=(config.num_hidden_layers,),
             icon=":material/arrow_upward:", key="enter",
         )  # fmt: skip
     place = st.container()
@@ -118,11 +129,16 @@ if number + 1 == len(STAGES):
     with place:
         (other,) = (engine for engine in session.ENGINES if engine != state.engine)
         beside = None
-        quick = 2 * current.weights * len(encoding) <= frame.QUICK_WALK
+        quick = 2 * current.weights * len(encoding) <= QUICK_WALK
         label = f"Compare with {ENGINE_NAMES[other]}, about {max(1, round(state['_seconds']))} s"
         if quick or session.asked_for("engines", (current.loaded.name, encoding, current.off), label):
-            beside = current.second_walk(
-                layer, state.inside_token, pads=pads, engine=other, on_stop=lambda: state.pop("_asked_engines", None)
+            beside = second_walk(
+                current,
+                layer,
+                state.inside_token,
+                pads=pads,
+                engine=other,
+                on_stop=lambda: state.pop("_asked_engines", None),
             )
         said = f"All stages are computed with **{ENGINE_NAMES[state.engine]}**."
         if beside is not None:

@@ -3,10 +3,10 @@
 import streamlit as st
 
 from viz_app.pages.layers import words as layers
-from viz_app.shell import frame, screen, session
+from viz_app.shell import frame, question, screen, session
 from viz_app.shell.controls import control
 
-current = frame.current()
+current = question.current()
 frame.title(
     "When does the model know its answer?",
     "What the model would say after each layer, and how the words' vectors change on the way.",

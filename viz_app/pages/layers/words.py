@@ -39,8 +39,8 @@ from viz_app.figures.stages import window
 from viz_app.figures.style import ordinal
 from viz_app.shell import examples, screen
 from viz_app.shell.controls import control, missing
-from viz_app.shell.frame import Frame, say_no_target
 from viz_app.shell.jobs import Job
+from viz_app.shell.question import Question
 from viz_app.shell.session import (
     BY,
     LENSES,
@@ -54,6 +54,7 @@ from viz_app.shell.session import (
     still_running,
     surprise,
 )
+from viz_app.shell.target import say_no_target
 
 SHOWN_WORDS = 12
 MOST_BESIDE = 9  # depths that leave room for a distribution beside them
@@ -78,7 +79,7 @@ class Part:
     """One way to look through the layers: its name, what draws it, and two lines on reading it."""
 
     title: str
-    draw: Callable[[Frame], None]
+    draw: Callable[[Question], None]
     reading: str
     misleading: str
 
@@ -86,7 +87,7 @@ class Part:
 # ---------------------------------------------------------------------------- what is asked
 
 
-def lens_run(current: Frame, position: int) -> LensRun:
+def lens_run(current: Question, position: int) -> LensRun:
     """What the chosen lens reads, from the queue: everywhere, where that is quick, or when its button is clicked.
 
     Until then, around a position and at the first masks. Raises ValueError for a model without a word head.
@@ -109,7 +110,7 @@ def lens_run(current: Frame, position: int) -> LensRun:
     return _read(_lens_job(current, key, maps, some))
 
 
-def _lens_job(current: Frame, key: tuple, maps: Translators | None, positions: Sequence[int]) -> Job:
+def _lens_job(current: Question, key: tuple, maps: Translators | None, positions: Sequence[int]) -> Job:
     loaded = current.loaded
     return queue().submit(
         (*key, tuple(positions)),
@@ -127,7 +128,7 @@ def _read(job: Job) -> LensRun:
     return run
 
 
-def _lens_columns(current: Frame, run: LensRun) -> dict[str, Sequence[object]]:
+def _lens_columns(current: Question, run: LensRun) -> dict[str, Sequence[object]]:
     """Everything that is known of every cell, as the columns of a table: depth by depth, token by token."""
     names, (depths, places) = short_names(len(run.top)), run.entropy.shape
     return {
@@ -150,7 +151,7 @@ def _take_along(name: str, columns: Callable[[], dict[str, Sequence[object]]]) -
     )  # fmt: skip
 
 
-def _translators(current: Frame) -> Translators | None:
+def _translators(current: Question) -> Translators | None:
     """Those of the chosen model, or None where it has none; a file that does not fit is said and left out."""
     loaded = current.loaded
     try:
@@ -161,7 +162,7 @@ def _translators(current: Frame) -> Translators | None:
     return found
 
 
-def _states(current: Frame, encoding: Encoding) -> LayerStates:
+def _states(current: Question, encoding: Encoding) -> LayerStates:
     loaded, gates = current.loaded, current.head_mask
     job = queue().submit(
         ("states", loaded.name, encoding, gates.tobytes()),
@@ -175,7 +176,7 @@ def _states(current: Frame, encoding: Encoding) -> LayerStates:
 # ---------------------------------------------------------------------------- the word head at every layer
 
 
-def words(current: Frame) -> None:
+def words(current: Question) -> None:
     """A word in every cell, and the whole distribution of the chosen one."""
     if _has_no_head(current):
         return
@@ -251,13 +252,13 @@ def words(current: Frame) -> None:
     _take_along("words", lambda: _lens_columns(current, run))
 
 
-def story(current: Frame, run: LensRun, position: int) -> str:
+def story(current: Question, run: LensRun, position: int) -> str:
     """When the model knows its answer at a position, in a sentence; and what is surprising about the example."""
     why = surprise("layers") if position in current.encoding.mask_positions else ""
     return f"{_settling(current, run, position)} {why}"
 
 
-def _settling(current: Frame, run: LensRun, position: int) -> str:
+def _settling(current: Question, run: LensRun, position: int) -> str:
     names = depth_names(len(run.top))
     row = run.positions.index(position)
     settled = int(settled_depth(run.final_rank)[row])
@@ -272,7 +273,7 @@ def _settling(current: Frame, run: LensRun, position: int) -> str:
     return f"{where} takes first place **{names[settled]}** and keeps it. Before that, the lens reads {path}."
 
 
-def answer(current: Frame) -> None:
+def answer(current: Question) -> None:
     """How the final word rises, how far each layer is from the end, and how sure it is."""
     if _has_no_head(current):
         return
@@ -311,7 +312,7 @@ def answer(current: Frame) -> None:
     _take_along("answer", lambda: _lens_columns(current, run))
 
 
-def _has_no_head(current: Frame) -> bool:
+def _has_no_head(current: Question) -> bool:
     """Whether there is nothing to read layers with; then the page says so."""
     if current.loaded.has_mlm:
         return False
@@ -323,7 +324,7 @@ def _has_no_head(current: Frame) -> bool:
     return True
 
 
-def _lens_controls(current: Frame, *, colours: bool) -> None:
+def _lens_controls(current: Question, *, colours: bool) -> None:
     state = st.session_state
     has_tuned = _translators(current) is not None
     if not has_tuned:
@@ -348,7 +349,7 @@ def _coloured(run: LensRun) -> tuple[np.ndarray, str]:
     }[st.session_state.by]
 
 
-def _hover(current: Frame, run: LensRun, name: str, depth: int, row: int) -> list[str]:
+def _hover(current: Question, run: LensRun, name: str, depth: int, row: int) -> list[str]:
     first = [
         f"{current.word(int(token))} {likely:.3g}"
         for token, likely in zip(run.top[depth, row, :3], run.probabilities[depth, row, :3], strict=True)
@@ -360,7 +361,7 @@ def _hover(current: Frame, run: LensRun, name: str, depth: int, row: int) -> lis
     ]  # fmt: skip
 
 
-def chosen_cell(current: Frame) -> tuple[int, int]:
+def chosen_cell(current: Question) -> tuple[int, int]:
     """Depth and position of the chosen cell; the last depth at the target's place, or the first mask, to begin with."""
     cell, length = st.session_state.cell, len(current.encoding)
     depths = current.loaded.config.num_hidden_layers + 1
@@ -386,7 +387,7 @@ def _move_cell() -> None:
 # ---------------------------------------------------------------------------- states
 
 
-def plane(current: Frame) -> None:
+def plane(current: Question) -> None:
     """All tokens' states in the plane, one depth at a time."""
     encoding, state = current.encoding, st.session_state
     has_umap = find_spec("umap") is not None
@@ -436,7 +437,7 @@ def plane(current: Frame) -> None:
     )
 
 
-def _neighbours(current: Frame, states: np.ndarray) -> np.ndarray:
+def _neighbours(current: Question, states: np.ndarray) -> np.ndarray:
     """The layout by neighbours, from the queue. Raises ValueError for a text that is too short."""
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     job = queue().submit(
@@ -452,7 +453,7 @@ def _take_sentences() -> None:
     st.session_state.several, st.session_state.like = examples.SEVERAL, examples.LIKE
 
 
-def sentences(current: Frame) -> None:
+def sentences(current: Question) -> None:
     """How alike the states of one word are in several sentences."""
     state = st.session_state
     left, right = st.columns([5, 2])
@@ -546,7 +547,7 @@ def _take_depth() -> None:
 # ---------------------------------------------------------------------------- kinds of tokens
 
 
-def kinds(current: Frame) -> None:
+def kinds(current: Question) -> None:
     """Where attention goes by kind of token, and how much it would matter there."""
     run = current.run(gradients=current.target is not None)
     found = kind_figures(run.attention, run.gradient, current.encoding)
@@ -597,7 +598,7 @@ def _times(one: float, other: float) -> str:
 
 
 def _lines(
-    current: Frame, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
+    current: Question, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
 ) -> None:
     screen.chart(
         layer_lines(series, names, title=title, ranks=ranks, dark=current.dark, lecture=current.lecture),

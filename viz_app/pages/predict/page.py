@@ -4,14 +4,16 @@ import streamlit as st
 
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
-from viz_app.shell import downloads, examples, frame, screen, session
+from viz_app.pages.predict.gaps import is_unsure, put_chosen_word, put_word, swap_sentences
+from viz_app.shell import downloads, examples, frame, question, screen, session
 from viz_app.shell.change import largest_of
 from viz_app.shell.controls import missing, put
+from viz_app.shell.notices import say_no_word_hidden
 
 SHOWN_MASKS = 8
 SHOWN_WORDS = 10
 
-current = frame.current()
+current = question.current()
 loaded, encoding = current.loaded, current.encoding
 run = current.run()
 questions = []
@@ -60,7 +62,7 @@ def put_clicked(position: int, words: list[str], key: str) -> None:
     """Put the word of the bar that was clicked into its gap."""
     points = st.session_state[key].selection.points
     if points:
-        frame.put_word(current, position, words[int(points[0]["y"])])
+        put_word(current, position, words[int(points[0]["y"])])
 
 
 def gap(number: int) -> None:
@@ -97,17 +99,17 @@ def gap(number: int) -> None:
         words[:6],
         key=pick,
         format_func=session.as_written,
-        on_change=frame.put_chosen_word,
+        on_change=put_chosen_word,
         args=(current, position, pick),
         label_visibility="collapsed",
     )
-    if frame.is_unsure(prediction):
+    if is_unsure(prediction):
         st.warning(f"The model is unsure: its best guess has only probability {top[0][1]:.2g}.", icon=":material/help:")
 
 
 with gaps:
     if loaded.has_mlm and not run.predictions:
-        frame.say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
+        say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
     for first in range(0, len(shown), abreast):
         for place, number in zip(st.columns(abreast, gap="medium"), range(first, len(shown)), strict=False):
             with place:
@@ -136,7 +138,7 @@ with follows:
             grows=False,
             alt=verdict,
         )
-        st.button("Swap A and B", on_click=frame.swap_sentences, icon=":material/swap_horiz:")
+        st.button("Swap A and B", on_click=swap_sentences, icon=":material/swap_horiz:")
         st.caption(
             "**How to read this:** the bar leans to the side that the model believes. "
             "**How it can mislead:** in training, wrong pairs came from different texts, so any sentence on the same "

@@ -6,9 +6,10 @@ from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
 from viz_app.pages.prune import questions as lab
-from viz_app.shell import frame, screen, session
+from viz_app.shell import frame, question, screen, session
 from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_words, word_change
 from viz_app.shell.controls import control, file_control
+from viz_app.shell.heads import head_title, switch_heads
 
 ORDER_NAMES = {
     "importance": "Gradient of the loss", "importance-in-layer": "Gradient, scaled by layer",
@@ -25,7 +26,7 @@ UNITS = {
 }  # fmt: skip
 SHOWN_GAPS = 2
 
-current, state = frame.current(), st.session_state
+current, state = question.current(), st.session_state
 config = current.loaded.config
 layers, heads = config.num_hidden_layers, config.num_attention_heads
 there = sum(len(config.heads_of(layer)) for layer in range(layers))
@@ -77,9 +78,9 @@ with left:
     head_grid(
         layers=layers, heads=heads, values=worth, mode="switch", off=current.off, key="lab_switches",
         unit="how far switching the head off moves the loss, in nats",
-        titles=[[frame.head_title(current, layer, head, "off, the loss moves by about", worth, "nats")
+        titles=[[head_title(current, layer, head, "off, the loss moves by about", worth, "nats")
                  for head in range(heads)] for layer in range(layers)],
-        lecture=current.lecture, on_click=frame.switch_heads,
+        lecture=current.lecture, on_click=switch_heads,
     )  # fmt: skip
     screen.read(
         "Click a head to switch it off or on; click a row or column label to switch all of it. Colour: how much the "

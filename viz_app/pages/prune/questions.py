@@ -22,8 +22,9 @@ from bert_core.run.plans import RANDOM_ORDERS, loss_importance, propose_plan
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
-from viz_app.shell.frame import Frame
+from viz_app.shell.change import other_texts
 from viz_app.shell.jobs import Job
+from viz_app.shell.question import Question
 from viz_app.shell.session import Head, asked_for, given_by, kept, queue, result_of, serves_localhost, shown_name
 
 STEPS = 12  # points of a curve after the first
@@ -86,16 +87,16 @@ def forget(*what: Hashable) -> None:
 
 
 class Questions:
-    """What the lab asks of the frame's model; every answer comes from the queue.
+    """What the lab asks of the page's model; every answer comes from the queue.
 
-    upload: a text file to ask about, or None for the text of the frame.
+    upload: a text file to ask about, or None for the text of the page.
     Raises ValueError for a file that is too large, or of which no examples can be made.
     """
 
-    def __init__(self, frame: Frame, upload: Any) -> None:
-        self.frame, self.loaded, self.off = frame, frame.loaded, frame.off
+    def __init__(self, current: Question, upload: Any) -> None:
+        self.current, self.loaded, self.off = current, current.loaded, current.off
         self.of_file = upload is not None
-        text = frame.original
+        text = current.original
         content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.data
         if len(content) > LARGEST_FILE:
             raise ValueError(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} MB can be read")
@@ -115,10 +116,10 @@ class Questions:
     def may_begin(self) -> bool:
         """Whether to ask: what is quick, or what was asked for by the button that is drawn here until then."""
         tokens = sum(batch.input_ids.size for batch in self.batches)
-        if PASSES * 2 * tokens * self.frame.weights <= QUICK_WORK:
+        if PASSES * 2 * tokens * self.current.weights <= QUICK_WORK:
             return True
-        self.frame.run()  # to time it
-        seconds = PASSES * tokens / len(self.frame.encoding) * st.session_state["_seconds"]
+        self.current.run()  # to time it
+        seconds = PASSES * tokens / len(self.current.encoding) * st.session_state["_seconds"]
         rows, what = sum(len(batch.input_ids) for batch in self.batches), "examples" if self.of_file else "copies"
         of = "the file" if self.of_file else "the text"
         label = f"Test on {rows} {what} of {of}, about {max(1, round(seconds))} s"
@@ -142,7 +143,7 @@ class Questions:
 
     def with_all(self) -> Score:
         """What it gets right with all heads on."""
-        return self.score(np.ones_like(self.frame.head_mask))
+        return self.score(np.ones_like(self.current.head_mask))
 
     def importance(self) -> np.ndarray:
         """The size of the loss's slope at each head, (layer, head)."""
@@ -173,7 +174,7 @@ class Questions:
 
     def reference(self, method: str) -> tuple[Encoding, ...]:
         """The texts that stand in for a head in this order. Raises ValueError if it needs some and there are none."""
-        return self.frame.reference() if self.needs_reference(method) else ()
+        return other_texts(self.current) if self.needs_reference(method) else ()
 
     def made_plan(self, method: str) -> PruningPlan | None:
         """The same, if it is there already; nothing is started."""
@@ -206,13 +207,13 @@ class Questions:
 
     def seconds_a_point(self) -> float:
         """What a point takes, about, as the model with all heads on has been timed: asking, and copying it."""
-        return self._score(np.ones_like(self.frame.head_mask)).seconds + self.loaded.nbytes / 2**30
+        return self._score(np.ones_like(self.current.head_mask)).seconds + self.loaded.nbytes / 2**30
 
     def seconds_to_measure(self) -> float:
         """What `costs` takes, about: so many texts through three models, and a round to warm up."""
         asked = sum(len(batch.input_ids) for batch in self.batches)
         texts = 3 * (REPEATS + 1) * sum(BATCHES)
-        return texts * self._score(np.ones_like(self.frame.head_mask)).seconds / asked
+        return texts * self._score(np.ones_like(self.current.head_mask)).seconds / asked
 
     def grow(self, method: str) -> float:
         """Go on with a curve for a moment, so that it can be drawn again; the share of it that is there.
@@ -246,7 +247,7 @@ class Questions:
 
     def costs(self) -> tuple[Cost, Cost, Cost]:
         """Size and speed of the model as it is, masked, and pruned of the heads that are off."""
-        encoding = self.frame.original
+        encoding = self.current.original
         job = self._job(
             ("costs", self.off, encoding.input_ids), "is pruned, and timed",
             lambda report: pruning_costs(self.loaded, self.off, encoding, repeats=REPEATS, report=report),

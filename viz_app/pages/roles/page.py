@@ -8,8 +8,11 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
 from viz_app.pages.roles import text as roles
-from viz_app.shell import frame, screen, session
+from viz_app.shell import frame, question, screen, session
+from viz_app.shell.change import sweep
 from viz_app.shell.controls import control, file_control, missing, put
+from viz_app.shell.heads import choose_head, head_title, take_head
+from viz_app.shell.target import say_no_target
 
 LOOKS = {"text": "This text", "file": "A text file", "treebank": "A treebank"}
 LABELS = {
@@ -22,7 +25,7 @@ FIGURES = {
     **{name: f"Share: {LABELS[name]}" for name in THRESHOLDS},
 }  # fmt: skip
 
-current = frame.current()
+current = question.current()
 state, look = st.session_state, {"dark": current.dark, "lecture": current.lecture}
 layers, heads = current.head_mask.shape
 
@@ -32,9 +35,9 @@ def grid(values, what: str, key: str, titles=None) -> None:
     head_grid(
         layers=layers, heads=heads, values=values, selected=state.head, key=key, lecture=current.lecture,
         titles=titles or [
-            [frame.head_title(current, layer, head, what, values) for head in range(heads)] for layer in range(layers)
+            [head_title(current, layer, head, what, values) for head in range(heads)] for layer in range(layers)
         ],
-        on_click=frame.choose_head,
+        on_click=choose_head,
     )  # fmt: skip
 
 
@@ -60,7 +63,7 @@ def card(seen: roles.RolesOfText) -> None:
         said.append(f"importance **{abs(slopes[layer, head]):.3g}**")
     st.markdown(" &nbsp;·&nbsp; ".join(said))
     if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
-        frame.take_head((layer, head))
+        take_head((layer, head))
         state.view = "curves"
         st.switch_page("viz_app/pages/attention/page.py")
     if relations := roles.relations_found(current.loaded, (layer, head)):
@@ -71,9 +74,7 @@ def card(seen: roles.RolesOfText) -> None:
         with st.container(horizontal=True, gap="small"):
             for other, far in nearest:
                 label = f"L{other[0]} H{other[1]} · {far:.2f}"
-                st.button(
-                    label, key=f"near_{other[0]}_{other[1]}", on_click=frame.choose_head, args=(HeadClick(*other),)
-                )
+                st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=choose_head, args=(HeadClick(*other),))
 
 
 def strongest(seen: roles.RolesOfText) -> None:
@@ -100,7 +101,7 @@ def worth(seen: roles.RolesOfText) -> None:
     """Importance, confidence and removal of every head for the target, beside each other."""
     slopes = seen.run.gate_gradient
     if slopes is None:
-        frame.say_no_target(current, "There is nothing to explain yet, so heads have no importance")
+        say_no_target(current, "There is nothing to explain yet, so heads have no importance")
         return
     st.subheader("How much does each head matter for the answer?", anchor=False)
     with st.container(horizontal=True, gap="medium"):
@@ -120,7 +121,7 @@ def worth(seen: roles.RolesOfText) -> None:
     for place in three:
         with place:
             st.markdown("**Removal**: how far the answer moves without it")
-            effect = current.sweep().effect
+            effect = sweep(current).effect
             assert effect is not None  # there is a target
             grid(abs(effect), "moves the answer by", "grid_removal")
             rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]

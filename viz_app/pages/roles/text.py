@@ -40,7 +40,8 @@ from bert_core.studies.treebank import TreeSentence, read_treebank
 from viz_app.components.head_grid import HeadClick
 from viz_app.shell import examples
 from viz_app.shell.controls import Upload
-from viz_app.shell.frame import Frame, choose_head
+from viz_app.shell.heads import choose_head
+from viz_app.shell.question import Question
 from viz_app.shell.session import Head, as_written, asked_for, queue, result_of, shown_name, still_running
 
 LARGEST_TREEBANK = 5  # megabytes
@@ -90,7 +91,7 @@ class RolesOfText:
         return strongest_examples(self.run.attention[head], self.run.encoding)
 
 
-def roles_of_text(current: Frame) -> RolesOfText:
+def roles_of_text(current: Question) -> RolesOfText:
     """Every head on the shared text; the distances come from the queue."""
     run = current.run(gradients=current.target is not None, all_heads_on=True)
     encoding = current.encoding
@@ -204,7 +205,7 @@ def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
     return table
 
 
-def text_measured(current: Frame, data: bytes, name: str) -> HeadTable | None:
+def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None:
     """Every head over the first lines of a text file, without any removal, when its button was clicked; None before.
 
     Raises ValueError for a file without a text.

@@ -7,6 +7,8 @@ from viz_app.figures.scores import pair_bars
 from viz_app.pages.score import pairs as comparing
 from viz_app.shell import frame, screen, session
 from viz_app.shell.controls import control
+from viz_app.shell.heads import heads_off
+from viz_app.shell.models import chosen_model
 
 SAID = {"pair": "Two sentences", "table": "A table of pairs"}
 READ = {
@@ -19,14 +21,14 @@ READ = {
 
 state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)
-loaded = frame.chosen_model()
+loaded = chosen_model()
 frame.title(
     "Which sentence does the model find likelier?",
     "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
 )
 if loaded is None:
     session.end_run()
-gates = frame.heads_off(loaded)
+gates = heads_off(loaded)
 kind, way = screen.controls().columns([3, 5], vertical_alignment="bottom")
 control(
     kind.segmented_control, "Compare", "compared", options=session.COMPARED, format_func=SAID.__getitem__, required=True

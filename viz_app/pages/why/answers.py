@@ -1,4 +1,4 @@
-"""Every method's answer to "why this word?", and how far to trust each, for the frame's target; from the queue.
+"""Every method's answer to "why this word?", and how far to trust each, for the question's target; from the queue.
 
 What was asked for stays asked for until the text, the target or the model is another one; until a new answer is there,
 the last one stays in sight.
@@ -22,9 +22,10 @@ from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
-from viz_app.shell.frame import Frame, target_word
 from viz_app.shell.jobs import Job
+from viz_app.shell.question import Question
 from viz_app.shell.session import as_written, queue, shown_name, still_running
+from viz_app.shell.target import target_word
 
 # Multiplications that all methods together may take before they wait for a button: about a second on one core.
 QUICK_WORK = 8e10
@@ -127,7 +128,7 @@ class Answers:
         """Whether a method has something to say of each layer, and this is the answer to the question that stands."""
         return not self.stale and method_of(method).layers is not None
 
-    def layers(self, current: Frame, method: str, words: bool) -> np.ndarray:
+    def layers(self, current: Question, method: str, words: bool) -> np.ndarray:
         """(layer, unit) of a method that has something to say of each layer."""
         found: np.ndarray = current.kept(
             "layers", method,
@@ -159,7 +160,7 @@ class Trust:
 # ---------------------------------------------------------------------------- what it costs
 
 
-def quick_and_slow(current: Frame) -> tuple[list[Method], list[Method]]:
+def quick_and_slow(current: Question) -> tuple[list[Method], list[Method]]:
     """The methods that answer at once for a text of this length and model, and those that wait for a button."""
     quick: list[Method] = []
     slow: list[Method] = []
@@ -176,7 +177,7 @@ def method_names() -> list[str]:
     return [method.name for method in METHODS]
 
 
-def cost(current: Frame, passes: int) -> str:
+def cost(current: Question, passes: int) -> str:
     """So many forward passes in words, with about the time they take, as the page's own run took it."""
     seconds = st.session_state.get("_seconds") or 0.0
     # The page's run went forward and back.
@@ -187,12 +188,12 @@ def _as_time(seconds: float) -> str:
     return f"{max(1, round(seconds))} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def slow_cost(current: Frame) -> str:
+def slow_cost(current: Question) -> str:
     """What the methods behind the button cost."""
     return cost(current, sum(method.passes(len(current.encoding)) for method in quick_and_slow(current)[1]))
 
 
-def trust_cost(current: Frame, answers: Answers) -> str:
+def trust_cost(current: Question, answers: Answers) -> str:
     """What judging these methods costs."""
     # Random rankings come in pairs, and half of what one takes away is what the other leaves.
     copies = len(answers.names) * (len(REMOVED_SHARES) + len(TOP_SHARES)) + RANDOM_RANKINGS * len(REMOVED_SHARES)
@@ -203,12 +204,12 @@ def trust_cost(current: Frame, answers: Answers) -> str:
 # ---------------------------------------------------------------------------- asking
 
 
-def ask_for(what: str, current: Frame) -> None:
+def ask_for(what: str, current: Question) -> None:
     """Ask for the slow methods, or for trust, for this question alone; a click on a button."""
     st.session_state[what] = _question(current)
 
 
-def was_asked(what: str, current: Frame) -> bool:
+def was_asked(what: str, current: Question) -> bool:
     """Whether it was asked for, for this very question."""
     return st.session_state.get(what) == _question(current)
 
@@ -217,15 +218,15 @@ def _take_back(what: str) -> None:
     st.session_state.pop(what, None)
 
 
-def _question(current: Frame) -> Hashable:
+def _question(current: Question) -> Hashable:
     encoding = current.encoding
     text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
     words = bool(st.session_state.words)
     return (current.loaded.name, text, current.target, current.head_mask.tobytes(), words)
 
 
-def answers(current: Frame) -> Answers | None:
-    """Every quick method's answer to the frame's target, and that of the slow ones if they were asked for.
+def answers(current: Question) -> Answers | None:
+    """Every quick method's answer to the question's target, and that of the slow ones if they were asked for.
 
     Until they are there, or while there is no target, the last answers, marked as stale; None if there are none.
     """
@@ -253,7 +254,7 @@ def answers(current: Frame) -> Answers | None:
     return together
 
 
-def _answer(current: Frame, run: ModelRun, names: tuple[str, ...], asked: str, job: Job) -> Answers:
+def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str, job: Job) -> Answers:
     target = current.target
     assert target is not None  # the page asks for one
     scores, there, refused = [], [], []
@@ -278,7 +279,7 @@ def _joined(parts: list[Answers]) -> Answers:
     return replace(parts[0], names=names, scores=np.array([rows[name] for name in names]), refused=refused)
 
 
-def trust(current: Frame, given: Answers) -> Trust | None:
+def trust(current: Question, given: Answers) -> Trust | None:
     """How the methods that answered fare on this text, if it was asked for; else the last such answer, stale.
 
     None if nothing was asked yet.
@@ -298,7 +299,7 @@ def trust(current: Frame, given: Answers) -> Trust | None:
     return None if last is None else replace(last, stale=True)
 
 
-def _judge(current: Frame, given: Answers, words: bool, job: Job) -> Trust:
+def _judge(current: Question, given: Answers, words: bool, job: Job) -> Trust:
     found = faithfulness(
         current.loaded, given.encoding, given.target, given.scores, words=words, head_mask=current.head_mask,
         report=lambda done, of: job.report(done / of),
@@ -309,8 +310,8 @@ def _judge(current: Frame, given: Answers, words: bool, job: Job) -> Trust:
 # ---------------------------------------------------------------------------- in words
 
 
-def question(current: Frame, run: ModelRun) -> str:
-    """The frame's target as a question, in Markdown. run: what the model says to it."""
+def question(current: Question, run: ModelRun) -> str:
+    """The target as a question, in Markdown. run: what the model says to it."""
     target = current.target
     assert target is not None  # the page asks for one
     if target.kind == "nsp":
@@ -327,7 +328,7 @@ def question(current: Frame, run: ModelRun) -> str:
     return f"Why {word} at position {target.rows[0]}?"
 
 
-def pushed(current: Frame, target: Target) -> str:
+def pushed(current: Question, target: Target) -> str:
     """What a positive score speaks for, in Markdown."""
     if target.kind == "nsp":
         return "“B follows A”"
@@ -338,7 +339,7 @@ def pushed(current: Frame, target: Target) -> str:
     return f"“{as_written(target_word(current, target))}”"
 
 
-def value(current: Frame, found: Answers) -> str:
+def value(current: Question, found: Answers) -> str:
     """How sure the model is, in Markdown; nothing for an earlier question."""
     number = found.run.target_value
     if found.stale or number is None:

@@ -8,8 +8,11 @@ from viz_app.components.token_strip import token_strip
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import answers
-from viz_app.shell import examples, frame, screen, session
+from viz_app.shell import examples, frame, question, screen, session
 from viz_app.shell.controls import control
+from viz_app.shell.notices import say_cautions
+from viz_app.shell.question import mask_word, take_example
+from viz_app.shell.target import say_no_target
 
 READING = (
     "**How to read this:** orange words push towards {answer}, blue words away from it. Colours are scaled row by row; "
@@ -23,14 +26,14 @@ TRUST_READING = (
     "the model has seldom read texts with holes, and a test by masking favours methods that mask."
 )
 
-current, state = frame.current(), st.session_state
+current, state = question.current(), st.session_state
 look: dict[str, Any] = {"dark": current.dark, "lecture": current.lecture}
 frame.title(
     "Which words led to this prediction?",
     "Every method scores how much each word pushed towards the answer; a test shows which methods to trust.",
 )
 if current.target is None:
-    frame.say_no_target(current, "There is nothing to explain yet")
+    say_no_target(current, "There is nothing to explain yet")
     st.caption(
         "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
         "explanation answers one question only."
@@ -49,7 +52,7 @@ with screen.controls().container(horizontal=True, vertical_alignment="bottom", g
             on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow, icon=":material/hourglass:",
             help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
         )  # fmt: skip
-    st.button("Show a surprising example", on_click=frame.take_example, args=(examples.SURPRISE,), key="surprise")
+    st.button("Show a surprising example", on_click=take_example, args=(examples.SURPRISE,), key="surprise")
 found = answers.answers(current)
 if found is None:
     if current.target is not None:
@@ -114,7 +117,7 @@ with more_place:
         st.info(examples.SURPRISE.remark, icon=":material/lightbulb:")
     token_strip(
         found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
-        label="Tokens with their scores; click a word to hide it and ask again", on_click=frame.mask_word,
+        label="Tokens with their scores; click a word to hide it and ask again", on_click=mask_word,
     )  # fmt: skip
     if found.encoding.pair is not None:
         st.markdown(f"Sum of the scores: {found.sides(method.name)}; together **{found.total(method.name)}**.")
@@ -142,7 +145,7 @@ with more_place:
                     "count from zero. **How it can mislead:** in upper layers a position holds more than its own word."
                 )
 
-frame.say_cautions(found.run)
+say_cautions(found.run)
 with st.container(horizontal=True, gap="small"):
     st.download_button(
         "Scores (CSV)", lambda: tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",

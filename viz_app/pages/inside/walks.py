@@ -1,0 +1,83 @@
+"""The chosen stage, layer and token, and every value of the pass on the way there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from bert_core.records import Walk
+from bert_core.run.walk import asked_at, walk
+from viz_app.components.floor_plan import StageClick
+from viz_app.shell.heads import take_head
+from viz_app.shell.jobs import Job
+from viz_app.shell.question import Question
+from viz_app.shell.session import STAGES, queue, result_of, shown_name, still_running
+
+QUICK_WALK = 1e10  # multiplications of a second walk that nobody is asked for: well under a second
+
+
+def walk_of(current: Question, layer: int, position: int, *, pads: int, engine: str) -> Walk:
+    """The record of every value on the way, from the queue; see `bert_core.run.walk.walk`."""
+    job = _job(current, layer, pads, engine)
+    seen: Walk = result_of(job)
+    st.session_state["_seconds"] = job.seconds
+    return asked_at(current.loaded, seen, position)
+
+
+def second_walk(
+    current: Question, layer: int, position: int, *, pads: int, engine: str, on_stop: Callable[[], None]
+) -> Walk | None:
+    """The same beside the first; None while it runs, and its place in the queue is shown here."""
+    job = _job(current, layer, pads, engine)
+    return None if still_running(job, on_stop) else asked_at(current.loaded, job.result, position)
+
+
+def _job(current: Question, layer: int, pads: int, engine: str) -> Job:
+    # One walk for every token: `asked_at` asks the masked-word head anew, and that alone.
+    gates = current.head_mask
+    return queue().submit(
+        ("walk", current.loaded.name, current.encoding, layer, pads, engine, gates.tobytes()),
+        f"{shown_name(current.loaded.name)} computes every step with {engine}",
+        lambda job: walk(
+            current.loaded, current.encoding, layer, head_mask=gates, pads=pads, engine=engine,
+            report=lambda done, of: job.report(done / of),
+        ),
+    )  # fmt: skip
+
+
+def choose_layer_and_head(layer_key: str, head_key: str) -> None:
+    """Make the head of two controls the chosen one."""
+    state = st.session_state
+    take_head((state[layer_key], state[head_key]), state.also)
+
+
+def choose_token(key: str) -> None:
+    """Make the token of a control the chosen one."""
+    st.session_state.token = st.session_state[key]
+
+
+def chosen_token(current: Question) -> int:
+    """Where the chosen token is; the first hidden one, or the first word, if none was chosen that is there."""
+    token, encoding = st.session_state.token, current.encoding
+    if token is not None and 0 <= token < len(encoding):
+        return int(token)
+    return next(iter(encoding.mask_positions), 1)
+
+
+def step_stage(by: int) -> None:
+    """Go some stages on, or back; a click on a button."""
+    place = STAGES.index(st.session_state.stage) + by
+    st.session_state.stage = STAGES[min(max(place, 0), len(STAGES) - 1)]
+
+
+def go_to_stage(click: StageClick) -> None:
+    """Go to the clicked stage; a click in the floor plan."""
+    st.session_state.stage = click.name
+
+
+def enter_next_layer(layers: int) -> None:
+    """Go to the same head's query, key and value one layer up; a click on a button."""
+    state = st.session_state
+    take_head((min(state.head[0] + 1, layers - 1), state.head[1]), state.also)
+    state.stage = "qkv"

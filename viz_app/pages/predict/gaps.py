@@ -1,0 +1,39 @@
+"""What a click does with the words of a gap, and with the two sentences."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from bert_core.records import MaskPrediction
+from viz_app.shell.question import NO_TOKENS, Question
+
+UNSURE = 0.2  # a best guess below this probability is called unsure
+
+
+def swap_sentences() -> None:
+    """A becomes B and B becomes A; a click on a button."""
+    state = st.session_state
+    state.text, state.pair, state.masked, state.tokens = state.pair, state.text, (), NO_TOKENS
+
+
+def put_chosen_word(current: Question, position: int, key: str) -> None:
+    """Put in the word that was picked in the control `key`."""
+    word = st.session_state[key]
+    if word is not None:
+        put_word(current, position, word)
+
+
+def put_word(current: Question, position: int, word: str) -> None:
+    """Write a word into the text where a mask is, and take the mask away."""
+    encoding, state = current.encoding, st.session_state
+    number, side = encoding.words[position], "text" if encoding.sides[position] == "A" else "pair"
+    pieces = encoding.pieces_of(number) if number is not None else (position,)
+    start, end = encoding.offsets[pieces[0]][0], encoding.offsets[pieces[-1]][1]
+    source = state[side]
+    state[side] = source[:start] + word.removeprefix("##") + source[end:]
+    state.masked = tuple(w for w in state.masked if w != number)
+
+
+def is_unsure(prediction: MaskPrediction) -> bool:
+    """Whether the best guess is too improbable to be called an answer."""
+    return prediction.top[0][1] < UNSURE

@@ -1,0 +1,120 @@
+"""The chosen head, and the heads that are off."""
+
+from __future__ import annotations
+
+import numpy as np
+import streamlit as st
+
+from bert_core.loading import LoadedModel
+from bert_core.run.inputs import head_mask_without
+from viz_app.components.attention_view import ViewChoice
+from viz_app.components.head_grid import HeadClick
+from viz_app.shell import question
+from viz_app.shell.question import Question
+from viz_app.shell.session import CHOSEN, Head, as_written, shown_name
+
+
+def choose_head(click: HeadClick) -> None:
+    """Make the clicked head the chosen one; a click in a grid."""
+    if click.layer is not None and click.head is not None:
+        take_head((click.layer, click.head))
+
+
+def take_head(head: Head, also: tuple[int, ...] = ()) -> None:
+    """Make a head the chosen one. also: others of its layer."""
+    st.session_state.head, st.session_state.also, st.session_state[CHOSEN] = head, also, True
+
+
+def view_choice(first: Head | None = None) -> ViewChoice:
+    """The layer, heads and tokens that the large view shows. first: the head as long as none was chosen."""
+    state = st.session_state
+    (layer, head), (side, positions) = state.head, state.tokens
+    if first is not None and not state.get(CHOSEN) and (layer, head, *state.also) == (0, 0):
+        layer, head = first
+    return ViewChoice(layer, (head, *state.also), "key" if side == "key" else "query", positions, state.kept)
+
+
+def open_head(click: HeadClick, control: str) -> None:
+    """Make the clicked head the chosen one and show it large; control: that of the page's view."""
+    choose_head(click)
+    st.session_state[control] = "curves"
+
+
+def choose_view(choice: ViewChoice) -> None:
+    """Take over what was chosen in the large view."""
+    state = st.session_state
+    take_head((choice.layer, choice.heads[0]), choice.heads[1:])
+    state.tokens, state.kept = (choice.side, choice.positions), choice.kept
+
+
+def head_title(current: Question, layer: int, head: int, what: str, values: np.ndarray | None, unit: str = "") -> str:
+    """A head's name with its figure (layer, head) and the unit of that, for hover."""
+    name = f"L{layer} H{head}"
+    if head not in current.loaded.config.heads_of(layer):
+        return f"{name}: pruned"
+    if values is None:
+        return name
+    figure = values[layer, head]
+    return f"{name}: {what} {figure:{'+' if np.nanmin(values) < 0 else ''}.3g} {unit}".rstrip()
+
+
+def switch_heads(click: HeadClick) -> None:
+    """Switch the clicked heads off, or on again where all of them are off; a click in a grid."""
+    config = question.current().loaded.config
+    touched = {
+        (layer, head)
+        for layer in (range(config.num_hidden_layers) if click.layer is None else [click.layer])
+        for head in config.heads_of(layer)
+        if click.head in (None, head)
+    }
+    if not touched:
+        return
+    off = set(st.session_state.off)
+    st.session_state.off = tuple(sorted(off - touched if touched <= off else off | touched))
+
+
+def existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
+    """The heads that are off; one that this model does not have is said and left out."""
+    layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
+    state = st.session_state
+    # A head that was pruned is off for good: it is nothing to be said, and nothing to be switched.
+    state.off = tuple(head for head in state.off if head[1] not in loaded.config.pruned_heads.get(head[0], ()))
+    wrong = [head for head in (*state.off, state.head) if not (0 <= head[0] < layers and 0 <= head[1] < heads)]
+    if wrong:
+        layer, head = wrong[0]
+        st.warning(
+            f"L{layer} H{head} does not exist: {as_written(shown_name(loaded.name))} has layers 0 to {layers - 1} "
+            f"and heads 0 to {heads - 1}. It is ignored."
+        )
+        state.off = tuple(h for h in state.off if h not in wrong)
+        if state.head in wrong:
+            state.head, state[CHOSEN] = (0, 0), False
+    left = loaded.config.heads_of(state.head[0])
+    if left and state.head[1] not in left:
+        state.head = (state.head[0], left[0])
+    state.also = tuple(head for head in state.also if head < heads and head != state.head[1])
+    return tuple(state.off)
+
+
+def heads_off(loaded: LoadedModel) -> np.ndarray:
+    """The head mask (layer, head) of a page without the shared text, 0 for a head that is off; says which are."""
+    off = existing_heads(loaded)
+    say_off(off)
+    return head_mask_without(loaded.config, off)
+
+
+def say_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
+    """Which heads are off, in one line. keep_place: draw the line also while none is, so that nothing below moves."""
+    if not off and not keep_place:
+        return
+    names = ", ".join(f"L{layer} H{head}" for layer, head in off[:8])
+    more = f" and {len(off) - 8} more" if len(off) > 8 else ""
+    heads = "head is" if len(off) == 1 else "heads are"
+    said = f":orange[:material/visibility_off:] {len(off)} {heads} off: {names}{more}" if off else "All heads are on."
+    with st.container(key="heads_off", horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown(said)
+        st.button("Restore", on_click=_restore_heads, key="restore_heads", disabled=not off)
+
+
+def _restore_heads() -> None:
+    st.session_state.off = ()

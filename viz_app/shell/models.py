@@ -1,0 +1,82 @@
+"""The models on offer, and the one that is chosen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from bert_core.checkpoint import CheckpointError
+from bert_core.loading import LoadedModel
+from viz_app.shell.controls import control
+from viz_app.shell.session import (
+    added_models,
+    loaded_model,
+    models_on_offer,
+    sentence,
+    serves_localhost,
+    shown_name,
+    whole_name,
+)
+
+LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
+
+
+def model_settings() -> None:
+    """Draw the controls of the model, and on a server of one's own that of another one."""
+    state = st.session_state
+    offered = models_on_offer()
+    if "_other_model" in state:
+        state.model = state.pop("_other_model")
+    if state.model not in offered:
+        state.model = offered[0]
+    control(st.selectbox, "Model", "model", options=offered, format_func=shown_name, help=whole_name(state.model))
+    if serves_localhost():
+        # In a form Enter loads.
+        with st.popover("Another model", width="stretch"), st.form("another_model_form", border=False):
+            st.text_input(
+                "Checkpoint folder or hub id", key="another_model", placeholder="bert-base-uncased",
+                help="A folder with config.json and the weights, the same files in one .zip, or a name on the hub.",
+            )  # fmt: skip
+            st.form_submit_button("Load", on_click=_add_model, key="add_model")
+
+
+def say_load_problem() -> None:
+    """Say on the page why the model that was named last is not there, until that is put away or another is named."""
+    state = st.session_state
+    if LOAD_PROBLEM not in state:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.error(state[LOAD_PROBLEM], icon=":material/folder_off:", width="stretch")
+        st.button("Close", on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
+
+
+def _add_model() -> None:
+    """Offer the model that was named, and choose it."""
+    state = st.session_state
+    name = state.another_model.strip()
+    state.pop(LOAD_PROBLEM, None)
+    if not name:
+        state[LOAD_PROBLEM] = "The name is empty: type a folder, a .zip file with a model, or a name on the hub."
+        return
+    if name.startswith("~"):
+        name = str(Path(name).expanduser())
+    if name not in models_on_offer():
+        added_models().append(name)
+    state["_model_before"], state.model = state.model, name
+
+
+def chosen_model() -> LoadedModel | None:
+    """The model, or None where it cannot be loaded, and why is said; one that was just added is taken back."""
+    state = st.session_state
+    name = state.model
+    try:
+        return loaded_model(name)
+    except (CheckpointError, ValueError) as error:
+        if name in added_models():
+            added_models().remove(name)
+            state[LOAD_PROBLEM] = sentence(error)
+            state["_other_model"] = state.get("_model_before", models_on_offer()[0])
+            st.rerun()
+        st.error(f"{sentence(error)} Choose another model in the sidebar.", icon=":material/folder_off:")
+        return None

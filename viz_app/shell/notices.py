@@ -1,0 +1,102 @@
+"""The status line, and what has to be said of a text or of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from bert_core.analysis.cautions import cautions
+from bert_core.records import ModelRun
+from viz_app.components.token_strip import TokenClick
+from viz_app.shell.controls import missing
+from viz_app.shell.heads import say_off
+from viz_app.shell.question import Question, mask_word
+from viz_app.shell.session import LONGEST_LINK, as_written, shown_name
+
+
+def say_notices(notices: Sequence[str]) -> None:
+    """Say what of a link could not be."""
+    for notice in notices:
+        st.warning(as_written(notice), icon=":material/link_off:")
+
+
+def say_of_text(current: Question, switches: bool) -> None:
+    """Say what there is to know before the text is looked at; switches: as in `open_frame`."""
+    encoding, loaded = current.encoding, current.loaded
+    said = []
+    if encoding.cut:
+        said.append(
+            f":orange[:material/content_cut:] The text has {encoding.full_length:,} tokens, but "
+            f"{as_written(shown_name(loaded.name))} reads at most {len(encoding):,}: the last {encoding.cut:,} are "
+            "left out."
+        )
+    if unknown := current.original.unknown_count:
+        sentence = (
+            f"{unknown:,} of {current.original.typed_count:,} tokens are [UNK]: these characters are not in the "
+            "vocabulary, so the model cannot tell them apart."
+        )
+        if current.original.mostly_unknown:
+            st.warning(sentence)
+        else:
+            said.append(sentence)
+    if len(st.session_state.text) + len(st.session_state.pair) > LONGEST_LINK:
+        said.append(
+            f"The text is longer than {LONGEST_LINK:,} characters, so the link in the address bar does not contain it."
+        )
+    if said:
+        st.caption(" ".join(said))
+    if not loaded.has_mlm or not loaded.has_nsp:
+        missing = [n for n, there in (("masked-word", loaded.has_mlm), ("next-sentence", loaded.has_nsp)) if not there]
+        st.info(
+            f"{as_written(shown_name(loaded.name))} has no trained {' or '.join(missing)} output, so it makes no such "
+            "predictions."
+        )
+    say_off(current.off, keep_place=switches)
+
+
+def say_cautions(run: ModelRun) -> None:
+    """Say what should make a reader careful with the attention of this run; nothing where nothing should."""
+    found = cautions(run.attention, run.encoding)
+    said = []
+    if found.mostly_flat:
+        said.append(
+            f"{int(found.flat.sum())} of {found.flat.size} heads spread their attention evenly over all tokens, as an "
+            "untrained model does: are these the right weights?"
+        )
+    if found.mostly_sunk:
+        said.append(
+            f"{found.to_cls + found.to_sep:.0%} of all attention goes to [CLS] ({found.to_cls:.0%}) and [SEP] "
+            f"({found.to_sep:.0%}), where it has little effect: attention alone overrates them."
+        )
+    for sentence in said:
+        st.caption(f":material/warning: {sentence}")
+
+
+def say_no_word_hidden(current: Question, sentence: str) -> None:
+    """Say that no word is hidden, and offer to hide the longest of the text."""
+    original = current.original
+    word = max(range(original.word_count), key=lambda number: len(original.word_text(number)))
+    missing(sentence, f"Hide “{as_written(original.word_text(word)[:40])}”", mask_word, TokenClick(word))
+
+
+def status(current: Question) -> str:
+    """What the page is about, in one line."""
+    config = current.loaded.config
+    name = as_written(shown_name(current.loaded.name))
+    seconds = st.session_state.get("_seconds")
+    parts = [
+        "click a word to hide it",
+        f"{len(current.encoding)} tokens of {config.max_position_embeddings}",
+        f"{name} {config.num_hidden_layers} × {config.num_attention_heads}" + _pruned(current),
+        f"{current.loaded.device.type.upper()}, fp32",
+    ]
+    if seconds is not None:
+        parts.append(f"{seconds * 1000:.0f} ms")
+    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; counts from 0"
+
+
+def _pruned(current: Question) -> str:
+    """How many heads the model has lost, for the status line; nothing for a whole one."""
+    gone = sum(map(len, current.loaded.config.pruned_heads.values()))
+    return f", {gone} pruned" if gone else ""

@@ -1,0 +1,108 @@
+"""What a page asks about: the text, the model, the target and the heads that are on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bert_core.loading import LoadedModel
+from bert_core.records import ModelRun, Target
+from bert_core.run.capture import capture
+from bert_core.run.inputs import head_mask_without
+from bert_core.tokenizer import Encoding
+from viz_app.components.token_strip import TokenClick
+from viz_app.shell.examples import Example
+from viz_app.shell.session import Head, as_written, kept, queue, result_of, shown_name
+
+NO_TOKENS = ("query", ())
+ASKED = "_question"  # what the page asks about; None on a page that is not about the text
+EXAMPLES = "examples_open"  # whether the list of examples is open
+
+
+@dataclass(frozen=True)
+class Question:
+    """The text, the model, the target and the head mask that a page asks about.
+
+    encoding: what the model reads, masks in place. original: the same without the masks that were clicked.
+    target: what gradients explain; None if nothing is masked, there is no second sentence, and no classifier.
+    head_mask: (layer, head), 0 for a head that is off.
+    """
+
+    loaded: LoadedModel
+    encoding: Encoding
+    original: Encoding
+    target: Target | None
+    off: tuple[Head, ...]
+    dark: bool
+    lecture: bool
+
+    @property
+    def head_mask(self) -> np.ndarray:
+        return head_mask_without(self.loaded.config, self.off)
+
+    @property
+    def weights(self) -> int:
+        """How many weights every token goes through."""
+        return sum(weight.numel() for weight in self.loaded.model.bert.encoder.parameters())
+
+    def truth_at(self, position: int) -> int | None:
+        """The piece that was typed where now a mask is; None where a [MASK] was typed."""
+        hidden = self.encoding.tokens[position] != self.original.tokens[position]
+        return self.original.input_ids[position] if hidden else None
+
+    def gap(self, position: int) -> str:
+        """What is hidden at a position, in Markdown: "The hidden word “door” at position 4"."""
+        piece, word = self.encoding.hidden_piece(position), self.encoding.words[position]
+        if piece is None or word is None:
+            return f"[MASK] at position {position}"
+        what = "word" if len(self.encoding.pieces_of(word)) == 1 else "piece"
+        return f"The hidden {what} “{as_written(piece)}” at position {position}"
+
+    def run(self, *, gradients: bool = False, all_heads_on: bool = False) -> ModelRun:
+        """The record of this text, from the queue. gradients: for the question's target, if there is one."""
+        target = self.target if gradients else None
+        gates = np.ones_like(self.head_mask) if all_heads_on else self.head_mask
+        key = (self.loaded.name, self.encoding, target, gates.tobytes())
+        job = queue().submit(
+            key,
+            f"{shown_name(self.loaded.name)} reads {len(self.encoding)} tokens",
+            lambda _: capture(self.loaded, self.encoding, target=target, head_mask=gates, top_k=20),
+        )
+        run: ModelRun = result_of(job)
+        st.session_state["_seconds"] = job.seconds
+        return run
+
+    def kept(self, *name: Hashable, make: Callable[[], Any]) -> Any:
+        """What `make` gives, made once for this text, model, target and head mask; for what a run is reduced to."""
+        encoding = self.encoding
+        text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
+        return kept((*name, self.loaded.name, *text, repr(self.target), self.head_mask.tobytes()), make)
+
+    def word(self, token_id: int) -> str:
+        """A piece as text."""
+        return self.loaded.tokenizer.token_of(token_id)
+
+
+def current() -> Question:
+    """What this page asks about."""
+    drawn: Question = st.session_state[ASKED]
+    return drawn
+
+
+def take_example(example: Example) -> None:
+    """Put an example in the place of what was chosen, and close the list; a click on a button."""
+    state = st.session_state
+    state[EXAMPLES] = False
+    state.text, state.pair, state.masked = example.text, example.pair, example.masked
+    state.target = example.target
+    state.contrast = ""
+    state.tokens = NO_TOKENS
+
+
+def mask_word(click: TokenClick) -> None:
+    """Hide the clicked word from the model, or show it again."""
+    st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {click.word}))

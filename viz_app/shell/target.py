@@ -1,0 +1,189 @@
+"""What is explained: chosen, or typed as a word, perhaps rather than another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from bert_core.records import Target, hidden_pieces, word_target
+from viz_app.shell import examples, screen
+from viz_app.shell.controls import control, missing, put
+from viz_app.shell.notices import say_no_word_hidden, status
+from viz_app.shell.question import Question
+from viz_app.shell.session import as_written, sentence
+
+LAST_TARGET = "_last_target"  # what was explained last, to go back to when what was typed cannot be
+OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
+STATUS = "status"  # where the status line stands
+OFFERED_CLASSES = 20  # as targets, the likeliest first
+
+
+def with_target(current: Question) -> Question:
+    """Draw the status line with the target's controls, and put the target into the question."""
+    options, labels = _targets(current)
+    state = st.session_state
+    widths = [4.3, 1.5, 1.1] if options else [4.3, 2.5]
+    left, right, *more = screen.target().columns(widths, vertical_alignment="center")
+    state[STATUS] = left.empty()
+    state[STATUS].caption(status(current))
+    if not options:
+        state.target = state.contrast = ""
+        right.caption(f"Nothing to explain: {way_to_a_target(current).partition(', or ')[0]}")
+        return current
+    if state.pop("_typed", False) and state.target not in options:
+        typed, problem = _typed_target(current, state.target)
+        if problem:
+            right.warning(as_written(problem[:1].upper() + problem[1:] + "."))
+        if typed is None:
+            state.target = state.get(LAST_TARGET, "")
+    if state.target not in options:
+        typed, _ = _typed_target(current, state.target)
+        if typed is not None:
+            state.target = _key_of(current, typed)
+            options[state.target], labels[state.target] = typed, _label_of(current, typed)
+        else:
+            state.target, state[OWN_TARGET] = next(iter(options)), False
+    state[LAST_TARGET] = state.target
+    control(
+        right.selectbox, "Explain", "target", options=list(options),
+        format_func=lambda key: f"Explain {labels[key]}" if key in labels else key, accept_new_options=True,
+        on_change=_target_typed, label_visibility="collapsed",
+        help="What to explain. Choose, or type a word; with several hidden words add its position: shore at 6",
+    )  # fmt: skip
+    target = options[state.target]
+    if target.kind == "mlm":
+        target = _against(current, target, more[0])
+    return replace(current, target=target)
+
+
+def target_position(current: Question) -> int | None:
+    """Where the target's word is; before one was chosen, at the first mask."""
+    place, masks = st.session_state.target.partition(":")[0], current.encoding.mask_positions
+    if place.isdigit() and int(place) in masks:
+        return int(place)
+    # Of another text, or none: the first mask is what will be chosen.
+    return next(iter(masks), None) if current.loaded.has_mlm and (not place or place.isdigit()) else None
+
+
+def way_to_a_target(current: Question) -> str:
+    """What a visitor can do so that there is something to explain: the end of a sentence."""
+    loaded = current.loaded
+    ways = [*["click a word to hide it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
+    return ", or ".join(ways) or "this model has no trained output, choose another one"
+
+
+def say_no_target(current: Question, what: str) -> None:
+    """Say what there is not without a target, and offer to hide a word. what: the beginning of the sentence."""
+    sentence = f"{what}: {way_to_a_target(current)}."
+    if current.loaded.has_mlm:
+        say_no_word_hidden(current, sentence)
+    elif current.loaded.has_nsp:
+        missing(sentence, "Add an example", put, "pair", examples.first().pair)
+    else:
+        st.info(sentence)
+
+
+def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
+    """What can be explained without typing, by its key in the address bar, and how each is written."""
+    loaded, encoding = current.loaded, current.encoding
+    options: dict[str, Target] = {}
+    labels: dict[str, str] = {}
+    positions = encoding.mask_positions[:20] if loaded.has_mlm else ()
+    run = current.run() if positions or loaded.has_classifier else None
+    for position in positions:
+        prediction = run.prediction_at(position) if run is not None else None
+        words = [] if prediction is None else [token for token, _ in prediction.top[:3]]
+        truth = current.truth_at(position)
+        for token in dict.fromkeys([*words[:1], *([] if truth is None else [truth]), *words[1:]]):
+            _offer(current, Target("mlm", position, token), options, labels)
+    if loaded.has_mlm:
+        hidden = hidden_pieces(encoding, current.original)
+        for word in dict.fromkeys(encoding.words[position] for position, _ in hidden):
+            pieces = tuple((position, piece) for position, piece in hidden if encoding.words[position] == word)
+            if len(pieces) > 1:
+                _offer(current, Target("joint", pieces=pieces), options, labels)
+        if len(hidden) > 1:
+            options["loss"], labels["loss"] = Target("loss", pieces=hidden), "all hidden words together"
+    state = st.session_state
+    if run is not None and run.classes is not None:
+        likely = run.classes.order[:OFFERED_CLASSES]
+        linked = (number for number in range(len(loaded.labels)) if f"class:{number}" == state.target)
+        for number in dict.fromkeys((*likely, *linked)):
+            options[f"class:{number}"] = Target("class", label=number)
+            labels[f"class:{number}"] = f"class “{loaded.labels[number]}”"
+    if loaded.has_nsp and encoding.pair is not None:
+        options["nsp"] = Target("nsp")
+        labels["nsp"] = "“B follows A”"
+    return options, labels
+
+
+def _offer(current: Question, target: Target, options: dict[str, Target], labels: dict[str, str]) -> None:
+    key = _key_of(current, target)
+    options[key], labels[key] = target, _label_of(current, target)
+
+
+def target_word(current: Question, target: Target) -> str:
+    """The word that a target asks for, its pieces put together."""
+    first, *others = (current.word(token) for _, token in target.asked)
+    return first + "".join(piece.removeprefix("##") for piece in others)
+
+
+def _key_of(current: Question, target: Target) -> str:
+    """A word's place and the word: what the address bar holds, and `_typed_target` reads."""
+    return f"{target.rows[0]}:{target_word(current, target)}"
+
+
+def _label_of(current: Question, target: Target) -> str:
+    places = "" if len(target.rows) == 1 else f" to {target.rows[-1]}, whole"
+    return f"“{target_word(current, target)}” at {target.rows[0]}{places}"
+
+
+def _typed_target(current: Question, typed: str) -> tuple[Target | None, str]:
+    """The target that was typed, as "shore", "shore at 6" or "6:shore"; or None, and why it cannot be asked."""
+    place, _, word = typed.partition(":")
+    if not (place.isdigit() and word):
+        word, at, place = typed.rpartition(" at ")
+        if not (at and place.isdigit()):
+            word, place = typed, ""
+    if not word.strip() or not current.loaded.has_mlm:
+        return None, ""
+    try:
+        tokenizer, position = current.loaded.tokenizer, int(place) if place else None
+        return word_target(tokenizer, current.encoding, word, position=position), ""
+    except ValueError as error:
+        return None, str(error)
+
+
+def _target_typed() -> None:
+    """Another target was chosen or typed: the word that the last one stood against is not meant any more."""
+    state = st.session_state
+    state["_typed"], state[OWN_TARGET], state.contrast = True, True, ""
+
+
+def _against(current: Question, target: Target, place: DeltaGenerator) -> Target:
+    """Draw the control of the other word; the target against it, if there is one."""
+    state, position = st.session_state, target.rows[0]
+    prediction = current.run().prediction_at(position)
+    likely = [] if prediction is None else [current.word(token) for token, _ in prediction.top[:4]]
+    offered = ["", *(word for word in likely if word != target_word(current, target))]
+    found = target
+    if state.contrast:
+        try:
+            found = word_target(
+                current.loaded.tokenizer, current.encoding, target_word(current, target), position=position,
+                against=state.contrast,
+            )  # fmt: skip
+        except ValueError as error:
+            place.warning(sentence(error))
+            state.contrast = ""
+    if found.against == target.token_id:
+        state.contrast, found = "", target
+    control(
+        place.selectbox, "Rather than", "contrast",
+        options=[*offered, *([state.contrast] if state.contrast not in offered else [])],
+        format_func=lambda word: f"rather than “{word}”" if word else "rather than …", accept_new_options=True,
+        label_visibility="collapsed", help="Why this word rather than that one? Choose, or type a word of one piece",
+    )  # fmt: skip
+    return found

@@ -13,6 +13,7 @@ __version__ = "0.2.0"
 # Where each name lives, for the interpreter, which loads it when it is first used.
 _NAMES = {
     # Files and the model.
+    "progress": "Progress",
     "config": "BertConfig",
     "tokenizer": "Encoding Tokenizer",
     "numpy_bert": "create_bert_model",
@@ -190,6 +191,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.modeling import BertPreTrainingHeads as BertPreTrainingHeads
     from bert_core.modeling import PreTrainedBertModel as PreTrainedBertModel
     from bert_core.numpy_bert import create_bert_model as create_bert_model
+    from bert_core.progress import Progress as Progress
     from bert_core.pruning import pruned as pruned
     from bert_core.pruning import zero_filled as zero_filled
     from bert_core.recording import Recording as Recording

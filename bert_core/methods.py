@@ -22,6 +22,7 @@ from bert_core.analysis.attribution import (
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, Faithfulness, judge, plan_removals, removable_units
 from bert_core.analysis.flow import attention_flow, attention_rollout, mean_of_heads
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, counted, silent
 from bert_core.records import ModelRun, Target, TokenMaps
 from bert_core.run import decomposition, perturbation
 from bert_core.run.capture import capture
@@ -268,12 +269,12 @@ def token_scores(
     *,
     run: ModelRun | None = None,
     head_mask: np.ndarray | None = None,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    report: Progress = silent,
 ) -> np.ndarray:
     """Scores (method, token) float64 for one target, in the order of the names; None is every method.
 
     run: what `capture` gave for this text, target and head mask; None captures when a method needs it.
-    report: told how many methods are done, of how many; may raise to stop.
+    report: told how many methods are done, as for `Progress`.
     Safe to call from many threads on one model.
     Raises ValueError for an unknown method, a target that the model has no trained head for, or a text that is too
     long for the memory of a method.
@@ -283,7 +284,7 @@ def token_scores(
     found = np.empty((len(chosen), len(encoding)))
     for number, method in enumerate(chosen):
         found[number] = method.scores(asked)
-        report(number + 1, len(chosen))
+        counted(report, number + 1, len(chosen), "methods")
     return found
 
 
@@ -320,12 +321,12 @@ def faithfulness(
     random_rankings: int = RANDOM_RANKINGS,
     seed: int = 0,
     head_mask: np.ndarray | None = None,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    report: Progress = silent,
 ) -> dict[str, Faithfulness]:
     """Comprehensiveness, sufficiency and AOPC of some scores (method, token) on this text, beside random rankings.
 
     words: take whole words away instead of pieces. baseline: what stands in their place, "mask", "pad" or "zero".
-    report: told how many texts the model has read, of how many; may raise to stop.
+    report: told how many changed copies the model has read, as for `Progress`.
     Raises ValueError where there is nothing to take away, or no probability to follow.
     """
     plan = plan_removals(

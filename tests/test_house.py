@@ -16,7 +16,7 @@ import bert_core
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
-bert_core config naming tokenizer agreement numpy_bert recording attention modeling checkpoint loading pruning
+bert_core progress config naming tokenizer agreement numpy_bert recording attention modeling checkpoint loading pruning
 scenes vision translators calibration records run analysis methods studies training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
@@ -25,6 +25,7 @@ EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room i
 # A room is a module or a folder with all below it; the innermost counts.
 MAY_IMPORT: dict[str, set[str]] = {
     "bert_core": set(),
+    "bert_core.progress": set(),
     "bert_core.config": set(),
     "bert_core.naming": set(),
     "bert_core.tokenizer": {"numpy", "tokenizers", "bert_core.config"},
@@ -58,13 +59,16 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "numpy",
         *EVERYTHING - {f"bert_core.{room}" for room in ("methods", "studies", "training")},
     },
-    "bert_core.analysis": {"numpy", "scipy", "umap", "bert_core.records", "bert_core.tokenizer"},
+    "bert_core.analysis": {
+        "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
+    },
     "bert_core.methods": {
-        "numpy", "bert_core.loading", "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis",
+        "numpy", "bert_core.progress", "bert_core.loading", "bert_core.records", "bert_core.tokenizer",
+        "bert_core.run", "bert_core.analysis",
     },
     "bert_core.studies": {
-        "numpy", "pyarrow", "ray", "bert_core.checkpoint", "bert_core.loading", "bert_core.records",
-        "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
+        "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
+        "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
     },
     "bert_core.training": {"torch", "numpy", "filelock", *EVERYTHING},
     "viz_app": set(),
@@ -76,9 +80,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.tokens", "viz_app.maps",
     },
     "viz_app.export": {
-        "numpy", "matplotlib", "threadpoolctl", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis",
-        "bert_core.studies", "viz_app.figures", "viz_app.tokens", "viz_app.components", "viz_app.maps",
-        "viz_app.comparison",
+        "numpy", "matplotlib", "threadpoolctl", "bert_core.progress", "bert_core.tokenizer", "bert_core.records",
+        "bert_core.analysis", "bert_core.studies", "viz_app.figures", "viz_app.tokens", "viz_app.components",
+        "viz_app.maps", "viz_app.comparison",
     },
     "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "viz_app.maps"},
     "viz_app.notebook": {"numpy", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export"},
@@ -115,9 +119,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.prune": {
-        "numpy", "streamlit", "bert_core.tokenizer", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",
-        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.training", "viz_app.figures",
-        "viz_app.components", "viz_app.shell",
+        "numpy", "streamlit", "bert_core.progress", "bert_core.tokenizer", "bert_core.modeling", "bert_core.loading",
+        "bert_core.pruning", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.training",
+        "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.score": {
         "numpy", "streamlit", "bert_core.loading", "bert_core.records", "bert_core.run", "bert_core.analysis",

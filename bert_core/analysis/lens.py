@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+from bert_core.progress import Progress, silent
 
 MOST_NEIGHBOURS = 15  # of a token, that a layout by neighbours keeps near it
 
@@ -57,15 +58,13 @@ def states_in_plane(states: np.ndarray) -> Plane:
     return Plane(points.astype(np.float32), (points**2).sum(-1).mean(-1).astype(np.float32))
 
 
-def neighbours_in_plane(
-    states: np.ndarray, *, seed: int = 0, report: Callable[[float], None] = lambda _: None
-) -> np.ndarray:
+def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress = silent) -> np.ndarray:
     """The states of every depth laid out so that near ones stay near: UMAP, by the angle between states.
 
     states: (depth, seq, hidden). Each depth begins where the one before it came to rest, so that a token can be
     followed; the first begins on its principal axes. Each is centred, its mean squared distance from there 1; over all
     of them the first axis is the longer.
-    seed: of its random choices. report: called with the share done.
+    seed: of its random choices. report: as for `Progress`.
     Returns (depth, seq, 2) float32. Raises ValueError for fewer than four positions, ModuleNotFoundError where
     umap-learn is not installed.
     Source: McInnes et al. 2018 (arXiv:1802.03426).

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_core.analysis.attribution import map_of_units, word_units
 from bert_core.analysis.patterns import attention_entropy, mean_distance, word_as_read
+from bert_core.progress import Progress, counted, silent
 from bert_core.tokenizer import CLS, SEP, Encoding
 
 # A head has a role where its score is above this; the offsets and special tokens after the thresholds in the notebook
@@ -130,11 +131,11 @@ def _is_punctuation(token: str) -> bool:
 # ---------------------------------------------------------------------------- heads beside each other
 
 
-def head_distances(attention: np.ndarray, *, report: Callable[[int, int], None] = lambda done, of: None) -> np.ndarray:
+def head_distances(attention: np.ndarray, *, report: Progress = silent) -> np.ndarray:
     """How differently heads attend: the Jensen-Shannon distance of their rows, mean over the queries.
 
     attention: (layer, head, query, key), each row sums to 1; float32 is enough for distances to within a thousandth.
-    report: told how many queries are done; may raise to stop.
+    report: told how many queries are done, as for `Progress`.
     Returns (layer * head, layer * head), float64, symmetric, 0 (the same rows) to 1 (no key in common): the square root
     of the divergence with base 2, a metric. A head that is NaN is NaN to all.
     Source: Clark 2019, section 6 (arXiv:1906.04341), which sums the divergences; Endres & Schindelin 2003.
@@ -151,7 +152,7 @@ def head_distances(attention: np.ndarray, *, report: Callable[[int, int], None] 
             both = np.add(halves[head], halves[head:], out=mixed[head:])
             divergence = _entropy(both, logs[head:]) - (own[head] + own[head:]) / 2
             distances[head, head:] += np.sqrt(np.maximum(divergence, 0) / np.log(2))
-        report(query + 1, queries)
+        counted(report, query + 1, queries, "queries")
     distances[...] = (distances + distances.T) / queries
     there = np.isfinite(np.diag(distances))
     distances[np.diag_indices(count)] = np.where(there, 0.0, np.nan)

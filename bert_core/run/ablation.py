@@ -17,6 +17,7 @@ from torch import Tensor
 from bert_core.attention import rows_at
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
+from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadSweep, Target
 from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
 from bert_core.run.memory import TOKENS_AT_ONCE
@@ -193,14 +194,14 @@ def ablate_heads(
     method: str = "zero",
     reference: Sequence[Encoding] = (),
     batch_tokens: int = TOKENS_AT_ONCE,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    report: Progress = silent,
 ) -> HeadSweep:
     """Take every head out in turn, and see what the model then says of a text.
 
     target: the number to follow. positions: where to follow the predicted pieces; None means at every [MASK].
     head_mask: (layer, head), what is switched off, or down, to begin with.
     method, reference: what takes the place of a head's output, as for `Replacement`.
-    batch_tokens: bounds the memory. report: told how many heads are done, of how many; may raise to stop.
+    batch_tokens: bounds the memory. report: told how many heads are done, as for `Progress`.
     Safe to call from many threads on one model.
     Raises ValueError for a target that the model has no trained head for, a position that does not exist, an unknown
     method, or one without its reference.
@@ -227,7 +228,7 @@ def ablate_heads(
             for (layer, head), number in zip(some, numbers.tolist(), strict=True):
                 found[name][layer, head] = number
         done += len(some)
-        report(done, len(heads))
+        counted(report, done, len(heads), "heads")
     return HeadSweep(
         encoding=encoding,
         method=method,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, silent, within
 from bert_core.pruning import pruned
 from bert_core.records import Batch, CurvePoint
 from bert_core.run.ablation import Head
@@ -22,12 +23,6 @@ from bert_core.run.losses import KINDS, Asked
 from bert_core.tokenizer import Encoding
 
 BATCHES = (1, 8, 32)
-Report = Callable[[float], None]
-
-
-def silent(share: float) -> None:
-    """Nobody wants to know."""
-
 
 # ---------------------------------------------------------------------------- what is right of some examples
 
@@ -43,7 +38,7 @@ class Score:
 
 @torch.no_grad()
 def score(
-    loaded: LoadedModel, batches: Sequence[Batch], *, head_mask: np.ndarray | None = None, report: Report = silent
+    loaded: LoadedModel, batches: Sequence[Batch], *, head_mask: np.ndarray | None = None, report: Progress = silent
 ) -> Score:
     """What a model gets right of some examples, with some heads off.
 
@@ -87,12 +82,12 @@ def curve_points(
     removed: Sequence[int],
     *,
     known: Collection[CurvePoint] = (),
-    report: Report = silent,
+    report: Progress = silent,
 ) -> Iterator[CurvePoint]:
     """What is left of a model along some orders, each point from a model that was really pruned.
 
     orders: by name, the first head to go first. removed: how many heads are gone at each point.
-    known: points of before, which are not computed again. report: told the share that is done; may raise to stop.
+    known: points of before, which are not computed again. report: as for `Progress`.
     Yields point after point, so that whoever stops has all those before.
     """
     there = {(point.order, point.removed) for point in known}
@@ -104,15 +99,11 @@ def curve_points(
         # A model of the same order is pruned on; another order starts from the whole model.
         left = pruned(left if name == before else loaded, orders[name][:count])
         before = name
-
-        def tell(share: float, number: int = number) -> None:
-            report((number + share) / len(wanted))
-
-        yield point_of(left, batches, name, count, report=tell)
+        yield point_of(left, batches, name, count, report=within(report, number, len(wanted)))
 
 
 def point_of(
-    left: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Report = silent
+    left: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Progress = silent
 ) -> CurvePoint:
     """One point of a curve: a model that has lost so many heads of an order is asked, and timed."""
     start = time.perf_counter()
@@ -150,11 +141,11 @@ def pruning_costs(
     *,
     batches: Sequence[int] = BATCHES,
     repeats: int = 5,
-    report: Report = silent,
+    report: Progress = silent,
 ) -> tuple[Cost, Cost, Cost]:
     """Size and measured speed of a model: as it is, with some heads switched off, and without them.
 
-    The three take turns, so that whatever else the machine does meets them alike. report: as for `curve_points`.
+    The three take turns, so that whatever else the machine does meets them alike. report: as for `Progress`.
     """
     smaller = pruned(loaded, heads)
     mask = torch.tensor(head_mask_without(loaded.config, heads), device=loaded.device)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, counted, silent
 from bert_core.records import LayerStates, LensRun
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_position, gate_tensor, segments_of
@@ -37,15 +38,15 @@ def logit_lens(
     followed: Sequence[int] | None = None,
     top_k: int = 10,
     head_mask: np.ndarray | None = None,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    report: Progress = silent,
 ) -> LensRun:
     """What the masked-word head reads out of every layer at every position, in batches that fit.
 
     positions: where to read; None: everywhere. The layers run over the whole text all the same.
     translators: those of a tuned lens, which bring a layer's states to the head's; None reads them as they are.
     followed: (seq,) a piece to follow at each position of the text; None: the pieces that stand there.
-    head_mask: as for `capture`. report: told how many cells, a position at a depth each, are done, of how many; may
-    raise to stop.
+    head_mask: as for `capture`. report: told how many cells, a position at a depth each, are done, as for
+    `Progress`.
     The last layer is the model's own prediction, with either lens.
     Raises ValueError for a model without a trained word head, or positions or pieces to follow that are not there.
     Source: nostalgebraist 2020; the tuned lens: Belrose 2023 (arXiv:2303.08112).
@@ -94,7 +95,7 @@ def logit_lens(
             # Rounding may take a divergence of nothing a hair below it.
             figures["divergence"][depth, some] = as_array((final.exp() * (final - here)).sum(-1).clamp(min=0))
             figures["entropy"][depth, some] = as_array(-(here.exp() * here).sum(-1))
-            report(depths * first + (depth + 1) * len(final), depths * len(places))
+            counted(report, depths * first + (depth + 1) * len(final), depths * len(places), "cells")
     lens = "logit" if translators is None else "tuned"
     return LensRun(encoding, lens, places, pieces, top, probabilities, **figures)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
+from bert_core.progress import Progress, counted, silent
 from bert_core.recording import record
 from bert_core.records import Batch
 from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
@@ -251,12 +252,12 @@ def answers_without_each(
     replacement: Replacement | None = None,
     *,
     batch_tokens: int = TOKENS_AT_ONCE,
-    report: Callable[[float], None] = lambda share: None,
+    report: Progress = silent,
 ) -> tuple[Tensor, Tensor]:
     """The loss of every answer with all heads, and without each of them in turn, exactly.
 
     replacement: what takes the place of a head's output; None: zeros. batch_tokens: bounds the memory.
-    report: told the share that is done; may raise to stop.
+    report: told how many heads are done, as for `Progress`.
     Returns (answer,) and (layer, head, answer), NaN for a head that was pruned.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
@@ -277,7 +278,7 @@ def answers_without_each(
         layers, numbers = zip(*some, strict=True)
         without[list(layers), list(numbers)] = asked.losses(asked.answers(states))
         done += len(some)
-        report(done / len(heads))
+        counted(report, done, len(heads), "heads")
     return whole, without
 
 

@@ -6,7 +6,7 @@ is written to the model.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, counted, silent
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import gate_tensor, segments_of
@@ -74,11 +75,11 @@ class _Asked:
         baseline: str,
         *,
         probability: bool,
-        report: Callable[[int, int], None] = lambda done, of: None,
+        report: Progress = silent,
     ) -> np.ndarray:
         """The target, or its probability, with words taken away, float64 (copies,).
 
-        removed: boolean (copies, seq). baseline: what stands in their place. report: told how many copies are done.
+        removed: boolean (copies, seq). baseline: what stands in their place. report: told how many are read.
         """
         changed = torch.from_numpy(removed).to(self.loaded.device)
         nothing = self.words_of(baseline)
@@ -88,7 +89,7 @@ class _Asked:
             for some in torch.split(changed, copies_at_once(self.loaded, len(self.encoding))):
                 rows = self.rows(torch.where(some[..., None], nothing, self.words))
                 found.append(as_array(read(self.loaded, self.target, rows)))
-                report(sum(map(len, found)), len(changed))
+                counted(report, sum(map(len, found)), len(changed), "changed copies")
         return np.concatenate(found).astype(np.float64)
 
     def words_of(self, baseline: str) -> Tensor:
@@ -207,13 +208,13 @@ def values_without(
     baseline: str = "mask",
     probability: bool = False,
     head_mask: np.ndarray | None = None,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    report: Progress = silent,
 ) -> np.ndarray:
     """The target with some tokens taken away, for every row of `removed`, in batches that fit.
 
     removed: boolean (copies, seq), True where a token goes. baseline: what stands in its place, "mask", "pad", "zero".
     probability: of the word, of the word and not the other, that B follows A, of the class; else the target's value.
-    report: told how many different copies are done, of how many; may raise to stop.
+    report: told how many different copies are done, as for `Progress`.
     Returns float64 (copies,); copies that are alike are computed once.
     Raises ValueError as `saliency`, for an unknown baseline, or if removed has another shape.
     """
@@ -290,14 +291,14 @@ def pseudo_log_likelihood(
     *,
     variant: str = "original",
     head_mask: np.ndarray | None = None,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    report: Progress = silent,
 ) -> SentenceScore:
     """How likely each piece is when it alone is masked, all pieces in batches that fit.
 
     variant: "original"; or "within word", where the later pieces of the same word are masked too, so that a rare word
     is not likely only because its end gives its beginning away.
     head_mask: as for `capture`. The added [CLS] and [SEP] are not scored.
-    report: told how many masked copies the model has read, of how many; may raise to stop.
+    report: told how many masked copies the model has read, as for `Progress`.
     Raises ValueError for an unknown variant, a text that holds a [MASK], or a model without a trained word head.
     Source: Salazar 2020 (arXiv:1910.14659); Kauf & Ivanova 2023 (arXiv:2305.10588).
     """
@@ -334,5 +335,5 @@ def pseudo_log_likelihood(
         )
         scores = loaded.model.cls.predictions(outputs.last_hidden_state[:, 0]).float().log_softmax(-1)
         found[some] = as_array(scores.gather(1, ids[0, at])[:, 0])
-        report(first + len(some), len(scored))
+        counted(report, first + len(some), len(scored), "masked copies")
     return SentenceScore(encoding, variant, found)

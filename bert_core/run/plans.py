@@ -9,11 +9,12 @@ import numpy as np
 
 from bert_core.analysis.heads import layer_normalised
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, silent, within
 from bert_core.pruning import pruned
 from bert_core.records import Batch, PruningPlan
 from bert_core.run.ablation import Head, Replacement
 from bert_core.run.arrays import as_array
-from bert_core.run.costs import Report, mean_loss, silent
+from bert_core.run.costs import mean_loss
 from bert_core.run.losses import Asked, answers_without_each, heads_there, losses_and_slopes
 from bert_core.tokenizer import Encoding
 
@@ -24,7 +25,7 @@ RANDOM_ORDERS = 5  # make the band that the other orders stand beside
 RE_ESTIMATED = 0.1  # share of the heads that go before the iterative order looks again
 
 
-def loss_importance(loaded: LoadedModel, batches: Sequence[Batch], *, report: Report = silent) -> np.ndarray:
+def loss_importance(loaded: LoadedModel, batches: Sequence[Batch], *, report: Progress = silent) -> np.ndarray:
     """How fast the loss of an example moves with each head's gate, in size, mean over the examples; (layer, head).
 
     NaN for a head that was pruned. An example's loss: the mean over its hidden pieces, plus that of its next sentence.
@@ -44,7 +45,7 @@ def loss_without_each(
     batches: Sequence[Batch],
     replacement: Replacement | None = None,
     *,
-    report: Report = silent,
+    report: Progress = silent,
 ) -> np.ndarray:
     """The loss without each head in turn, exactly; (layer, head), NaN for a head that was pruned.
 
@@ -52,12 +53,10 @@ def loss_without_each(
     """
     losses, kinds = [], []
     for number, batch in enumerate(batches):
-
-        def tell(share: float, number: int = number) -> None:
-            report((number + share) / len(batches))
-
         asked = Asked(loaded, batch)
-        losses.append(as_array(answers_without_each(asked, replacement, report=tell)[1]))
+        losses.append(
+            as_array(answers_without_each(asked, replacement, report=within(report, number, len(batches)))[1])
+        )
         kinds.append(asked.kinds)
     return mean_loss(loaded, np.concatenate(losses, axis=-1), np.concatenate(kinds))
 
@@ -69,7 +68,7 @@ def propose_plan(
     *,
     seed: int = 0,
     reference: Sequence[Encoding] = (),
-    report: Report = silent,
+    report: Progress = silent,
 ) -> PruningPlan:
     """An order in which the heads of a model may go, the one that seems to matter least first.
 
@@ -77,7 +76,7 @@ def propose_plan(
         layer; "ablation", by the loss without each head alone; "ablation-mean" and "ablation-resample", by the loss
         when that of the reference texts stands in for it, as for `Replacement`; "iterative", by importance, estimated
         anew whenever a tenth of the heads has gone; "random".
-    seed: of a random order. report: told the share that is done; may raise to stop.
+    seed: of a random order. report: as for `Progress`.
     Raises ValueError for an unknown method, one without its reference, or examples of which nothing can be asked.
     Source: Michel 2019, sections 3 and 4 (arXiv:1905.10650).
     """
@@ -102,11 +101,7 @@ def propose_plan(
         looks = range(0, int(existing.sum()), step)
         left = loaded
         for number in range(len(looks)):
-
-            def tell(share: float, number: int = number) -> None:
-                report((number + share) / len(looks))
-
-            worth = loss_importance(left, batches, report=tell)
+            worth = loss_importance(left, batches, report=within(report, number, len(looks)))
             going = _rising(worth)[:step]
             order += going
             left = pruned(left, going)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from bert_core.analysis.scoring import PairRow
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, counted, silent
 from bert_core.records import PairScore, SentenceScore
 from bert_core.run.perturbation import pseudo_log_likelihood
 from bert_core.tokenizer import Encoding
@@ -20,14 +21,14 @@ def score_pairs(
     *,
     variant: str = "original",
     head_mask: np.ndarray | None = None,
-    report: Callable[[int, int], None] = lambda done, of: None,
+    report: Progress = silent,
 ) -> list[PairScore]:
     """Both sentences of every pair by their pseudo-log-likelihood, in the order given.
 
     pairs: (first, second), which are numbered from 1; or the rows that `read_pairs` gives, where one with a problem
         keeps it.
-    variant, head_mask: as for `pseudo_log_likelihood`. report: told how many masked copies the model has read, of how
-    many; may raise to stop. A sentence that two pairs share is scored once.
+    variant, head_mask: as for `pseudo_log_likelihood`. report: told how many masked copies the model has read, as
+    for `Progress`. A sentence that two pairs share is scored once.
     Raises ValueError for a pair that is none, an unknown variant, or a model without a trained word head.
     """
     known: dict[str, Encoding] = {}
@@ -49,10 +50,13 @@ def score_pairs(
     done, of = 0, sum(copies.values())
     found: dict[str, SentenceScore] = {}
     for sentence, its in copies.items():
+
+        def tell(share: float | None, what: str = "", before: int = done, its: int = its) -> None:
+            counted(report, before + round((share or 0) * its), of, "masked copies")
+
         found[sentence] = pseudo_log_likelihood(
-            loaded, known[sentence], variant=variant, head_mask=head_mask,
-            report=lambda some, _, before=done: report(before + some, of),  # type: ignore[misc]
-        )  # fmt: skip
+            loaded, known[sentence], variant=variant, head_mask=head_mask, report=tell
+        )
         done += its
     return [
         one if one.problem is not None else replace(one, first=found[one.sentences[0]], second=found[one.sentences[1]])

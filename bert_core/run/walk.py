@@ -16,6 +16,7 @@ from bert_core.config import BertConfig, check_head
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.numpy_bert import BertForPretraining
+from bert_core.progress import Progress, counted, silent
 from bert_core.recording import record
 from bert_core.records import Walk
 from bert_core.run.arrays import with_gaps
@@ -23,7 +24,6 @@ from bert_core.run.inputs import check_head_mask, check_position
 from bert_core.tokenizer import PAD, Encoding
 
 ENGINES = ("torch", "numpy")
-Report = Callable[[int, int], None]
 OF_HEADS = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
 # What each value is in the torch model: what goes into a module with weights, or what comes out of it.
 _INTO, _OUT = 0, 1
@@ -56,14 +56,14 @@ def walk(
     head_mask: np.ndarray | None = None,
     pads: int = 0,
     engine: str = "torch",
-    report: Report = lambda done, of: None,
+    report: Progress = silent,
 ) -> Walk:
     """The values on the way of a text, in full in one layer; see `Walk` for their names and shapes.
 
     position: where to ask the masked-word head. head_mask: as for `capture`.
     pads: padding to put behind the text, which every layer then masks.
     engine: "torch" for the model itself, "numpy" for its twin with the same weights.
-    report: told how many layers are done; may raise to stop.
+    report: told how many layers are done, as for `Progress`.
     Safe to call from many threads on one model: nothing is written to it, and no hook is registered.
     Raises ValueError for a layer, position, gate or engine that does not exist, or padding without room.
     """
@@ -124,10 +124,10 @@ class _Overheard(TorchFunctionMode):
     A mode belongs to its thread, so no other pass through the same model is heard.
     """
 
-    def __init__(self, model: nn.Module, report: Callable[[int], None] = lambda done: None) -> None:
-        """report: told how many layers are done."""
+    def __init__(self, model: nn.Module, passed: Callable[[int], None] = lambda layers: None) -> None:
+        """passed: told how many layers are done."""
         super().__init__()
-        self._report = report
+        self._passed = passed
         self._names = {
             id(weight): name.removesuffix(".weight")
             for name, weight in model.named_parameters()
@@ -148,11 +148,11 @@ class _Overheard(TorchFunctionMode):
             if name is not None:
                 self.modules[name] = (args[0], result)
                 if layer := re.search(r"layer\.(\d+)\.output\.LayerNorm$", name):
-                    self._report(int(layer[1]) + 1)
+                    self._passed(int(layer[1]) + 1)
         return result
 
 
-def _by_torch(loaded: LoadedModel, question: _Question, report: Report) -> dict[str, np.ndarray]:
+def _by_torch(loaded: LoadedModel, question: _Question, report: Progress) -> dict[str, np.ndarray]:
     """The values as the model's own modules compute them."""
     model, device, layer = loaded.model, loaded.device, f"layer.{question.layer}."
     ids, segments, mask, gates = (
@@ -161,8 +161,16 @@ def _by_torch(loaded: LoadedModel, question: _Question, report: Report) -> dict[
     )
     assert ids is not None
     layers = loaded.config.num_hidden_layers
+
+    def passed(done: int) -> None:
+        counted(report, done, layers, "layers")
+
     # Only the watched layer builds its map; the others stay fused.
-    with torch.no_grad(), record([question.layer]), _Overheard(model, lambda done: report(done, layers)) as heard:
+    with (
+        torch.no_grad(),
+        record([question.layer]),
+        _Overheard(model, passed) as heard,
+    ):
         outputs = model.bert(
             ids, token_type_ids=segments, attention_mask=mask, head_mask=gates, output_hidden_states=True
         )
@@ -257,7 +265,7 @@ def _words_by_numpy(loaded: LoadedModel, state: np.ndarray) -> dict[str, np.ndar
     return found
 
 
-def _by_numpy(loaded: LoadedModel, question: _Question, report: Report) -> dict[str, np.ndarray]:
+def _by_numpy(loaded: LoadedModel, question: _Question, report: Progress) -> dict[str, np.ndarray]:
     """The values as the NumPy twin computes them with the same weights."""
     twin = _twin(loaded)
     layer = f"layer.{question.layer}."
@@ -269,7 +277,7 @@ def _by_numpy(loaded: LoadedModel, question: _Question, report: Report) -> dict[
     def keep(name: str, value: np.ndarray) -> np.ndarray:
         if name in states:
             leaving.append(value[0])
-            report(len(leaving) - 1, len(states) - 1)
+            counted(report, len(leaving) - 1, len(states) - 1, "layers")
         if name == layer + "masked_scores":
             mask = twin.bert.additive_mask(question.mask, *question.ids.shape)
             found[layer + "mask"] = np.broadcast_to(0 if mask is None else mask[0, 0], value.shape[-2:])

@@ -11,7 +11,7 @@ import dataclasses
 import io
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import zip_longest
@@ -22,6 +22,7 @@ import numpy as np
 from bert_core.analysis.faithfulness import MEASURES, RANDOM_RANKINGS, Faithfulness
 from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
+from bert_core.progress import Progress, counted, silent
 from bert_core.records import Target
 from bert_core.run.perturbation import values_without
 from bert_core.studies.documents import read_documents, split_sentences
@@ -265,12 +266,12 @@ def judge_file(
     table: Path,
     settings: StudySettings,
     *,
-    report: Callable[[int, int, int], None] = lambda done, before, of: None,
+    report: Progress = silent,
 ) -> list[Judgement]:
     """Ask every question of a file, and write each answer's judgement into a table, a CSV file, as it comes.
 
     A table that is there is gone on with, where it stopped; its settings stand beside it, in TABLE.settings.json.
-    report: told how many questions are done, how many of them were done before, of how many; may raise to stop.
+    report: told first how many questions are done already, and then how many are done, as for `Progress`.
     Returns all judgements. Raises ValueError for other settings than those of the table, and as `questions`.
     """
     values = {"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)}
@@ -286,7 +287,8 @@ def judge_file(
     done = [one for one in read_judgements(table, settings.methods) if one.number < settings.questions]
     known = {(one.kind, one.number) for one in done}
     before = len(known)
-    report(before, before, len(asked))
+    of, noun = len(asked), "question" if len(asked) == 1 else "questions"
+    report(before / of, f"{before:,} of {of:,} questions are in {table} already" if before else f"{of:,} {noun}")
     for one in asked:
         if (one.kind, one.number) in known:
             continue
@@ -294,7 +296,7 @@ def judge_file(
         _append(table, rows)
         done += rows
         known.add((one.kind, one.number))
-        report(len(known), before, len(asked))
+        counted(report, len(known), of, "questions")
     return done
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 
 from bert_core.analysis.relations import RelationRow, RelationTally
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, silent
 from bert_core.run.losses import attention_maps
 from bert_core.studies.treebank import TreeSentence
 
@@ -16,15 +17,15 @@ SENTENCES_AT_ONCE = 64
 
 
 def track_relations(
-    loaded: LoadedModel, sentences: Iterable[TreeSentence], *, report: Callable[[int], None] = lambda done: None
+    loaded: LoadedModel, sentences: Iterable[TreeSentence], *, report: Progress = silent
 ) -> RelationTally:
     """Ask every head for the head of every word of a treebank; the memory is that of a few sentences.
 
-    report: told how many sentences are done; may raise to stop.
+    report: told how many sentences are done, as for `Progress`.
     """
     config = loaded.config
     tally = RelationTally(config.num_hidden_layers, config.num_attention_heads)
-    waiting = iter(sentences)
+    waiting, of = iter(sentences), len(sentences) if isinstance(sentences, Sized) else None
     while some := list(itertools.islice(waiting, SENTENCES_AT_ONCE)):
         readable = [
             (sentence, loaded.tokenizer.encode(sentence.text, max_length=config.max_position_embeddings))
@@ -33,7 +34,7 @@ def track_relations(
         for number, attention in attention_maps(loaded, [encoding for _, encoding in readable]):
             sentence, encoding = readable[number]
             tally.add(attention, encoding, sentence.spans, sentence.heads, sentence.relations)
-        report(tally.sentences)
+        report(tally.sentences / of if of else None, f"{tally.sentences:,} sentences")
     return tally
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from bert_core import scenes
 from bert_core.analysis.pointing import patches_in
 from bert_core.modeling import IGNORED_LABEL
+from bert_core.progress import Progress, printed
 from bert_core.scenes import COLOURS, KINDS, LONGEST_CAPTION, SIZES, VOCABULARY, Scene, Verdict
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.runs import (
@@ -161,7 +162,7 @@ def train_captioner(
     device: torch.device,
     save_every: float = 120.0,
     evaluate_every: int = 500,
-    report: Callable[[str], None] = print,
+    report: Progress = printed,
 ) -> LoadedCaptioner:
     """Train a captioner from nothing, resuming from `folder` if a run with the same settings was interrupted there.
 
@@ -181,7 +182,7 @@ def train_captioner(
     parameters = list(student.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     first = resume_state(student, optimizer, settings, folder)
-    report(in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
+    report(None, in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
     write_words(VOCABULARY, folder)
     loaded = LoadedCaptioner(folder.name, model, Tokenizer.from_folder(folder), device)
 
@@ -203,14 +204,15 @@ def train_captioner(
             remaining = (settings.steps - step - 1) * settings.batch / speed
             log(folder, {"step": step + 1, "rate": settings.learning_rate * rate, **rounded(smooth)})
             report(
+                (step + 1) / settings.steps,
                 f"step {step + 1}/{settings.steps}  "
                 + "  ".join(f"{name} {value:.3f}" for name, value in smooth.items())
-                + f"  {speed:,.0f} scenes/s  {remaining / 60:.0f} min left"
+                + f"  {speed:,.0f} scenes/s  {remaining / 60:.0f} min left",
             )
         if (step + 1) % evaluate_every == 0 or last:
             scores = {side: correct_share(loaded, held_out=side == "held out") for side in ("seen", "held out")}
             log(folder, {"step": step + 1, "correct": scores})
-            report("correct captions: " + ", ".join(f"{share:.1%} {side}" for side, share in scores.items()))
+            report(None, "correct captions: " + ", ".join(f"{share:.1%} {side}" for side, share in scores.items()))
         if now - saved > save_every or last:
             save_state(student, optimizer, settings, step + 1, folder)
             saved = now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +12,7 @@ import torch
 from bert_core import checkpoint
 from bert_core.calibration import write_temperature
 from bert_core.loading import LoadedModel, load
+from bert_core.progress import Progress, printed
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.data import Corpus, MaskingRule, Mix
@@ -303,7 +304,7 @@ def measure_bundle(
     *,
     train: Corpus | None,
     batches: int,
-    report: Callable[[str], None] = print,
+    report: Progress = printed,
 ) -> None:
     """Measure a bundled model and write what was found into its folder: figures, temperature, picture, and its card.
 
@@ -392,7 +393,7 @@ def main() -> None:
     for entry in given.held_out:
         kind, _, file = entry.partition("=")
         corpora[kind] = Corpus.prepare(Path(file), tokenizer, given.cache)
-    train = given.train and Corpus.prepare(given.train, tokenizer, given.cache, print)
+    train = given.train and Corpus.prepare(given.train, tokenizer, given.cache, printed)
     measure_bundle(given.destination, corpora, train=train, batches=given.batches)
 
 

@@ -7,7 +7,6 @@ of (seed, step, rank) alone: a run that is interrupted and resumed sees exactly 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_core.modeling import IGNORED_LABEL
+from bert_core.progress import Progress, silent
 from bert_core.records import Batch
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
@@ -41,9 +41,7 @@ class Corpus:
         return len(self.tokens)
 
     @classmethod
-    def prepare(
-        cls, text: Path, tokenizer: Tokenizer, cache: Path, progress: Callable[[str], None] = lambda _: None
-    ) -> Corpus:
+    def prepare(cls, text: Path, tokenizer: Tokenizer, cache: Path, report: Progress = silent) -> Corpus:
         """The corpus of a text file, tokenized the first time and read from `cache` after that.
 
         Raises ValueError if the file holds fewer than two documents, or none with two sentences: a next sentence
@@ -55,7 +53,7 @@ class Corpus:
         names = ("tokens", "sentence_starts", "document_starts")
         if not (folder / "done").exists():
             folder.mkdir(parents=True, exist_ok=True)
-            arrays = _tokenize(text, tokenizer, progress)
+            arrays = _tokenize(text, tokenizer, report)
             for name, array in zip(names, arrays, strict=True):
                 np.save(folder / f"{name}.npy", array)
             (folder / "done").touch()
@@ -75,7 +73,7 @@ class Corpus:
         return [self.tokens[a : min(a + most, b)] for a, b in zip(starts[:-1], starts[1:], strict=True)]
 
 
-def _tokenize(text: Path, tokenizer: Tokenizer, progress: Callable[[str], None]) -> tuple[np.ndarray, ...]:
+def _tokenize(text: Path, tokenizer: Tokenizer, report: Progress) -> tuple[np.ndarray, ...]:
     pieces: list[np.ndarray] = []
     lengths: list[int] = []
     document_starts = [0]
@@ -86,7 +84,9 @@ def _tokenize(text: Path, tokenizer: Tokenizer, progress: Callable[[str], None])
         lengths.extend(map(len, encoded))
         pieces.append(np.concatenate(encoded) if encoded else np.zeros(0, np.uint16))
         waiting.clear()
-        progress(f"{text.name}: {sum(map(len, pieces)) / 1e6:.1f} M word pieces, {len(document_starts) - 1} documents")
+        report(
+            None, f"{text.name}: {sum(map(len, pieces)) / 1e6:.1f} M word pieces, {len(document_starts) - 1} documents"
+        )
 
     for paragraphs in read_documents(text):
         sentences = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from torch import Tensor
 from bert_core import checkpoint
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
+from bert_core.progress import Progress, printed
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.tokenizer import PAD, Tokenizer
 from bert_core.training.labelled import check_classes, classes_of, split_off
@@ -122,7 +123,7 @@ def finetune(
     held_out: Path | float = 0.1,
     start: str = "headlight-mini",
     device: str | None = None,
-    report: Callable[[str], None] = print,
+    report: Progress = printed,
 ) -> Scores:
     """Train a classifier on the rows of a CSV file, and keep the weights that do best on held-out rows.
 
@@ -150,25 +151,26 @@ def finetune(
     origin, classifier = _start(source, classes, settings)
     tokenizer.check_against(origin.config)
     report(
+        None,
         f"{len(examples):,} texts to train on, {len(asked):,} held out; "
-        + ", ".join(f"{name} {count:,}" for name, count in _counts(examples, classes).items())
+        + ", ".join(f"{name} {count:,}" for name, count in _counts(examples, classes).items()),
     )
     if seen := len({(e.text, e.pair) for e in asked} & {(e.text, e.pair) for e in examples}):
-        report(f"{seen:,} held-out texts also stand in the training rows: the scores flatter the model")
+        report(None, f"{seen:,} held-out texts also stand in the training rows: the scores flatter the model")
     training = _encode(examples, classes, tokenizer, settings, train, report)
     held = _encode(asked, classes, tokenizer, settings, held_out if isinstance(held_out, Path) else train, report)
 
     folder.mkdir(parents=True, exist_ok=True)
     copy_tokenizer(source, folder)
     (folder / LOG_FILE).unlink(missing_ok=True)  # of a run that left no model
-    report(in_words(here))
+    report(None, in_words(here))
     origin.to(here)
     classifier.to(here)
     best = _train(
         origin, classifier, training, held, settings, folder, pad=tokenizer.id_of(PAD), device=here, report=report
     )
     for line in best.table():
-        report(line)
+        report(None, line)
     return best
 
 
@@ -206,7 +208,7 @@ def _train(
     *,
     pad: int,
     device: torch.device,
-    report: Callable[[str], None],
+    report: Progress,
 ) -> Scores:
     """The loop: an epoch, a look at the held-out examples, and on until it gets no better."""
     parameters = list(classifier.parameters())
@@ -237,24 +239,26 @@ def _train(
                 left = (settings.epochs * len(training) - texts_done) / speed
                 log(folder, {"epoch": epoch, "step": step, "rate": rate, "loss": round(smooth, 5)})
                 report(
+                    step / steps,
                     f"epoch {epoch}/{settings.epochs}  step {step}/{steps}  loss {smooth:.3f}  "
-                    f"{speed:,.1f} examples/s  {_duration(left)} left"
+                    f"{speed:,.1f} examples/s  {_duration(left)} left",
                 )
         scores = evaluate(classifier, held, pad=pad, device=device, batch=settings.batch)
         better = best is None or (scores.macro_f1, -scores.loss) > (best.macro_f1, -best.loss)
         log(folder, {"epoch": epoch, "held_out": _figures(scores), "kept": better})
         report(
+            None,
             f"held out after epoch {epoch}: accuracy {scores.accuracy:.1%}, macro-F1 {scores.macro_f1:.3f}, "
-            f"loss {scores.loss:.3f}" + (", the best so far: kept" if better else "")
+            f"loss {scores.loss:.3f}" + (", the best so far: kept" if better else ""),
         )
         if better:
             best, best_epoch = scores, epoch
             _save(origin, classifier, folder)
         elif epoch - best_epoch >= settings.patience and epoch < settings.epochs:
-            report(f"no better for {settings.patience} epochs: stopped early")
+            report(None, f"no better for {settings.patience} epochs: stopped early")
             break
     assert best is not None  # there is at least one epoch
-    report(f"kept: the weights after epoch {best_epoch}, in {folder}")
+    report(None, f"kept: the weights after epoch {best_epoch}, in {folder}")
     return best
 
 
@@ -287,7 +291,7 @@ def _encode(
     tokenizer: Tokenizer,
     settings: FinetuneSettings,
     path: Path,
-    report: Callable[[str], None],
+    report: Progress,
 ) -> list[Example]:
     """Texts as the app would read them. Raises ValueError, with its row, for a text that cannot be read."""
     number_of = {name: number for number, name in enumerate(classes)}
@@ -300,7 +304,7 @@ def _encode(
         cut += encoding.cut > 0
         encoded.append(Example(encoding.input_ids, encoding.token_type_ids, number_of[example.label]))
     if cut:
-        report(f"{cut:,} of {len(examples):,} texts are longer than {settings.max_length} tokens and were cut")
+        report(None, f"{cut:,} of {len(examples):,} texts are longer than {settings.max_length} tokens and were cut")
     return encoded
 
 

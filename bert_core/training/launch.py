@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from filelock import FileLock
 from bert_core import checkpoint
 from bert_core.loading import ASSETS, best_device, bundled_models
 from bert_core.modeling import BertForPreTraining
+from bert_core.progress import Progress, printed, silent
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
@@ -34,7 +34,7 @@ def launch(
     device: str | None = None,
     save_every: float = 300.0,
     evaluate_every: int = 500,
-    report: Callable[[str], None] = print,
+    report: Progress = printed,
 ) -> BertForPreTraining:
     """Train from a text file into a folder: alone, or as one of the workers that `torchrun` started.
 
@@ -58,7 +58,7 @@ def launch(
     checkpoint.fill(model, checkpoint.read_weights(source), str(source))
 
     is_first = os.environ.get("RANK", "0") == "0"
-    say: Callable[[str], None] = report if is_first else lambda _: None
+    say: Progress = report if is_first else silent
     texts = cache or folder / "corpus"
     examples = ExampleMaker(shared_corpus(train, tokenizer, texts, say), tokenizer, settings.masking, settings.mix)
     asked = None
@@ -117,7 +117,7 @@ def worker_device(name: str | None) -> torch.device:
     return device
 
 
-def shared_corpus(text: Path, tokenizer: Tokenizer, cache: Path, report: Callable[[str], None]) -> Corpus:
+def shared_corpus(text: Path, tokenizer: Tokenizer, cache: Path, report: Progress) -> Corpus:
     """`Corpus.prepare` for many workers at once: the first to come does it, the others wait and find it done."""
     cache.mkdir(parents=True, exist_ok=True)
     with FileLock(cache / "lock"):

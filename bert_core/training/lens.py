@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from bert_core.checkpoint import write_whole
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
+from bert_core.progress import Progress, printed
 from bert_core.records import Batch
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
 from bert_core.training.runs import adamw, fast_forward, in_words, log, resume_state, save_state, trapezoid, update
@@ -73,7 +74,7 @@ def tune_lens(
     held_out: Path | None = None,
     cache: Path | None = None,
     save_every: float = 120.0,
-    report: Callable[[str], None] = print,
+    report: Progress = printed,
 ) -> Translators:
     """Train the translators of a model on plain text, resuming from `folder` if the same run was interrupted there.
 
@@ -97,7 +98,7 @@ def tune_lens(
     parameters = list(translators.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     first = resume_state(translators, optimizer, settings, folder)
-    report(in_words(loaded.device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
+    report(None, in_words(loaded.device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
     started = saved = time.monotonic()
     smooth: np.ndarray | None = None
@@ -113,8 +114,9 @@ def tune_lens(
             remaining = (settings.steps - step - 1) * (now - started) / (step + 1 - first)
             log(folder, {"step": step + 1, "divergence": [round(float(value), 5) for value in smooth]})
             report(
+                (step + 1) / settings.steps,
                 f"step {step + 1}/{settings.steps}  KL by depth {' '.join(f'{value:.3f}' for value in smooth)}  "
-                f"{remaining / 60:.0f} min left"
+                f"{remaining / 60:.0f} min left",
             )
         if now - saved > save_every or last:
             save_state(translators, optimizer, settings, step + 1, folder)
@@ -126,7 +128,7 @@ def tune_lens(
         scores = compare_lenses(loaded, translators, asked, settings.length)
         card = lens_card(loaded.name, text.name, held_out.name, settings, scores)
         write_whole(folder / "lens" / CARD, lambda path: Path(path).write_text(card, encoding="utf-8"))
-        report(card[card.index("| Depth") :])
+        report(None, card[card.index("| Depth") :])
     return translators
 
 

@@ -6,7 +6,7 @@ import csv
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor
 from bert_core.agreement import Agreement, sentences
 from bert_core.calibration import at_temperature
 from bert_core.loading import ASSETS, LoadedModel
+from bert_core.progress import Progress, silent
 from bert_core.run.capture import capture
 from bert_core.run.losses import together
 from bert_core.run.memory import copies_at_once
@@ -380,7 +381,7 @@ def measure(
     train: Corpus | None = None,
     batches: int = 40,
     lengths: Sequence[int] = LENGTHS,
-    report: Callable[[str], None] = lambda _: None,
+    report: Progress = silent,
 ) -> Measures:
     """All measures of a model, on held-out text by kind; without a trained word head only the next sentences mean much.
 
@@ -397,10 +398,12 @@ def measure(
         fitting: list[int | str] = [n for n in lengths if n <= loaded.config.max_position_embeddings]
         for length in (*fitting, WHOLE):
             held_out[kind][str(length)] = asked_of(loaded, corpus, length, batches=batches)
-            report(f"{kind}, {length}: " + ", ".join(f"{k} {v:g}" for k, v in held_out[kind][str(length)].items()))
+            report(
+                None, f"{kind}, {length}: " + ", ".join(f"{k} {v:g}" for k, v in held_out[kind][str(length)].items())
+            )
     if not loaded.has_mlm:
         return Measures(fingerprint(loaded), held_out)
-    report("facts, prompts, agreement, repeated words, calibration")
+    report(None, "facts, prompts, agreement, repeated words, calibration")
     facts, first = read_facts(), next(iter(corpora.values()))
     answers = first_guesses(loaded, ((fact.statement, fact.answers) for fact in facts))
     prompts = first_guesses(loaded, PROMPTS.items())
@@ -410,7 +413,7 @@ def measure(
         kinds[fact.kind] = (right + guess.right, asked + 1)
     held: dict[str, tuple[float, float]] = {}
     if train is not None:
-        report("overlap with the training text")
+        report(None, "overlap with the training text")
         held = {kind: overlap(train, documents_of(corpus)) for kind, corpus in corpora.items()}
         held["facts"] = overlap(train, pieces_of_facts(loaded.tokenizer, facts))
     return Measures(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
+from bert_core.progress import Progress, printed
 from bert_core.records import Batch
 from bert_core.training.data import ExampleMaker, MaskingRule, Mix
 from bert_core.training.runs import (
@@ -116,7 +117,7 @@ def pretrain(
     device: torch.device,
     save_every: float = 300.0,
     evaluate_every: int = 500,
-    report: Callable[[str], None] = print,
+    report: Progress = printed,
 ) -> BertForPreTraining:
     """Train a model in place, resuming from `folder` if a run with the same settings was interrupted there.
 
@@ -133,7 +134,7 @@ def pretrain(
     # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
     workers = Workers.join(device)
     first = resume_state(model, optimizer, settings, folder, average)
-    report(in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
+    report(None, in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
     started = saved = time.monotonic()
     smooth: dict[str, float] = {}
@@ -162,15 +163,16 @@ def pretrain(
             record_line = {"step": step + 1, "rate": rate, "tokens_per_s": round(speed), **rounded(smooth)}
             log(folder, record_line)
             report(
+                (step + 1) / settings.steps,
                 f"step {step + 1}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
-                f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left"
+                f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left",
             )
         if workers.rank == 0 and held_out is not None and ((step + 1) % evaluate_every == 0 or last):
             with average.instead(model) if average else nullcontext():
                 scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
             log(folder, {"step": step + 1, "held_out": scores})
             lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
-            report("held out: " + "; ".join(lines))
+            report(None, "held out: " + "; ".join(lines))
         if workers.rank == 0 and (now - saved > save_every or last):
             save_state(model, optimizer, settings, step + 1, folder, average)
             saved = now

@@ -28,6 +28,7 @@ from safetensors.torch import load_file
 import bert_core
 from bert_core import LoadedModel, load
 from bert_core.calibration import temperature_of
+from bert_core.progress import counted
 from bert_core.run import MOST_REFERENCES
 from bert_core.studies import heads as study_of_heads
 from bert_core.studies.faithfulness import markdown, read_judgements, standings
@@ -42,7 +43,7 @@ from bert_core.training.measures import Measures
 from bert_core.training.pretrain import PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
-from viz_app.cli.shared import Progress
+from viz_app.cli.shared import Notes
 from viz_app.figures.predictions import nsp_verdict
 
 Run = Callable[..., tuple[int, str, str]]
@@ -771,9 +772,9 @@ def test_bad_files_are_one_sentence(
 def test_long_work_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     """A line when five seconds have gone since the last, none for what is quick, and none when all is done."""
     now = iter([0.0, 2.0, 6.0, 8.0, 500.0, 600.0])
-    told = Progress("masked copies", clock=lambda: next(now))
+    told = Notes(lambda: next(now))
     for done in (10, 30, 40, 1_000, 2_000):
-        told(done, 2_000)
+        counted(told, done, 2_000, "masked copies")
     assert capsys.readouterr().err.splitlines() == [
         "30 of 2,000 masked copies, 7 min left", "1,000 of 2,000 masked copies, 8 min left"
     ]  # fmt: skip

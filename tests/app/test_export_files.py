@@ -228,12 +228,12 @@ def test_packing_says_how_far_it_is_and_can_be_stopped() -> None:
     gradient = rng.normal(size=(2, 8, 512, 8)) @ rng.normal(size=(2, 8, 8, 512))
     run = dataclasses.replace(run, target=Target("nsp"), gradient=gradient.astype(np.float32))
     for one, view in ((run, MapView("gradient")), (run_of(["a"], heads=8), MapView())):
-        told: list[tuple[int, int]] = []
-        page = attention_page(one, view, report=lambda done, of, told=told: told.append((done, of)))
-        assert sorted(told) == [(done, 16) for done in range(1, 17)]
+        told: list[float] = []
+        page = attention_page(one, view, report=lambda done, what="", told=told: told.append(done))
+        assert sorted(told) == [done / 16 for done in range(1, 17)]
         assert page == attention_page(one, view)
 
-    def stop(done: int, of: int) -> None:
+    def stop(done: float | None, what: str = "") -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):

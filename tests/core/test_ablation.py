@@ -163,11 +163,11 @@ def test_mean_and_resample_worked_another_way(tiny_loaded: LoadedModel) -> None:
 def test_progress_is_told_and_can_stop(tiny_loaded: LoadedModel) -> None:
     """The report counts heads up to all of them, and what it raises ends the sweep."""
     encoding = tiny_loaded.tokenizer.encode("the cat [MASK] on the mat")
-    told: list[tuple[int, int]] = []
-    ablate_heads(tiny_loaded, encoding, batch_tokens=1, report=lambda done, of: told.append((done, of)))
-    assert told == [(n, 8) for n in range(1, 9)]
+    told: list[str] = []
+    ablate_heads(tiny_loaded, encoding, batch_tokens=1, report=lambda done, what="": told.append(what))
+    assert told == [f"{n} of 8 heads" for n in range(1, 9)]
 
-    def stop(done: int, of: int) -> None:
+    def stop(done: float | None, what: str = "") -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):

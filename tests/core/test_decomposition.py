@@ -15,7 +15,7 @@ from torch import Tensor
 import bert_core
 from bert_core import Encoding, LoadedModel, Target, capture
 from bert_core.analysis.attribution import effective_attention, norm_rollout
-from bert_core.run import decomposition, layers
+from bert_core.run import decomposition, memory
 from bert_core.run.decomposition import alti, attention_norms, decompx, globenc, head_values, residual_norms
 from tests.core.test_perturbation import example, target_of
 from tests.near import assert_near
@@ -275,9 +275,9 @@ def test_activations_at_zero_have_their_limit() -> None:
 def test_what_does_not_fit_is_refused_first(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the figure and a cheaper method; the system's own figure is a number of bytes."""
     encoding = example(tiny)
-    free = layers.free_bytes(torch.device("cpu"))
+    free = memory.free_bytes(torch.device("cpu"))
     assert free is None or free > 2**20
-    monkeypatch.setattr(layers, "free_bytes", lambda device: 2**10)
+    monkeypatch.setattr(memory, "free_bytes", lambda device: 2**10)
     with pytest.raises(ValueError) as caught:
         decompx(tiny, encoding, Target("nsp"))
     assert str(caught.value) == (

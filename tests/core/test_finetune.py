@@ -61,7 +61,7 @@ def run(table: Path, folder: Path, start: Path | str, settings: FinetuneSettings
     said: list[str] = []
     scores = finetune(
         table, folder, settings, text="text", label="class", start=str(start), device="cpu",
-        **{"held_out": 0.25, "report": said.append, **more},
+        **{"held_out": 0.25, "report": lambda done, what="": said.append(what), **more},
     )  # fmt: skip
     (folder / "said.txt").write_text("\n".join(said), encoding="utf-8")
     return scores

@@ -105,13 +105,13 @@ def test_positions_in_batches_give_the_same(tiny: LoadedModel, monkeypatch: pyte
     head = tiny.model.cls.predictions
     forward = head.forward
     monkeypatch.setattr(head, "forward", lambda states: (seen.append(len(states)), forward(states))[1])
-    told: list[tuple[int, int]] = []
-    parts = logit_lens(tiny, encoding, report=lambda done, of: told.append((done, of)))
+    told: list[tuple[float, str]] = []
+    parts = logit_lens(tiny, encoding, report=lambda done, what="": told.append((done, what)))
     for name in FIGURES:
         assert_near(getattr(parts, name), getattr(whole, name))
     assert (parts.top[..., 0] == whole.top[..., 0]).all()
     cells = whole.entropy.size
-    assert max(seen) == 3 and len(told) == 6 * 3 and told[-1] == (cells, cells)
+    assert max(seen) == 3 and len(told) == 6 * 3 and told[-1] == (1, f"{cells:,} of {cells:,} cells")
     assert all(one[0] < other[0] for one, other in itertools.pairwise(told))
 
 

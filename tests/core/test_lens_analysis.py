@@ -73,8 +73,8 @@ def test_neighbours_stay_neighbours() -> None:
     bundles = np.repeat(np.eye(20)[:3], 8, axis=0)
     near = bundles + 0.05 * rng.normal(size=(2, 24, 20))
     states = (near * rng.uniform(1, 9, (2, 24, 1))).astype(np.float32)  # only the angle counts
-    done: list[float] = []
-    found = neighbours_in_plane(states, report=done.append)
+    done: list[float | None] = []
+    found = neighbours_in_plane(states, report=lambda share, what="": done.append(share))
     assert found.shape == (2, 24, 2) and done == [0.5, 1]
     assert_near(found.mean(1), 0, of=1)
     np.testing.assert_allclose((found**2).sum(-1).mean(-1), 1, rtol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -54,9 +55,9 @@ def test_scores_are_those_of_the_methods(tiny: LoadedModel, encoding: Encoding) 
     target = targets(tiny, encoding)[0]
     run = capture(tiny, encoding, target=target)
     names = ["DecompX", "rollout", "integrated gradients", "flow", "attention"]
-    told: list[tuple[int, int]] = []
-    found = token_scores(tiny, encoding, target, names, run=run, report=lambda *done: told.append(done))
-    assert told == [(n, 5) for n in range(1, 6)]
+    told: list[str] = []
+    found = token_scores(tiny, encoding, target, names, run=run, report=lambda done, what="": told.append(what))
+    assert told == [f"{n} of 5 methods" for n in range(1, 6)]
     assert_near(found[0], decompx(tiny, encoding, target).scores)
     np.testing.assert_array_equal(found[1], attention_rollout(run.attention)[-1, target.rows[0]])
     assert_near(found[2], integrated_gradients(tiny, encoding, target).scores)
@@ -130,12 +131,12 @@ def test_layers_add_up_to_the_answer(tiny: LoadedModel, encoding: Encoding) -> N
 def test_removals_are_reported(tiny: LoadedModel, encoding: Encoding) -> None:
     """As the model reads them, up to all of them; and a report may stop them."""
     target = targets(tiny, encoding)[0]
-    told: list[tuple[int, int]] = []
+    told: list[str] = []
     scores = token_scores(tiny, encoding, target, ["rollout"])
-    faithfulness(tiny, encoding, target, scores, random_rankings=40, report=lambda *done: told.append(done))
-    assert len(told) > 1 and told[-1][0] == told[-1][1]
+    faithfulness(tiny, encoding, target, scores, random_rankings=40, report=lambda done, what="": told.append(what))
+    assert len(told) > 1 and re.fullmatch(r"(\d+) of \1 changed copies", told[-1])
 
-    def stop(done: int, of: int) -> None:
+    def stop(done: float | None, what: str = "") -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):

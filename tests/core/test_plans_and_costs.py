@@ -133,7 +133,7 @@ def test_copies_of_a_long_text_are_asked_a_few_at_a_time(
         else:
             np.testing.assert_array_equal(np.concatenate(of_parts), of_whole)
     told: list[float] = []
-    importance = loss_importance(tiny_loaded, parts, report=told.append)
+    importance = loss_importance(tiny_loaded, parts, report=lambda done, what="": told.append(done))
     np.testing.assert_allclose(importance, loss_importance(tiny_loaded, whole), rtol=1e-4)
     assert told == pytest.approx([0.2, 0.4, 0.6, 0.8, 1.0])
     assert_near(dataclasses.astuple(score(tiny_loaded, parts)), dataclasses.astuple(score(tiny_loaded, whole)))
@@ -207,7 +207,11 @@ def test_each_point_is_the_model_without_those_heads(tiny_loaded: LoadedModel, b
         assert points[0].parameters - point.parameters == point.removed * (4 * 8 * 32 + 3 * 8)
         assert point.tokens_per_second > 0
     told: list[float] = []
-    rest = list(curve_points(tiny_loaded, batches, orders, [0, 2, 3], known=points[:4], report=told.append))
+    rest = list(
+        curve_points(
+            tiny_loaded, batches, orders, [0, 2, 3], known=points[:4], report=lambda done, what="": told.append(done)
+        )
+    )
     assert [point.loss for point in rest] == pytest.approx([point.loss for point in points[4:]])
     assert told == sorted(told) and told[-1] == 1
 
@@ -215,8 +219,8 @@ def test_each_point_is_the_model_without_those_heads(tiny_loaded: LoadedModel, b
 def test_whoever_stops_has_the_points_before(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
     """A report that raises ends the curve, and nothing that was found is lost."""
 
-    def stop(share: float) -> None:
-        if share > 0.5:
+    def stop(share: float | None, what: str = "") -> None:
+        if share is not None and share > 0.5:
             raise RuntimeError("stopped")
 
     found: list[CurvePoint] = []

@@ -149,11 +149,11 @@ def test_a_head_that_is_gone_finds_nothing(tiny_loaded: LoadedModel) -> None:
 
 def test_progress_is_told_and_can_stop(tiny_loaded: LoadedModel) -> None:
     """The report counts sentences up to all of them, and what it raises ends the work."""
-    told: list[int] = []
-    track_relations(tiny_loaded, sentences() * 6, report=told.append)
-    assert told == [64, 72]
+    told: list[str] = []
+    track_relations(tiny_loaded, sentences() * 6, report=lambda done, what="": told.append(what))
+    assert told == ["64 sentences", "72 sentences"]
 
-    def stop(done: int) -> None:
+    def stop(done: float | None, what: str = "") -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):

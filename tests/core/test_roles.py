@@ -176,11 +176,11 @@ def test_scaling_gives_back_points_of_a_plane() -> None:
 def test_distances_tell_how_far_they_are_and_can_be_stopped() -> None:
     """Progress counts the queries, and what the report raises ends it."""
     rows = np.full((1, 4, 3, 2), 0.5)
-    told: list[tuple[int, int]] = []
-    head_distances(rows, report=lambda done, of: told.append((done, of)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    told: list[str] = []
+    head_distances(rows, report=lambda done, what="": told.append(what))
+    assert told == ["1 of 3 queries", "2 of 3 queries", "3 of 3 queries"]
 
-    def stop(done: int, of: int) -> None:
+    def stop(done: float | None, what: str = "") -> None:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):

@@ -141,11 +141,13 @@ def test_pairs_are_scored_like_single_sentences(variant: str, tiny_loaded: Loade
         PairRow(5, "a dog " * 300, "a dog"),
         PairRow(6, "a dog ran", "a dog ran"),
     ]
-    told: list[tuple[int, int]] = []
-    found = score_pairs(tiny_loaded, rows, variant=variant, report=lambda done, of: told.append((done, of)))
+    told: list[str] = []
+    found = score_pairs(tiny_loaded, rows, variant=variant, report=lambda done, what="": told.append(what))
     whole = dict.fromkeys(text for row in rows for text in row[1:3] if row.row in (1, 6))
     copies = [len(tiny_loaded.tokenizer.encode(text)) - 2 for text in whole]
-    assert told == [(int(done), sum(copies)) for done in np.cumsum(copies)], "what is shared is read once"
+    assert told == [f"{done} of {sum(copies)} masked copies" for done in np.cumsum(copies)], (
+        "what is shared is read once"
+    )
     totals = [
         pseudo_log_likelihood(tiny_loaded, tiny_loaded.tokenizer.encode(text), variant=variant).total
         for text in rows[0][1:3]

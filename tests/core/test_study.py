@@ -89,29 +89,29 @@ def test_a_judgement_is_that_of_the_library(tiny_loaded: LoadedModel, text: Path
 def test_a_study_goes_on_where_it_stopped(tiny_loaded: LoadedModel, text: Path, tmp_path: Path) -> None:
     """Stopped, and with a line cut in half, it ends with the file of one that ran through; nothing is asked twice."""
     whole, cut = tmp_path / "whole.csv", tmp_path / "cut.csv"
-    told: list[tuple[int, int, int]] = []
-    found = judge_file(tiny_loaded, text, whole, settings(), report=lambda *counts: told.append(counts))
-    assert told == [(n, 0, 9) for n in range(10)] and len(found) == 18
+    told: list[str] = []
+    found = judge_file(tiny_loaded, text, whole, settings(), report=lambda done, what="": told.append(what))
+    assert told == ["9 questions", *(f"{n} of 9 questions" for n in range(1, 10))] and len(found) == 18
 
     class Stop(Exception):
         pass
 
-    def stop(done: int, before: int, of: int) -> None:
-        if done == 4:
+    def stop(done: float | None, what: str = "") -> None:
+        if done == 4 / 9:
             raise Stop
 
     with pytest.raises(Stop):
         judge_file(tiny_loaded, text, cut, settings(), report=stop)
     cut.write_text(cut.read_text(encoding="utf-8")[:-3], encoding="utf-8")
     told.clear()
-    judge_file(tiny_loaded, text, cut, settings(), report=lambda *counts: told.append(counts))
-    assert told == [(n, 3, 9) for n in range(3, 10)]
+    judge_file(tiny_loaded, text, cut, settings(), report=lambda done, what="": told.append(what))
+    assert told == [f"3 of 9 questions are in {cut} already", *(f"{n} of 9 questions" for n in range(4, 10))]
     assert cut.read_bytes() == whole.read_bytes()
     assert read_judgements(whole) == read_judgements(cut) and len(read_judgements(whole)) == 18
 
     told.clear()
-    judge_file(tiny_loaded, text, cut, settings(questions=4), report=lambda *counts: told.append(counts))
-    assert told[0] == (9, 9, 12) and told[-1] == (12, 9, 12), "more questions are the same study"
+    judge_file(tiny_loaded, text, cut, settings(questions=4), report=lambda done, what="": told.append(what))
+    assert told[0].startswith("9 of 12 ") and told[-1] == "12 of 12 questions", "more questions are the same study"
     again = judge_file(tiny_loaded, text, cut, settings(questions=1))
     assert [(one.kind, one.number) for one in again[::2]] == [("content", 0), ("function", 0), ("nsp", 0)]
 

@@ -35,7 +35,7 @@ SETTINGS = PretrainSettings(
 )
 
 
-def silent(_: str) -> None:
+def silent(done: float | None, what: str = "") -> None:
     """Progress that nobody reads."""
 
 
@@ -584,7 +584,16 @@ def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tm
     before = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
     lines: list[str] = []
     settings = PretrainSettings(steps=80, warmup=5, decay=20, learning_rate=5e-3, tokens=512, lengths={32: 1.0}, seed=1)
-    pretrain(model, examples, examples, settings, tmp_path, device=CPU, evaluate_every=1000, report=lines.append)
+    pretrain(
+        model,
+        examples,
+        examples,
+        settings,
+        tmp_path,
+        device=CPU,
+        evaluate_every=1000,
+        report=lambda done, what="": lines.append(what),
+    )
     after = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
     assert after["loss"] < before["loss"] - 1.0
     assert after["mlm"] > before["mlm"] + 0.2
@@ -730,7 +739,7 @@ tokenizer = Tokenizer.from_folder(model_folder)
 examples = ExampleMaker(Corpus.prepare(Path(text), tokenizer, Path(cache)), tokenizer, MaskingRule(rate=0.2))
 settings = PretrainSettings(steps=3, warmup=1, decay=1, tokens=256, lengths={32: 1.0})
 model = BertForPreTraining.from_pretrained(model_folder)
-pretrain(model, examples, None, settings, Path(out), device=torch.device("cpu"), report=print)
+pretrain(model, examples, None, settings, Path(out), device=torch.device("cpu"))
 digest = hashlib.sha256(b"".join(t.numpy().tobytes() for t in model.state_dict().values())).hexdigest()
 Path(out, f"digest-{rank}").write_text(digest)
 torch.distributed.destroy_process_group()

@@ -45,7 +45,7 @@ def test_a_trained_lens_is_nearer_to_the_end(tiny_loaded: LoadedModel, text: Pat
     """At every depth and place; the file, its card and the log are there; the model is as it was before."""
     before = {name: weight.clone() for name, weight in tiny_loaded.model.state_dict().items()}
     said: list[str] = []
-    tune_lens(tiny_loaded, text, QUICK, tmp_path, held_out=text, report=said.append)
+    tune_lens(tiny_loaded, text, QUICK, tmp_path, held_out=text, report=lambda done, what="": said.append(what))
     found = read_translators(tiny_loaded, tmp_path / "lens")
     assert found is not None
     scores = compare_lenses(tiny_loaded, found, examples_of(tiny_loaded, text, tmp_path), 24, batches=3)
@@ -90,16 +90,16 @@ def test_the_comparison_is_that_of_the_lens_itself(
 def test_a_stopped_run_goes_on_where_it_was(tiny_loaded: LoadedModel, text: Path, tmp_path: Path) -> None:
     """Stopped and resumed is the same as in one go; another rate in the same folder is refused."""
 
-    def stop(line: str) -> None:
+    def stop(done: float | None, line: str = "") -> None:
         if line.startswith("step 10/"):
             raise KeyboardInterrupt
 
     longer = dataclasses.replace(QUICK, steps=14, decay=2)
-    whole = tune_lens(tiny_loaded, text, longer, tmp_path / "one-go", report=lambda _: None)
+    whole = tune_lens(tiny_loaded, text, longer, tmp_path / "one-go", report=lambda done, what="": None)
     with pytest.raises(KeyboardInterrupt):
         tune_lens(tiny_loaded, text, longer, tmp_path / "two", save_every=0, report=stop)
     told: list[str] = []
-    again = tune_lens(tiny_loaded, text, longer, tmp_path / "two", report=told.append)
+    again = tune_lens(tiny_loaded, text, longer, tmp_path / "two", report=lambda done, what="": told.append(what))
     assert any(line.endswith("; resuming at step 9 of 14") for line in told)
     for one, other in zip(whole.parameters(), again.parameters(), strict=True):
         assert_near(one, other, 1e-4)

@@ -202,12 +202,12 @@ def test_a_walk_says_how_far_it_is_and_can_be_stopped(
     tiny_loaded: LoadedModel, encoding: Encoding, engine: str
 ) -> None:
     """Every layer is told once it is done; what the listener raises ends the walk."""
-    told: list[tuple[int, int]] = []
-    walk(tiny_loaded, encoding, 1, pads=2, engine=engine, report=lambda done, of: told.append((done, of)))
-    assert [step for step in told if step[0]] == [(1, 2), (2, 2)]
+    told: list[str] = []
+    walk(tiny_loaded, encoding, 1, pads=2, engine=engine, report=lambda done, what="": told.append(what))
+    assert told[-2:] == ["1 of 2 layers", "2 of 2 layers"]
 
-    def stop(done: int, of: int) -> None:
-        if done == 1:
+    def stop(done: float | None, what: str = "") -> None:
+        if done == 0.5:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

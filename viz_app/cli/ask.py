@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, Progress, encode, load, note
+from viz_app.cli.shared import Device, ModelName, Notes, encode, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -93,7 +93,7 @@ def score(
     loaded = load(model, device)
     for text in texts or []:
         encoding = encode(loaded, text, None)
-        found = bert_core.pseudo_log_likelihood(loaded, encoding, variant=variant, report=Progress("masked copies"))
+        found = bert_core.pseudo_log_likelihood(loaded, encoding, variant=variant, report=Notes())
         typer.echo(f"{found.total:9.3f} nats  perplexity {found.perplexity:8.2f}  {text}")
         if pieces:
             for token, likely, added in zip(encoding.tokens, found.log_probabilities, encoding.special, strict=True):
@@ -106,7 +106,7 @@ def _score_pairs(loaded: LoadedModel, path: Path, variant: str) -> None:
     from bert_core.analysis.scoring import mostly_unknown, pairs_csv, read_pairs
     from bert_core.run.scoring import score_pairs
 
-    found = score_pairs(loaded, read_pairs(path.read_bytes()), variant=variant, report=Progress("masked copies"))
+    found = score_pairs(loaded, read_pairs(path.read_bytes()), variant=variant, report=Notes())
     typer.echo(pairs_csv(found), nl=False)
     scored = [one for one in found if one.believed is not None]
     first = sum(one.believed == "first" for one in scored)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.run import MOST_REFERENCES
-from viz_app.cli.shared import Device, ModelName, check_place, first_texts, load, note
+from viz_app.cli.shared import Device, ModelName, Notes, check_place, first_texts, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import HeadTable
@@ -129,15 +129,7 @@ def roles(
     with _readable(treebank) as lines:
         first = next(sentences := read_treebank(lines, treebank.name))
         loaded = load(model, device)
-        told = time.monotonic()
-
-        def report(done: int) -> None:
-            nonlocal told
-            if time.monotonic() - told >= SECONDS_BETWEEN_NOTES:
-                told = time.monotonic()
-                note(f"{done:,} sentences")
-
-        tally = track_relations(loaded, _with_first(first, sentences), report=report)
+        tally = track_relations(loaded, _with_first(first, sentences), report=Notes())
     rows = tally.rows(least)
     if out is not None:
         text = relations_csv(rows)

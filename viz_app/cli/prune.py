@@ -5,15 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import tempfile
-import time
-from collections.abc import Callable
 from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, TextFile, check_place, first_texts, load, note, parse_heads
+from viz_app.cli.shared import (
+    Device,
+    ModelName,
+    Notes,
+    TextFile,
+    check_place,
+    first_texts,
+    load,
+    note,
+    note_each,
+    parse_heads,
+)
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -128,7 +137,7 @@ def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tup
         raise ValueError(f"--length is {length}: {loaded.name} reads {loaded.config.max_position_embeddings} tokens")
     with tempfile.TemporaryDirectory() as cache:
         maker = ExampleMaker(
-            Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note), loaded.tokenizer, EVALUATION_MASKING
+            Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each), loaded.tokenizer, EVALUATION_MASKING
         )
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 
@@ -162,7 +171,7 @@ def _kept_plan(
             raise ValueError(f"{path} was found on {plan.found_on}, not on {on}: choose another name for --out")
         return plan
     note(f"finding the order by {name}")
-    plan = propose_plan(loaded, batches, method, seed=seed, reference=others, report=_tenths())
+    plan = propose_plan(loaded, batches, method, seed=seed, reference=others, report=Notes())
     plan = replace(plan, found_on=on)
     checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(plan.to_json(), encoding="utf-8"))
     return plan
@@ -171,21 +180,6 @@ def _kept_plan(
 def _sized(path: Path) -> str:
     """A file by its name and size: another of the same name is told apart."""
     return f"{path.name} ({path.stat().st_size:,} bytes)"
-
-
-def _tenths() -> Callable[[float], None]:
-    """A report that says every tenth how far it is, and about how long it still takes."""
-    began, said = time.monotonic(), 0
-
-    def report(share: float) -> None:
-        nonlocal said
-        if int(10 * share) > said:
-            said = int(10 * share)
-            left = (time.monotonic() - began) * (1 - share) / share
-            if left > 1:
-                note(f"  {share:.0%}, about {left:.0f} s left")
-
-    return report
 
 
 def _read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:

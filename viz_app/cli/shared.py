@@ -98,18 +98,32 @@ def as_time(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-class Progress:
-    """A line on stderr every few seconds: how much is done, of how much, and about what time is left.
+def say(done: float | None, what: str = "") -> None:
+    """A report of long work that says all that it is told, on stdout."""
+    typer.echo(what)
 
-    what: what is counted. Work that is done before the first line is due says nothing.
+
+def note_each(done: float | None, what: str = "") -> None:
+    """A report of long work that says all that it is told, on stderr."""
+    note(what)
+
+
+class Notes:
+    """A report of long work that says a line on stderr every few seconds, with about what time is left.
+
+    Work that is done before the first line is due says nothing.
+    begun: the share that was done before, which took no time.
     """
 
-    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self.what, self.clock = what, clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, begun: float = 0.0) -> None:
+        self.clock, self.begun = clock, begun
         self.started = self.last = clock()
 
-    def __call__(self, done: int, of: int) -> None:
+    def __call__(self, done: float | None, what: str = "") -> None:
         now = self.clock()
-        if now - self.last >= SECONDS_BETWEEN_LINES and done < of:
-            note(f"{done:,} of {of:,} {self.what}, {as_time((now - self.started) / done * (of - done))} left")
-            self.last = now
+        if now - self.last < SECONDS_BETWEEN_LINES or done == 1:
+            return
+        self.last = now
+        left = None if not done else (now - self.started) / max(done - self.begun, 1e-9) * (1 - done)
+        parts = [what or f"{done or 0:.0%}", *([] if left is None else [f"{as_time(left)} left"])]
+        note(", ".join(parts))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from viz_app.cli.shared import SECONDS_BETWEEN_LINES, Device, ModelName, TextFile, as_time, kind_of_file, load, note
+from viz_app.cli.shared import Device, ModelName, Notes, TextFile, kind_of_file, load, note
 from viz_app.export import PICTURES
 
 
@@ -53,22 +52,15 @@ def faithfulness(
         random_rankings=random_rankings,
         seed=seed,
     )
-    started = last = time.monotonic()
+    notes: Notes | None = None
 
-    def report(done: int, before: int, of: int) -> None:
-        nonlocal started, last
-        now = time.monotonic()
-        if done == before:
-            started = last = now  # the questions have been found
-            note(
-                f"{before:,} of {of:,} questions are in {out} already"
-                if before
-                else f"{of:,} {'question' if of == 1 else 'questions'}"
-            )
-        elif now - last >= SECONDS_BETWEEN_LINES or done == of:
-            each = (now - started) / (done - before)
-            note(f"{done:,} of {of:,} questions, {each:.1f} s each, {as_time(each * (of - done))} left")
-            last = now
+    def report(done: float | None, what: str = "") -> None:
+        nonlocal notes
+        if notes is None or done == 1:  # the questions have been found, or answered
+            notes = Notes(begun=done or 0.0)
+            note(what)
+        else:
+            notes(done, what)
 
     found = judge_file(load(model, device), text, out, settings, report=report)
     typer.echo(markdown(standings(found)), nl=False)

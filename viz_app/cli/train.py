@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from viz_app.cli.shared import Device, ModelName, TextFile, check_place, kind_of_file, load, note
+from viz_app.cli.shared import Device, ModelName, TextFile, check_place, kind_of_file, load, note_each, say
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.training.measures import Measures
@@ -67,7 +67,7 @@ def pretrain(
     )  # fmt: skip
     launch(
         train, folder, settings, start=start, held_out=held_out, dropout=dropout, cache=cache, device=device,
-        save_every=save_every, evaluate_every=evaluate_every, report=typer.echo,
+        save_every=save_every, evaluate_every=evaluate_every, report=say,
     )  # fmt: skip
 
 
@@ -106,7 +106,7 @@ def finetune(
     )  # fmt: skip
     tuning.finetune(
         train, folder, settings, text=text, label=label, pair=pair, held_out=_parse_held_out(held_out),
-        start=start, device=device, report=typer.echo,
+        start=start, device=device, report=say,
     )  # fmt: skip
 
 
@@ -152,9 +152,9 @@ def evaluate(
         raise ValueError(f"--keep-temperature needs a model in a folder, and {model} is none")
     with tempfile.TemporaryDirectory() as folder:
         kept = cache or Path(folder)
-        corpora = {kind: Corpus.prepare(path, loaded.tokenizer, kept, note) for kind, path in texts.items()}
-        trained = None if train is None else Corpus.prepare(train, loaded.tokenizer, kept, note)
-        found = measure(loaded, corpora, train=trained, batches=batches, report=note)
+        corpora = {kind: Corpus.prepare(path, loaded.tokenizer, kept, note_each) for kind, path in texts.items()}
+        trained = None if train is None else Corpus.prepare(train, loaded.tokenizer, kept, note_each)
+        found = measure(loaded, corpora, train=trained, batches=batches, report=note_each)
     for line in lines_of(found, loaded.has_mlm, loaded.has_nsp):
         typer.echo(line)
     typer.echo(f"speed: {speed(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
@@ -234,7 +234,7 @@ def tune_lens(
     )  # fmt: skip
     tune(
         load(model, device), text, settings, folder,
-        held_out=held_out, cache=cache, save_every=save_every, report=typer.echo,
+        held_out=held_out, cache=cache, save_every=save_every, report=say,
     )  # fmt: skip
 
 
@@ -266,7 +266,7 @@ def train_captioner(
     )
     train(
         CaptionerConfig.small(len(VOCABULARY)), settings, folder,
-        device=best_device(device), save_every=save_every, evaluate_every=evaluate_every, report=typer.echo,
+        device=best_device(device), save_every=save_every, evaluate_every=evaluate_every, report=say,
     )  # fmt: skip
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from bert_core.progress import Progress, silent
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from viz_app.comparison import Comparison
 from viz_app.export import KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
-from viz_app.export.page import Report, Theme, attention_page, caption_page, change_page, neuron_page, silent
+from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
 from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
 from viz_app.maps import MapView, ShownMaps, check_heads
 
@@ -26,8 +27,8 @@ class Files(Protocol):
     def picture(self, *, dark: bool = False) -> Figure:
         """The view as a still picture."""
 
-    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
-        """The view as a page that needs no network. report: told how many heads are done, of how many; may raise."""
+    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
+        """The view as a page that needs no network. report: told how many heads are done, as for `Progress`."""
 
     def csv(self) -> bytes:
         """What it draws as a table."""
@@ -39,10 +40,10 @@ class Files(Protocol):
         """A script that makes the picture again."""
 
 
-def file_of(view: Files, kind: str, *, dark: bool = False, report: Report = silent) -> bytes:
+def file_of(view: Files, kind: str, *, dark: bool = False, report: Progress = silent) -> bytes:
     """A view as a file of one of `KINDS`. Raises ValueError for another kind, and as the view does.
 
-    report: of a page, told how many of its heads are done, of how many; may raise to stop.
+    report: of a page, told how many of its heads are done, as for `Progress`.
     """
     if kind in PICTURES:
         from viz_app.export.drawing import picture_bytes
@@ -77,7 +78,7 @@ class AttentionFiles:
 
         return maps_picture(self.view.of(self.run), self.view, dark=dark)
 
-    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
         return attention_page(self.run, self.view, theme=theme, report=report)
 
     def csv(self) -> bytes:
@@ -111,7 +112,7 @@ class NeuronFiles:
 
         return neuron_picture(self.vectors, self.query, dark=dark)
 
-    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
         return neuron_page(self.run, self.vectors, self.query, theme=theme, report=report)
 
     def csv(self) -> bytes:
@@ -144,7 +145,7 @@ class ChangeFiles:
 
         return maps_picture(self.comparison.shown(), self.view, dark=dark)
 
-    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
         return change_page(self.comparison, self.view, theme=theme, report=report)
 
     def csv(self) -> bytes:
@@ -182,7 +183,7 @@ class CaptionFiles:
 
         return caption_picture(self.run, self.what, self.head, dark=dark)
 
-    def page(self, theme: Theme | None = None, report: Report = silent) -> str:
+    def page(self, theme: Theme | None = None, report: Progress = silent) -> str:
         return caption_page(self.run, self.what, self.head, self.word, theme=theme, report=report)
 
     def csv(self) -> bytes:

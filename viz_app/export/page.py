@@ -8,7 +8,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -20,6 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
+from bert_core.progress import Progress, counted, silent
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
@@ -35,7 +36,6 @@ from viz_app.maps import MapView, ShownMaps
 Theme = Literal["light", "dark"]
 # By name, an order of the heads of each layer, and one of the layers where there is one.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
-Report = Callable[[int, int], None]  # told how many heads are packed, of how many; may raise to stop
 _FOLDER = Path(__file__).parent
 READING = "from the token that looks (query) to the token it looks at (key); each small map has its own colour scale."
 NEURON = (
@@ -98,19 +98,14 @@ class _Sheet:
     picture: tuple[np.ndarray, tuple[int, int]] | None = None
 
 
-def silent(done: int, of: int) -> None:
-    """Nobody wants to know."""
-
-
 def attention_page(
-    run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Report = silent
+    run: ModelRun, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = silent
 ) -> str:
     """A page with every layer and head of a run, opened at what a view shows, by default the first head.
 
     Where several heads are one map, that map is there too. A short text's values are exact, else they are in one byte
     each, or gradients in two thin matrices; the page says which.
-    theme: "light" or "dark"; None follows the system. report: told how many heads are done, of how many; may raise to
-    stop.
+    theme: "light" or "dark"; None follows the system. report: told how many heads are done, as for `Progress`.
     Raises ValueError for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
@@ -125,7 +120,7 @@ def attention_page(
 
 
 def neuron_page(
-    run: ModelRun, vectors: HeadVectors, query: int = 0, *, theme: Theme | None = None, report: Report = silent
+    run: ModelRun, vectors: HeadVectors, query: int = 0, *, theme: Theme | None = None, report: Progress = silent
 ) -> str:
     """The same, opened at one query of a head down to its vectors, which are exact.
 
@@ -144,7 +139,7 @@ def neuron_page(
 
 
 def change_page(
-    comparison: Comparison, view: MapView | None = None, *, theme: Theme | None = None, report: Report = silent
+    comparison: Comparison, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = silent
 ) -> str:
     """A page with the difference of every layer and head between two runs, and the list of the largest.
 
@@ -178,7 +173,7 @@ def change_page(
 
 
 def maps_page(
-    shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Report = silent
+    shown: ShownMaps, view: MapView | None = None, *, theme: Theme | None = None, report: Progress = silent
 ) -> str:
     """A page with maps from anywhere, such as a decoder's from one text to another; see `maps_across`.
 
@@ -200,7 +195,7 @@ def maps_page(
 
 def caption_page(
     run: DecoderRun, what: str = "attention", head: tuple[int, int] | None = None, word: int = 0,
-    *, theme: Theme | None = None, report: Report = silent,
+    *, theme: Theme | None = None, report: Progress = silent,
 ) -> str:  # fmt: skip
     """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
 
@@ -229,7 +224,7 @@ def caption_page(
     return _written(sheet, theme, report)
 
 
-def _written(sheet: _Sheet, theme: Theme | None, report: Report) -> str:
+def _written(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     if theme not in (None, "light", "dark"):
         raise ValueError(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
     shown, view = sheet.shown, sheet.view
@@ -238,7 +233,7 @@ def _written(sheet: _Sheet, theme: Theme | None, report: Report) -> str:
     done = count(1)
 
     def tell() -> None:
-        report(next(done), layers * heads)
+        counted(report, next(done), layers * heads, "heads")
 
     def pack(maps: np.ndarray) -> tuple[bytes, list[int]]:
         return packed_layer(maps, signed=shown.signed, exact=exact, thin=thin, report=tell)

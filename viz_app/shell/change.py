@@ -109,7 +109,7 @@ def sweep(current: Question) -> HeadSweep:
         f"{shown_name(current.loaded.name)} without each of its {of} heads",
         lambda job: ablate_heads(
             current.loaded, current.encoding, target=current.target, method=method, reference=reference,
-            report=lambda done, of: job.report(done / of),
+            report=job.report,
         ),
     )  # fmt: skip
     found: HeadSweep = result_of(job)

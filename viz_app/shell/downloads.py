@@ -116,7 +116,7 @@ def _large_page(files: Files, key: Hashable) -> None:
     job = queue().submit(
         key,
         f"{files.name('html')} is packed",
-        lambda job: file_of(files, "html", report=lambda done, of: job.report(done / of)),
+        lambda job: file_of(files, "html", report=job.report),
     )
     if not still_running(job, lambda: st.session_state.pop("_asked_page", None)):
         _button("HTML", lambda: job.result, files.name("html"))

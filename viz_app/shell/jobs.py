@@ -53,7 +53,7 @@ class Job:
         """Ask the work to end; it does at its next `report`."""
         self._stop.set()
 
-    def report(self, progress: float) -> None:
+    def report(self, progress: float | None, what: str = "") -> None:
         """Called by the work: how far it is. Raises Stopped if the visitor asked for that."""
         self.progress = progress
         if self._stop.is_set():

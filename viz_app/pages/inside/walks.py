@@ -41,7 +41,7 @@ def _job(current: Question, layer: int, pads: int, engine: str) -> Job:
         f"{shown_name(current.loaded.name)} computes every step with {engine}",
         lambda job: walk(
             current.loaded, current.encoding, layer, head_mask=gates, pads=pads, engine=engine,
-            report=lambda done, of: job.report(done / of),
+            report=job.report,
         ),
     )  # fmt: skip
 

@@ -117,7 +117,7 @@ def _lens_job(current: Question, key: tuple, maps: Translators | None, positions
         f"{shown_name(loaded.name)} read at every layer",
         lambda job: logit_lens(
             loaded, current.encoding, positions=positions, translators=maps, followed=current.original.input_ids,
-            top_k=SHOWN_WORDS, head_mask=current.head_mask, report=lambda done, of: job.report(done / of),
+            top_k=SHOWN_WORDS, head_mask=current.head_mask, report=job.report,
         ),
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel, save
 from bert_core.modeling import IGNORED_LABEL
+from bert_core.progress import Progress
 from bert_core.pruning import pruned, zero_filled
 from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.run.costs import BATCHES, Cost, Score, point_of, pruning_costs, score
@@ -125,7 +126,7 @@ class Questions:
         label = f"Test on {rows} {what} of {of}, about {max(1, round(seconds))} s"
         return asked_for("lab", self.key, label)
 
-    def _job(self, what: Hashable, label: str, work: Callable[[Callable[[float], None]], Any]) -> Job:
+    def _job(self, what: Hashable, label: str, work: Callable[[Progress], Any]) -> Job:
         return queue().submit(
             (what, *self.key), f"{shown_name(self.loaded.name)} {label}", lambda job: work(job.report)
         )

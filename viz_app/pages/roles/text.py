@@ -98,7 +98,7 @@ def roles_of_text(current: Question) -> RolesOfText:
     job = queue().submit(
         ("distances", current.loaded.name, encoding),
         f"{run.head_mask.size} heads are compared with each other",
-        lambda job: head_distances(run.attention, report=lambda done, of: job.report(done / of)),
+        lambda job: head_distances(run.attention, report=job.report),
     )
     distances: np.ndarray = result_of(job)
     figures = head_figures(run.attention, encoding)
@@ -130,7 +130,7 @@ def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
 
     def work(job):
         sentences = _sentences(data, name)
-        return track_relations(loaded, sentences, report=lambda done: job.report(done / len(sentences)))
+        return track_relations(loaded, sentences, report=job.report)
 
     tally: RelationTally = result_of(queue().submit(key, f"{loaded.name} reads {name}", work))
     st.session_state[EXAMINED] = (loaded.name, name, tally)

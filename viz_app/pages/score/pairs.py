@@ -126,9 +126,7 @@ def _job(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], varian
     return queue().submit(
         ("pairs", loaded.name, gates.tobytes(), variant, _digest(rows)),
         f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
-        lambda job: score_pairs(
-            loaded, rows, variant=variant, head_mask=gates, report=lambda done, of: job.report(done / of)
-        ),
+        lambda job: score_pairs(loaded, rows, variant=variant, head_mask=gates, report=job.report),
     )
 
 

@@ -302,7 +302,7 @@ def trust(current: Question, given: Answers) -> Trust | None:
 def _judge(current: Question, given: Answers, words: bool, job: Job) -> Trust:
     found = faithfulness(
         current.loaded, given.encoding, given.target, given.scores, words=words, head_mask=current.head_mask,
-        report=lambda done, of: job.report(done / of),
+        report=job.report,
     )  # fmt: skip
     return Trust(given.names, given.question, found)
 

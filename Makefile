@@ -6,6 +6,7 @@ BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 APP_INSTALLED := .venv/.app-installed
 DEV_INSTALLED := .venv/.dev-installed
+NPM_INSTALLED := node_modules/.installed
 
 # A file of tests is one process's: its server, browser and models are started once. A process takes one thread, and
 # up to 2 GB.
@@ -21,12 +22,14 @@ test: $(DEV_INSTALLED) browser lint
 
 # The inner loop: nothing with a browser or a server. What failed last goes first, and the first failure ends it.
 check: lint
-	$(BIN)/python -m pytest $(IN_PARALLEL) -x --ff -m "not slow" tests/core tests/test_house.py
+	$(BIN)/python -m pytest $(IN_PARALLEL) -x --ff -m "not slow" tests/core tests/test_house.py tests/test_javascript.py
 
-lint: $(DEV_INSTALLED)
+lint: $(DEV_INSTALLED) $(NPM_INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/node node_modules/.bin/biome check --error-on-warnings
+	$(BIN)/node node_modules/.bin/tsc
 
 docs: $(DEV_INSTALLED)
 	$(BIN)/python docs/build.py
@@ -59,6 +62,11 @@ $(DEV_INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e '.[dev]'
 	@touch $(APP_INSTALLED) $@
 
+# The JavaScript tools; node and npm themselves are packages of the environment.
+$(NPM_INSTALLED): package.json package-lock.json | $(DEV_INSTALLED)
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund
+	@touch $@
+
 browser:
 	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium; \
@@ -68,5 +76,5 @@ browser:
 
 # Back to a fresh clone; what a training run wrote under runs/ stays.
 clean:
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv node_modules build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -26,6 +26,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.components import attention_view, head_grid
 from viz_app.components.attention_view.packing import deflated, strongest_edges
+from viz_app.components.joining import joined
 from viz_app.export.captions import NOTE, caption_maps
 from viz_app.export.packing import MOST_EXACT, packed_layer
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
@@ -37,6 +38,7 @@ Theme = Literal["light", "dark"]
 # By name, an order of the heads of each layer, and one of the layers where there is one.
 Sorts = dict[str, tuple[list[list[int]], list[int] | None]]
 _FOLDER = Path(__file__).parent
+SCRIPT = joined(_FOLDER / "page.js")
 READING = "from the token that looks (query) to the token it looks at (key); each small map has its own colour scale."
 NEURON = (
     "one query on the left, every key on the right. Their vectors are multiplied number by number; the sum, divided by "
@@ -256,6 +258,7 @@ def _written(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
         "exact": exact,
         "limit": sheet.limit,
         "cap": cap,
+        "combined": attention_view.COMBINED,
         "fixed": attention_view.fixed_header(
             shown.queries, shown.keys, layers=layers, heads=heads, signed=shown.signed, unit=shown.unit,
         ),
@@ -358,10 +361,7 @@ def _packed_vectors(vectors: HeadVectors) -> bytes:
 
 def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
     """The template with everything in it. What a reader typed is in `data` alone, and goes in as base64."""
-    script = "\n".join(
-        [_inner(attention_view.SCRIPT, "attentionView"), _inner(head_grid.SCRIPT, "headGrid"), _file("page.js")]
-    )
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     filling = {
         "hash": f"sha256-{digest}",
         "variables": _variables(theme),
@@ -378,18 +378,10 @@ def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme 
             f'<script type="text/plain" id="{name}">{base64.b64encode(part).decode()}</script>'
             for name, part in data.items()
         ),
-        "script": script,
+        "script": SCRIPT,
     }
     # In one go, so that nothing that was filled in is read as a place to fill.
     return re.sub(r"\{\{([\w-]+)\}\}", lambda found: filling[found[1]], _file("page.html"))
-
-
-def _inner(module: str, name: str) -> str:
-    """A module with one default function as a constant of this name, its other names hidden."""
-    body, count = re.subn(r"^export default function", "function main", module, flags=re.MULTILINE)
-    if count != 1 or re.search(r"^(import|export)\b", body, re.MULTILINE) or "</script" in body.lower():
-        raise ValueError(f"the module of {name} has {count} default functions, or imports: one, and no imports")
-    return f"const {name} = (() => {{\n{body}\nreturn main;\n}})();"
 
 
 def _variables(theme: Theme | None) -> str:

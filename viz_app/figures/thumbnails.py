@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 SHARE_BELOW = 0.99  # of the values, the end of a common scale of colours
+MIDDLE = 128  # the byte of 0 in a signed picture
 SMALL, LARGE = 28, 64  # rows and columns of a picture beside another one, and of one that has the page for itself
 
 
@@ -32,7 +33,7 @@ def thumbnails(
     largest = np.abs(small).max(axis=(2, 3), keepdims=True) if limit is None else np.float32(limit)
     share = np.divide(small, largest, out=np.zeros_like(small), where=largest > 0)
     if signed:
-        return np.rint(128 + 127 * share.clip(-1, 1)).astype(np.uint8)
+        return np.rint(MIDDLE + 127 * share.clip(-1, 1)).astype(np.uint8)
     return np.rint(255 * share.clip(0, 1)).astype(np.uint8)
 
 

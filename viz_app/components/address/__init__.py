@@ -7,7 +7,9 @@ from pathlib import Path
 
 from streamlit.components.v2 import component
 
-_view = component("headlight.address", js=(Path(__file__).parent / "address.js").read_text("utf-8"))
+from viz_app.components.joining import joined
+
+_view = component("headlight.address", js=joined(Path(__file__).parent / "address.js"))
 
 
 def keep_history(steps: Sequence[str]) -> None:

@@ -2,22 +2,31 @@
 // without its parameters, one with them. Back would walk through all of them. So an address that differs from the
 // entry it stands on by no step takes that entry's place.
 
-const NAME = "headlightSteps"; // on window: this module may be loaded more than once, its wrapper must not be
+/** @import { AddressMessage, Handed } from "../messages.d.ts" */
 
-export default function ({ data }) {
-  if (!window[NAME]) {
+// On window: this module may be loaded more than once, its wrapper must not be.
+const shared = /** @type {{ headlightSteps?: string[] }} */ (globalThis);
+
+/** @param {Handed<AddressMessage>} handed */
+export default function address({ data }) {
+  if (!shared.headlightSteps) {
     const add = window.history.pushState.bind(window.history);
     window.history.pushState = (state, title, url) => {
       const before = new URL(window.location.href);
       const after = new URL(url ?? "", before);
-      if (isStep(before, after, window[NAME])) add(state, title, url);
+      if (isStep(before, after, shared.headlightSteps ?? [])) add(state, title, url);
       else window.history.replaceState(state, title, url);
     };
   }
-  window[NAME] = data.steps;
+  shared.headlightSteps = data.steps;
 }
 
-// Whether a person would say that something else is shown now.
+/**
+ * Whether a person would say that something else is shown now.
+ * @param {URL} before
+ * @param {URL} after
+ * @param {string[]} steps
+ */
 export function isStep(before, after, steps) {
   if (before.pathname !== after.pathname) return true;
   // The address of a page just opened, which says nothing yet.

@@ -13,11 +13,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from viz_app.components import TIP, TIP_STYLE
+from viz_app.components.attention_view.packing import CODES
 from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL
 from viz_app.tokens import Token
 
 Side = Literal["query", "key"]
 STRONGEST = 12  # edges in the table
+LONGEST_ASK = 64  # rows and columns sent exactly at a time
+LEAST_KEPT, MOST_KEPT = 0.05, 1.0
+COMBINED = -1  # stands for a head where several are one map
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,6 @@ _FOLDER = Path(__file__).parent
 # What the browser gets; the same stands in a page of its own (`viz_app.export.page`).
 MARKUP = '<div class="view"></div>' + TIP
 STYLE = TIP_STYLE + (_FOLDER / "attention_view.css").read_text("utf-8")
-SCRIPT = (_FOLDER / "attention_view.js").read_text("utf-8")
 
 
 def fixed_header(
@@ -74,6 +77,9 @@ def fixed_header(
         "queries": [[token.text, token.position, token.side] for token in queries],
         "keys": [[token.text, token.position, token.side] for token in keys],
         "lecture": lecture,
+        "codes": CODES,
+        "longestAsk": LONGEST_ASK,
+        "keeps": [LEAST_KEPT, MOST_KEPT],
         "colours": DIVERGING if signed else SEQUENTIAL,
         "signColours": DIVERGING,
         "headColours": HEAD_COLOURS,

@@ -12,6 +12,7 @@ import numpy as np
 HIGHEST = 128  # the code of a row's maximum: the fewest steps that err by less than a 255th, as fewer pack better
 ZERO = 127  # the code of 0 among signed values
 NO_NUMBER = 255  # the code of NaN and infinity
+CODES = {"highest": HIGHEST, "zero": ZERO, "none": NO_NUMBER}  # as the browser is told
 
 
 class Quantised(NamedTuple):

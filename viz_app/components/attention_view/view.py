@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import streamlit as st
 from streamlit.components.v2 import component
 
-from viz_app.components.attention_view import MARKUP, SCRIPT, STRONGEST, STYLE, Vectors, ViewChoice, fixed_header
+from viz_app.components.attention_view import (
+    COMBINED,
+    LEAST_KEPT,
+    LONGEST_ASK,
+    MARKUP,
+    MOST_KEPT,
+    STRONGEST,
+    STYLE,
+    Vectors,
+    ViewChoice,
+    fixed_header,
+)
 from viz_app.components.attention_view.packing import deflated, name_of, name_of_bytes, quantise, strongest_edges
+from viz_app.components.joining import joined
 from viz_app.tokens import Combined, Token
 
 PACKED_FROM = 1 << 14  # bytes; less is drawn at once
 SENT_EARLY = 1 << 20  # bytes: a layer of no more is sent whole, so that its other heads are there when they are wanted
-LONGEST_ASK = 64  # rows and columns sent exactly at a time
-LEAST_KEPT, MOST_KEPT = 0.05, 1.0
-COMBINED = -1  # stands for a head where several are one map
 MODES = ("curves", "matrix", "neuron")
 
 Mode = Literal["curves", "matrix", "neuron"]
 
-_view = component("headlight.attention_view", html=MARKUP, css=STYLE, js=SCRIPT)
+_view = component(
+    "headlight.attention_view", html=MARKUP, css=STYLE, js=joined(Path(__file__).parent / "attention_view.js")
+)
 
 
 def attention_view(

@@ -10,6 +10,7 @@ from typing import Any
 from streamlit.components.v2 import component
 
 from viz_app.components.clicks import deliver, latest
+from viz_app.components.joining import joined
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ _view = component(
     "headlight.floor_plan",
     html='<nav class="plan"></nav>',
     css=(_FOLDER / "floor_plan.css").read_text("utf-8"),
-    js=(_FOLDER / "floor_plan.js").read_text("utf-8"),
+    js=joined(_FOLDER / "floor_plan.js"),
 )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from viz_app.components import TIP, TIP_STYLE
 from viz_app.figures.style import DIVERGING, SEQUENTIAL, two_digits
+from viz_app.figures.thumbnails import MIDDLE
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,6 @@ MARKUP = (
     + TIP
 )
 STYLE = TIP_STYLE + (_FOLDER / "head_grid.css").read_text("utf-8")
-SCRIPT = (_FOLDER / "head_grid.js").read_text("utf-8")
 
 
 def grid_message(
@@ -65,6 +65,7 @@ def grid_message(
         "heads": heads,
         "size": None if thumbnails is None else thumbnails.shape[2:],
         "signed": signed,
+        "zero": MIDDLE if signed else 0,
         "unit": unit,
         "mode": mode,
         "selected": selected,

@@ -1,89 +1,104 @@
-// The grid of heads. Every text reaches the page through textContent; nothing here builds HTML from data.
+// The grid of heads.
 
-const LONGEST_TIP = 600;
-const LOG_SECONDS = 30;
+import { logged } from "../clicks.js";
+import { gradient, isDark, luminance, shades } from "../colour.js";
+import { element, part, reachable, shortened, struck } from "../elements.js";
+import { unpack } from "../message.js";
+import { LONGEST_TIP, showTip } from "../tip.js";
+
+/** @import { Rgb } from "../colour.js" */
+/** @import { Click, GridHeader, Handed } from "../messages.d.ts" */
+
+/**
+ * What is kept on the grid's element from one message to the next.
+ * @typedef {HTMLElement & {
+ *   paint?: () => void,
+ *   observer?: ResizeObserver,
+ *   painted?: { now: string, pixels: Uint8Array },
+ *   clicks?: Click[],
+ * }} Grid
+ */
+/** @typedef {[rows: number, columns: number]} Size */
+
+const GAP = 8; // pixels between a cell and its tooltip
 // The luminance from which black has more contrast than white.
 const BLACK_READS_BETTER = 0.179;
 
-// Only grows, also between two views and when the clock is set back.
-let stamp = 0;
-
-export default function ({ data, parentElement, setTriggerValue }) {
-  const frame = parentElement.querySelector(".frame");
-  const grid = parentElement.querySelector(".grid");
-  const tip = parentElement.querySelector(".tip");
-  const { header, pixels } = unpack(data);
-  const dark = isDark(frame);
-  const colours = table(dark ? header.colours[1] : header.colours[0]);
+/** @param {Handed<Uint8Array>} handed */
+export default function headGrid({ data, parentElement, setTriggerValue }) {
+  const frame = part(parentElement, ".frame");
+  const grid = /** @type {Grid} */ (part(parentElement, ".grid"));
+  const tip = part(parentElement, ".tip");
+  const { header, tail: pixels } = /** @type {{ header: GridHeader, tail: Uint8Array }} */ (unpack(data));
+  const colours = shades(header.colours[isDark(frame) ? 1 : 0]);
   frame.classList.toggle("lecture", header.lecture);
-  frame.classList.toggle("fills", Boolean(header.fills));
+  frame.classList.toggle("fills", header.fills);
   tip.classList.toggle("lecture", header.lecture);
 
   // The cells stay as long as the grid has the same form, so that the focus stays too.
   const form = [header.layers, header.heads, header.mode, header.size === null, header.order, header.rows].join();
   if (grid.dataset.form !== form) {
     grid.dataset.form = form;
-    grid.style.setProperty("--heads", header.heads);
-    frame.style.setProperty("--layers", header.layers);
+    grid.style.setProperty("--heads", String(header.heads));
+    frame.style.setProperty("--layers", String(header.layers));
     grid.classList.toggle("pictures", header.size !== null);
     grid.replaceChildren(...build(header));
-    hide(tip);
+    tip.hidePopover();
   }
+  /** @type {At} */
   const at = (layer, head) => grid.querySelector(`[data-layer="${layer}"][data-head="${head}"]`);
-  grid.paint = () => paint(grid, header, pixels, colours);
-  grid.paint();
+  const paintNow = () => paint(grid, header, pixels, colours);
+  grid.paint = paintNow;
+  paintNow();
   if (!grid.observer) {
-    grid.observer = new ResizeObserver(() => grid.paint());
+    grid.observer = new ResizeObserver(() => grid.paint?.());
     grid.observer.observe(grid);
   }
-  legend(parentElement.querySelector(".legend"), header, colours);
+  legend(part(parentElement, ".legend"), header, colours);
   if (!grid.querySelector('[tabindex="0"]')) {
     const [layer, head] = header.selected ?? [0, 0];
-    const first = at(layer, head);
-    (first && !first.disabled ? first : grid.querySelector("button:not(:disabled)") ?? first).tabIndex = 0;
+    const wanted = at(layer, head);
+    const first = wanted && !wanted.disabled ? wanted : (grid.querySelector("button:not(:disabled)") ?? wanted);
+    /** @type {HTMLElement} */ (first).tabIndex = 0;
   }
 
   // Assigned, not added: this function runs again with every change of data, on the same elements.
   grid.onclick = (event) => {
-    const button = event.target.closest("button");
+    const button = struck(event).closest("button");
     if (!button || button.disabled) return;
-    focusable(grid, button);
+    reachable(grid, button);
     const place = [button.dataset.layer, button.dataset.head].map((n) => (n === "" ? null : Number(n)));
-    setTriggerValue("click", log(grid, place));
+    setTriggerValue("click", logged(grid, place));
   };
   grid.onkeydown = (event) => {
-    if (event.key === "Escape") hide(tip);
+    if (event.key === "Escape") tip.hidePopover();
     // A key held down is one click, not many.
     if (event.repeat && (event.key === "Enter" || event.key === " ")) event.preventDefault();
-    const next = neighbour(header, event.target, event.key, at);
+    const next = neighbour(header, struck(event).dataset, event.key, at);
     if (!next) return;
     event.preventDefault();
-    focusable(grid, next);
+    reachable(grid, next);
     next.focus();
-    show(tip, next, tipText(header, next));
+    showTip(tip, next, tipText(header, next), GAP);
   };
   grid.onpointerover = (event) => {
-    const button = event.target.closest("button");
-    if (button) show(tip, button, tipText(header, button));
-    else hide(tip);
+    const button = struck(event).closest("button");
+    if (button) showTip(tip, button, tipText(header, button), GAP);
+    else tip.hidePopover();
   };
-  grid.onpointerleave = () => hide(tip);
+  grid.onpointerleave = () => tip.hidePopover();
 }
 
-// Four bytes with the length of the header, the header as JSON, then one byte a pixel: layer, head, row, column.
-function unpack(data) {
-  const length = new DataView(data.buffer, data.byteOffset).getUint32(0, true);
-  const header = JSON.parse(new TextDecoder().decode(data.subarray(4, 4 + length)));
-  return { header, pixels: data.subarray(4 + length) };
-}
-
+/**
+ * @param {GridHeader} header
+ */
 function build({ layers, heads, mode, size, order, rows: placed }) {
-  const corner = element("div", "");
+  const corner = element("div");
   corner.setAttribute("role", "columnheader");
   const top = row([corner]);
-  // In an order of their own the heads of a layer are not those of the next: a column has no name.
-  const named = (head) => (order ? { 0: "most", [heads - 1]: heads > 1 ? "least" : "most" }[head] ?? "" : `H${head}`);
-  for (let head = 0; head < heads; head++) top.append(label("columnheader", mode, "", head, named(head)));
+  for (let head = 0; head < heads; head++) {
+    top.append(label("columnheader", mode, "", head, order ? ordinal(head, heads) : `H${head}`));
+  }
   const rows = [top];
   for (let place = 0; place < layers; place++) {
     const layer = placed ? placed[place] : place;
@@ -93,11 +108,11 @@ function build({ layers, heads, mode, size, order, rows: placed }) {
       const button = element("button", "cell");
       button.type = "button";
       button.tabIndex = -1;
-      button.dataset.layer = layer;
-      button.dataset.head = head;
+      button.dataset.layer = String(layer);
+      button.dataset.head = String(head);
       if (size) {
         button.classList.add("picture");
-        button.append(element("canvas", ""));
+        button.append(element("canvas"));
       } else {
         button.append(element("span", "number"));
       }
@@ -108,6 +123,24 @@ function build({ layers, heads, mode, size, order, rows: placed }) {
   return rows;
 }
 
+/**
+ * In an order of their own the heads of a layer are not those of the next: a column has no name.
+ * @param {number} place
+ * @param {number} heads
+ */
+function ordinal(place, heads) {
+  if (place === 0 && heads > 1) return "most";
+  if (place === heads - 1) return heads > 1 ? "least" : "most";
+  return "";
+}
+
+/**
+ * @param {string} role
+ * @param {GridHeader["mode"]} mode
+ * @param {number | ""} layer
+ * @param {number | ""} head
+ * @param {string} text
+ */
 function label(role, mode, layer, head, text) {
   // The letter goes first where there is no room.
   const parts = text.startsWith("H") ? [element("span", "letter", "H"), text.slice(1)] : [text];
@@ -120,12 +153,13 @@ function label(role, mode, layer, head, text) {
   button.append(...parts);
   button.type = "button";
   button.tabIndex = -1;
-  button.dataset.layer = layer;
-  button.dataset.head = head;
+  button.dataset.layer = String(layer);
+  button.dataset.head = String(head);
   button.setAttribute("aria-label", head === "" ? `switch layer ${layer}` : `switch head ${head} in every layer`);
   return wrapped(role, button);
 }
 
+/** @param {HTMLElement[]} cells */
 function row(cells) {
   const made = element("div", "row");
   made.setAttribute("role", "row");
@@ -133,32 +167,37 @@ function row(cells) {
   return made;
 }
 
+/**
+ * @param {string} role
+ * @param {HTMLElement} child
+ */
 function wrapped(role, child) {
-  const made = element("div", "");
+  const made = element("div");
   made.setAttribute("role", role);
   made.append(child);
   return made;
 }
 
-function element(tag, name, text = "") {
-  const made = document.createElement(tag);
-  if (name) made.className = name;
-  if (text) made.textContent = text;
-  return made;
-}
-
+/**
+ * @param {Grid} grid
+ * @param {GridHeader} header
+ * @param {Uint8Array} pixels
+ * @param {Rgb[]} colours
+ */
 function paint(grid, header, pixels, colours) {
   // Most runs change only what is chosen: the pictures are painted when they, or the page, have changed.
   const before = grid.painted;
   const room = header.size && roomOf(grid, header.size);
   const now = [colours[255], room, grid.dataset.form].join();
-  const same = before?.now === now && before.pixels.length === pixels.length
-    && before.pixels.every((code, i) => code === pixels[i]);
+  const same =
+    before?.now === now &&
+    before.pixels.length === pixels.length &&
+    before.pixels.every((code, i) => code === pixels[i]);
   if (!same) grid.painted = { now, pixels: pixels.slice() };
   const off = new Set(header.off.map(String));
   const chosen = String(header.selected);
   const gone = new Set(header.gone.map(String));
-  for (const button of grid.querySelectorAll("button.cell")) {
+  for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (grid.querySelectorAll("button.cell"))) {
     const layer = Number(button.dataset.layer);
     const head = Number(button.dataset.head);
     const isOff = off.has(`${layer},${head}`);
@@ -174,15 +213,16 @@ function paint(grid, header, pixels, colours) {
     else if (number) said.push(number);
     if (isOff) said.push("off");
     button.setAttribute("aria-label", said.join(", "));
-    if (header.size) button.querySelector("canvas").hidden = button.disabled;
-    if (header.size) {
+    if (header.size && room) {
+      const canvas = /** @type {HTMLCanvasElement} */ (part(button, "canvas"));
+      canvas.hidden = button.disabled;
       if (same) continue;
       const [rows, columns] = header.size;
       const start = (layer * header.heads + head) * rows * columns;
       const codes = pixels.subarray(start, start + rows * columns);
-      draw(button.querySelector("canvas"), fitted(codes, header, room), room, colours);
+      draw(canvas, fitted(codes, header.size, room, header.zero), room, colours);
     } else {
-      button.querySelector(".number").textContent = number ?? "";
+      part(button, ".number").textContent = number ?? "";
       const colour = share == null ? null : colours[Math.round(share * 255)];
       button.style.backgroundColor = colour ? `rgb(${colour.join(" ")})` : "";
       button.style.color = colour ? (luminance(colour) > BLACK_READS_BETTER ? "#000000" : "#ffffff") : "";
@@ -190,29 +230,45 @@ function paint(grid, header, pixels, colours) {
   }
 }
 
-// Rows and columns of a picture: its own, or as many pixels as the screen has for it.
+/**
+ * Rows and columns of a picture: its own, or as many pixels as the screen has for it.
+ * @param {Grid} grid
+ * @param {Size} size
+ */
 function roomOf(grid, size) {
-  const pixels = Math.round(grid.querySelector("button.cell").clientWidth * (window.devicePixelRatio || 1));
-  return size.map((length) => Math.min(length, pixels || length));
+  const pixels = Math.round(part(grid, "button.cell").clientWidth * (window.devicePixelRatio || 1));
+  return /** @type {Size} */ (size.map((length) => Math.min(length, pixels || length)));
 }
 
-// Of the values that share a pixel of the screen the strongest is shown, so that no line is lost.
-function fitted(codes, { size: [rows, columns], signed }, [height, width]) {
+/**
+ * Of the values that share a pixel of the screen the strongest is shown, so that no line is lost.
+ * @param {Uint8Array} codes
+ * @param {Size} size
+ * @param {Size} room
+ * @param {number} zero the code of 0
+ */
+export function fitted(codes, [rows, columns], [height, width], zero) {
   if (height === rows && width === columns) return codes;
-  const strength = (code) => (signed ? Math.abs(code - 128) : code);
-  const made = new Uint8Array(height * width).fill(signed ? 128 : 0);
+  const made = new Uint8Array(height * width).fill(zero);
   for (let i = 0; i < codes.length; i++) {
-    const at = Math.floor((Math.floor(i / columns) * height) / rows) * width + Math.floor(((i % columns) * width) / columns);
-    if (strength(codes[i]) > strength(made[at])) made[at] = codes[i];
+    const y = Math.floor((Math.floor(i / columns) * height) / rows);
+    const at = y * width + Math.floor(((i % columns) * width) / columns);
+    if (Math.abs(codes[i] - zero) > Math.abs(made[at] - zero)) made[at] = codes[i];
   }
   return made;
 }
 
-// One pixel a value; the style sheet enlarges them with hard edges, sharp at every density of the screen.
+/**
+ * One pixel a value; the style sheet enlarges them with hard edges, sharp at every density of the screen.
+ * @param {HTMLCanvasElement} canvas
+ * @param {Uint8Array} values
+ * @param {Size} size
+ * @param {Rgb[]} colours
+ */
 function draw(canvas, values, [rows, columns], colours) {
   canvas.width = columns;
   canvas.height = rows;
-  const context = canvas.getContext("2d");
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(columns, rows);
   for (let i = 0; i < values.length; i++) {
     const [r, g, b] = colours[values[i]];
@@ -224,44 +280,45 @@ function draw(canvas, values, [rows, columns], colours) {
   context.putImageData(image, 0, 0);
 }
 
+/**
+ * @param {HTMLElement} node
+ * @param {GridHeader} header
+ * @param {Rgb[]} colours
+ */
 function legend(node, header, colours) {
   node.hidden = !header.legend;
   if (!header.legend) return;
-  const [low, bar, high, unit] = node.children;
+  const [low, bar, high, unit] = /** @type {HTMLCollectionOf<HTMLElement>} */ (node.children);
   [low.textContent, high.textContent] = header.legend;
   unit.textContent = header.unit;
-  const stops = [0, 32, 64, 96, 128, 160, 192, 224, 255].map((i) => `rgb(${colours[i].join(" ")})`);
-  bar.style.background = `linear-gradient(to right, ${stops.join(", ")})`;
+  bar.style.background = gradient(colours);
 }
 
-// 256 colours between the given ones. Byte 128 is the zero of signed values: the stops are spread over 0 to 255 so
-// that the middle stop falls on it to within half a step.
-function table(stops) {
-  const parts = stops.map((stop) => stop.slice(1).match(/../g).map((part) => parseInt(part, 16)));
-  return Array.from({ length: 256 }, (_, i) => {
-    const x = (i / 255) * (parts.length - 1);
-    const low = Math.min(Math.floor(x), parts.length - 2);
-    return parts[low].map((part, c) => Math.round(part + (parts[low + 1][c] - part) * (x - low)));
-  });
-}
+/**
+ * The button of a head; "" stands for a whole layer or for that head in every layer.
+ * @typedef {(layer: number | "", head: number | "") => HTMLButtonElement | null} At
+ */
 
-// One button can be reached with the tab key; the arrow keys choose which.
-function focusable(grid, button) {
-  for (const other of grid.querySelectorAll('[tabindex="0"]')) other.tabIndex = -1;
-  button.tabIndex = 0;
-}
-
-function neighbour(header, button, key, at) {
+/**
+ * The button that a key goes to; null for a key that goes nowhere.
+ * @param {Pick<GridHeader, "mode" | "layers" | "heads" | "rows" | "order">} header
+ * @param {DOMStringMap} from the data of a button
+ * @param {string} key
+ * @param {At} at
+ */
+export function neighbour(header, from, key, at) {
   const first = header.mode === "switch" ? -1 : 0;
-  const number = (text) => (text === "" ? -1 : Number(text));
-  let layer = number(button.dataset.layer);
+  const number = (/** @type {string | undefined} */ text) => (text === "" ? -1 : Number(text));
+  let layer = number(from.layer);
   if (header.rows) layer = header.rows.indexOf(layer);
   // Steps are from place to place; only without an order is the place of a layer or a head its number.
-  const layerAt = (place) => (header.rows && place >= 0 ? header.rows[place] : place);
-  let head = number(button.dataset.head);
+  const layerAt = (/** @type {number} */ place) => (header.rows && place >= 0 ? header.rows[place] : place);
+  let head = number(from.head);
   if (header.order) head = header.order[layerAt(layer)].indexOf(head);
-  const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[key];
-  const edge = { Home: first, End: header.heads - 1 }[key];
+  const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+  const edges = { Home: first, End: header.heads - 1 };
+  const step = steps[/** @type {keyof typeof steps} */ (key)];
+  const edge = edges[/** @type {keyof typeof edges} */ (key)];
   if (!step && edge === undefined) return null;
   for (;;) {
     if (step) [layer, head] = [layer + step[0], head + step[1]];
@@ -276,41 +333,13 @@ function neighbour(header, button, key, at) {
   }
 }
 
-function log(grid, what) {
-  const now = Date.now();
-  stamp = Math.max(stamp + 1, now);
-  grid.clicks = [...(grid.clicks ?? []), [stamp, what]].filter(([at]) => at > now - LOG_SECONDS * 1000).slice(-16);
-  return grid.clicks;
-}
-
+/**
+ * @param {GridHeader} header
+ * @param {HTMLButtonElement} button
+ */
 function tipText(header, button) {
-  if (button.matches(".label")) return button.getAttribute("aria-label");
-  const text = header.titles[button.dataset.layer]?.[button.dataset.head] ?? button.getAttribute("aria-label");
-  return text.length > LONGEST_TIP ? `${text.slice(0, LONGEST_TIP)}…` : text;
-}
-
-function show(tip, anchor, text) {
-  if (!text) return hide(tip);
-  tip.textContent = text;
-  tip.showPopover();
-  const at = anchor.getBoundingClientRect();
-  const box = tip.getBoundingClientRect();
-  const below = at.bottom + 8 + box.height < window.innerHeight;
-  tip.style.left = `${Math.max(4, Math.min(at.left, window.innerWidth - box.width - 4))}px`;
-  tip.style.top = `${below ? at.bottom + 8 : at.top - 8 - box.height}px`;
-}
-
-function hide(tip) {
-  tip.hidePopover();
-}
-
-// Relative luminance, 0 to 1.
-function luminance(colour) {
-  const [r, g, b] = colour.map((part) => (part / 255) ** 2.2);
-  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-}
-
-function isDark(node) {
-  const background = getComputedStyle(node).getPropertyValue("--st-background-color").trim();
-  return luminance(background.slice(1).match(/../g).map((part) => parseInt(part, 16))) < 0.2;
+  const name = button.getAttribute("aria-label") ?? "";
+  if (button.matches(".label")) return name;
+  const { layer, head } = button.dataset;
+  return shortened(header.titles[Number(layer)]?.[Number(head)] ?? name, LONGEST_TIP);
 }

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
 from streamlit.components.v2 import component
 
 from viz_app.components.clicks import deliver, latest
-from viz_app.components.head_grid import MARKUP, SCRIPT, STYLE, HeadClick, grid_message
+from viz_app.components.head_grid import MARKUP, STYLE, HeadClick, grid_message
+from viz_app.components.joining import joined
 
-_view = component("headlight.head_grid", html=MARKUP, css=STYLE, js=SCRIPT)
+_view = component("headlight.head_grid", html=MARKUP, css=STYLE, js=joined(Path(__file__).parent / "head_grid.js"))
 
 
 def head_grid(

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from streamlit.components.v2 import component
 
-_view = component("headlight.side_bar", js=(Path(__file__).parent / "side_bar.js").read_text("utf-8"))
+from viz_app.components.joining import joined
+
+_view = component("headlight.side_bar", js=joined(Path(__file__).parent / "side_bar.js"))
 
 
 def close_on_narrow_windows() -> None:

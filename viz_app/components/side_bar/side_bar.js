@@ -2,13 +2,16 @@
 // known to its button alone.
 
 const NARROW = 1000; // pixels; as in screen.css
-const NAME = "headlightSideBar"; // on window: this module may be loaded more than once
 
-export default function () {
-  if (window[NAME] || window.innerWidth > NARROW) return;
+// On window: this module may be loaded more than once.
+const shared = /** @type {{ headlightSideBar?: boolean }} */ (globalThis);
+
+export default function sideBar() {
+  if (shared.headlightSideBar || window.innerWidth > NARROW) return;
   const open = document.querySelector('[data-testid="stSidebar"][data-collapsed="false"]');
+  /** @type {HTMLElement | null | undefined} */
   const button = open?.querySelector('[data-testid="stSidebarCollapseButton"] button');
   if (!button) return;
-  window[NAME] = true;
+  shared.headlightSideBar = true;
   button.click();
 }

@@ -11,6 +11,7 @@ from streamlit.components.v2 import component
 
 from viz_app.components import TIP, TIP_STYLE
 from viz_app.components.clicks import deliver, latest
+from viz_app.components.joining import joined
 from viz_app.figures.style import SENTENCE_TINTS
 
 
@@ -47,7 +48,7 @@ _view = component(
     "headlight.token_strip",
     html='<div class="strip" role="toolbar"></div>' + TIP,
     css=TIP_STYLE + (_FOLDER / "token_strip.css").read_text("utf-8"),
-    js=(_FOLDER / "token_strip.js").read_text("utf-8"),
+    js=joined(_FOLDER / "token_strip.js"),
 )
 
 

@@ -1,71 +1,80 @@
-// The token strip. Every text reaches the page through textContent; nothing here builds HTML from data.
+// The token strip.
 
-const LONGEST_TIP = 600;
-const LOG_SECONDS = 30;
+import { logged } from "../clicks.js";
+import { isDark } from "../colour.js";
+import { childrenOf, element, part, reachableAt, shortened, struck } from "../elements.js";
+import { LONGEST_TIP, showTip } from "../tip.js";
+
+/** @import { Handed, StripMessage } from "../messages.d.ts" */
+
 const LONG = 100; // tokens of a text that would fill four lines of a wide window
+const GAP = 6; // pixels between a word and its tooltip
 
-// Only grows, also between two views and when the clock is set back.
-let stamp = 0;
-
-export default function ({ data, parentElement, setTriggerValue }) {
-  const strip = parentElement.querySelector(".strip");
-  const tip = parentElement.querySelector(".tip");
+/** @param {Handed<StripMessage>} handed */
+export default function tokenStrip({ data, parentElement, setTriggerValue }) {
+  const strip = part(parentElement, ".strip");
+  const tip = part(parentElement, ".tip");
   const dark = isDark(strip);
   strip.classList.toggle("lecture", data.lecture);
   strip.classList.toggle("on-dark", dark);
   strip.classList.toggle("long", data.chips.length > LONG);
-  strip.classList.toggle("numbered", data.chips.some((chip) => chip[7]));
+  strip.classList.toggle(
+    "numbered",
+    data.chips.some(([, , , , , , , number]) => number),
+  );
   tip.classList.toggle("lecture", data.lecture);
   strip.setAttribute("aria-label", data.label);
-  for (const [side, [light, night]] of Object.entries(data.tints)) {
-    strip.style.setProperty(`--tint-${side.toLowerCase()}`, (dark ? night : light)[0]);
+  for (const [side, scale] of Object.entries(data.tints)) {
+    strip.style.setProperty(`--tint-${side.toLowerCase()}`, scale[Number(dark)][0]);
   }
 
-  const focused = parentElement.activeElement?.dataset?.word;
-  const hadFocus = focused !== undefined;
+  const focused = /** @type {HTMLElement | null} */ (parentElement.activeElement)?.dataset.word;
   const first = strip.childElementCount === 0;
   const scrolled = strip.scrollTop;
   strip.replaceChildren(...build(data, dark));
   strip.scrollTop = first ? placeOfInterest(strip) : scrolled;
-  hide(tip);
+  tip.hidePopover();
   if ((strip.dataset.appear ?? "") !== data.appear) {
     strip.dataset.appear = data.appear;
-    if (data.appear) [...strip.children].forEach(appear);
+    if (data.appear) childrenOf(strip).forEach(appear);
   }
 
-  const words = [...strip.querySelectorAll("button:not(:disabled)")];
+  const words = /** @type {HTMLElement[]} */ ([...strip.querySelectorAll("button:not(:disabled)")]);
   const kept = words.findIndex((word) => word.dataset.word === (focused ?? strip.dataset.current));
-  move(words, Math.max(kept, 0), hadFocus);
+  reachableAt(words, Math.max(kept, 0), focused !== undefined);
 
   // Assigned, not added: this function runs again with every change of data, on the same elements.
   strip.onclick = (event) => {
-    const word = event.target.closest("button.word");
+    const word = /** @type {HTMLButtonElement | null} */ (struck(event).closest("button.word"));
     if (!word || word.disabled) return;
-    move(words, words.indexOf(word), false);
+    reachableAt(words, words.indexOf(word), false);
     strip.dataset.current = word.dataset.word;
-    setTriggerValue("click", log(strip, Number(word.dataset.word)));
+    setTriggerValue("click", logged(strip, Number(word.dataset.word)));
   };
   strip.onkeydown = (event) => {
-    if (event.key === "Escape") hide(tip);
+    if (event.key === "Escape") tip.hidePopover();
     // A key held down is one click, not many.
     if (event.repeat && (event.key === "Enter" || event.key === " ")) event.preventDefault();
-    const next = neighbour(words, words.indexOf(event.target), event.key);
+    const next = neighbour(words, words.indexOf(struck(event)), event.key);
     if (next === null) return;
     event.preventDefault();
-    move(words, next, true);
+    reachableAt(words, next, true);
     strip.dataset.current = words[next].dataset.word;
-    show(tip, words[next], tipText([...words[next].children]));
+    showTip(tip, words[next], tipText(childrenOf(words[next])), GAP);
   };
   strip.onpointerover = (event) => {
-    const piece = event.target.closest(".piece");
-    if (piece) show(tip, piece, tipText([piece]));
-    else hide(tip);
+    const piece = /** @type {HTMLElement | null} */ (struck(event).closest(".piece"));
+    if (piece) showTip(tip, piece, tipText([piece]), GAP);
+    else tip.hidePopover();
   };
-  strip.onpointerleave = () => hide(tip);
-  strip.onscroll = () => hide(tip);
+  strip.onpointerleave = () => tip.hidePopover();
+  strip.onscroll = () => tip.hidePopover();
 }
 
-// How far to scroll so that the target, or else the first hidden word, is seen when the strip is drawn first.
+/**
+ * How far to scroll so that the target, or else the first hidden word, is seen when the strip is drawn first.
+ * @param {HTMLElement} strip
+ */
 function placeOfInterest(strip) {
   const piece = strip.querySelector(".target") ?? strip.querySelector(".masked");
   if (!piece) return 0;
@@ -73,15 +82,25 @@ function placeOfInterest(strip) {
   return line.bottom > box.bottom ? line.top - box.top - line.height : 0;
 }
 
-function appear(part, number) {
-  part.classList.add("appear");
-  part.style.animationDelay = `${number * 110}ms`;
+/**
+ * @param {HTMLElement} node
+ * @param {number} number
+ */
+function appear(node, number) {
+  node.classList.add("appear");
+  node.style.animationDelay = `${number * 110}ms`;
 }
 
+/**
+ * @param {StripMessage} message
+ * @param {boolean} dark
+ */
 function build({ chips, disabled }, dark) {
-  const pair = chips.some((chip) => chip[3] === "B");
+  const pair = chips.some(([, , , side]) => side === "B");
   const parts = [];
+  /** @type {HTMLButtonElement | null} */
   let word = null;
+  /** @type {string | null} */
   let side = null;
   for (const [text, title, number, chipSide, special, masked, target, note, shades] of chips) {
     if (pair && !special && chipSide !== side) {
@@ -104,12 +123,12 @@ function build({ chips, disabled }, dark) {
       parts.push(piece);
       continue;
     }
-    if (word === null || word.dataset.word !== String(number)) {
+    if (word?.dataset.word !== String(number)) {
       word = element("button", "word");
       word.type = "button";
       word.disabled = disabled;
       word.tabIndex = -1;
-      word.dataset.word = number;
+      word.dataset.word = String(number);
       parts.push(word);
     }
     word.append(piece);
@@ -120,9 +139,10 @@ function build({ chips, disabled }, dark) {
   return parts;
 }
 
+/** @param {HTMLElement} word */
 function describe(word) {
-  const pieces = [...word.children];
-  const has = (name) => pieces.some((piece) => piece.classList.contains(name));
+  const pieces = childrenOf(word);
+  const has = (/** @type {string} */ name) => pieces.some((piece) => piece.classList.contains(name));
   const said = [pieces.map((piece) => piece.textContent).join(" ")];
   for (const side of ["a", "b"]) if (has(side)) said.push(`sentence ${side.toUpperCase()}`);
   if (has("target")) said.push("target");
@@ -130,20 +150,13 @@ function describe(word) {
   word.setAttribute("aria-pressed", String(has("masked")));
 }
 
-function element(tag, name, text = "") {
-  const made = document.createElement(tag);
-  made.className = name;
-  made.textContent = text;
-  return made;
-}
-
-// One word can be reached with the tab key; the arrow keys choose which.
-function move(words, index, focus) {
-  words.forEach((word, i) => (word.tabIndex = i === index ? 0 : -1));
-  if (focus) words[index]?.focus();
-}
-
-function neighbour(words, index, key) {
+/**
+ * The word that a key goes to; null for a key that goes nowhere.
+ * @param {HTMLElement[]} words
+ * @param {number} index
+ * @param {string} key
+ */
+export function neighbour(words, index, key) {
   if (index < 0) return null;
   if (key === "ArrowRight") return Math.min(index + 1, words.length - 1);
   if (key === "ArrowLeft") return Math.max(index - 1, 0);
@@ -164,48 +177,13 @@ function neighbour(words, index, key) {
   return best;
 }
 
-function log(strip, what) {
-  const now = Date.now();
-  stamp = Math.max(stamp + 1, now);
-  strip.clicks = [...(strip.clicks ?? []), [stamp, what]].filter(([at]) => at > now - LOG_SECONDS * 1000).slice(-16);
-  return strip.clicks;
-}
-
+/** @param {HTMLElement[]} pieces */
 function tipText(pieces) {
   return pieces
     .map((piece) => {
       const cut = piece.scrollWidth > piece.clientWidth + 1;
-      const whole = cut ? `${shorten(piece.textContent)}\n` : "";
-      return whole + shorten(piece.dataset.title);
+      const whole = cut ? `${shortened(piece.textContent, LONGEST_TIP)}\n` : "";
+      return whole + shortened(piece.dataset.title ?? "", LONGEST_TIP);
     })
     .join("\n");
-}
-
-function shorten(text) {
-  return text.length > LONGEST_TIP ? `${text.slice(0, LONGEST_TIP)}…` : text;
-}
-
-function show(tip, anchor, text) {
-  if (!text) return hide(tip);
-  tip.textContent = text;
-  tip.showPopover();
-  const at = anchor.getBoundingClientRect();
-  const box = tip.getBoundingClientRect();
-  const below = at.bottom + 6 + box.height < window.innerHeight;
-  tip.style.left = `${Math.max(4, Math.min(at.left, window.innerWidth - box.width - 4))}px`;
-  tip.style.top = `${below ? at.bottom + 6 : at.top - 6 - box.height}px`;
-}
-
-function hide(tip) {
-  tip.hidePopover();
-}
-
-function isDark(node) {
-  const [r, g, b] = getComputedStyle(node)
-    .getPropertyValue("--st-background-color")
-    .trim()
-    .replace("#", "")
-    .match(/../g)
-    .map((part) => parseInt(part, 16));
-  return 0.299 * r + 0.587 * g + 0.114 * b < 128;
 }

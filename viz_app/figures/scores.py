@@ -38,8 +38,15 @@ def pair_bars(
     colours, count = page(dark), len(first)
     size = 16 if lecture else 12
     figure = go.Figure()
-    for column in np.nonzero(~np.asarray(same, bool))[0].tolist():
-        figure.add_vrect(x0=column - 0.5, x1=column + 0.5, fillcolor=colours.raised, line_width=0, layer="below")
+    # Plotly copies all that is there whenever one is added: grounds and labels are added at once.
+    grounds = [
+        {
+            "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": 0, "y1": 1, "xref": "x", "yref": "y domain",
+            "fillcolor": colours.raised, "line": {"width": 0}, "layer": "below",
+        }
+        for column in np.nonzero(~np.asarray(same, bool))[0].tolist()
+    ]  # fmt: skip
+    labels: list[dict[str, object]] = []
     longest = float(np.nanmax(np.abs(np.concatenate([first_values, second_values])), initial=0.0)) or 1.0
     sides = (
         ("first sentence", first, first_values, 1, {"color": SEQUENTIAL.on(dark)[7]}),
@@ -66,18 +73,19 @@ def pair_bars(
         for column, token in enumerate(tokens):
             if token is not None and (column % step == 0 or not same[column]):
                 tilted = count > COLUMNS_WITH_LEVEL_LABELS
-                figure.add_annotation(
-                    x=column, y=1 if sign > 0 else 0, yref="paper", text=plain(token, LONGEST_LABEL), showarrow=False,
-                    yanchor="bottom" if sign > 0 else "top", textangle=-60 if tilted else 0,
+                labels.append({
+                    "x": column, "y": 1 if sign > 0 else 0, "yref": "paper", "text": plain(token, LONGEST_LABEL),
+                    "yanchor": "bottom" if sign > 0 else "top", "textangle": -60 if tilted else 0, "showarrow": False,
                     # What is tilted begins above its column, or ends below it.
-                    xanchor=("left" if sign > 0 else "right") if tilted else "center", xshift=-5 * sign * tilted,
-                    font={
+                    "xanchor": ("left" if sign > 0 else "right") if tilted else "center", "xshift": -5 * sign * tilted,
+                    "font": {
                         "family": TOKEN_FONT, "size": size + 1,
                         "color": colours.text if same[column] else colours.accent,
                     },
-                )  # fmt: skip
+                })  # fmt: skip
     room = 84 if count > COLUMNS_WITH_LEVEL_LABELS else 24
     figure.update_layout(
+        shapes=grounds, annotations=labels,
         barmode="overlay",
         bargap=0.2,
         showlegend=True,

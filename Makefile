@@ -12,7 +12,7 @@ NPM_INSTALLED := node_modules/.installed
 # up to 2 GB.
 IN_PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: app test check lint docs notebook bench model-docs browser clean
+.PHONY: app test check coverage lint docs notebook bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
@@ -30,6 +30,11 @@ lint: $(DEV_INSTALLED) $(NPM_INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/node node_modules/.bin/biome check --error-on-warnings
 	$(BIN)/node node_modules/.bin/tsc
+
+# How many statements of each room the tests of the library and of the pages run; no browser, no server of its own.
+coverage: $(DEV_INSTALLED)
+	$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report= tests/core tests/app tests/test_house.py
+	PYTHONPATH=. $(BIN)/python tests/coverage_of_rooms.py
 
 docs: $(DEV_INSTALLED)
 	$(BIN)/python docs/build.py
@@ -76,5 +81,5 @@ browser:
 
 # Back to a fresh clone; what a training run wrote under runs/ stays.
 clean:
-	rm -rf .venv node_modules build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv node_modules build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

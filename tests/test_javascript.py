@@ -21,8 +21,10 @@ from tests.hostile import run_of
 from viz_app.components import floor_plan, token_strip
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view import view as attention
+from viz_app.components.attention_view.packing import CODES
 from viz_app.components.head_grid import view as grid
 from viz_app.components.joining import joined
+from viz_app.export.packing import packed_layer
 from viz_app.export.page import attention_page
 from viz_app.tokens import Token
 
@@ -142,6 +144,33 @@ def constants(source: str) -> Iterator[str]:
         targets = statement.targets if isinstance(statement, ast.Assign) else []
         for target in [*targets, *([statement.target] if isinstance(statement, ast.AnnAssign) else [])]:
             yield from (one.id for one in ast.walk(target) if isinstance(one, ast.Name) and one.id.isupper())
+
+
+READ = """
+import { mapsIn } from "./viz_app/export/page_maps.js";
+const { bytes, ranks, form } = JSON.parse(process.argv[1]);
+const { rows } = form;
+const maps = mapsIn(Uint8Array.from(Buffer.from(bytes, "base64")), ranks, form);
+console.log(JSON.stringify(maps.map((map) => Array.from({ length: rows }, (_, row) => [...map.row(row)]))));
+"""
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("exact", [False, True])
+def test_the_maps_that_python_packs_are_those_that_javascript_reads(exact: bool, signed: bool) -> None:
+    """Exact maps come out as they went in, others within what a byte can say, also where two matrices stand for one."""
+    draw = np.random.default_rng(0)
+    thin = draw.normal(size=(2, 40, 3)).astype(np.float32) @ draw.normal(size=(2, 3, 48)).astype(np.float32)
+    maps = np.concatenate([thin, draw.normal(size=(1, 40, 48)).astype(np.float32)])
+    maps = maps if signed else np.abs(maps)
+    packed, ranks = packed_layer(maps, signed=signed, exact=exact, thin=signed)
+    assert [rank > 0 for rank in ranks] == [signed and not exact] * 2 + [False]
+    form = {"rows": 40, "columns": 48, "exact": exact, "signed": signed, "codes": CODES}
+    bytes_sent = base64.b64encode(zlib.decompress(packed, -15)).decode()
+    message = json.dumps({"bytes": bytes_sent, "ranks": ranks, "form": form})
+    read = np.array(json.loads(node("--input-type=module", "-e", READ, message)))
+    bound = 0 if exact else np.abs(maps).max(-1, keepdims=True) / (160 if signed else 256)
+    assert (np.abs(read - maps) <= bound * (1 + 1e-6)).all()
 
 
 def fields(name: str) -> dict[str, bool]:

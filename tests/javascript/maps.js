@@ -1,6 +1,6 @@
 // Maps as the view holds them, from numbers.
 
-// As `packing.py` has them: the page's tests are given them by Python, these need any.
+// Any will do: the real ones come with each message.
 export const codes = { highest: 128, zero: 127, none: 255 };
 
 /** A map whose values are multiples of what a byte can say, or near it. */

@@ -1,4 +1,4 @@
-// What Python tells the browser's views, and what they say back. Types alone: nothing of this file is served.
+// What Python tells the browser's views, and what they say back. Types alone: nothing of this file reaches a browser.
 // A message as bytes is four bytes with the length of its header, the header as JSON, then arrays (`message.js`).
 
 /** What Streamlit hands to a view of ours; the page of an export does the same. */

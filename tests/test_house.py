@@ -99,7 +99,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.compare": {
-        "streamlit", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.maps",
+        "numpy", "streamlit", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.maps",
         "viz_app.comparison", "viz_app.shell",
     },
     "viz_app.pages.why": {

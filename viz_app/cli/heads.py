@@ -16,6 +16,7 @@ from viz_app.cli.shared import Device, ModelName, Notes, check_place, first_text
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import HeadTable
     from bert_core.studies.heads import CorpusSettings, HeadSums
+    from bert_core.studies.treebank import TreeSentence
 
 SECONDS_BETWEEN_NOTES = 5.0
 SHOWN = 10
@@ -168,7 +169,7 @@ def _check_same(out: Path, model: str, settings: CorpusSettings) -> None:
             raise ValueError(f"{out} holds a table with another {what} ({found:.60}, not {asked}): choose another name")
 
 
-def _with_first(first, others):
+def _with_first(first: TreeSentence, others: Iterator[TreeSentence]) -> Iterator[TreeSentence]:
     yield first
     yield from others
 

@@ -37,7 +37,8 @@ class Factors(NamedTuple):
     def restored(self) -> np.ndarray:
         """The map (query, key), float32."""
         product: np.ndarray = (self.step * self.left.T).astype(np.float32) @ (self.step * self.right).astype(np.float32)
-        return product * self.maxima[:, None]
+        product *= self.maxima[:, None]
+        return product
 
 
 def factored(values: np.ndarray) -> Factors | None:

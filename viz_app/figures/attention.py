@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -109,7 +110,7 @@ def attention_heatmap(
     return styled(figure, dark=dark, lecture=lecture)
 
 
-def _whole(labels: Sequence[str]) -> dict:
+def _whole(labels: Sequence[str]) -> dict[str, Any]:
     return {
         "tickmode": "array",
         "tickvals": list(range(len(labels))),
@@ -121,7 +122,7 @@ def _whole(labels: Sequence[str]) -> dict:
     }
 
 
-def _seen(labels: Sequence[str], room: int, font_size: int) -> dict:
+def _seen(labels: Sequence[str], room: int, font_size: int) -> dict[str, Any]:
     shown = range(0, len(labels), -(-len(labels) // room))
     return {
         "tickmode": "array",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -121,7 +121,7 @@ def _framed(
     return styled(figure, dark=dark, lecture=lecture)
 
 
-def _rectangle(figure: go.Figure, left: float, top: float, right: float, bottom: float, line: dict) -> None:
+def _rectangle(figure: go.Figure, left: float, top: float, right: float, bottom: float, line: dict[str, Any]) -> None:
     figure.add_shape(type="rect", x0=left - 0.5, y0=top - 0.5, x1=right - 0.5, y1=bottom - 0.5, line=line)
 
 
@@ -131,7 +131,8 @@ def faint(image: np.ndarray, dark: bool) -> np.ndarray:
     grey = image.astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
     grey = 255 * (grey - grey.min()) / max(float(np.ptp(grey)), 1.0)
     mixed: np.ndarray = (1 - FAINT) * background + FAINT * grey[..., None]
-    return np.rint(mixed).astype(np.uint8)
+    rounded: np.ndarray = np.rint(mixed)
+    return rounded.astype(np.uint8)
 
 
 def _see_through(signed: bool, dark: bool) -> list[tuple[float, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
@@ -151,7 +152,7 @@ def _check(probability: float) -> None:
         raise ValueError(f"probability {probability}: from 0 to 1")
 
 
-def _fill(name: str, dark: bool) -> dict:
+def _fill(name: str, dark: bool) -> dict[str, Any]:
     """Solid now, hatched before: the two are apart without their colours."""
     colour = SEQUENTIAL.on(dark)[7]
     if name == "now":

@@ -32,9 +32,8 @@ def thumbnails(
     small = np.nan_to_num(blocks(values, size, signed=signed))
     largest = np.abs(small).max(axis=(2, 3), keepdims=True) if limit is None else np.float32(limit)
     share = np.divide(small, largest, out=np.zeros_like(small), where=largest > 0)
-    if signed:
-        return np.rint(MIDDLE + 127 * share.clip(-1, 1)).astype(np.uint8)
-    return np.rint(255 * share.clip(0, 1)).astype(np.uint8)
+    step: np.ndarray = np.rint(MIDDLE + 127 * share.clip(-1, 1) if signed else 255 * share.clip(0, 1))
+    return step.astype(np.uint8)
 
 
 def blocks(values: np.ndarray, size: int = SMALL, *, signed: bool = False) -> np.ndarray:

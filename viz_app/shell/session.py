@@ -395,7 +395,7 @@ def queue() -> JobQueue:
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def kept(key: tuple, _make: Callable[[], Any]) -> Any:
+def kept(key: tuple[Any, ...], _make: Callable[[], Any]) -> Any:
     """What `_make` gives, made once for everyone who asks by this key; for small things that take long to make."""
     return _make()
 

@@ -6,10 +6,10 @@ Here is what a browser gets and is told, in the app as in a page of its own; `vi
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -81,7 +81,7 @@ def grid_message(
     return _packed(header, b"" if thumbnails is None else thumbnails.tobytes())
 
 
-def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict:
+def _coded(values: np.ndarray | None, signed: bool, limit: float | None) -> dict[str, Any]:
     """Each value as a share of the colours and as a number to read; None where the head does not exist."""
     if values is None:
         return {"shares": None, "numbers": None, "legend": None if limit is None else _legend(limit, signed, cut=True)}
@@ -110,11 +110,11 @@ def _legend(limit: float, signed: bool, *, cut: bool = False) -> list[str]:
     return [f"{least}−{two_digits(limit)}" if signed else "0", most + two_digits(limit)]
 
 
-def _rows(*arrays: np.ndarray):
+def _rows(*arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
     return zip(*arrays, strict=True)
 
 
-def _packed(header: dict, pixels: bytes) -> bytes:
+def _packed(header: dict[str, Any], pixels: bytes) -> bytes:
     """Pixels travel as they are, behind a header that says how long it is: JSON would make them four times larger."""
     text = json.dumps(header).encode()
     return len(text).to_bytes(4, "little") + text + pixels

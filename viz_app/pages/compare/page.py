@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import streamlit as st
 
-from bert_core.analysis.compare import largest_changes
+from bert_core.analysis.compare import Change, largest_changes
 from viz_app.comparison import LISTED, Comparison
 from viz_app.components.attention_view.view import attention_view
 from viz_app.components.head_grid import HeadClick
@@ -62,7 +63,7 @@ comparison = Comparison(before.run(), after.run(), names, models)
 there, tokens = comparison.there, comparison.tokens
 
 
-def summary():
+def summary() -> tuple[np.ndarray, np.ndarray, float | None, list[Change]]:
     """What is small: the thumbnails, the largest difference of each head, and the list."""
     ours, theirs = comparison.maps()
     changed = theirs - ours

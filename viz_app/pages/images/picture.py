@@ -105,7 +105,7 @@ class Looked:
 
     def heads(self, what: str, word: int) -> np.ndarray:
         """(layer, head, row, column) for one word, the product clipped."""
-        values = self.run.shown(what)[word]
+        values: np.ndarray = self.run.shown(what)[word]
         values = values.clip(min=0) if what == "product" else values
         return values.reshape(*values.shape[:2], *self.run.grid)
 
@@ -285,7 +285,7 @@ def choose_head(click: HeadClick) -> None:
 
 def view_choice(layers: int) -> ViewChoice:
     """The layer, heads and tokens of the view of all words; the head that is open first, or that of the first layer."""
-    kept = st.session_state.get("_patches")
+    kept: ViewChoice | None = st.session_state.get("_patches")
     layer, head = st.session_state.look or (min(kept.layer, layers - 1) if kept else 0, kept.heads[0] if kept else 0)
     if kept is None or (kept.layer, kept.heads[0]) != (layer, head):
         return ViewChoice(layer, (head,))

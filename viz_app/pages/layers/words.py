@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -110,7 +111,7 @@ def lens_run(current: Question, position: int) -> LensRun:
     return _read(_lens_job(current, key, maps, some))
 
 
-def _lens_job(current: Question, key: tuple, maps: Translators | None, positions: Sequence[int]) -> Job:
+def _lens_job(current: Question, key: tuple[Any, ...], maps: Translators | None, positions: Sequence[int]) -> Job:
     loaded = current.loaded
     return queue().submit(
         (*key, tuple(positions)),

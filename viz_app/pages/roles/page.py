@@ -1,5 +1,6 @@
 """What does each head do?"""
 
+import numpy as np
 import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, layer_normalised
@@ -30,7 +31,7 @@ state, look = st.session_state, {"dark": current.dark, "lecture": current.lectur
 layers, heads = current.head_mask.shape
 
 
-def grid(values, what: str, key: str, titles=None) -> None:
+def grid(values: np.ndarray, what: str, key: str, titles: list[list[str]] | None = None) -> None:
     """One figure of every head; a click chooses a head."""
     head_grid(
         layers=layers, heads=heads, values=values, selected=state.head, key=key, lecture=current.lecture,

@@ -41,6 +41,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.shell import examples
 from viz_app.shell.controls import Upload
 from viz_app.shell.heads import choose_head
+from viz_app.shell.jobs import Job
 from viz_app.shell.question import Question
 from viz_app.shell.session import Head, as_written, asked_for, queue, result_of, shown_name, still_running
 
@@ -128,7 +129,7 @@ def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
     """
     key = ("relations", loaded.name, sha256(data).digest())
 
-    def work(job):
+    def work(job: Job) -> RelationTally:
         sentences = _sentences(data, name)
         return track_relations(loaded, sentences, report=job.report)
 

@@ -5,14 +5,18 @@ Importing this package does not import torch; the first use of a name that needs
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # quiet, unless a program asks
 
 __version__ = "0.2.0"
 
 # Where each name lives, for the interpreter, which loads it when it is first used.
 _NAMES = {
     # Files and the model.
+    "refused": "Refused",
     "progress": "Progress",
     "config": "BertConfig",
     "tokenizer": "Encoding Tokenizer",
@@ -216,6 +220,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.tokens import PairScore as PairScore
     from bert_core.records.tokens import SentenceScore as SentenceScore
     from bert_core.records.tokens import TokenMaps as TokenMaps
+    from bert_core.refused import Refused as Refused
     from bert_core.run.ablation import ablate_heads as ablate_heads
     from bert_core.run.capture import capture as capture
     from bert_core.run.costs import curve_points as curve_points

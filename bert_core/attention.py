@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bert_core.config import BertConfig
 from bert_core.recording import Watcher, hand_over, watcher_of
+from bert_core.refused import Refused
 
 # What a module keeps of the keys and values of the tokens so far: two tensors (batch, head, key, head size).
 KeyValue = tuple[Tensor, Tensor]
@@ -280,7 +281,7 @@ class BertAttention(nn.Module):
         last = self.self.config.num_attention_heads - 1
         if head not in range(last + 1):
             gone = ", ".join(map(str, sorted(self.pruned_heads)))
-            raise ValueError(
+            raise Refused(
                 f"head {head} does not exist in layer {self.self.layer_num}: this model has heads 0 to {last}"
                 + (f" ({gone} pruned)" if gone else "")
             )

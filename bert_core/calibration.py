@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_core.checkpoint import CheckpointError, write_whole
 from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
 from bert_core.translators import fingerprint
 
 FILE = "calibration.json"
@@ -40,11 +41,11 @@ def write_temperature(loaded: LoadedModel, temperature: float, folder: Path) -> 
 def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:
     """Probabilities as if the scores had been divided by a temperature, (..., vocab); each row sums to 1.
 
-    Above 1 they are more alike, and the order stays. Raises ValueError for a temperature that is not above 0.
+    Above 1 they are more alike, and the order stays. Raises Refused for a temperature that is not above 0.
     Source: Guo 2017, section 4.2 (arXiv:1706.04599).
     """
     if not temperature > 0:
-        raise ValueError(f"the temperature is {temperature:g}: it is a number above 0")
+        raise Refused(f"the temperature is {temperature:g}: it is a number above 0")
     flat: np.ndarray = (probabilities / probabilities.max(-1, keepdims=True)) ** (1 / temperature)
     flat /= flat.sum(-1, keepdims=True)
     return flat

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from bert_core.config import BertConfig, json_object
 from bert_core.naming import rename
+from bert_core.refused import Refused
 
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
@@ -42,7 +43,7 @@ OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "
 TEXT_CLASSIFIER = "BertForSequenceClassification"
 
 
-class CheckpointError(ValueError):
+class CheckpointError(Refused):
     """A file or folder is not a checkpoint that this code can use; the message says why."""
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bert_core.refused import Refused
+
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
@@ -23,7 +25,7 @@ class BertConfig:
 
     Keys of a published file that say nothing about the model's shape are kept in `extra`,
     so that a file read and written again has lost nothing.
-    Raises ValueError when a value, or two values together, describe no possible model.
+    Raises Refused when a value, or two values together, describe no possible model.
     """
 
     vocab_size: int = 30522
@@ -68,22 +70,22 @@ class BertConfig:
         if self.embedding_size is not None:
             _require_whole("embedding_size", self.embedding_size, at_least=1)
             if self.hidden_size < self.num_attention_heads:
-                raise ValueError(f"hidden_size {self.hidden_size} is too small for {self.num_attention_heads} heads")
+                raise Refused(f"hidden_size {self.hidden_size} is too small for {self.num_attention_heads} heads")
         elif self.hidden_size % self.num_attention_heads:
-            raise ValueError(
+            raise Refused(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
         if not callable(self.hidden_act) and self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
-            raise ValueError(f"hidden_act {self.hidden_act!r} is unknown: one of {known}, or a callable")
+            raise Refused(f"hidden_act {self.hidden_act!r} is unknown: one of {known}, or a callable")
         if self.position_embedding_type not in POSITION_EMBEDDING_TYPES:
-            raise ValueError(
+            raise Refused(
                 f"position_embedding_type {self.position_embedding_type!r} is unknown: "
                 f"one of {', '.join(POSITION_EMBEDDING_TYPES)}"
             )
         _require_whole("pad_token_id", self.pad_token_id, at_least=0)
         if self.pad_token_id >= self.vocab_size:
-            raise ValueError(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size} tokens")
+            raise Refused(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size} tokens")
         if self.encoder_width is not None:
             _require_whole("encoder_width", self.encoder_width, at_least=1)
         object.__setattr__(self, "pruned_heads", MappingProxyType(self._checked_heads()))
@@ -103,7 +105,7 @@ class BertConfig:
         try:
             given = {int(layer): {operator.index(head) for head in heads} for layer, heads in self.pruned_heads.items()}
         except (TypeError, ValueError, AttributeError) as error:
-            raise ValueError(
+            raise Refused(
                 f"pruned_heads is {str(self.pruned_heads)[:60]}: "
                 "it gives some layers a list of heads, as in {'0': [2, 7]}"
             ) from error
@@ -111,8 +113,8 @@ class BertConfig:
             for head in sorted(heads):
                 try:
                     check_head(layer, head, self.num_hidden_layers, self.num_attention_heads)
-                except ValueError as error:
-                    raise ValueError(f"pruned_heads: {error}") from error
+                except Refused as error:
+                    raise Refused(f"pruned_heads: {error}") from error
             if heads:
                 found[layer] = tuple(sorted(heads))
         return found
@@ -132,7 +134,7 @@ class BertConfig:
         """Names of the classes of a classifier, in the order of their numbers.
 
         Published files give them as `id2label`, or give only `num_labels`; where they give neither, there are two.
-        Raises ValueError if these do not number the classes from zero, each once.
+        Raises Refused if these do not number the classes from zero, each once.
         """
         names, count = self.extra.get("id2label"), self.extra.get("num_labels")
         if count is not None:
@@ -141,9 +143,9 @@ class BertConfig:
             return tuple(f"LABEL_{number}" for number in range(2 if count is None else count))
         numbers = {str(number): str(name) for number, name in names.items()} if isinstance(names, Mapping) else {}
         if not numbers or numbers.keys() != {str(number) for number in range(len(numbers))}:
-            raise ValueError(f"id2label is {str(names)[:60]}: it must name the classes 0, 1, 2, ..., each once")
+            raise Refused(f"id2label is {str(names)[:60]}: it must name the classes 0, 1, 2, ..., each once")
         if count is not None and count != len(numbers):
-            raise ValueError(f"num_labels is {count} and id2label names {len(numbers)} classes: they must agree")
+            raise Refused(f"num_labels is {count} and id2label names {len(numbers)} classes: they must agree")
         return tuple(numbers[str(number)] for number in range(len(numbers)))
 
     @property
@@ -155,20 +157,20 @@ class BertConfig:
     def problem_type(self) -> str | None:
         """What a classifier's outputs are, where the file says so: else its labels decide.
 
-        Raises ValueError for a kind that is unknown.
+        Raises Refused for a kind that is unknown.
         """
         kind: str | None = self.extra.get("problem_type")
         if kind is not None and kind not in PROBLEM_TYPES:
-            raise ValueError(f"problem_type {kind!r} is unknown: one of {', '.join(PROBLEM_TYPES)}")
+            raise Refused(f"problem_type {kind!r} is unknown: one of {', '.join(PROBLEM_TYPES)}")
         return kind
 
     def with_labels(self, labels: Sequence[str]) -> BertConfig:
         """The same configuration for a classifier of these classes, numbered in this order.
 
-        Raises ValueError if there are none, or two of one name.
+        Raises Refused if there are none, or two of one name.
         """
         if not labels or len(set(labels)) < len(labels):
-            raise ValueError(f"the classes are {', '.join(labels) or 'none'}: there must be some, each once")
+            raise Refused(f"the classes are {', '.join(labels) or 'none'}: there must be some, each once")
         kept = {name: value for name, value in self.extra.items() if name not in ("num_labels", "problem_type")}
         id2label = {str(number): label for number, label in enumerate(labels)}
         label2id = {label: number for number, label in enumerate(labels)}
@@ -190,11 +192,11 @@ class BertConfig:
     def to_dict(self) -> dict[str, Any]:
         """The keys of a `config.json`, those of `extra` included.
 
-        Raises ValueError if hidden_act is a callable, which no file can hold.
+        Raises Refused if hidden_act is a callable, which no file can hold.
         """
         if callable(self.hidden_act):
             known = ", ".join(ACTIVATIONS)
-            raise ValueError(f"hidden_act is a callable, which a file cannot hold: name one of {known}")
+            raise Refused(f"hidden_act is a callable, which a file cannot hold: name one of {known}")
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "extra"}
         values["pruned_heads"] = {str(layer): list(heads) for layer, heads in self.pruned_heads.items()}
         return {**self.extra, **values}
@@ -203,7 +205,7 @@ class BertConfig:
     def from_json(cls, path: str | Path) -> BertConfig:
         """A configuration from a `config.json` file.
 
-        Raises ValueError if the file is not a JSON object or describes no possible model.
+        Raises Refused if the file is not a JSON object or describes no possible model.
         """
         return cls.from_dict(json_object(path))
 
@@ -213,11 +215,11 @@ class BertConfig:
 
 
 def check_head(layer: int, head: int, layers: int, heads: int) -> None:
-    """Raise ValueError unless a model of these sizes has, or had before pruning, this head; both count from zero."""
+    """Raise Refused unless a model of these sizes has, or had before pruning, this head; both count from zero."""
     if not 0 <= layer < layers:
-        raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
+        raise Refused(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
     if not 0 <= head < heads:
-        raise ValueError(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
+        raise Refused(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
 
 
 def json_object(path: str | Path) -> dict[str, Any]:
@@ -225,29 +227,29 @@ def json_object(path: str | Path) -> dict[str, Any]:
     try:
         values = json.loads(Path(path).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"{path} is not a JSON file: {error}") from error
+        raise Refused(f"{path} is not a JSON file: {error}") from error
     if not isinstance(values, dict):
-        raise ValueError(f"{path} holds a {type(values).__name__}: a configuration is a JSON object")
+        raise Refused(f"{path} holds a {type(values).__name__}: a configuration is a JSON object")
     return values
 
 
 def _require_whole(name: str, value: object, at_least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
-        raise ValueError(f"{name} is {value!r}: it must be a whole number of at least {at_least}")
+        raise Refused(f"{name} is {value!r}: it must be a whole number of at least {at_least}")
 
 
 def _require_probability(name: str, value: object, *, optional: bool) -> None:
     if optional and value is None:
         return
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
-        raise ValueError(f"{name} is {value!r}: it must be at least 0 and less than 1")
+        raise Refused(f"{name} is {value!r}: it must be at least 0 and less than 1")
 
 
 def _require_switch(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise ValueError(f"{name} is {value!r}: it must be true or false")
+        raise Refused(f"{name} is {value!r}: it must be true or false")
 
 
 def _require_positive(name: str, value: object) -> None:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-        raise ValueError(f"{name} is {value!r}: it must be a number greater than 0")
+        raise Refused(f"{name} is {value!r}: it must be a number greater than 0")

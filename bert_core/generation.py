@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bert_core.modeling import BertLMHeadModel, LayerCache, States, over_states
+from bert_core.refused import Refused
 
 
 @torch.no_grad()
@@ -40,7 +41,7 @@ def generate(
     attention_mask: (batch, seq) of the prompt, 0 at padding, which stands on the left.
     encoder_hidden_states, encoder_attention_mask: what cross-attention reads, as BertModel.forward.
     use_cache: keep keys and values instead of computing them again; the tokens are the same.
-    Raises ValueError for an empty prompt, settings out of range, or more tokens than the model has positions for.
+    Raises Refused for an empty prompt, settings out of range, or more tokens than the model has positions for.
     """
     _check(model, input_ids, max_new_tokens, temperature, top_k, top_p, num_beams, do_sample)
     context: dict[str, Any] = {
@@ -86,25 +87,25 @@ def _check(
     do_sample: bool,
 ) -> None:
     if input_ids.dim() != 2 or not input_ids.numel():
-        raise ValueError(f"the prompt is {tuple(input_ids.shape)}: it is (batch, seq), with at least one token")
+        raise Refused(f"the prompt is {tuple(input_ids.shape)}: it is (batch, seq), with at least one token")
     if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens is {max_new_tokens}: at least 1")
+        raise Refused(f"max_new_tokens is {max_new_tokens}: at least 1")
     positions, wanted = model.config.max_position_embeddings, input_ids.shape[1] + max_new_tokens - 1
     if wanted > positions:
-        raise ValueError(
+        raise Refused(
             f"a prompt of {input_ids.shape[1]} tokens and {max_new_tokens} new ones: this model takes at most "
             f"{positions}, so at most {max(positions - input_ids.shape[1] + 1, 0)} new ones"
         )
     if not temperature > 0:
-        raise ValueError(f"temperature is {temperature:g}: it must be above 0 (greedy decoding takes the likeliest)")
+        raise Refused(f"temperature is {temperature:g}: it must be above 0 (greedy decoding takes the likeliest)")
     if top_k < 0:
-        raise ValueError(f"top_k is {top_k}: 0 for all tokens, or how many of the likeliest")
+        raise Refused(f"top_k is {top_k}: 0 for all tokens, or how many of the likeliest")
     if not 0 < top_p <= 1:
-        raise ValueError(f"top_p is {top_p:g}: above 0, and at most 1")
+        raise Refused(f"top_p is {top_p:g}: above 0, and at most 1")
     if num_beams < 1:
-        raise ValueError(f"num_beams is {num_beams}: at least 1")
+        raise Refused(f"num_beams is {num_beams}: at least 1")
     if do_sample and num_beams > 1:
-        raise ValueError(f"do_sample with {num_beams} beams: draw with one beam, or search without drawing")
+        raise Refused(f"do_sample with {num_beams} beams: draw with one beam, or search without drawing")
 
 
 def _next_scores(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -19,7 +20,10 @@ from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification, BertLMHeadModel
+from bert_core.refused import Refused
 from bert_core.tokenizer import Tokenizer
+
+logger = logging.getLogger(__name__)
 
 ASSETS = Path(__file__).parent / "assets"
 LARGEST_UNPACKED = 16_000_000_000  # bytes of a .zip's files together: ten times those of the largest published BERT
@@ -96,7 +100,7 @@ def bundled_models() -> tuple[str, ...]:
 def best_device(name: str | None = None) -> torch.device:
     """The device to run on: the one named, or CUDA, then Apple's MPS, then the CPU.
 
-    Raises ValueError if the named device is unknown or not there.
+    Raises Refused if the named device is unknown or not there.
     """
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name is None or name == "auto":
@@ -104,11 +108,11 @@ def best_device(name: str | None = None) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device {name!r} is unknown: one of auto, {', '.join(there)}") from error
+        raise Refused(f"device {name!r} is unknown: one of auto, {', '.join(there)}") from error
     beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
     if beyond or not there.get(device.type, False):
         present = ", ".join(kind for kind, available in there.items() if available)
-        raise ValueError(f"device {name!r} is not on this machine: it has {present}")
+        raise Refused(f"device {name!r} is not on this machine: it has {present}")
     return device
 
 
@@ -137,7 +141,7 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
     if checkpoint.holds_classifier(config, weights):
         try:
             classifier = BertForSequenceClassification(config, model.bert)
-        except ValueError as error:
+        except Refused as error:
             raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
         report = report.joined(checkpoint.fill(classifier, weights, str(folder)))
         classifier.eval().requires_grad_(False).to(chosen)
@@ -176,12 +180,12 @@ def save(loaded: LoadedModel, destination: str | Path) -> Path:
     """Write a model with its tokenizer as a checkpoint folder, or where the name ends so as one .zip, whole or not.
 
     A part that came untrained, which means nothing, stays out of the file as it was out of the one before.
-    Returns the place. Raises ValueError if something is there already, CheckpointError if it cannot be written; then
+    Returns the place. Raises Refused if something is there already, CheckpointError if it cannot be written; then
     nothing is left there.
     """
     destination = Path(destination)
     if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
-        raise ValueError(f"{destination} exists already: choose another name")
+        raise Refused(f"{destination} exists already: choose another name")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=destination.parent, prefix=f".{destination.name}") as space:
@@ -259,6 +263,7 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
             f"{name!r} would be downloaded from the hub, but there is no network: choose a bundled model ({bundled})"
         ) from error
     except Exception as error:  # of the hub, of the network on the way, or of the disk
+        logger.warning("%s could not be downloaded", name, exc_info=True)
         raise CheckpointError(
             f"{name!r} could not be downloaded from the hub ({type(error).__name__}): choose a bundled model "
             f"({bundled})"
@@ -269,6 +274,6 @@ def _tokenizer_of(folder: Path, config: BertConfig) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_folder(folder)
         tokenizer.check_against(config)
-    except ValueError as error:
+    except Refused as error:
         raise CheckpointError(str(error)) from error
     return tokenizer

@@ -24,6 +24,7 @@ from bert_core.analysis.flow import attention_flow, attention_rollout, mean_of_h
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import ModelRun, Target, TokenMaps
+from bert_core.refused import Refused
 from bert_core.run import decomposition, perturbation
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
@@ -50,7 +51,7 @@ class _Question:
 
     @cached_property
     def gradient(self) -> np.ndarray:
-        """(layer, head, query, key). Raises ValueError for a run that was made without a target."""
+        """(layer, head, query, key). Raises Refused for a run that was made without a target."""
         return self.run.shown("gradient")
 
     def at_target(self, maps: np.ndarray) -> np.ndarray:
@@ -254,11 +255,11 @@ METHODS = (
 
 
 def method_of(name: str) -> Method:
-    """A method by its name. Raises ValueError for a name that is none."""
+    """A method by its name. Raises Refused for a name that is none."""
     for method in METHODS:
         if method.name == name:
             return method
-    raise ValueError(f"method {name!r} is unknown: one of {', '.join(method.name for method in METHODS)}")
+    raise Refused(f"method {name!r} is unknown: one of {', '.join(method.name for method in METHODS)}")
 
 
 def token_scores(
@@ -276,7 +277,7 @@ def token_scores(
     run: what `capture` gave for this text, target and head mask; None captures when a method needs it.
     report: told how many methods are done, as for `Progress`.
     Safe to call from many threads on one model.
-    Raises ValueError for an unknown method, a target that the model has no trained head for, or a text that is too
+    Raises Refused for an unknown method, a target that the model has no trained head for, or a text that is too
     long for the memory of a method.
     """
     chosen = [method_of(name) for name in ([one.name for one in METHODS] if methods is None else methods)]
@@ -301,12 +302,12 @@ def layer_scores(
 
     Of maps the rows where the target is read: attention averaged over heads, rollout up to the layer, shares of norms
     in the layer by itself. Of gradient x attention the sum over heads and queries, which adds up to its scores.
-    run and errors: as for `token_scores`, and ValueError for a method that only has an answer for the whole model.
+    run and errors: as for `token_scores`, and Refused for a method that only has an answer for the whole model.
     """
     chosen = method_of(method)
     if chosen.layers is None:
         there = ", ".join(one.name for one in METHODS if one.layers is not None)
-        raise ValueError(f"{method} has no answer for a layer by itself: these have, {there}")
+        raise Refused(f"{method} has no answer for a layer by itself: these have, {there}")
     return np.asarray(chosen.layers(_Question(loaded, encoding, target, head_mask, run)), np.float64)
 
 
@@ -327,7 +328,7 @@ def faithfulness(
 
     words: take whole words away instead of pieces. baseline: what stands in their place, "mask", "pad" or "zero".
     report: told how many changed copies the model has read, as for `Progress`.
-    Raises ValueError where there is nothing to take away, or no probability to follow.
+    Raises Refused where there is nothing to take away, or no probability to follow.
     """
     plan = plan_removals(
         scores, removable_units(encoding, target, words=words), len(encoding),

@@ -19,6 +19,7 @@ from bert_core import checkpoint
 from bert_core.attention import BertAttention, BertSelfAttention, KeyValue
 from bert_core.config import BertConfig
 from bert_core.recording import watcher_of
+from bert_core.refused import Refused
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
 MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
@@ -210,7 +211,7 @@ class BertEmbeddings(nn.Module):
             if position_ids is None:
                 end = past_key_values_length + seq_length
                 if end > self.config.max_position_embeddings:
-                    raise ValueError(
+                    raise Refused(
                         f"the sequence has {end} tokens: this model takes at most {self.config.max_position_embeddings}"
                     )
                 position_ids = self.position_ids[:, past_key_values_length:end]
@@ -629,7 +630,7 @@ class BertPreTrainedModel(nn.Module):
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer, heads in heads_to_prune.items():
             if layer not in range(len(layers)):
-                raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {len(layers) - 1}")
+                raise Refused(f"layer {layer} does not exist: this model has layers 0 to {len(layers) - 1}")
             for head in heads:
                 layers[layer].attention.check_head(head)
         for layer, heads in heads_to_prune.items():

@@ -31,6 +31,7 @@ from safetensors.numpy import load_file
 
 from bert_core.config import BertConfig
 from bert_core.naming import rename
+from bert_core.refused import Refused
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
 MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
@@ -145,7 +146,7 @@ class WordEmbedding:
         """(batch, seq) -> (batch, seq, hidden). Raises ValueError for a number outside the table."""
         if token_ids.size and not 0 <= token_ids.min() <= token_ids.max() < len(self.table):
             wrong = token_ids[(token_ids < 0) | (token_ids >= len(self.table))][0]
-            raise ValueError(f"token {wrong} does not exist: the table has 0 to {len(self.table) - 1}")
+            raise Refused(f"token {wrong} does not exist: the table has 0 to {len(self.table) - 1}")
         found: np.ndarray = self.table[token_ids]
         return found if self.scale == 1 else np.asarray(found * self.scale)
 
@@ -166,7 +167,7 @@ class PositionalEncoding:
     def forward(self, seq_length: int) -> np.ndarray:
         """The first vectors (seq, hidden). Raises ValueError for a text longer than the table."""
         if seq_length > len(self.table):
-            raise ValueError(f"the sequence has {seq_length} tokens: this model takes at most {len(self.table)}")
+            raise Refused(f"the sequence has {seq_length} tokens: this model takes at most {len(self.table)}")
         return self.table[:seq_length]
 
 
@@ -229,7 +230,7 @@ class MultiheadAttention:
         """What the distance query - key adds to each score, (batch, head, query, key)."""
         length, middle = query.shape[2], len(table) // 2
         if length > middle + 1:
-            raise ValueError(f"the sequence has {length} tokens: this model takes at most {middle + 1}")
+            raise Refused(f"the sequence has {length} tokens: this model takes at most {middle + 1}")
         places = np.arange(length)
         vectors = table[places[:, None] - places[None, :] + middle]  # (query, key, head size)
         scores = np.einsum("bhqd,qkd->bhqk", query, vectors)
@@ -337,7 +338,7 @@ class _Model(ABC):
         folder = Path(folder)
         for name in ("config.json", "model.safetensors"):
             if not (folder / name).is_file():
-                raise ValueError(f"{folder} has no {name}: the NumPy model reads config.json and model.safetensors")
+                raise Refused(f"{folder} has no {name}: the NumPy model reads config.json and model.safetensors")
         try:
             weights = load_file(folder / "model.safetensors")
         except (SafetensorError, TypeError, OSError) as error:  # TypeError: a number type that NumPy does not have
@@ -619,10 +620,10 @@ def _checked(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict
     shapes = parameter_shapes(config)
     missing = [name for name in shapes if name not in named]
     if essential := [name for name in missing if not name.startswith(OPTIONAL_PARTS)]:
-        raise ValueError(f"{len(essential)} weights are missing, the first is {essential[0]}: it is not a whole BERT")
+        raise Refused(f"{len(essential)} weights are missing, the first is {essential[0]}: it is not a whole BERT")
     wrong = next((n for n, shape in shapes.items() if n in named and named[n].shape != shape), None)
     if wrong is not None:
-        raise ValueError(f"{wrong} is {named[wrong].shape}: the configuration says {shapes[wrong]}")
+        raise Refused(f"{wrong} is {named[wrong].shape}: the configuration says {shapes[wrong]}")
     broken = tuple(part for part in OPTIONAL_PARTS if any(name.startswith(part) for name in missing))
     return {name: named[name].astype(dtype, copy=False) for name in shapes if not (broken and name.startswith(broken))}
 

@@ -14,6 +14,8 @@ from functools import cache
 
 import numpy as np
 
+from bert_core.refused import Refused
+
 COLOURS: Mapping[str, tuple[int, int, int]] = {
     "red": (212, 40, 40),
     "green": (40, 160, 66),
@@ -95,7 +97,7 @@ def random_scene(
     """A scene whose shapes can each be told from the others by size, colour and kind.
 
     count: shapes, 1 to 3. named: their (size, colour, kind), instead. noisy: the background; None leaves it to chance.
-    Raises ValueError for a count, a word or a repetition that no scene has.
+    Raises Refused for a count, a word or a repetition that no scene has.
     """
     if named is None:
         count = int(rng.integers(1, MOST_SHAPES + 1)) if count is None else count
@@ -123,7 +125,7 @@ def random_scene(
 
 def _check_count(count: int) -> None:
     if not 1 <= count <= MOST_SHAPES:
-        raise ValueError(f"a scene of {count} shapes: it has 1 to {MOST_SHAPES}")
+        raise Refused(f"a scene of {count} shapes: it has 1 to {MOST_SHAPES}")
 
 
 def all_names() -> list[str]:
@@ -134,17 +136,17 @@ def all_names() -> list[str]:
 def check_names(names: Sequence[str]) -> list[tuple[str, str, str]]:
     """The (size, colour, kind) of shapes that can be in one scene together.
 
-    Raises ValueError for more than a scene holds, a name that is no shape's, or one that is there twice.
+    Raises Refused for more than a scene holds, a name that is no shape's, or one that is there twice.
     """
     if len(names) > MOST_SHAPES:
         _check_count(len(names))
     words: list[tuple[str, str, str]] = []
     for name in names:
         if name not in all_names():
-            raise ValueError(f"{name!r:.60} is not a shape: write it as in 'small red circle'")
+            raise Refused(f"{name!r:.60} is not a shape: write it as in 'small red circle'")
         size, colour, kind = name.split()
         if (size, colour, kind) in words:
-            raise ValueError(f"two shapes are called {name!r}: a sentence could not tell them apart")
+            raise Refused(f"two shapes are called {name!r}: a sentence could not tell them apart")
         words.append((size, colour, kind))
     return words
 
@@ -178,10 +180,10 @@ def _shade(colour: tuple[int, int, int], rng: np.random.Generator) -> tuple[int,
 def draw(scene: Scene, size: int) -> np.ndarray:
     """The picture: uint8 (size, size, 3), red, green and blue; edges are blended with what is behind them.
 
-    The same scene gives the same bytes every time. Raises ValueError for a picture of fewer than 16 pixels.
+    The same scene gives the same bytes every time. Raises Refused for a picture of fewer than 16 pixels.
     """
     if size < 16:
-        raise ValueError(f"a picture of {size} pixels a side: at least 16")
+        raise Refused(f"a picture of {size} pixels a side: at least 16")
     canvas = _background(scene.background, size)
     for shape in scene.shapes:
         left, top, right, bottom = (edge * size for edge in shape.box)
@@ -315,10 +317,10 @@ class Statement:
 
 
 def parse(caption: str) -> Statement:
-    """Raises ValueError if the words are not a sentence of `caption_of`'s kind."""
+    """Raises Refused if the words are not a sentence of `caption_of`'s kind."""
     found = _grammar().fullmatch(" ".join(caption.split()))
     if found is None:
-        raise ValueError(f"{caption!r:.120} is no caption: as in 'a small red circle above a large blue square'")
+        raise Refused(f"{caption!r:.120} is no caption: as in 'a small red circle above a large blue square'")
     parts = found.groups()
     shapes = [part for part in parts[::2] if part is not None]
     relations = [part for part in parts[1::2] if part is not None]
@@ -337,7 +339,7 @@ def judge(caption: str, scene: Scene) -> Verdict:
     """Whether a caption is right about a scene."""
     try:
         statement = parse(caption)
-    except ValueError:
+    except Refused:
         return Verdict(False, reason="not a sentence of this kind")
     there = {shape.words: number for number, shape in enumerate(scene.shapes)}
     named = tuple(there.get(words) for words in statement.shapes)
@@ -383,10 +385,10 @@ def is_held_out(scene: Scene) -> bool:
 def draw_scene(rng: np.random.Generator, *, held_out: bool, count: int | None = None) -> Scene:
     """A random scene of one side of the split: for training, or with at least one unseen combination.
 
-    Raises ValueError for one shape that is held out: it stands in no relation.
+    Raises Refused for one shape that is held out: it stands in no relation.
     """
     if held_out and count == 1:
-        raise ValueError("a scene of one shape cannot be held out: what is unseen is a relation to another shape")
+        raise Refused("a scene of one shape cannot be held out: what is unseen is a relation to another shape")
     while True:
         scene = random_scene(rng, count=count)
         if is_held_out(scene) == held_out:

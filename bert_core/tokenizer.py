@@ -15,6 +15,7 @@ import tokenizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 
 from bert_core.config import BertConfig
+from bert_core.refused import Refused
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
@@ -121,7 +122,7 @@ class Tokenizer:
         self.backend.no_truncation()
         missing = [token for token in SPECIAL_TOKENS if backend.token_to_id(token) is None]
         if missing:
-            raise ValueError(
+            raise Refused(
                 f"the vocabulary has no {', '.join(missing)}: a BERT's vocabulary has {', '.join(SPECIAL_TOKENS)}"
             )
 
@@ -129,7 +130,7 @@ class Tokenizer:
     def from_folder(cls, folder: str | Path) -> Tokenizer:
         """The tokenizer of a checkpoint folder: `tokenizer.json`, or `vocab.txt` with `tokenizer_config.json`.
 
-        Raises ValueError if neither file is there or one of them is broken.
+        Raises Refused if neither file is there or one of them is broken.
         """
         folder = Path(folder)
         whole, vocabulary, settings_file = (
@@ -146,8 +147,8 @@ class Tokenizer:
                 )
                 return cls(built._tokenizer)
         except Exception as error:  # the Rust library raises bare Exception
-            raise ValueError(f"the tokenizer files in {folder} are broken: {error}") from error
-        raise ValueError(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
+            raise Refused(f"the tokenizer files in {folder} are broken: {error}") from error
+        raise Refused(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
 
     def save(self, folder: str | Path) -> None:
         """Write what `from_folder` reads back, and transformers' AutoTokenizer too."""
@@ -163,21 +164,21 @@ class Tokenizer:
         return int(self.backend.get_vocab_size())
 
     def check_against(self, config: BertConfig) -> None:
-        """Raise ValueError unless every token has a row in the model's embedding table, and no row is left over."""
+        """Raise Refused unless every token has a row in the model's embedding table, and no row is left over."""
         if len(self) != config.vocab_size:
-            raise ValueError(
+            raise Refused(
                 f"the tokenizer has {len(self)} tokens but the model {config.vocab_size}: they do not belong together"
             )
 
     def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
         """Tokens of `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, the longer text cut from its end to fit.
 
-        Raises ValueError if text is empty, only spaces or nothing that can be read, if there is a pair without a
+        Raises Refused if text is empty, only spaces or nothing that can be read, if there is a pair without a
         text, or if max_length has no room for a token of each.
         """
         pair = pair if pair is not None and pair.strip() else None
         if not text.strip():
-            raise ValueError(
+            raise Refused(
                 "there is no text: type at least one word"
                 if pair is None
                 else "there is a second sentence but no first one: type the first, or move the second up"
@@ -185,18 +186,18 @@ class Tokenizer:
         try:
             f"{text}{pair}".encode()
         except UnicodeEncodeError as error:
-            raise ValueError("the text contains a broken character: type it again") from error
+            raise Refused("the text contains a broken character: type it again") from error
         first = self.backend.encode(text, add_special_tokens=False)
         second = None if pair is None else self.backend.encode(pair, add_special_tokens=False)
         for name, typed, part in (("text", text, first), ("second sentence", pair, second)):
             if part is not None and not len(part):
-                raise ValueError(f"the {name} {typed!r:.40} contains no readable character: type at least one word")
+                raise Refused(f"the {name} {typed!r:.40} contains no readable character: type at least one word")
         frame = 2 if second is None else 3
         full_length = frame + len(first) + (0 if second is None else len(second))
         room = max_length - frame
         if room < frame - 1:
             least = 2 * frame - 1
-            raise ValueError(f"max_length {max_length} leaves no room for a token of each text: {least} is the least")
+            raise Refused(f"max_length {max_length} leaves no room for a token of each text: {least} is the least")
         first_room, second_room = _share(room, len(first), 0 if second is None else len(second))
         parts: list[tuple[tokenizers.Encoding, Side, int]] = [(first, "A", first_room)]
         if second is not None:
@@ -219,12 +220,12 @@ class Tokenizer:
     def mask_words(self, encoding: Encoding, words: Iterable[int]) -> Encoding:
         """The same encoding with every piece of some words replaced by [MASK]; the offsets still point at the text.
 
-        Raises ValueError for a word that is not there.
+        Raises Refused for a word that is not there.
         """
         chosen = frozenset(words)
         unknown = chosen - {word for word in encoding.words if word is not None}
         if unknown:
-            raise ValueError(
+            raise Refused(
                 f"word {min(unknown)} does not exist in this text: it has words 0 to {encoding.word_count - 1}"
             )
         hidden = [word in chosen for word in encoding.words]

@@ -23,6 +23,7 @@ from bert_core.config import BertConfig, json_object
 from bert_core.generation import generate
 from bert_core.loading import ASSETS, best_device
 from bert_core.modeling import BertLMHeadModel, BertModel, CausalLMOutput
+from bert_core.refused import Refused
 from bert_core.tokenizer import CLS, PAD, SEP, Tokenizer
 
 VOCABULARY_FILE = "vocab.txt"
@@ -38,7 +39,7 @@ class CaptionerConfig:
 
     vision: of the encoder, whose tables for words are never used. text: of the decoder; its encoder_width is the
     encoder's hidden_size.
-    Raises ValueError for sizes that do not fit together.
+    Raises Refused for sizes that do not fit together.
     """
 
     image_size: int = 96
@@ -50,16 +51,16 @@ class CaptionerConfig:
         for name in ("image_size", "patch_size"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} is {value!r}: a whole number of pixels, at least 1")
+                raise Refused(f"{name} is {value!r}: a whole number of pixels, at least 1")
         if self.image_size % self.patch_size:
-            raise ValueError(
+            raise Refused(
                 f"image_size {self.image_size} is not a multiple of patch_size {self.patch_size}: no patch may be cut"
             )
         if not (self.text.is_decoder and self.text.add_cross_attention):
-            raise ValueError("the text half of a captioner needs is_decoder and add_cross_attention")
+            raise Refused("the text half of a captioner needs is_decoder and add_cross_attention")
         width = self.text.encoder_width or self.text.hidden_size
         if width != self.vision.hidden_size:
-            raise ValueError(
+            raise Refused(
                 f"the decoder attends to states {width} wide, and the encoder gives {self.vision.hidden_size}"
             )
 
@@ -108,10 +109,10 @@ class CaptionerConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> CaptionerConfig:
-        """Raises ValueError unless the values are those of `to_dict`."""
+        """Raises Refused unless the values are those of `to_dict`."""
         missing = [name for name in ("image_size", "patch_size", "vision", "text") if name not in values]
         if missing:
-            raise ValueError(f"a captioner's configuration has {', '.join(missing)}")
+            raise Refused(f"a captioner's configuration has {', '.join(missing)}")
         halves = {name: BertConfig.from_dict(values[name]) for name in ("vision", "text")}
         return cls(image_size=values["image_size"], patch_size=values["patch_size"], **halves)
 
@@ -169,7 +170,7 @@ class Captioner(nn.Module):
     def encode(self, images: Tensor) -> Tensor:
         """images: uint8 (batch, image_size, image_size, 3). Returns (batch, patch, hidden).
 
-        Raises ValueError for pictures of another size or type.
+        Raises Refused for pictures of another size or type.
         """
         side = self.config.image_size
         if images.dim() != 4 or images.shape[1:] != (side, side, 3) or images.dtype != torch.uint8:
@@ -243,7 +244,7 @@ def _until(ids: list[int], end: int) -> tuple[int, ...]:
 def fit(picture: np.ndarray, size: int) -> np.ndarray:
     """The middle square of a picture, uint8 (rows, columns, 3), at (size, size, 3).
 
-    Raises ValueError if it is not a picture of that kind.
+    Raises Refused if it is not a picture of that kind.
     """
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or 0 in picture.shape:
         raise ValueError(f"the picture is {picture.shape} of {picture.dtype}: uint8 (rows, columns, 3) is expected")
@@ -304,14 +305,14 @@ def load_captioner(name: str | Path = BUNDLED, *, device: str | None = None) -> 
 
 
 def _fill(model: Captioner, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model. Raises ValueError unless every name and shape is accounted for."""
+    """Copy weights into a model. Raises Refused unless every name and shape is accounted for."""
     own = model.state_dict(keep_vars=True)
     filled = {own[name].data_ptr() for name in own.keys() & weights.keys()}
     missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in filled]
     unknown = [name for name in weights if name not in own]
     if missing or unknown:
-        raise ValueError(f"{len(missing)} weights are missing and {len(unknown)} unknown: {(missing + unknown)[0]}")
+        raise Refused(f"{len(missing)} weights are missing and {len(unknown)} unknown: {(missing + unknown)[0]}")
     for name, tensor in weights.items():
         if own[name].shape != tensor.shape:
-            raise ValueError(f"{name} is {tuple(tensor.shape)}: the configuration says {tuple(own[name].shape)}")
+            raise Refused(f"{name} is {tuple(tensor.shape)}: the configuration says {tuple(own[name].shape)}")
     model.load_state_dict(weights, strict=False)

@@ -16,8 +16,8 @@ import bert_core
 
 ROOT = Path(__file__).parents[1]
 LIBRARY = """
-bert_core progress config naming tokenizer agreement numpy_bert recording attention modeling checkpoint loading pruning
-scenes vision translators calibration records run analysis methods studies training
+bert_core refused progress config naming tokenizer agreement numpy_bert recording attention modeling checkpoint loading
+pruning scenes vision translators calibration records run analysis methods studies training
 """
 EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room in LIBRARY.split())
 
@@ -25,6 +25,7 @@ EVERYTHING = frozenset(f"bert_core.{room}".removesuffix(".bert_core") for room i
 # A room is a module or a folder with all below it; the innermost counts.
 MAY_IMPORT: dict[str, set[str]] = {
     "bert_core": set(),
+    "bert_core.refused": set(),  # every room may say no
     "bert_core.progress": set(),
     "bert_core.config": set(),
     "bert_core.naming": set(),
@@ -72,6 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bert_core.training": {"torch", "numpy", "filelock", *EVERYTHING},
     "viz_app": set(),
+    "viz_app.bugs": set(),
     "viz_app.figures": {"numpy", "plotly"},
     "viz_app.tokens": {"numpy"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens"},
@@ -139,8 +141,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.cli": {
         "numpy", "typer", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading", "bert_core.pruning",
         "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records", "bert_core.run",
-        "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training", "viz_app.maps",
-        "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
+        "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training", "viz_app.bugs",
+        "viz_app.maps", "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
     },
     "streamlit_app": {"streamlit", "viz_app.shell"},
 }  # fmt: skip
@@ -183,8 +185,8 @@ def strangers(module: str, source: str) -> set[str]:
     """The rooms that a module imports and may not."""
     here = room_of(module)
     rooms = {room_of(name) for name in imported(source)} - sys.stdlib_module_names - {here}
-    # `import bert_core` for its lazy names: what is then used counts by its own room.
-    return rooms - MAY_IMPORT[here] - {"bert_core"}
+    # `import bert_core` for its lazy names: what is then used counts by its own room. Every room may refuse.
+    return rooms - MAY_IMPORT[here] - {"bert_core", "bert_core.refused"}
 
 
 def modules() -> dict[str, Path]:

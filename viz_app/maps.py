@@ -19,6 +19,7 @@ from bert_core.analysis.patterns import (
     word_as_read,
 )
 from bert_core.records import ModelRun
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.tokens import Combined, Token
 
@@ -72,7 +73,7 @@ class ShownMaps:
         return [head for head, there in enumerate(self.there[layer]) if not there]
 
     def check(self, layer: int, heads: Iterable[int] = ()) -> None:
-        """Raise ValueError unless the layer and each of the heads exist."""
+        """Raise Refused unless the layer and each of the heads exist."""
         check_heads(self.there, layer, heads)
 
 
@@ -83,7 +84,7 @@ class Combination:
     how: "average", "maximum" (at every place the value furthest from zero) or "weighted". among: the "chosen" heads of
     a layer, the whole "layer", or "all" heads of all layers. weights: one for each of these heads, taken as shares of
     their sum; none is by importance, the size of the gradient of a head's gate, which needs a run with a target.
-    Raises ValueError for another way or another choice of heads.
+    Raises Refused for another way or another choice of heads.
     """
 
     how: str
@@ -92,7 +93,7 @@ class Combination:
 
     def __post_init__(self) -> None:
         if self.how not in WAYS or self.among not in AMONG:
-            raise ValueError(
+            raise Refused(
                 f"heads together as {self.how!r} of {self.among!r}: one of {', '.join(WAYS)}, of {', '.join(AMONG)}"
             )
 
@@ -112,17 +113,17 @@ class Combination:
     def of(self, run: ModelRun, what: str, layer: int, heads: Sequence[int]) -> Combined:
         """The one map (query, key) of a run, whole and between pieces.
 
-        Raises ValueError for weights that do not fit the heads, or importance without a target.
+        Raises Refused for weights that do not fit the heads, or importance without a target.
         """
         maps, weights = self._among(run.shown(what), layer, heads), None
         if self.by_importance:
             if run.gate_gradient is None:
-                raise ValueError("weights by importance need something to explain")
+                raise Refused("weights by importance need something to explain")
             weights = np.abs(self._among(run.gate_gradient, layer, heads))
         elif self.how == "weighted":
             weights = np.array(self.weights)
             if len(weights) != len(maps) or not weights.any():
-                raise ValueError(f"{len(weights)} weights for {len(maps)} heads: give one for each, not all zero")
+                raise Refused(f"{len(weights)} weights for {len(maps)} heads: give one for each, not all zero")
         return Combined(self.name(layer, heads), combined(maps, self.how, weights))
 
     def _among(self, values: np.ndarray, layer: int, heads: Sequence[int]) -> np.ndarray:
@@ -142,7 +143,7 @@ class MapView:
     sum to 1 again where tokens were left out. layer: which one.
     heads: those drawn; none is all heads of all layers, small. mode: "curves", or the first of the heads as a "matrix".
     kept: the share of each row that the drawn curves hold, above 0 to 1. together: the one map that is drawn instead.
-    Raises ValueError for another mode or share, or heads that are no tuple.
+    Raises Refused for another mode or share, or heads that are no tuple.
     """
 
     what: str = "attention"
@@ -158,12 +159,12 @@ class MapView:
 
     def __post_init__(self) -> None:
         if isinstance(self.heads, (int, str)):
-            raise ValueError(f"heads is {self.heads!r}: give their numbers as a tuple, as in (5,) or (1, 5)")
+            raise Refused(f"heads is {self.heads!r}: give their numbers as a tuple, as in (5,) or (1, 5)")
         object.__setattr__(self, "heads", tuple(self.heads))
         if self.mode not in ("curves", "matrix"):
-            raise ValueError(f"mode {self.mode!r}: 'curves' or 'matrix'")
+            raise Refused(f"mode {self.mode!r}: 'curves' or 'matrix'")
         if not 0 < self.kept <= 1:
-            raise ValueError(f"the share that is kept is {self.kept}: above 0, to 1")
+            raise Refused(f"the share that is kept is {self.kept}: above 0, to 1")
 
     @property
     def drawn(self) -> tuple[int, tuple[int, ...]]:
@@ -178,18 +179,16 @@ class MapView:
         return "-".join([f"L{self.layer}", *(f"H{head}" for head in self.heads if len(self.heads) <= MOST_NAMED)])
 
     def check_whole(self, of: str) -> None:
-        """Raise ValueError unless all of a run's attention is looked at; of: what needs that."""
+        """Raise Refused unless all of a run's attention is looked at; of: what needs that."""
         plain = MapView(layer=self.layer, heads=self.heads, mode=self.mode, kept=self.kept)
         chosen = [one.name for one in fields(self) if getattr(self, one.name) != getattr(plain, one.name)]
         if chosen:
-            raise ValueError(
-                f"{of} is of attention, between all pieces and head by head: leave out {', '.join(chosen)}"
-            )
+            raise Refused(f"{of} is of attention, between all pieces and head by head: leave out {', '.join(chosen)}")
 
     def of(self, run: ModelRun) -> ShownMaps:
         """The maps of a run that this view shows, or the one map that stands for them.
 
-        Raises ValueError for a head that does not exist, a gradient that was not captured, an unknown part, or one that
+        Raises Refused for a head that does not exist, a gradient that was not captured, an unknown part, or one that
         the text does not have, and as `Combination.of`.
         """
         check_heads(run.there, self.layer, self.heads)
@@ -207,7 +206,7 @@ class MapView:
     def seen(self, maps: np.ndarray, encoding: Encoding) -> np.ndarray:
         """Maps (..., query, key) between pieces as they are looked at: between words, of the part, renormalised.
 
-        Raises ValueError for an unknown part, or one that the text does not have.
+        Raises Refused for an unknown part, or one that the text does not have.
         """
         units, queries, keys = self._places(encoding)
         chosen = part_of(map_between_words(maps, units, self.what) if self.words else maps, queries, keys)
@@ -235,7 +234,7 @@ class MapView:
         units = word_units(encoding) if self.words else [(position,) for position in range(len(encoding))]
         queries, keys = part_positions(encoding, self.part, hide_special=self.hide_special, units=units)
         if not (len(queries) and len(keys)):
-            raise ValueError(
+            raise Refused(
                 f"the part {self.part!r} is empty: there is no second sentence"
                 if self.part != "all"
                 else "nothing is left"
@@ -247,13 +246,13 @@ def maps_across(maps: np.ndarray, queries: Sequence[str], keys: Sequence[str], w
     """Maps from anywhere, also from the tokens of one text to those of another.
 
     maps: (layer, head, query, key); a head that is NaN throughout is pruned. queries, keys: what stands at each row and
-    column. what: "attention", "gradient", "product" or "change". Raises ValueError for another name, or other sizes.
+    column. what: "attention", "gradient", "product" or "change". Raises Refused for another name, or other sizes.
     """
     if what not in UNITS:
-        raise ValueError(f"{what!r} is unknown: one of {', '.join(UNITS)}")
+        raise Refused(f"{what!r} is unknown: one of {', '.join(UNITS)}")
     values = read_only(maps)
     if values.ndim != 4 or not values.size or values.shape[2:] != (len(queries), len(keys)):
-        raise ValueError(
+        raise Refused(
             f"maps of shape {values.shape} with {len(queries)} queries and {len(keys)} keys: (layer, head, query, key) "
             "is needed, with a name for each query and each key"
         )
@@ -274,14 +273,12 @@ def read_only(values: np.ndarray) -> np.ndarray:
 
 
 def check_heads(there: np.ndarray, layer: int, heads: Iterable[int]) -> None:
-    """Raise ValueError unless the layer and each of the heads exist. there: (layer, head)."""
+    """Raise Refused unless the layer and each of the heads exist. there: (layer, head)."""
     layers, count = there.shape
     if layer not in range(layers):
-        raise ValueError(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
+        raise Refused(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
     gone = np.nonzero(~there[layer])[0]
     for head in heads:
         if head not in range(count) or head in gone:
             pruned = f" ({', '.join(map(str, gone))} pruned)" if len(gone) else ""
-            raise ValueError(
-                f"head {head} does not exist in layer {layer}: this model has heads 0 to {count - 1}{pruned}"
-            )
+            raise Refused(f"head {head} does not exist in layer {layer}: this model has heads 0 to {count - 1}{pruned}")

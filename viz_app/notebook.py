@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
+from bert_core.refused import Refused
 from viz_app.comparison import Comparison
 from viz_app.export.page import Theme, attention_page, caption_page, change_page, maps_page, neuron_page
 from viz_app.maps import MapView, maps_across
@@ -49,12 +50,12 @@ def view(
     vectors, query: of a head of the same run (`bert_core.head_vectors`): opens at the neuron view of that query.
     against: a run of another text, model or head mask: what that one gives, minus what this one gives.
     theme: "light" or "dark"; None follows the system. height: in pixels.
-    Raises ValueError for a head that does not exist, a part that the text does not have, a gradient not captured, or
+    Raises Refused for a head that does not exist, a part that the text does not have, a gradient not captured, or
     choices that do not go together.
     """
     asked = MapView(what, **choices)
     if vectors is not None and against is not None:
-        raise ValueError("vectors and against: the neuron view is of one run, choose one of the two")
+        raise Refused("vectors and against: the neuron view is of one run, choose one of the two")
     if vectors is not None:
         asked.check_whole("the neuron view")
         page = neuron_page(run, vectors, query, theme=theme)
@@ -77,7 +78,7 @@ def view_caption(
     """Where a captioner looked for each word of its sentence (`bert_core.describe`), over its picture.
 
     what: "attention", "gradient" or "product", what of it is above zero. head: (layer, head) to open, None for the
-    average of all. word: the one to begin with. Raises ValueError for a word or head that does not exist.
+    average of all. word: the one to begin with. Raises Refused for a word or head that does not exist.
     """
     return AttentionDisplay(caption_page(run, what, head, word, theme=theme), height)
 
@@ -96,6 +97,6 @@ def view_maps(
 
     maps: (layer, head, query, key). queries, keys: a name for each row and column. what: "attention", "gradient",
     "product" or "change". choices: layer, heads, mode and kept, as `MapView` takes them.
-    Raises ValueError for names that do not fit the maps, or as `view`.
+    Raises Refused for names that do not fit the maps, or as `view`.
     """
     return AttentionDisplay(maps_page(maps_across(maps, queries, keys, what), MapView(**choices), theme=theme), height)

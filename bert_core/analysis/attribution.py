@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_core.analysis.flow import mean_of_heads, product_of_layers
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- maps and gradients
@@ -63,7 +64,7 @@ def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray
 def rows_of_one(maps: np.ndarray) -> np.ndarray:
     """Rows divided by their sum, so that each is how a query shares itself out; a row of zeros stays one.
 
-    maps: (..., query, key), not negative. Returns the same shape. Raises ValueError for a negative number.
+    maps: (..., query, key), not negative. Returns the same shape. Raises Refused for a negative number.
     """
     if (maps < 0).any():
         raise ValueError(f"a contribution is {maps.min():.3g}: shares are made of numbers that are not negative")
@@ -131,12 +132,12 @@ def rank_agreement(scores: np.ndarray, kind: str = "spearman") -> np.ndarray:
 
     scores: (method, token). kind: "spearman", the correlation of ranks, equals sharing their mean; or "kendall", tau-b.
     Returns (method, method), symmetric, 1 on the diagonal; NaN for a method that gives all tokens the same.
-    Raises ValueError for another kind, or fewer than two tokens.
+    Raises Refused for another kind, or fewer than two tokens.
     """
     if kind not in ("spearman", "kendall"):
-        raise ValueError(f"agreement {kind!r} is unknown: 'spearman' or 'kendall'")
+        raise Refused(f"agreement {kind!r} is unknown: 'spearman' or 'kendall'")
     if scores.shape[-1] < 2:
-        raise ValueError(f"{scores.shape[-1]} tokens have no order: it takes two")
+        raise Refused(f"{scores.shape[-1]} tokens have no order: it takes two")
     # Of every two tokens, which stands higher: the sums over the second are the ranks, up to a constant.
     order = np.sign(scores[:, :, None] - scores[:, None, :])
     compared = order.sum(-1) if kind == "spearman" else order.reshape(len(scores), -1)

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_core.refused import Refused
+
 
 class Alignment(NamedTuple):
     """Tokens of two texts that are compared with one another.
@@ -41,11 +43,11 @@ def change(before: np.ndarray, after: np.ndarray, pairs: Alignment) -> tuple[np.
     """The maps of both runs between the tokens they share, each (layer, head, query, key) of the pairs.
 
     before, after: (layer, head, query, key). Rows are as they were: a row sums to what goes to shared tokens.
-    Raises ValueError where the two have not as many layers and heads.
+    Raises Refused where the two have not as many layers and heads.
     """
     if before.shape[:2] != after.shape[:2]:
         (layers, heads), (other_layers, other_heads) = before.shape[:2], after.shape[:2]
-        raise ValueError(
+        raise Refused(
             f"{layers} layers of {heads} heads and {other_layers} of {other_heads} cannot be compared head by head"
         )
     return _between(before, pairs.before), _between(after, pairs.after)

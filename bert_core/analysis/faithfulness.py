@@ -18,6 +18,7 @@ import numpy as np
 
 from bert_core.analysis.attribution import scores_of_units, word_units
 from bert_core.records import Target
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 REMOVED_SHARES = tuple(tenth / 10 for tenth in range(1, 10))  # of the tokens that may go: the curve of removals
@@ -88,13 +89,13 @@ def plan_removals(
     scores: (method, token), signed ones as they are: what speaks against the target is taken last. Equal scores are
         ranked at random. units: positions that go together, of `removable_units`. length: tokens of the text.
     random_rankings: come in pairs, each with its reverse.
-    Raises ValueError if there are no units, or a score that is no number.
+    Raises Refused if there are no units, or a score that is no number.
     """
     if not units:
-        raise ValueError("the text has no word to hide besides the one that is explained: type a longer text")
+        raise Refused("the text has no word to hide besides the one that is explained: type a longer text")
     of_units = scores_of_units(np.asarray(scores, np.float64), units)
     if np.isnan(of_units).any():
-        raise ValueError(f"method {int(np.isnan(of_units).any(-1).argmax())} gives no number for a token")
+        raise Refused(f"method {int(np.isnan(of_units).any(-1).argmax())} gives no number for a token")
     draw = np.random.default_rng(seed)
     count = len(units)
     rankings = [np.lexsort((draw.permutation(count), -one)) for one in of_units]
@@ -121,7 +122,7 @@ def _count(share: float, units: int) -> int:
 def judge(plan: RemovalPlan, values: np.ndarray) -> dict[str, Faithfulness]:
     """Each measure by its name, from the target's probability for every copy of the plan, (copy,).
 
-    Raises ValueError for another number of values, or a plan without random rankings to stand beside.
+    Raises Refused for another number of values, or a plan without random rankings to stand beside.
     """
     if values.shape != (len(plan.removed),):
         raise ValueError(f"values are {values.shape}: the plan has {len(plan.removed)} copies")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_core.refused import Refused
+
 # Capacities are whole numbers for the solver. One unit is 2e-9 of a row, and no sum leaves 32 bits.
 _UNITS = 2**29
 _PIPES_AT_ONCE = 50_000  # of one call of the solver: a call has its price, whatever it solves
@@ -30,7 +32,7 @@ def layer_mixing(attention: np.ndarray) -> np.ndarray:
 
     attention: (layer, head, query, key), probabilities. Returns (layer, query, key); every row sums to 1. Of a layer
     whose heads were all pruned only the residual connection is left: the identity.
-    Raises ValueError if a row does not sum to 1, say that of a head that is switched off.
+    Raises Refused if a row does not sum to 1, say that of a head that is switched off.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
     if attention.ndim != 4 or attention.shape[-1] != attention.shape[-2]:
@@ -60,7 +62,7 @@ def attention_rollout(attention: np.ndarray) -> np.ndarray:
 
     attention: (layer, head, query, key), probabilities, each row sums to 1.
     Returns (layer, query, key): every row sums to 1. It knows nothing of any target.
-    Raises ValueError if a row does not sum to 1 (say, a head that is off): renormalise first.
+    Raises Refused if a row does not sum to 1 (say, a head that is off): renormalise first.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
     return product_of_layers(layer_mixing(attention))
@@ -77,7 +79,7 @@ def attention_flow(
     Returns (query, key). Two cuts bound every flow: what leaves the position at the top, which is 1, and what enters
     the input position in the first layer. Through many layers the smaller of the two is often the flow, whatever lies
     between, and the rows are then much alike.
-    Raises ValueError if a row does not sum to 1, or a position does not exist.
+    Raises Refused if a row does not sum to 1, or a position does not exist.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
     mixing = layer_mixing(attention)
@@ -85,7 +87,7 @@ def attention_flow(
     wanted = list(range(length) if queries is None else queries)
     for query in wanted:
         if not 0 <= query < length:
-            raise ValueError(f"position {query} does not exist: this map has positions 0 to {length - 1}")
+            raise Refused(f"position {query} does not exist: this map has positions 0 to {length - 1}")
     if layers == 1:
         flow: np.ndarray = mixing[0][wanted]
     else:

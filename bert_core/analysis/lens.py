@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.progress import Progress, silent
+from bert_core.refused import Refused
 
 MOST_NEIGHBOURS = 15  # of a token, that a layout by neighbours keeps near it
 
@@ -16,7 +17,7 @@ def settled_depth(ranks: np.ndarray) -> np.ndarray:
     """From which depth on the last depth's first piece stays the first.
 
     ranks: (depth, seq), of that piece; 1 at the last depth. Returns (seq,) integers.
-    Raises ValueError if a rank at the last depth is not 1.
+    Raises Refused if a rank at the last depth is not 1.
     """
     if (ranks[-1] != 1).any():
         raise ValueError("at the last depth its own first piece has rank 1: these are ranks of another piece")
@@ -39,12 +40,12 @@ def states_in_plane(states: np.ndarray) -> Plane:
     states: (depth, seq, hidden). Each depth is centred, and divided by the root of its mean squared length, since
     states grow with depth; its plane is turned, and mirrored if need be, to lie as near as it can to the one before,
     so that a token can be followed from picture to picture.
-    Raises ValueError for fewer than two positions.
+    Raises Refused for fewer than two positions.
     Source: Pearson 1901; the turning: Schoenemann 1966 (orthogonal Procrustes).
     """
     depths, length, hidden = states.shape
     if length < 2:
-        raise ValueError(f"{length} position: a map needs at least two")
+        raise Refused(f"{length} position: a map needs at least two")
     centred = states.astype(np.float64) - states.mean(1, keepdims=True, dtype=np.float64)
     size = np.sqrt((centred**2).sum(-1).mean(-1))
     points = np.zeros((depths, length, 2))
@@ -65,13 +66,13 @@ def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress =
     followed; the first begins on its principal axes. Each is centred, its mean squared distance from there 1; over all
     of them the first axis is the longer.
     seed: of its random choices. report: as for `Progress`.
-    Returns (depth, seq, 2) float32. Raises ValueError for fewer than four positions, ModuleNotFoundError where
+    Returns (depth, seq, 2) float32. Raises Refused for fewer than four positions, ModuleNotFoundError where
     umap-learn is not installed.
     Source: McInnes et al. 2018 (arXiv:1802.03426).
     """
     depths, length, _ = states.shape
     if length < 4:
-        raise ValueError(f"the text has {length} tokens: a layout by neighbours needs at least four")
+        raise Refused(f"the text has {length} tokens: a layout by neighbours needs at least four")
     # Imported here: it is an extra, and compiles itself when it is first used.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ImportWarning)  # of what it could do besides with tensorflow

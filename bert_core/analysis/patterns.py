@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.attribution import map_of_units, scores_of_units
+from bert_core.refused import Refused
 from bert_core.tokenizer import SEP, Encoding
 
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
@@ -24,10 +25,10 @@ def part_positions(
     hide_special: leave the added [CLS] and [SEP] out. Rows are not renormalised by this.
     units: the words, as `word_units` gives them, if the map is one between words; positions then count words.
     Returns two rising integer arrays (query,) and (key,), empty where the text has no such part.
-    Raises ValueError for an unknown part.
+    Raises Refused for an unknown part.
     """
     if part not in PARTS:
-        raise ValueError(f"part {part!r} is unknown: one of {', '.join(PARTS)}")
+        raise Refused(f"part {part!r} is unknown: one of {', '.join(PARTS)}")
     firsts = range(len(encoding)) if units is None else [unit[0] for unit in units]
     sides = np.array([encoding.sides[first] or "" for first in firsts])
     shown = sides != "" if hide_special else np.ones(len(sides), bool)
@@ -110,12 +111,12 @@ def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: st
     what: "attention", to a word the sum over its pieces and from it their mean, so rows that summed to 1 still do;
     "product", the sum over both, so the whole stays what it was; "gradient", a slope: the mean over both.
     Returns (..., unit, unit).
-    Raises ValueError for another kind of map.
+    Raises Refused for another kind of map.
     """
     if what == "attention":
         return map_of_units(maps, units)
     if what not in ("product", "gradient"):
-        raise ValueError(f"a map of {what!r} is unknown: 'attention', 'gradient' or 'product'")
+        raise Refused(f"a map of {what!r} is unknown: 'attention', 'gradient' or 'product'")
     to_words = scores_of_units(maps, units)
     sums = scores_of_units(to_words.swapaxes(-1, -2), units).swapaxes(-1, -2)
     sizes = np.array([len(unit) for unit in units])
@@ -146,10 +147,10 @@ def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> n
     how: "average", whose rows still sum to 1; "weighted", the same with `weights` (head,), none of them negative and
     taken as shares of their sum; "maximum", at every place the value furthest from zero, whose rows sum to 1 or more.
     Returns NaN where no head is left.
-    Raises ValueError for another way, or weights that are negative or all zero.
+    Raises Refused for another way, or weights that are negative or all zero.
     """
     if how not in WAYS:
-        raise ValueError(f"heads combined by {how!r}: one of {', '.join(WAYS)}")
+        raise Refused(f"heads combined by {how!r}: one of {', '.join(WAYS)}")
     there = ~np.isnan(maps).all((-1, -2))
     maps = maps[there]
     if not len(maps):
@@ -162,10 +163,10 @@ def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> n
         mean: np.ndarray = maps.mean(0)
         return mean
     if weights is None or len(weights) != len(there):
-        raise ValueError(f"a weighted map of {len(there)} heads needs as many weights")
+        raise Refused(f"a weighted map of {len(there)} heads needs as many weights")
     shares = np.asarray(weights, np.float64)[there]
     if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.any()):
-        raise ValueError("weights must be numbers, none of them negative, and not all zero")
+        raise Refused("weights must be numbers, none of them negative, and not all zero")
     weighted: np.ndarray = np.tensordot(shares / shares.sum(), maps, 1).astype(maps.dtype)
     return weighted
 

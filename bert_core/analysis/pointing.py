@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_core.refused import Refused
+
 Box = tuple[float, float, float, float]
 
 
@@ -15,7 +17,7 @@ def heat(
     """Maps over the picture, (..., row, column), of one head or averaged over all layers and heads.
 
     values: (..., layer, head, patch). clip: leave out what is below zero, in each head before they are averaged.
-    Raises ValueError for a head that is not there, or a grid that does not fit.
+    Raises Refused for a head that is not there, or a grid that does not fit.
     """
     layers, heads, patches = values.shape[-3:]
     if grid[0] * grid[1] != patches:
@@ -27,7 +29,7 @@ def heat(
     else:
         layer, number = head
         if not (0 <= layer < layers and 0 <= number < heads):
-            raise ValueError(
+            raise Refused(
                 f"L{layer} H{number} does not exist: there are layers 0 to {layers - 1} and heads 0 to {heads - 1}"
             )
         chosen = values[..., layer, number, :]

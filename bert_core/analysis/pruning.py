@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records import CurvePoint
+from bert_core.refused import Refused
 
 RANDOM = "random"  # what the names of random orders begin with
 
@@ -49,12 +50,12 @@ def curve_of(points: Collection[CurvePoint], order: str, figure: str) -> tuple[n
 def hardly_missed(points: Collection[CurvePoint], order: str, tolerance: float = 0.01) -> int:
     """How many heads an order takes before the loss has risen by more than a share of what it was with all.
 
-    Counted at the points of the curve, up to the first that is above. Raises ValueError without the point where none
+    Counted at the points of the curve, up to the first that is above. Raises Refused without the point where none
     is gone.
     """
     removed, loss = curve_of(points, order, "loss")
     if not len(removed) or removed[0] != 0:
-        raise ValueError(f"the curve of {order!r} does not begin with all heads: there is nothing to compare with")
+        raise Refused(f"the curve of {order!r} does not begin with all heads: there is nothing to compare with")
     above = np.flatnonzero(loss > (1 + tolerance) * loss[0])
     last = len(removed) - 1 if not len(above) else int(above[0]) - 1
     return int(removed[last])

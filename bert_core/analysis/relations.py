@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.attribution import map_of_units
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 DIRECTIONS = ("dependent to head", "head to dependent")
@@ -129,9 +130,9 @@ class RelationTally:
     def accuracy(self, relation: str) -> np.ndarray:
         """(direction, layer, head), the share of right answers; NaN for a head that is not there.
 
-        Raises ValueError for a relation that was never asked.
+        Raises Refused for a relation that was never asked.
         """
         if not self.asked[relation]:
-            raise ValueError(f"the relation {relation!r} was not asked: {', '.join(sorted(self.asked)) or 'none was'}")
+            raise Refused(f"the relation {relation!r} was not asked: {', '.join(sorted(self.asked)) or 'none was'}")
         shares: np.ndarray = np.where(self._there, self._right[relation] / self.asked[relation], np.nan)
         return shares

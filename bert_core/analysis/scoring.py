@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records import PairScore, SentenceScore
+from bert_core.refused import Refused
 
 MOST_PAIRS = 1_000
 LONGEST_SENTENCE = 2_000  # characters
@@ -76,7 +77,7 @@ class PairColumns(NamedTuple):
 def pair_columns(pair: PairScore) -> PairColumns:
     """Two scored sentences, token under token; the two parts of the difference add up to that of the totals.
 
-    Raises ValueError for a pair with a problem.
+    Raises Refused for a pair with a problem.
     """
     first, second = pair.both
     kept = [[i for i, special in enumerate(one.encoding.special) if not special] for one in (first, second)]
@@ -121,24 +122,22 @@ def read_pairs(text: str | bytes) -> list[PairRow]:
     it says which two are read. A line that is not two sentences stays in the result with what is wrong with it, so that
     nothing is lost.
     text: bytes are UTF-8.
-    Raises ValueError if there are no pairs, too many to be scored at once, or the text is not UTF-8 or no table.
+    Raises Refused if there are no pairs, too many to be scored at once, or the text is not UTF-8 or no table.
     """
     if isinstance(text, bytes):
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
-            raise ValueError(f"the pairs are not UTF-8 (byte {error.start}): save them as CSV UTF-8") from error
+            raise Refused(f"the pairs are not UTF-8 (byte {error.start}): save them as CSV UTF-8") from error
     lines = _fields(text.removeprefix("\ufeff"))
     header = lines[0][1] if lines else []
     columns = [place for place, field in enumerate(header) if _is_heading(field)]
     if len(columns) == 2:
         lines = lines[1:]
     if not lines:
-        raise ValueError(
-            "there are no pairs: give two sentences per line, separated by a tab, |, a comma or a semicolon"
-        )
+        raise Refused("there are no pairs: give two sentences per line, separated by a tab, |, a comma or a semicolon")
     if len(lines) > MOST_PAIRS:
-        raise ValueError(f"there are {len(lines):,} pairs: at most {MOST_PAIRS:,} are scored at once")
+        raise Refused(f"there are {len(lines):,} pairs: at most {MOST_PAIRS:,} are scored at once")
     if len(columns) == 2 < len(header):
         return [_of_columns(number, fields, header, columns) for number, fields in lines]
     return [_checked(number, fields) for number, fields in lines]

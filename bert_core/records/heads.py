@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_core.records.base import read_only
 from bert_core.records.targets import Target
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 
@@ -60,7 +61,7 @@ class PruningPlan:
 
     model: its name. layers, heads: its sizes. method: how the order was found.
     order: (layer, head), the first to go first. found_on: the texts that it was found on, in words; "" if not said.
-    Raises ValueError for a head that does not exist, or stands there twice.
+    Raises Refused for a head that does not exist, or stands there twice.
     """
 
     model: str
@@ -74,21 +75,21 @@ class PruningPlan:
         seen: set[tuple[int, int]] = set()
         for layer, head in self.order:
             if not (0 <= layer < self.layers and 0 <= head < self.heads):
-                raise ValueError(f"the plan names L{layer} H{head}: its model has {self.layers} x {self.heads} heads")
+                raise Refused(f"the plan names L{layer} H{head}: its model has {self.layers} x {self.heads} heads")
             if (layer, head) in seen:
-                raise ValueError(f"the plan names L{layer} H{head} twice")
+                raise Refused(f"the plan names L{layer} H{head} twice")
             seen.add((layer, head))
 
     def first(self, share: float) -> tuple[tuple[int, int], ...]:
-        """The heads that go first, a share of all in the order. Raises ValueError for a share that is not 0 to 1."""
+        """The heads that go first, a share of all in the order. Raises Refused for a share that is not 0 to 1."""
         if not 0 <= share <= 1:
-            raise ValueError(f"a share of {share:g}: it is between 0 and 1")
+            raise Refused(f"a share of {share:g}: it is between 0 and 1")
         return self.order[: round(share * len(self.order))]
 
     def check(self, model: str, layers: int, heads: int) -> None:
-        """Raise ValueError unless the plan was made for a model of this name and these sizes."""
+        """Raise Refused unless the plan was made for a model of this name and these sizes."""
         if (Path(model).name, layers, heads) != (Path(self.model).name, self.layers, self.heads):
-            raise ValueError(
+            raise Refused(
                 f"the plan is for {Path(self.model).name} ({self.layers} layers of {self.heads} heads), but the model "
                 f"here is {Path(model).name} ({layers} layers of {heads} heads)"
             )
@@ -100,7 +101,7 @@ class PruningPlan:
 
     @classmethod
     def from_json(cls, text: str) -> PruningPlan:
-        """The plan in a plan file. Raises ValueError if it holds none."""
+        """The plan in a plan file. Raises Refused if it holds none."""
         try:
             values = json.loads(text)
             sizes = {name: values[name] for name in ("layers", "heads")}
@@ -109,7 +110,7 @@ class PruningPlan:
                 raise TypeError
             model, method, found_on = str(values["model"]), str(values["method"]), str(values.get("found_on", ""))
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ValueError(
+            raise Refused(
                 "this is not a pruning plan: a plan has model, layers, heads, method, and an order of [layer, head]"
             ) from error
         return cls(model, **sizes, method=method, order=order, found_on=found_on)
@@ -164,10 +165,10 @@ class HeadVectors:
     def products(self, query: int) -> np.ndarray:
         """One query's vector times every key's, number by number (key, head size); a row's sum is the dot product.
 
-        Raises ValueError for a query that does not exist.
+        Raises Refused for a query that does not exist.
         """
         if query not in range(len(self.queries)):
-            raise ValueError(f"query {query} does not exist: this text has queries 0 to {len(self.queries) - 1}")
+            raise Refused(f"query {query} does not exist: this text has queries 0 to {len(self.queries) - 1}")
         products: np.ndarray = self.queries[query] * self.keys
         return products
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_core.records.base import read_only
 from bert_core.records.targets import Target
+from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
 
 
@@ -107,14 +108,14 @@ class ModelRun:
     def shown(self, what: str) -> np.ndarray:
         """The maps by name: "attention", "gradient" or "product" (layer, head, query, key).
 
-        Raises ValueError for another name, or for a gradient that was not captured.
+        Raises Refused for another name, or for a gradient that was not captured.
         """
         maps = {"attention": self.attention, "gradient": self.gradient, "product": self.product}
         if what not in maps:
-            raise ValueError(f"{what!r} is unknown: one of {', '.join(maps)}")
+            raise Refused(f"{what!r} is unknown: one of {', '.join(maps)}")
         values = maps[what]
         if values is None:
-            raise ValueError(f"the {what} was not computed: it needs something to explain")
+            raise Refused(f"the {what} was not computed: it needs something to explain")
         return values
 
     def prediction_at(self, position: int) -> MaskPrediction | None:
@@ -153,12 +154,12 @@ class DecoderRun:
     def shown(self, what: str) -> np.ndarray:
         """The maps by name: "attention", "gradient" or "product" (word, layer, head, patch), signed.
 
-        Raises ValueError for another name.
+        Raises Refused for another name.
         """
         maps = {"attention": self.cross_attention, "gradient": self.cross_gradient}
         if what == "product":
             product: np.ndarray = self.cross_attention * self.cross_gradient
             return product
         if what not in maps:
-            raise ValueError(f"{what!r} is unknown: one of {', '.join(maps)}, product")
+            raise Refused(f"{what!r} is unknown: one of {', '.join(maps)}, product")
         return maps[what]

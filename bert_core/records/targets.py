@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bert_core.refused import Refused
 from bert_core.tokenizer import MASK, UNKNOWN, Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error
@@ -70,7 +71,7 @@ def word_target(
     word, against: as they would be typed, or a piece such as "##ing". position: of the (first) [MASK]; it may be left
     out where there is but one place. A word of several pieces takes as many masks in a row, and is asked for as a
     whole: the sum of the log-probabilities of its pieces, each at its own mask.
-    Raises ValueError if there is no [MASK], or no such one; if the masks are fewer than the pieces; for signs that the
+    Raises Refused if there is no [MASK], or no such one; if the masks are fewer than the pieces; for signs that the
     vocabulary does not have; or for a word of several pieces in a contrast.
     """
     pieces = pieces_of(tokenizer, word)
@@ -78,7 +79,7 @@ def word_target(
     if against is not None:
         for one, its in ((word, pieces), (against, pieces_of(tokenizer, against))):
             if len(its) > 1:
-                raise ValueError(f"{_in_pieces(one, its)}: only words of one piece can be compared with each other")
+                raise Refused(f"{_in_pieces(one, its)}: only words of one piece can be compared with each other")
         other = tokenizer.id_of(pieces_of(tokenizer, against)[0])
         return Target("contrast", first, tokenizer.id_of(pieces[0]), against=other)
     if len(pieces) == 1:
@@ -86,7 +87,7 @@ def word_target(
     room = _masks_from(encoding, first)
     if room < len(pieces):
         masks = "one is" if room == 1 else f"{room} are"
-        raise ValueError(
+        raise Refused(
             f"{_in_pieces(word, pieces)}, but at position {first} only {masks} hidden: hide a word of {len(pieces)} "
             "pieces, or choose one of these"
         )
@@ -96,11 +97,11 @@ def word_target(
 def loss_target(encoding: Encoding, original: Encoding) -> Target:
     """Minus the masked-word loss over every mask of which it is known what stood there.
 
-    original: the same text before words were hidden. Raises ValueError if nothing is hidden.
+    original: the same text before words were hidden. Raises Refused if nothing is hidden.
     """
     hidden = hidden_pieces(encoding, original)
     if not hidden:
-        raise ValueError("no word was hidden from the typed text, so there is no loss: hide one")
+        raise Refused("no word was hidden from the typed text, so there is no loss: hide one")
     return Target("loss", pieces=hidden)
 
 
@@ -111,13 +112,13 @@ def hidden_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, in
 
 
 def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
-    """The pieces of a word, or the piece itself if it is one. Raises ValueError for signs that no piece has."""
+    """The pieces of a word, or the piece itself if it is one. Raises Refused for signs that no piece has."""
     written = word.strip()
     if tokenizer.backend.token_to_id(written) is not None:
         return (written,)
     pieces = tokenizer.encode(written).tokens[1:-1]
     if UNKNOWN in pieces:
-        raise ValueError(f"{_shortened(written)!r} has characters that are not in the vocabulary: choose another word")
+        raise Refused(f"{_shortened(written)!r} has characters that are not in the vocabulary: choose another word")
     return pieces
 
 
@@ -125,15 +126,15 @@ def _place(encoding: Encoding, pieces: int, position: int | None) -> int:
     """Where the word is asked for."""
     masks = encoding.mask_positions
     if not masks:
-        raise ValueError(f"no word is hidden: hide one first, or type {MASK}")
+        raise Refused(f"no word is hidden: hide one first, or type {MASK}")
     if position is not None:
         if position not in masks:
-            raise ValueError(f"no word is hidden at position {position}: choose {_listed(masks)}")
+            raise Refused(f"no word is hidden at position {position}: choose {_listed(masks)}")
         return position
     starts = [mask for mask in masks if mask - 1 not in masks]
     fitting = [start for start in starts if _masks_from(encoding, start) == pieces] or starts
     if len(fitting) > 1:
-        raise ValueError(
+        raise Refused(
             f"words are hidden at positions {_listed(masks)}: add the one you mean, as in 'cat at {masks[0]}'"
         )
     return fitting[0]

@@ -8,6 +8,7 @@ import numpy as np
 
 from bert_core.records.base import read_only
 from bert_core.records.targets import Target
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 
@@ -106,14 +107,14 @@ class PairScore:
 
     @property
     def both(self) -> tuple[SentenceScore, SentenceScore]:
-        """The two scores. Raises ValueError, with the problem, where there are none."""
+        """The two scores. Raises Refused, with the problem, where there are none."""
         if self.first is None or self.second is None:
-            raise ValueError(self.problem or "the pair was not scored")
+            raise Refused(self.problem or "the pair was not scored")
         return self.first, self.second
 
     @property
     def difference(self) -> float:
-        """By how many nats the first is likelier. Raises ValueError as `both`."""
+        """By how many nats the first is likelier. Raises Refused as `both`."""
         first, second = self.both
         return first.total - second.total
 

@@ -19,6 +19,7 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadSweep, Target
+from bert_core.refused import Refused
 from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
 from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.targets import asked_positions, target_values
@@ -140,7 +141,7 @@ class Replacement:
     method: "zero", nothing; "mean", its mean over all tokens of the reference texts; "resample", its output in the
         first reference text, position by position (the text again where it is shorter).
     head_mask: (layer, head), what is switched off, or down, while the reference is read.
-    Raises ValueError for an unknown method, or one without its reference.
+    Raises Refused for an unknown method, or one without its reference.
     Source: Wang 2022 (arXiv:2211.00593) for mean and resample.
     """
 
@@ -153,9 +154,9 @@ class Replacement:
         head_mask: np.ndarray | None = None,
     ) -> None:
         if method not in METHODS:
-            raise ValueError(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
+            raise Refused(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
         if method != "zero" and not reference:
-            raise ValueError(f"method {method!r} needs a reference text")
+            raise Refused(f"method {method!r} needs a reference text")
         self.method = method
         self._contexts: list[Tensor] = []  # layer by layer, (token, heads * head size); a mean is one token
         if method == "zero":
@@ -203,7 +204,7 @@ def ablate_heads(
     method, reference: what takes the place of a head's output, as for `Replacement`.
     batch_tokens: bounds the memory. report: told how many heads are done, as for `Progress`.
     Safe to call from many threads on one model.
-    Raises ValueError for a target that the model has no trained head for, a position that does not exist, an unknown
+    Raises Refused for a target that the model has no trained head for, a position that does not exist, an unknown
     method, or one without its reference.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """

@@ -16,6 +16,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
 from bert_core.pruning import pruned
 from bert_core.records import Batch, CurvePoint
+from bert_core.refused import Refused
 from bert_core.run.ablation import Head
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import gate_tensor, head_mask_without
@@ -43,7 +44,7 @@ def score(
     """What a model gets right of some examples, with some heads off.
 
     head_mask: as for `capture`. The loss is that of pre-training: of the hidden pieces, plus of the next sentences.
-    Raises ValueError where nothing can be asked.
+    Raises Refused where nothing can be asked.
     """
     gates = gate_tensor(loaded, head_mask)
     losses, kinds, right = [np.empty(0)], [np.empty(0, int)], np.zeros(len(KINDS))
@@ -63,10 +64,10 @@ def score(
 def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """The mean loss of an answer of each kind, the kinds added: losses (..., answer) to (...).
 
-    kinds: (answer,), as `Asked` has them. Raises ValueError where nothing was asked.
+    kinds: (answer,), as `Asked` has them. Raises Refused where nothing was asked.
     """
     if not len(kinds):
-        raise ValueError(f"{loaded.name} cannot be tested on these examples: it has no trained output for them")
+        raise Refused(f"{loaded.name} cannot be tested on these examples: it has no trained output for them")
     means = [losses[..., kinds == kind].mean(-1, dtype=np.float64) for kind in np.unique(kinds)]
     found: np.ndarray = np.sum(means, axis=0)
     return found

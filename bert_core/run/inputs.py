@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bert_core.config import BertConfig, check_head
 from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
 
@@ -43,7 +44,7 @@ def gate_tensor(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | N
 def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> np.ndarray:
     """Gates (layer, head) as float32: 0 for each of these heads, (layer, head) from zero, and 1 for all others.
 
-    Raises ValueError for a head that the model has not, and had not before pruning.
+    Raises Refused for a head that the model has not, and had not before pruning.
     """
     gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
     for layer, head in heads:
@@ -55,19 +56,19 @@ def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> n
 def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np.ndarray:
     """Gates (layer, head) as float32; all ones for None.
 
-    Raises ValueError for any other shape, or a number not in 0 to 1.
+    Raises Refused for any other shape, or a number not in 0 to 1.
     """
     if head_mask is None:
         return np.ones((layers, heads), np.float32)
     gates = np.array(head_mask, np.float32)
     if gates.shape != (layers, heads):
-        raise ValueError(f"head_mask is {gates.shape}: this model has {layers} layers of {heads} heads")
+        raise Refused(f"head_mask is {gates.shape}: this model has {layers} layers of {heads} heads")
     if not ((gates >= 0) & (gates <= 1)).all():
-        raise ValueError("a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on")
+        raise Refused("a gate is below 0 or above 1: 0 switches a head off, 1 leaves it on")
     return gates
 
 
 def check_position(encoding: Encoding, position: int) -> None:
-    """Raise ValueError unless the encoding has a token at this position."""
+    """Raise Refused unless the encoding has a token at this position."""
     if not 0 <= position < len(encoding):
-        raise ValueError(f"position {position} does not exist: this text has positions 0 to {len(encoding) - 1}")
+        raise Refused(f"position {position} does not exist: this text has positions 0 to {len(encoding) - 1}")

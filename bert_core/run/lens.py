@@ -11,6 +11,7 @@ from torch import Tensor
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import LayerStates, LensRun
+from bert_core.refused import Refused
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_position, gate_tensor, segments_of
 from bert_core.tokenizer import Encoding
@@ -48,17 +49,17 @@ def logit_lens(
     head_mask: as for `capture`. report: told how many cells, a position at a depth each, are done, as for
     `Progress`.
     The last layer is the model's own prediction, with either lens.
-    Raises ValueError for a model without a trained word head, or positions or pieces to follow that are not there.
+    Raises Refused for a model without a trained word head, or positions or pieces to follow that are not there.
     Source: nostalgebraist 2020; the tuned lens: Belrose 2023 (arXiv:2303.08112).
     """
     if not loaded.has_mlm:
-        raise ValueError(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
+        raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
     vocab, length = loaded.config.vocab_size, len(encoding)
     pieces = encoding.input_ids if followed is None else tuple(followed)
     if len(pieces) != length:
-        raise ValueError(f"{len(pieces)} pieces to follow at {length} positions: one at each")
+        raise Refused(f"{len(pieces)} pieces to follow at {length} positions: one at each")
     if not all(0 <= piece < vocab for piece in pieces):
-        raise ValueError(f"a piece to follow does not exist: the vocabulary has 0 to {vocab - 1}")
+        raise Refused(f"a piece to follow does not exist: the vocabulary has 0 to {vocab - 1}")
     places = tuple(range(length)) if positions is None else tuple(sorted(set(positions)))
     for position in places:
         check_position(encoding, position)

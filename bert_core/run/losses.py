@@ -19,6 +19,7 @@ from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, counted, silent
 from bert_core.recording import record
 from bert_core.records import Batch
+from bert_core.refused import Refused
 from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
 from bert_core.run.arrays import as_array, with_gaps
 from bert_core.run.memory import BYTES_AT_ONCE, TOKENS_AT_ONCE, copies_at_once
@@ -103,23 +104,23 @@ def examples_of(loaded: LoadedModel, encoding: Encoding) -> tuple[Batch, ...]:
 
 
 def check_can_answer(loaded: LoadedModel, kinds: Collection[str]) -> None:
-    """Raise ValueError if a model has no trained head for some of `KINDS`, and so no loss to speak of."""
+    """Raise Refused if a model has no trained head for some of `KINDS`, and so no loss to speak of."""
     if "pieces" in kinds and not loaded.has_mlm:
-        raise ValueError(f"{loaded.name} has no trained masked-word head: its heads have no loss to be measured by")
+        raise Refused(f"{loaded.name} has no trained masked-word head: its heads have no loss to be measured by")
     if "next sentences" in kinds and not loaded.has_nsp:
-        raise ValueError(f"{loaded.name} has no trained next-sentence head: its heads have no loss to be measured by")
+        raise Refused(f"{loaded.name} has no trained next-sentence head: its heads have no loss to be measured by")
     if "classes" not in kinds:
         return
     if not loaded.has_classifier:
-        raise ValueError(f"{loaded.name} has no trained classifier: its heads have no loss to be measured by")
+        raise Refused(f"{loaded.name} has no trained classifier: its heads have no loss to be measured by")
     if loaded.config.problem_type in ("regression", "multi_label_classification") or len(loaded.labels) < 2:
-        raise ValueError(f"{loaded.name} does not give a text one of several classes: there is no class to be right")
+        raise Refused(f"{loaded.name} does not give a text one of several classes: there is no class to be right")
 
 
 def check_has_heads(loaded: LoadedModel) -> None:
-    """Raise ValueError for a model that has lost all its heads."""
+    """Raise Refused for a model that has lost all its heads."""
     if not heads_there(loaded).any():
-        raise ValueError(f"{loaded.name} has no heads left: there is nothing to ask of them")
+        raise Refused(f"{loaded.name} has no heads left: there is nothing to ask of them")
 
 
 def heads_there(loaded: LoadedModel) -> np.ndarray:
@@ -311,7 +312,7 @@ def gate_gradients(loaded: LoadedModel, texts: Sequence[AskedText]) -> tuple[np.
     """The loss of every text, and how it changes with each head's gate, as `losses_and_slopes` has them.
 
     Returns (text,) and (text, layer, head), float64, signed; a pruned head is NaN.
-    Raises ValueError for a model without a trained head for what is asked.
+    Raises Refused for a model without a trained head for what is asked.
     """
     check_can_answer(loaded, {kind for text in texts for kind in text.kinds})
     config = loaded.config
@@ -334,7 +335,7 @@ def losses_without_each(
 
     replacement: what takes the place of a head's output; None: zeros. batch_tokens: bounds the memory.
     Returns (text,) and (text, layer, head), float64; a pruned head is NaN.
-    Raises ValueError for a model without a trained head for what is asked.
+    Raises Refused for a model without a trained head for what is asked.
     """
     check_can_answer(loaded, {kind for text in texts for kind in text.kinds})
     config = loaded.config

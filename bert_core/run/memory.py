@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
 
 TOKENS_AT_ONCE = 4096  # of all copies of a text together: more only fall out of the processor's cache
 BYTES_AT_ONCE = 256 * 2**20  # for what a backward pass needs of all copies together
@@ -24,10 +25,10 @@ def copies_at_once(loaded: LoadedModel, tokens: int, *, gradients: bool = False)
 
 
 def check_memory(loaded: LoadedModel, method: str, tokens: int, needed: int, cheaper: str) -> None:
-    """Raise ValueError if a method needs more bytes than there are, naming a cheaper one."""
+    """Raise Refused if a method needs more bytes than there are, naming a cheaper one."""
     free = free_bytes(loaded.device)
     if free is not None and needed > free:
-        raise ValueError(
+        raise Refused(
             f"{method} on {tokens} tokens needs {needed / 2**20:,.1f} MiB of memory, but only {free / 2**20:,.1f} MiB "
             f"are free: shorten the text, or use {cheaper}"
         )

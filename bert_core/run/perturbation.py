@@ -16,6 +16,7 @@ from torch import Tensor
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
+from bert_core.refused import Refused
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import gate_tensor, segments_of
 from bert_core.run.memory import copies_at_once
@@ -93,9 +94,9 @@ class _Asked:
         return np.concatenate(found).astype(np.float64)
 
     def words_of(self, baseline: str) -> Tensor:
-        """The word embedding (hidden,) that stands for no word. Raises ValueError for an unknown baseline."""
+        """The word embedding (hidden,) that stands for no word. Raises Refused for an unknown baseline."""
         if baseline not in BASELINES:
-            raise ValueError(f"baseline {baseline!r} is unknown: one of {', '.join(BASELINES)}")
+            raise Refused(f"baseline {baseline!r} is unknown: one of {', '.join(BASELINES)}")
         token = BASELINES[baseline]
         if token is None:
             return torch.zeros_like(self.words[0, 0])
@@ -116,7 +117,7 @@ def saliency(
     """How fast the target changes with each token's word embedding: the length of the gradient there.
 
     head_mask: as for `capture`. The scores have no sign, and sum to nothing in particular.
-    Raises ValueError for a target that the model has no trained head for, or a position that does not exist.
+    Raises Refused for a target that the model has no trained head for, or a position that does not exist.
     Source: Simonyan 2014 (arXiv:1312.6034).
     """
     asked = _Asked(loaded, encoding, target, head_mask)
@@ -155,13 +156,13 @@ def integrated_gradients(
     keep: positions that the baseline leaves as they are, whose score is then 0; None: [CLS], [SEP] and the target's.
     head_mask: as for `capture`.
     The scores sum to the target's value less its value at the baseline; `gap` is by how much they miss it.
-    Raises ValueError as `saliency`, and for an unknown baseline, fewer than one step, or a kept position that is not
+    Raises Refused as `saliency`, and for an unknown baseline, fewer than one step, or a kept position that is not
     there.
     Source: Sundararajan 2017 (arXiv:1703.01365).
     """
     asked = _Asked(loaded, encoding, target, head_mask)
     if steps < 1:
-        raise ValueError(f"{steps} steps: it takes at least one")
+        raise Refused(f"{steps} steps: it takes at least one")
     removed = _removable(encoding, target, keep)
     start = torch.where(removed[:, None].to(loaded.device), asked.words_of(baseline), asked.words)
     points, weights = np.polynomial.legendre.leggauss(steps)
@@ -184,13 +185,13 @@ def integrated_gradients(
 
 
 def _removable(encoding: Encoding, target: Target, keep: Sequence[int] | None) -> Tensor:
-    """Boolean (seq,): which tokens may go. Raises ValueError for a kept position that does not exist."""
+    """Boolean (seq,): which tokens may go. Raises Refused for a kept position that does not exist."""
     length = len(encoding)
     if keep is None:
         keep = sorted(set(range(length)) - set(target.removable(encoding)))
     for position in keep:
         if not 0 <= position < length:
-            raise ValueError(f"position {position} does not exist: this text has positions 0 to {length - 1}")
+            raise Refused(f"position {position} does not exist: this text has positions 0 to {length - 1}")
     removable = torch.ones(length, dtype=torch.bool)
     removable[list(keep)] = False
     return removable
@@ -216,11 +217,11 @@ def values_without(
     probability: of the word, of the word and not the other, that B follows A, of the class; else the target's value.
     report: told how many different copies are done, as for `Progress`.
     Returns float64 (copies,); copies that are alike are computed once.
-    Raises ValueError as `saliency`, for an unknown baseline, or if removed has another shape.
+    Raises Refused as `saliency`, for an unknown baseline, or if removed has another shape.
     """
     asked = _Asked(loaded, encoding, target, head_mask)
     if removed.ndim != 2 or removed.shape[1] != len(encoding):
-        raise ValueError(f"removed is {removed.shape}: (copies, {len(encoding)}) for this text")
+        raise Refused(f"removed is {removed.shape}: (copies, {len(encoding)}) for this text")
     different, place = np.unique(removed.astype(bool), axis=0, return_inverse=True)
     return asked.without(different, baseline, probability=probability, report=report)[place.reshape(-1)]
 
@@ -240,7 +241,7 @@ def occlusion(
         of a word; they share the fall evenly. None: each by itself. head_mask: as for `capture`.
     Positive where the token speaks for the target. [CLS], [SEP] and the target's own position stay and score 0; so does
     what is a [MASK] already, where a [MASK] takes its place. Two tokens that say the same hide each other.
-    Raises ValueError as `values_without`.
+    Raises Refused as `values_without`.
     Source: Zeiler 2014 (arXiv:1311.2901); Li 2016 (arXiv:1612.08220).
     """
     removable = target.removable(encoding)
@@ -299,15 +300,15 @@ def pseudo_log_likelihood(
     is not likely only because its end gives its beginning away.
     head_mask: as for `capture`. The added [CLS] and [SEP] are not scored.
     report: told how many masked copies the model has read, as for `Progress`.
-    Raises ValueError for an unknown variant, a text that holds a [MASK], or a model without a trained word head.
+    Raises Refused for an unknown variant, a text that holds a [MASK], or a model without a trained word head.
     Source: Salazar 2020 (arXiv:1910.14659); Kauf & Ivanova 2023 (arXiv:2305.10588).
     """
     if variant not in VARIANTS:
-        raise ValueError(f"variant {variant!r} is unknown: {' or '.join(map(repr, VARIANTS))}")
+        raise Refused(f"variant {variant!r} is unknown: {' or '.join(map(repr, VARIANTS))}")
     if not loaded.has_mlm:
-        raise ValueError(f"{loaded.name} has no trained masked-word head: it cannot score a text")
+        raise Refused(f"{loaded.name} has no trained masked-word head: it cannot score a text")
     if encoding.mask_positions:
-        raise ValueError(
+        raise Refused(
             f"the text contains {MASK} at position {encoding.mask_positions[0]}: only words that are "
             "there can be scored"
         )

@@ -12,6 +12,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
 from bert_core.pruning import pruned
 from bert_core.records import Batch, PruningPlan
+from bert_core.refused import Refused
 from bert_core.run.ablation import Head, Replacement
 from bert_core.run.arrays import as_array
 from bert_core.run.costs import mean_loss
@@ -77,13 +78,13 @@ def propose_plan(
         when that of the reference texts stands in for it, as for `Replacement`; "iterative", by importance, estimated
         anew whenever a tenth of the heads has gone; "random".
     seed: of a random order. report: as for `Progress`.
-    Raises ValueError for an unknown method, one without its reference, or examples of which nothing can be asked.
+    Raises Refused for an unknown method, one without its reference, or examples of which nothing can be asked.
     Source: Michel 2019, sections 3 and 4 (arXiv:1905.10650).
     """
     if method not in METHODS:
-        raise ValueError(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
+        raise Refused(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
     if method != "random" and not batches:
-        raise ValueError(f"there are no examples: an order by {method} is found on some")
+        raise Refused(f"there are no examples: an order by {method} is found on some")
     config, existing = loaded.config, heads_there(loaded)
     name = method
     if method == "random":

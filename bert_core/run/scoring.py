@@ -11,6 +11,7 @@ from bert_core.analysis.scoring import PairRow
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import PairScore, SentenceScore
+from bert_core.refused import Refused
 from bert_core.run.perturbation import pseudo_log_likelihood
 from bert_core.tokenizer import Encoding
 
@@ -29,20 +30,20 @@ def score_pairs(
         keeps it.
     variant, head_mask: as for `pseudo_log_likelihood`. report: told how many masked copies the model has read, as
     for `Progress`. A sentence that two pairs share is scored once.
-    Raises ValueError for a pair that is none, an unknown variant, or a model without a trained word head.
+    Raises Refused for a pair that is none, an unknown variant, or a model without a trained word head.
     """
     known: dict[str, Encoding] = {}
     scored = []
     for number, pair in enumerate(pairs, 1):
         if len(pair) != 2 and not isinstance(pair, PairRow):
-            raise ValueError(f"pair {number} has {len(pair)} parts: give two sentences, or a row of read_pairs")
+            raise Refused(f"pair {number} has {len(pair)} parts: give two sentences, or a row of read_pairs")
         row, first, second, problem = pair if isinstance(pair, PairRow) else PairRow(number, *pair)
         one = PairScore(row, (first, second), problem=problem)
         if problem is None:
             try:
                 for sentence in (first, second):
                     known[sentence] = known.get(sentence) or _whole(loaded, sentence)
-            except ValueError as error:
+            except Refused as error:
                 one = PairScore(row, (first, second), problem=str(error))
         scored.append(one)
     read = {sentence for one in scored if one.problem is None for sentence in one.sentences}
@@ -65,11 +66,11 @@ def score_pairs(
 
 
 def _whole(loaded: LoadedModel, sentence: str) -> Encoding:
-    """The tokens of a sentence. Raises ValueError for one that does not fit, or holds a [MASK]."""
+    """The tokens of a sentence. Raises Refused for one that does not fit, or holds a [MASK]."""
     most = loaded.config.max_position_embeddings
     encoding = loaded.tokenizer.encode(sentence, max_length=most)
     if encoding.cut:
-        raise ValueError(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} reads at most {most}")
+        raise Refused(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} reads at most {most}")
     if encoding.mask_positions:
-        raise ValueError("a sentence contains [MASK]: only words that are there can be scored")
+        raise Refused("a sentence contains [MASK]: only words that are there can be scored")
     return encoding

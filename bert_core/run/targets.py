@@ -11,6 +11,7 @@ from torch import Tensor
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.records import Target
+from bert_core.refused import Refused
 from bert_core.run.inputs import check_position
 from bert_core.tokenizer import Encoding
 
@@ -21,7 +22,7 @@ def asked_positions(
     """Where to predict pieces, and where the last layer is read for that, for the target and, at [CLS], the pooler.
 
     positions: None means every [MASK]; without a trained masked-word head there are none.
-    Raises ValueError for a target that the model has no trained head for, or a position that does not exist.
+    Raises Refused for a target that the model has no trained head for, or a position that does not exist.
     """
     check_target(loaded, encoding, target)
     positions = encoding.mask_positions if positions is None else tuple(positions)
@@ -33,30 +34,30 @@ def asked_positions(
 
 
 def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None) -> None:
-    """Raise ValueError unless this model can compute this target on this text."""
+    """Raise Refused unless this model can compute this target on this text."""
     if target is None:
         return
     if target.kind == "nsp":
         if not loaded.has_nsp:
-            raise ValueError(f"{loaded.name} has no trained next-sentence head: choose a masked word as the target")
+            raise Refused(f"{loaded.name} has no trained next-sentence head: choose a masked word as the target")
         if encoding.pair is None:
-            raise ValueError("the next-sentence target needs a second sentence")
+            raise Refused("the next-sentence target needs a second sentence")
         return
     if target.kind == "class":
         assert target.label is not None  # Target checks this
         if not loaded.has_classifier:
-            raise ValueError(f"{loaded.name} has no trained classifier: choose another target")
+            raise Refused(f"{loaded.name} has no trained classifier: choose another target")
         if not 0 <= target.label < len(loaded.labels):
-            raise ValueError(f"class {target.label} does not exist: this model has 0 to {len(loaded.labels) - 1}")
+            raise Refused(f"class {target.label} does not exist: this model has 0 to {len(loaded.labels) - 1}")
         return
     if not loaded.has_mlm:
-        raise ValueError(f"{loaded.name} has no trained masked-word head: choose another target")
+        raise Refused(f"{loaded.name} has no trained masked-word head: choose another target")
     for position, _ in target.asked:
         check_position(encoding, position)
     last = loaded.config.vocab_size - 1
     for token in (*(token for _, token in target.asked), target.against):
         if token is not None and not 0 <= token <= last:
-            raise ValueError(f"token {token} does not exist: the vocabulary has 0 to {last}")
+            raise Refused(f"token {token} does not exist: the vocabulary has 0 to {last}")
 
 
 def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
@@ -86,13 +87,13 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
     """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; of the class.
 
     Of several pieces it is the product of theirs, and of a loss their geometric mean. rows: as for `target_values`.
-    Raises ValueError for a classifier whose output is a number.
+    Raises Refused for a classifier whose output is a number.
     """
     if target.kind != "class":
         values = target_values(loaded, target, rows)
         return values.exp() if target.kind in ("mlm", "joint", "loss") else values.sigmoid()
     if is_number(loaded.config):
-        raise ValueError(f"{loaded.name} gives a number and no class, so there is no probability to follow")
+        raise Refused(f"{loaded.name} gives a number and no class, so there is no probability to follow")
     logits = class_logits(loaded, _pooled(loaded, rows))
     probabilities = logits.softmax(-1) if is_exclusive(loaded.config) else logits.sigmoid()
     return probabilities[:, target.label]

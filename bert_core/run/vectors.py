@@ -12,6 +12,7 @@ from bert_core.config import check_head
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.records import HeadVectors
+from bert_core.refused import Refused
 from bert_core.run.inputs import gate_tensor, segments_of
 from bert_core.tokenizer import Encoding
 
@@ -24,14 +25,14 @@ def head_vectors(
 
     head_mask: as for `capture`; a head that is off changes the vectors of the layers above it, not its own.
     Nothing is written to the model.
-    Raises ValueError for a head that does not exist, or not any more.
+    Raises Refused for a head that does not exist, or not any more.
     """
     config, bert = loaded.config, loaded.model.bert
     check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
     attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
     if head not in attention.heads:
         there = ", ".join(map(str, attention.heads)) or "none"
-        raise ValueError(f"L{layer} H{head} was pruned: this layer still has the heads {there}")
+        raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {there}")
     outputs = bert(
         torch.tensor([encoding.input_ids], device=loaded.device),
         token_type_ids=segments_of(loaded, encoding),

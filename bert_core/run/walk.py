@@ -19,6 +19,7 @@ from bert_core.numpy_bert import BertForPretraining
 from bert_core.progress import Progress, counted, silent
 from bert_core.recording import record
 from bert_core.records import Walk
+from bert_core.refused import Refused
 from bert_core.run.arrays import with_gaps
 from bert_core.run.inputs import check_head_mask, check_position
 from bert_core.tokenizer import PAD, Encoding
@@ -65,16 +66,16 @@ def walk(
     engine: "torch" for the model itself, "numpy" for its twin with the same weights.
     report: told how many layers are done, as for `Progress`.
     Safe to call from many threads on one model: nothing is written to it, and no hook is registered.
-    Raises ValueError for a layer, position, gate or engine that does not exist, or padding without room.
+    Raises Refused for a layer, position, gate or engine that does not exist, or padding without room.
     """
     config = loaded.config
     if engine not in ENGINES:
-        raise ValueError(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
+        raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
     check_head(layer, 0, config.num_hidden_layers, config.num_attention_heads)
     check_position(encoding, position)
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     if not 0 <= pads <= (room := config.max_position_embeddings - len(encoding)):
-        raise ValueError(f"{pads} pads: behind this text there is room for 0 to {room}")
+        raise Refused(f"{pads} pads: behind this text there is room for 0 to {room}")
     question = _Question(
         layer=layer,
         position=position,
@@ -93,7 +94,7 @@ def walk(
 def asked_at(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
     """The same walk with the masked-word head asked at another position: nothing else of it changes.
 
-    loaded: the model that was walked through. Raises ValueError for a position that does not exist.
+    loaded: the model that was walked through. Raises Refused for a position that does not exist.
     """
     check_position(seen.encoding, position)
     if not loaded.has_mlm:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bert_core.refused import Refused
+
 # A sentence ends at . ! or ?, closing quotes included, before a space and something that starts a sentence.
 _CLOSING = r"[\"'”’)]"
 _SENTENCE_END = re.compile(
@@ -17,10 +19,10 @@ _SENTENCE_END = re.compile(
 def read_documents(path: Path) -> Iterator[list[str]]:
     """Documents of a `.txt` or `.xz` file as lists of paragraphs: one paragraph a line, a blank line between documents.
 
-    Bytes that are not UTF-8 are replaced. Raises ValueError for another kind of file, or a broken one.
+    Bytes that are not UTF-8 are replaced. Raises Refused for another kind of file, or a broken one.
     """
     if path.suffix not in (".txt", ".xz"):
-        raise ValueError(f"{path.name} is neither a .txt nor an .xz file")
+        raise Refused(f"{path.name} is neither a .txt nor an .xz file")
     opener: Callable[..., object] = lzma.open if path.suffix == ".xz" else open
     paragraphs: list[str] = []
     try:
@@ -32,7 +34,7 @@ def read_documents(path: Path) -> Iterator[list[str]]:
                     yield paragraphs
                     paragraphs = []
     except (lzma.LZMAError, EOFError) as error:
-        raise ValueError(f"{path.name} is not a whole .xz file: {error}") from error
+        raise Refused(f"{path.name} is not a whole .xz file: {error}") from error
     if paragraphs:
         yield paragraphs
 

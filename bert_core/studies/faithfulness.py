@@ -24,6 +24,7 @@ from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import Target
+from bert_core.refused import Refused
 from bert_core.run.perturbation import values_without
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import UNKNOWN, Encoding
@@ -67,21 +68,21 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         if self.questions < 1:
-            raise ValueError(f"{self.questions} questions of each kind: at least one")
+            raise Refused(f"{self.questions} questions of each kind: at least one")
         for kind in self.kinds:
             if kind not in KINDS:
-                raise ValueError(f"kind {kind!r} is unknown: one of {', '.join(KINDS)}")
+                raise Refused(f"kind {kind!r} is unknown: one of {', '.join(KINDS)}")
         if not self.kinds or not self.methods:
-            raise ValueError("there is nothing to judge: name at least one kind of question and one method")
+            raise Refused("there is nothing to judge: name at least one kind of question and one method")
         for name in self.methods:
             method_of(name)
         for what, least, (shortest, longest) in (("sentences", 4, self.lengths), ("pairs", 6, self.pair_lengths)):
             if not least <= shortest <= longest:
-                raise ValueError(f"{what} of {shortest} to {longest} tokens: from {least}, the fewest first")
+                raise Refused(f"{what} of {shortest} to {longest} tokens: from {least}, the fewest first")
         if not 0 <= self.least <= 1:
-            raise ValueError(f"answers with a probability of at least {self.least}: from 0 to 1")
+            raise Refused(f"answers with a probability of at least {self.least}: from 0 to 1")
         if self.random_rankings < 1:
-            raise ValueError(f"{self.random_rankings} random rankings: at least one, or a measure says nothing")
+            raise Refused(f"{self.random_rankings} random rankings: at least one, or a measure says nothing")
 
 
 @dataclass(frozen=True)
@@ -132,20 +133,20 @@ def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[
 
     Of a sentence one word is asked, a content word or a function word, among those that are one piece; the true piece
     is the target. Sentences that follow each other in a paragraph are asked as pairs, none of them twice.
-    Raises ValueError for a file that is no text, a head that the model does not have, or a file without a question.
+    Raises Refused for a file that is no text, a head that the model does not have, or a file without a question.
     """
     hidden = [kind for kind in settings.kinds if kind != "nsp"]
     if hidden and not loaded.has_mlm:
-        raise ValueError(f"{loaded.name} has no trained masked-word head: ask for nsp alone")
+        raise Refused(f"{loaded.name} has no trained masked-word head: ask for nsp alone")
     if "nsp" in settings.kinds and not loaded.has_nsp:
-        raise ValueError(f"{loaded.name} has no trained next-sentence head: ask for content and function alone")
+        raise Refused(f"{loaded.name} has no trained next-sentence head: ask for content and function alone")
     paragraphs = [split_sentences(paragraph) for document in read_documents(text) for paragraph in document]
     found: dict[str, list[Question]] = {kind: [] for kind in settings.kinds}
     for asked in (*_of_words(loaded, paragraphs, settings, hidden), *_of_pairs(loaded, paragraphs, settings)):
         found[asked.kind].append(asked)
     in_turn = [one for group in zip_longest(*found.values()) for one in group if one is not None]
     if not in_turn:
-        raise ValueError(
+        raise Refused(
             f"{text.name} holds no question: it needs sentences of {_range(settings.lengths)} tokens, or two in a row "
             f"of {_range(settings.pair_lengths)}, with an answer that the model gives {settings.least:g} or more"
         )
@@ -222,7 +223,7 @@ def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Enco
         return None
     try:
         encoding = loaded.tokenizer.encode(*texts, max_length=loaded.config.max_position_embeddings)
-    except ValueError:  # no sign that can be read
+    except Refused:  # no sign that can be read
         return None
     return encoding if shortest <= len(encoding) <= longest and not encoding.cut else None
 
@@ -272,7 +273,7 @@ def judge_file(
 
     A table that is there is gone on with, where it stopped; its settings stand beside it, in TABLE.settings.json.
     report: told first how many questions are done already, and then how many are done, as for `Progress`.
-    Returns all judgements. Raises ValueError for other settings than those of the table, and as `questions`.
+    Returns all judgements. Raises Refused for other settings than those of the table, and as `questions`.
     """
     values = {"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)}
     # As JSON has them, and without what may change.
@@ -301,17 +302,17 @@ def judge_file(
 
 
 def _check_settings(table: Path, place: Path, now: dict[str, object]) -> None:
-    """Raise ValueError for a table that was made with other settings than `now`, or by no study."""
+    """Raise Refused for a table that was made with other settings than `now`, or by no study."""
     if not place.is_file():
-        raise ValueError(f"{table.name} is there, without the settings of a study beside it: choose another name")
+        raise Refused(f"{table.name} is there, without the settings of a study beside it: choose another name")
     try:
         before = json.loads(place.read_text(encoding="utf-8"))
     except ValueError:
         before = None
     if not isinstance(before, dict):
-        raise ValueError(f"{place.name} does not hold the settings of a study: choose another name for the table")
+        raise Refused(f"{place.name} does not hold the settings of a study: choose another name for the table")
     if changed := [key for key in now if now[key] != before.get(key)]:
-        raise ValueError(
+        raise Refused(
             f"{table.name} was made with other settings ({', '.join(changed)}): "
             "choose another name, or the same settings"
         )
@@ -330,7 +331,7 @@ def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[J
 
     methods: keep whole questions only, those with a line for each of these; the rest, of a study that was cut short
         while it wrote, is taken out of the file.
-    Raises ValueError for a file that is no such table.
+    Raises Refused for a file that is no such table.
     """
     if not table.is_file():
         return []
@@ -340,7 +341,7 @@ def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[J
         table.unlink()
         return []
     if not lines or lines[0] != _HEADER:
-        raise ValueError(f"{table.name} is no table of a study: its columns are others")
+        raise Refused(f"{table.name} is no table of a study: its columns are others")
     found = [one for line in lines[1:] if (one := _from_line(line)) is not None]
     if methods is None:
         return found

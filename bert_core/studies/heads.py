@@ -26,6 +26,7 @@ from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.loading import LoadedModel, load
 from bert_core.records import LOSSES, HeadTable, pieces_of, word_target
+from bert_core.refused import Refused
 from bert_core.run.ablation import METHODS, Replacement
 from bert_core.run.losses import (
     AskedText,
@@ -57,7 +58,7 @@ class CorpusSettings:
     text's class; "next", whether the second text follows, half of them drawn from elsewhere in the shard.
     word: the word at the [MASK] of every text. columns: of a table; None means one text a line.
     method, reference: what takes the place of a head's output in ablation, as for `Replacement`; texts.
-    Raises ValueError for settings that cannot be, or that would do nothing.
+    Raises Refused for settings that cannot be, or that would do nothing.
     """
 
     importance: bool = True
@@ -73,28 +74,28 @@ class CorpusSettings:
 
     def __post_init__(self) -> None:
         if not 0 < self.mask_share < 1:
-            raise ValueError(f"the share of hidden pieces is {self.mask_share}: it is above 0 and below 1")
+            raise Refused(f"the share of hidden pieces is {self.mask_share}: it is above 0 and below 1")
         if self.max_length < 3:
-            raise ValueError(f"texts of {self.max_length} tokens hold no word: 3 is the least")
+            raise Refused(f"texts of {self.max_length} tokens hold no word: 3 is the least")
         if self.loss not in LOSSES:
-            raise ValueError(f"the loss {self.loss!r} is unknown: one of {', '.join(LOSSES)}")
+            raise Refused(f"the loss {self.loss!r} is unknown: one of {', '.join(LOSSES)}")
         if self.loss != "words" and not self.asks_loss:
-            raise ValueError(f"the loss {self.loss!r} is asked for by importance or ablation: neither was")
+            raise Refused(f"the loss {self.loss!r} is asked for by importance or ablation: neither was")
         answer = None if self.columns is None else self.columns.answer
         if self.loss == "class" and answer is None:
-            raise ValueError("the class of a text stands in a column: say in which")
+            raise Refused("the class of a text stands in a column: say in which")
         if self.loss == "word" and bool(self.word) == (answer is not None):
-            raise ValueError("the word at the [MASK] is either one word, or named by a column")
+            raise Refused("the word at the [MASK] is either one word, or named by a column")
         if self.loss in ("words", "next") and answer is not None:
-            raise ValueError(f"the loss {self.loss!r} does not need the column {answer!r}")
+            raise Refused(f"the loss {self.loss!r} does not need the column {answer!r}")
         if self.loss == "next" and self.columns is not None and self.columns.pair is None:
-            raise ValueError("whether B follows A needs a column of second texts")
+            raise Refused("whether B follows A needs a column of second texts")
         if self.method not in METHODS:
-            raise ValueError(f"method {self.method!r} is unknown: one of {', '.join(METHODS)}")
+            raise Refused(f"method {self.method!r} is unknown: one of {', '.join(METHODS)}")
         if self.method != "zero" and not self.ablation:
-            raise ValueError(f"method {self.method!r} is one of ablation, which was not asked for")
+            raise Refused(f"method {self.method!r} is one of ablation, which was not asked for")
         if (self.method == "zero") == bool(self.reference):
-            raise ValueError(f"method {self.method!r} needs {'no' if self.reference else 'a'} reference text")
+            raise Refused(f"method {self.method!r} needs {'no' if self.reference else 'a'} reference text")
 
     @property
     def asks_loss(self) -> bool:
@@ -126,14 +127,12 @@ class HeadSums:
     def table(self, model: str, settings: CorpusSettings | None = None) -> HeadTable:
         """The means over the texts; `importance_in_layer` besides, and the standard error of what removal costs.
 
-        model: its name. settings: what was asked. Raises ValueError if there was no text.
+        model: its name. settings: what was asked. Raises Refused if there was no text.
         """
         texts = self.counts["texts"]
         if not texts:
             odd = f" ({said})" if (said := ", ".join(_odd(self.counts))) else ""
-            raise ValueError(
-                f"there is no text in {self.counts['lines']:,} lines to ask about{odd}: nothing was measured"
-            )
+            raise Refused(f"there is no text in {self.counts['lines']:,} lines to ask about{odd}: nothing was measured")
         figures = {name: values / texts for name, values in self.figures.items() if name != "loss_change_squared"}
         if "importance" in figures:
             figures["importance_in_layer"] = layer_normalised(figures["importance"])
@@ -150,7 +149,7 @@ class HeadSums:
 def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -> HeadSums:
     """Every head on every text of a shard; the maps of the texts as they are written, the losses as they are asked.
 
-    Raises ValueError for a model without a trained head for the loss that is asked for, or a class that it does not
+    Raises Refused for a model without a trained head for the loss that is asked for, or a class that it does not
     have.
     """
     counts = Counter(shard.counts)
@@ -188,13 +187,13 @@ def _questions(
     for line in lines:
         try:
             encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=settings.max_length)
-        except ValueError:  # nothing in it that can be read
+        except Refused:  # nothing in it that can be read
             counts["unreadable"] += 1
             continue
         if settings.asks_loss:
             try:
                 text = _question(loaded, encoding, line, settings)
-            except ValueError:  # no [MASK], or not as many as the word has pieces
+            except Refused:  # no [MASK], or not as many as the word has pieces
                 counts["without the word"] += 1
                 continue
             counts["hidden"] += len(text.positions)
@@ -205,7 +204,7 @@ def _questions(
 
 
 def _question(loaded: LoadedModel, encoding: Encoding, line: Line, settings: CorpusSettings) -> AskedText:
-    """What is asked of one text. Raises ValueError if its word cannot be asked for."""
+    """What is asked of one text. Raises Refused if its word cannot be asked for."""
     if settings.loss == "class":
         return AskedText(encoding, label=loaded.labels.index(line.answer))
     if settings.loss == "next":
@@ -265,12 +264,12 @@ def heads_over(
     model: as for `load`. settings: what is asked. state: a file that keeps what was measured, and from which the same
     call goes on; it may be stopped at any moment. engine: "local", or "ray", which measures many shards at once on a
     Ray cluster (that of RAY_ADDRESS, or one on this machine). device: as for `load`.
-    Raises ValueError for a state of other settings, another text or another model, an unknown engine, or Ray missing;
+    Raises Refused for a state of other settings, another text or another model, an unknown engine, or Ray missing;
     for what the model cannot be asked; and for a table in which something is missing, or a class that it does not have.
     """
     settings = CorpusSettings() if settings is None else settings
     if engine not in ENGINES:
-        raise ValueError(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
+        raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
     size = path.stat().st_size
     asked = _identity(path, model, settings)
     total, place = HeadSums({}), {"number": 0, "start": 0, "line": 0}
@@ -302,7 +301,7 @@ def _on_ray(
     try:
         import ray
     except ImportError as error:
-        raise ValueError("the engine 'ray' needs Ray: pip install 'headlight[ray]'") from error
+        raise Refused("the engine 'ray' needs Ray: pip install 'headlight[ray]'") from error
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)
     gpus = 1 if (device or "").startswith("cuda") else 0
@@ -326,7 +325,7 @@ def _measure_by_name(model: str, device: str | None, settings: CorpusSettings, s
 
 @lru_cache(maxsize=1)
 def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedModel:
-    """The model, once in a process. Raises ValueError if it cannot answer what is asked."""
+    """The model, once in a process. Raises Refused if it cannot answer what is asked."""
     loaded = load(model, device=device)
     check_has_heads(loaded)
     if settings.asks_loss:
@@ -335,7 +334,7 @@ def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedMo
         pieces_of(loaded.tokenizer, settings.word)
     longest = loaded.config.max_position_embeddings
     if settings.max_length > longest:
-        raise ValueError(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")
+        raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")
     return loaded
 
 
@@ -370,10 +369,10 @@ def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[s
             figures = {name: file[name] for name in file.files if name != "header"}
             loss, counts, place = header["loss"], Counter(header["counts"]), header["place"]
     except Exception as error:  # of a file that is no archive, is cut off, or holds something else
-        raise ValueError(f"{state} is not what an earlier run left: delete it to begin anew") from error
+        raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error
     changed = [name for name in asked if asked[name] != header["asked"].get(name)]
     if changed:
-        raise ValueError(
+        raise Refused(
             f"{state} holds a run with another {' and '.join(changed)}: give the same again, or delete it to begin anew"
         )
     return HeadSums(figures, loss, counts), place

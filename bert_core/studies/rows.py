@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bert_core.refused import Refused
 from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard
 
 LONGEST_FIELD = 10_000_000  # characters
@@ -41,12 +42,12 @@ def read_labelled(path: Path, text: str, label: str, pair: str | None = None) ->
 
     Commas or semicolons part the fields, as `separator_of` finds.
 
-    Raises ValueError if a column is missing, a row has another number of fields, a text or a label is empty, the file
+    Raises Refused if a column is missing, a row has another number of fields, a text or a label is empty, the file
     is not UTF-8 or not a table, or there are no rows.
     """
     examples = [example for example, _ in _labelled(path, Columns(text, pair, label))]
     if not examples:
-        raise ValueError(f"{path.name} has a header and no rows: there is nothing to learn from")
+        raise Refused(f"{path.name} has a header and no rows: there is nothing to learn from")
     return examples
 
 
@@ -54,7 +55,7 @@ def check_rows(path: Path, columns: Columns, classes: Collection[str] = (), *, p
     """Read a table to its end, so that what is wrong with any row is said before work begins.
 
     classes: what an answer may be; none allows any. pairs: whether every row must have a second text.
-    Raises ValueError as `read_labelled`, and for an answer that is no class.
+    Raises Refused as `read_labelled`, and for an answer that is no class.
     """
     strange: dict[str, list[int]] = defaultdict(list)
     rows = 0
@@ -63,9 +64,9 @@ def check_rows(path: Path, columns: Columns, classes: Collection[str] = (), *, p
         if classes and example.label not in classes:
             strange[example.label].append(example.row)
     if not rows:
-        raise ValueError(f"{path.name} has a header and no rows: there is nothing to ask")
+        raise Refused(f"{path.name} has a header and no rows: there is nothing to ask")
     for name, where in strange.items():
-        raise ValueError(
+        raise Refused(
             f"{path.name} has the class {name!r:.60} ({some_rows(where)}), which the model does not have: "
             f"its classes are {', '.join(classes)}"
         )
@@ -77,7 +78,7 @@ def row_shards(
     """The rows of a table as `lines.shards` gives the lines of a text, from one shard on; the memory is that of one.
 
     number, line: of the first shard, and of its first row; start is told, and not needed. Of a long text the beginning
-    is read. Raises ValueError as `read_labelled`.
+    is read. Raises Refused as `read_labelled`.
     """
     counts: Counter[str] = Counter()
     rows: list[Line] = []
@@ -114,13 +115,13 @@ def some_rows(rows: Sequence[int]) -> str:
 def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[tuple[LabelledText, int]]:
     """The rows one after another, and the byte up to which the file was read.
 
-    pairs: whether a second text may be missing no more than a first. Raises ValueError as `read_labelled`, for what is
+    pairs: whether a second text may be missing no more than a first. Raises Refused as `read_labelled`, for what is
     empty at the end.
     """
     text, pair, label = columns.text, columns.pair, columns.answer
     names = [name for name in (text, pair, label) if name is not None]
     if len(set(names)) < len(names):
-        raise ValueError(f"the columns {', '.join(names)} are not all different: each has its own part")
+        raise Refused(f"the columns {', '.join(names)} are not all different: each has its own part")
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
         separator = separator_of(next(filter(str.strip, lines), ""))
     rows = _rows(path, separator)
@@ -129,13 +130,13 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
         if header.count(name) != 1:
             found = "twice" if name in header else "not"
             there = ", ".join(header) or "none: it is empty"
-            raise ValueError(f"the column {name!r} is {found} in {path.name}: its columns are {there}")
+            raise Refused(f"the column {name!r} is {found} in {path.name}: its columns are {there}")
     needed = [name for name in (text, pair if pairs else None, label) if name is not None]
     empty: dict[str, list[int]] = defaultdict(list)
     count = 0
     for row, values, end in rows:
         if len(values) != len(header):
-            raise ValueError(
+            raise Refused(
                 f"row {row} of {path.name} has {len(values)} fields and the header {len(header)}: "
                 f"a text with a {_SEPARATORS[separator]}, a quote or a new line in it stands in quotes"
             )
@@ -147,7 +148,7 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
         second = None if pair is None else fields[pair]
         yield LabelledText(fields[text], second, "" if label is None else fields[label].strip(), row), end
     for name, where in empty.items():
-        raise ValueError(
+        raise Refused(
             f"{len(where)} of {count} rows of {path.name} have nothing in the column {name!r} "
             f"({some_rows(where)}; the header is row 1): fill them in or take them out"
         )
@@ -162,10 +163,8 @@ def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str], int]]:
                 if values:
                     yield number, values, file.tell()
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path.name} is not UTF-8 (byte {error.start} of a part of it): save it as CSV UTF-8"
-        ) from error
+        raise Refused(f"{path.name} is not UTF-8 (byte {error.start} of a part of it): save it as CSV UTF-8") from error
     except csv.Error as error:
-        raise ValueError(f"{path.name} is not a whole CSV table: {error}") from error
+        raise Refused(f"{path.name} is not a whole CSV table: {error}") from error
     finally:
         csv.field_size_limit(before)

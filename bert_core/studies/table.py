@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.records import LOSSES, HeadTable
+from bert_core.refused import Refused
 from bert_core.run.ablation import METHODS
 from bert_core.studies.rows import separator_of
 
@@ -27,15 +28,15 @@ _SAID = {"loss_of": tuple(LOSSES), "method": METHODS}  # older tables do not say
 
 
 def check_kind(path: Path) -> None:
-    """Raise ValueError unless the name says CSV or Parquet."""
+    """Raise Refused unless the name says CSV or Parquet."""
     if path.suffix not in KINDS:
-        raise ValueError(f"the file {path.name} is neither {' nor '.join(KINDS)}: the name of a table says which it is")
+        raise Refused(f"the file {path.name} is neither {' nor '.join(KINDS)}: the name of a table says which it is")
 
 
 def write_table(table: HeadTable, path: Path) -> None:
     """One row a head that is there, whole or not at all; in `.csv` numbers in full precision, and nothing for None.
 
-    Raises ValueError for another kind of file.
+    Raises Refused for another kind of file.
     """
     check_kind(path)
     columns = _columns(table)
@@ -58,30 +59,30 @@ def read_table(data: bytes, name: str) -> HeadTable:
 
     A CSV that went through a spreadsheet may have semicolons between fields, and then decimal commas.
 
-    Raises ValueError, in one sentence, for a file that is none, is too large, or whose rows do not fit each other.
+    Raises Refused, in one sentence, for a file that is none, is too large, or whose rows do not fit each other.
     """
     check_kind(Path(name))
     if len(data) > LARGEST_FILE * 1_000_000:
-        raise ValueError(f"the file {name} has {len(data) / 1e6:.1f} MB: a table of heads has {LARGEST_FILE} at most")
+        raise Refused(f"the file {name} has {len(data) / 1e6:.1f} MB: a table of heads has {LARGEST_FILE} at most")
     columns = _parquet(data, name) if name.endswith(".parquet") else _csv(data, name)
     missing = [column for column in _FIXED if column not in columns]
     if len(columns) > MOST_COLUMNS:
-        raise ValueError(f"the file {name} has {len(columns)} columns: a table of heads has {MOST_COLUMNS} at most")
+        raise Refused(f"the file {name} has {len(columns)} columns: a table of heads has {MOST_COLUMNS} at most")
     if missing or len(columns.keys() - _SAID.keys()) == len(_FIXED):
         what = f"the column {missing[0]!r}" if missing else "a figure"
-        raise ValueError(f"the file {name} lacks {what}: a table of heads comes from `headlight heads`")
+        raise Refused(f"the file {name} lacks {what}: a table of heads comes from `headlight heads`")
     models = set(columns["model"])
     if len(models) != 1 or not isinstance(model := next(iter(models)), str):
-        raise ValueError(f"the file {name} is of {len(models)} models: a table is of one")
+        raise Refused(f"the file {name} is of {len(models)} models: a table is of one")
     layers, heads = (_whole_numbers(columns[column], column, name) for column in ("layer", "head"))
     if len(set(zip(layers, heads, strict=True))) < len(layers):
-        raise ValueError(f"the file {name} has a head twice")
+        raise Refused(f"the file {name} has a head twice")
     figures = {}
     said = {}
     for column, (default, *others) in _SAID.items():
         found = {str(value) for value in columns.pop(column, [default])}
         if len(found) != 1 or not found <= {default, *others}:
-            raise ValueError(
+            raise Refused(
                 f"the column {column!r} of {name} is one of {', '.join((default, *others))}, the same for every head"
             )
         said[column] = found.pop()
@@ -101,10 +102,10 @@ def read_table(data: bytes, name: str) -> HeadTable:
 
 
 def check_fits(table: HeadTable, model: str, layers: int, heads: int) -> None:
-    """Raise ValueError for a table of another model than this one."""
+    """Raise Refused for a table of another model than this one."""
     rows, columns = table.shape
     if table.model != Path(model).name or rows > layers or columns > heads:
-        raise ValueError(
+        raise Refused(
             f"the table was made with {table.model[:60]} ({rows} layers of {columns} heads), but the model here is "
             f"{Path(model).name} ({layers} of {heads}): choose the model it was made with"
         )
@@ -130,9 +131,9 @@ def _csv(data: bytes, name: str) -> dict[str, list[Any]]:
         separator = separator_of(text.partition("\n")[0])
         rows = list(csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"the file {name} is not a table in UTF-8: {str(error)[:80]}") from error
+        raise Refused(f"the file {name} is not a table in UTF-8: {str(error)[:80]}") from error
     if len(rows) < 2 or len(set(rows[0])) < len(rows[0]) or any(len(row) != len(rows[0]) for row in rows):
-        raise ValueError(f"the file {name} is not a table of heads: every row needs as many fields as the header")
+        raise Refused(f"the file {name} is not a table of heads: every row needs as many fields as the header")
     if separator == ";":  # from a spreadsheet whose decimal point is the comma
         rows[1:] = [[_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row] for row in rows[1:]]
     return {column: [row[n] for row in rows[1:]] for n, column in enumerate(rows[0])}
@@ -147,14 +148,14 @@ def _parquet(data: bytes, name: str) -> dict[str, list[Any]]:
         rows_of = source.metadata.num_rows
         unpacked = sum(source.metadata.row_group(n).total_byte_size for n in range(source.metadata.num_row_groups))
         if rows_of > MOST_LAYERS * MOST_HEADS or unpacked > 8_000_000 * LARGEST_FILE:
-            raise ValueError(
+            raise Refused(
                 f"the file {name} has {rows_of:,} rows and unpacks to {unpacked / 1e6:,.0f} MB: one row a head"
             )
         rows: Mapping[str, list[Any]] = source.read().to_pydict()
     except (pyarrow.ArrowException, OSError) as error:
-        raise ValueError(f"the file {name} is not a whole Parquet file: {' '.join(str(error).split())[:80]}") from error
+        raise Refused(f"the file {name} is not a whole Parquet file: {' '.join(str(error).split())[:80]}") from error
     if not rows or not next(iter(rows.values())):
-        raise ValueError(f"the file {name} is not a table of heads: it has no rows")
+        raise Refused(f"the file {name} is not a table of heads: it has no rows")
     return dict(rows)
 
 
@@ -163,12 +164,12 @@ def _numbers(values: Sequence[Any], column: str, name: str) -> np.ndarray:
     try:
         return np.array([float("nan") if value in ("", None) else float(value) for value in values])
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the column {column!r} of {name} holds something else than numbers") from error
+        raise Refused(f"the column {column!r} of {name} holds something else than numbers") from error
 
 
 def _whole_numbers(values: Sequence[Any], column: str, name: str) -> list[int]:
     numbers = _numbers(values, column, name)
     limit = {"layer": MOST_LAYERS, "head": MOST_HEADS}.get(column, 1e15)
     if not ((numbers >= 0) & (numbers < limit) & (numbers == np.floor(numbers))).all():
-        raise ValueError(f"the column {column!r} of {name} counts from zero, in whole numbers below {limit:.0f}")
+        raise Refused(f"the column {column!r} of {name} counts from zero, in whole numbers below {limit:.0f}")
     return [int(number) for number in numbers]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from bert_core.refused import Refused
+
 FIELDS = 10
 LONGEST_SENTENCE = 10_000  # lines: a file that never has an empty one is no treebank
 _WORD, _RANGE, _EMPTY_NODE = re.compile(r"[1-9]\d*"), re.compile(r"([1-9]\d*)-([1-9]\d*)"), re.compile(r"\d+\.\d+")
@@ -38,7 +40,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
     """The sentences of a CoNLL-U file, one at a time; comments and empty nodes are passed over.
 
     lines: with or without their ends. name: of the file, for the sentences on what is wrong.
-    Raises ValueError, with the number of the line, for one that CoNLL-U does not allow, or a file without sentences.
+    Raises Refused, with the number of the line, for one that CoNLL-U does not allow, or a file without sentences.
     """
     block: list[tuple[int, str]] = []
     found = False
@@ -48,7 +50,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
             if not line.startswith("#"):
                 block.append((number, line))
                 if len(block) > LONGEST_SENTENCE:
-                    raise ValueError(
+                    raise Refused(
                         f"line {block[0][0]} of {name} begins a sentence of more than {LONGEST_SENTENCE:,} lines: "
                         "an empty line ends a sentence"
                     )
@@ -59,7 +61,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
         yield _sentence(block, name)
         found = True
     if not found:
-        raise ValueError(
+        raise Refused(
             f"the file {name} contains no sentence: CoNLL-U has one word per line, in {FIELDS} columns separated by "
             "tabs"
         )
@@ -72,32 +74,32 @@ def _sentence(block: list[tuple[int, str]], name: str) -> TreeSentence:
     for number, line in block:
         fields, where = line.split("\t"), f"line {number} of {name}"
         if len(fields) != FIELDS:
-            raise ValueError(f"{where} has {len(fields)} columns: CoNLL-U has {FIELDS}, separated by tabs")
+            raise Refused(f"{where} has {len(fields)} columns: CoNLL-U has {FIELDS}, separated by tabs")
         identity, form, spaced = fields[0], fields[1], "SpaceAfter=No" not in fields[9].split("|")
         if _EMPTY_NODE.fullmatch(identity):
             continue
         if not form:
-            raise ValueError(f"{where} has no word in its second column")
+            raise Refused(f"{where} has no word in its second column")
         if parts := _RANGE.fullmatch(identity):
             first, last = map(int, parts.groups())
             if first != len(rows) + 1 or last < first or first <= covered:
-                raise ValueError(f"{where} is for words {identity}, and word {len(rows) + 1} comes next")
+                raise Refused(f"{where} is for words {identity}, and word {len(rows) + 1} comes next")
             surface.append((form, first, last, spaced))
             covered = last
         elif _WORD.fullmatch(identity):
             if int(identity) != len(rows) + 1:
-                raise ValueError(f"{where} is word {identity}, and word {len(rows) + 1} comes next")
+                raise Refused(f"{where} is word {identity}, and word {len(rows) + 1} comes next")
             rows.append((number, fields))
             if len(rows) > covered:
                 surface.append((form, len(rows), len(rows), spaced))
         else:
-            raise ValueError(f"{where} begins with {identity!r:.40}: a number, as 7, 7-8 or 7.1")
+            raise Refused(f"{where} begins with {identity!r:.40}: a number, as 7, 7-8 or 7.1")
     if not rows or covered > len(rows):
-        raise ValueError(f"the sentence at line {block[0][0]} of {name} ends before word {max(covered, 1)}")
+        raise Refused(f"the sentence at line {block[0][0]} of {name} ends before word {max(covered, 1)}")
     heads: list[int | None] = []
     for number, fields in rows:
         if not re.fullmatch(r"\d+", fields[6]) or int(fields[6]) > len(rows):
-            raise ValueError(
+            raise Refused(
                 f"line {number} of {name} has the head {fields[6]!r:.40}: "
                 f"0 for the root, or a word from 1 to {len(rows)}"
             )

@@ -16,6 +16,7 @@ from bert_core import scenes
 from bert_core.analysis.pointing import patches_in
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
+from bert_core.refused import Refused
 from bert_core.scenes import COLOURS, KINDS, LONGEST_CAPTION, SIZES, VOCABULARY, Scene, Verdict
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.runs import (
@@ -64,7 +65,7 @@ class CaptionerSettings:
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 1:
-            raise ValueError(f"{self.steps} steps of {self.batch} scenes: at least one of each")
+            raise Refused(f"{self.steps} steps of {self.batch} scenes: at least one of each")
 
 
 @dataclass(frozen=True)
@@ -168,10 +169,10 @@ def train_captioner(
 
     save_every: seconds between checkpoints. evaluate_every: steps between looks at held-out scenes.
     Progress goes to `report` and, as one JSON object a line, to the log; the finished model to `folder / "model"`.
-    Raises ValueError if the folder holds a run with other settings, or the decoder has other words than the scenes.
+    Raises Refused if the folder holds a run with other settings, or the decoder has other words than the scenes.
     """
     if config.text.vocab_size != len(VOCABULARY) or config.text.max_position_embeddings < LONGEST_CAPTION:
-        raise ValueError(
+        raise Refused(
             f"a decoder of {config.text.vocab_size} words and {config.text.max_position_embeddings} positions: "
             f"the scenes have {len(VOCABULARY)} words, and captions of up to {LONGEST_CAPTION}"
         )
@@ -308,7 +309,7 @@ def says_unseen(caption: str) -> bool:
     """Whether the sentence itself, and not only the scene, holds a combination that training never showed."""
     try:
         said = scenes.parse(caption)
-    except ValueError:
+    except Refused:
         return False
     colour, kind = said.shapes[0][1:]
     others = zip(said.shapes[1:], said.relations, strict=True)
@@ -321,5 +322,5 @@ def says_unseen(caption: str) -> bool:
 def _all_named(caption: str, scene: Scene) -> bool:
     try:
         return sorted(scenes.parse(caption).shapes) == sorted(shape.words for shape in scene.shapes)
-    except ValueError:
+    except Refused:
         return False

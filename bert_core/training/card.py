@@ -13,6 +13,7 @@ from bert_core import checkpoint
 from bert_core.calibration import write_temperature
 from bert_core.loading import LoadedModel, load
 from bert_core.progress import Progress, printed
+from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.data import Corpus, MaskingRule, Mix
@@ -116,11 +117,11 @@ def measured_section(loaded: LoadedModel, measures: Measures, before: Measures |
 
 
 def with_section(text: str, section: str) -> str:
-    """A card with another measured section. Raises ValueError if the card has no place for it."""
+    """A card with another measured section. Raises Refused if the card has no place for it."""
     before, opened, rest = text.partition(START)
     _, closed, after = rest.partition(END)
     if not (opened and closed):
-        raise ValueError(f"the card has no place between {START} and {END}")
+        raise Refused(f"the card has no place between {START} and {END}")
     return before + section.rstrip("\n") + after
 
 
@@ -154,11 +155,11 @@ def bundle(source: Path, tokenizer_files: Path, destination: Path) -> LoadedMode
 def settings_of(run: Path) -> PretrainSettings:
     """The recipe of a run, as its state has it.
 
-    Raises ValueError if the folder holds no state.
+    Raises Refused if the folder holds no state.
     """
     path = run / STATE_FILE
     if not path.is_file():
-        raise ValueError(f"{run} holds no {STATE_FILE}: it is not the folder of a run")
+        raise Refused(f"{run} holds no {STATE_FILE}: it is not the folder of a run")
     state = torch.load(path, map_location="cpu", weights_only=True)
     values = {**state["settings"], "steps": state["steps"]}
     lengths = {int(length): share for length, share in values.pop("lengths").items()}
@@ -328,7 +329,7 @@ def runs_section(runs: Sequence[Path], hardware: str, earlier: str = "") -> tupl
     """How the weights were made, between its markers, and after how many million tokens of these runs.
 
     runs: their folders, one after the other. hardware: what they ran on, in words. earlier: a card, whose own section
-    comes first, where the runs started from its weights. Raises ValueError if that card has no such section.
+    comes first, where the runs started from its weights. Raises Refused if that card has no such section.
     """
     recipes = [settings_of(run) for run in runs]
     tokens = sum(recipe.steps * recipe.tokens for recipe in recipes) / 1e6
@@ -337,7 +338,7 @@ def runs_section(runs: Sequence[Path], hardware: str, earlier: str = "") -> tupl
         _, opened, rest = earlier.partition(RUNS)
         kept, closed, _ = rest.partition(RUNS_END)
         if not (opened and closed):
-            raise ValueError(f"the card has no place between {RUNS} and {RUNS_END}")
+            raise Refused(f"the card has no place between {RUNS} and {RUNS_END}")
         now = f"{kept.strip()}\n\nThen, from those weights:\n\n{now}"
     return f"{RUNS}\n{now}\n{RUNS_END}", tokens
 

@@ -16,6 +16,7 @@ import numpy as np
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, silent
 from bert_core.records import Batch
+from bert_core.refused import Refused
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.kinds import document_kinds
@@ -44,7 +45,7 @@ class Corpus:
     def prepare(cls, text: Path, tokenizer: Tokenizer, cache: Path, report: Progress = silent) -> Corpus:
         """The corpus of a text file, tokenized the first time and read from `cache` after that.
 
-        Raises ValueError if the file holds fewer than two documents, or none with two sentences: a next sentence
+        Raises Refused if the file holds fewer than two documents, or none with two sentences: a next sentence
         needs a right one and a wrong one to choose.
         """
         stat = text.stat()
@@ -59,12 +60,12 @@ class Corpus:
             (folder / "done").touch()
         corpus = cls(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
         if len(corpus.document_starts) < 3:
-            raise ValueError(
+            raise Refused(
                 f"{text.name} has fewer than two documents: put one paragraph on each line and a blank line between "
                 "documents"
             )
         if np.diff(corpus.document_starts).max() < 2:
-            raise ValueError(f"no document of {text.name} has two sentences, so none has a next sentence")
+            raise Refused(f"no document of {text.name} has two sentences, so none has a next sentence")
         return corpus
 
     def pieces_of_documents(self, most: int = 256) -> list[np.ndarray]:
@@ -114,9 +115,9 @@ class MaskingRule:
     def __post_init__(self) -> None:
         for name in ("rate", "mask_share", "random_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: a share is between 0 and 1")
+                raise Refused(f"{name} is {getattr(self, name)}: a share is between 0 and 1")
         if self.mask_share + self.random_share > 1:
-            raise ValueError(f"mask_share {self.mask_share} and random_share {self.random_share} are more than all")
+            raise Refused(f"mask_share {self.mask_share} and random_share {self.random_share} are more than all")
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class Mix:
     def __post_init__(self) -> None:
         for name in ("whole", "near"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: a share is between 0 and 1")
+                raise Refused(f"{name} is {getattr(self, name)}: a share is between 0 and 1")
 
 
 _LONG_PAIRS = Mix()
@@ -156,11 +157,11 @@ class ExampleMaker:
     def batch(self, size: int, length: int, rng: np.random.Generator) -> Batch:
         """`size` rows of `length` tokens: `[CLS] A [SEP] B [SEP]`, half of the Bs the true continuation.
 
-        With a share of whole sentences, so many rows hold several examples each. Raises ValueError if the length has
+        With a share of whole sentences, so many rows hold several examples each. Raises Refused if the length has
         no room for two segments.
         """
         if length < 5:
-            raise ValueError(f"examples of {length} tokens have no room for two segments: 5 is the least")
+            raise Refused(f"examples of {length} tokens have no room for two segments: 5 is the least")
         whole = int(rng.binomial(size, self.mix.whole)) if self.mix.whole else 0
         input_ids = np.full((size, length), self.pad, np.int64)
         token_type_ids = np.zeros((size, length), np.int64)

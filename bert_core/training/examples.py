@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
 
@@ -137,11 +138,11 @@ class Chosen:
 
 
 def word_number(encoding: Encoding, word: str) -> int:
-    """Number of the first word that reads so. Raises ValueError if there is none."""
+    """Number of the first word that reads so. Raises Refused if there is none."""
     for number in range(encoding.word_count):
         if encoding.word_text(number) == word:
             return number
-    raise ValueError(f"there is no word {word!r} in {encoding.text!r}")
+    raise Refused(f"there is no word {word!r} in {encoding.text!r}")
 
 
 def right_examples(loaded: LoadedModel) -> list[Chosen]:
@@ -165,11 +166,11 @@ def right_examples(loaded: LoadedModel) -> list[Chosen]:
 def write_examples(loaded: LoadedModel, destination: Path) -> int:
     """Write `examples.json` with what the model gets right; how many there are.
 
-    Raises ValueError if there are fewer than ten: a lesson starts from something true.
+    Raises Refused if there are fewer than ten: a lesson starts from something true.
     """
     chosen = right_examples(loaded)
     if len(chosen) < 10:
-        raise ValueError(f"the model gets {len(chosen)} of {len(CANDIDATES)} candidates right: at least 10 are needed")
+        raise Refused(f"the model gets {len(chosen)} of {len(CANDIDATES)} candidates right: at least 10 are needed")
     entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked], "follows": c.follows} for c in chosen]
     (destination / "examples.json").write_text(
         json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"

@@ -18,6 +18,7 @@ from bert_core import checkpoint
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.progress import Progress, printed
+from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.tokenizer import PAD, Tokenizer
 from bert_core.training.labelled import check_classes, classes_of, split_off
@@ -49,9 +50,9 @@ class FinetuneSettings:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "patience"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}: 1 is the least")
+                raise Refused(f"{name} is {getattr(self, name)}: 1 is the least")
         if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"the learning rate is {self.learning_rate:g}: it is a number greater than 0")
+            raise Refused(f"the learning rate is {self.learning_rate:g}: it is a number greater than 0")
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def finetune(
     The folder gets a checkpoint with the tokenizer, the classifier, and the heads that the start had, unchanged; each
     better result replaces it at once. Progress goes to `report` and, as one JSON object a line, to `log.jsonl`.
     Returns the held-out scores of the weights that were kept.
-    Raises ValueError if the table, the start, the settings or the device cannot be used, or the loss is lost.
+    Raises Refused if the table, the start, the settings or the device cannot be used, or the loss is lost.
     """
     here = best_device(device)
     examples = read_labelled(train, text, label, pair)
@@ -143,7 +144,7 @@ def finetune(
     else:
         examples, asked = split_off(examples, held_out, settings.seed)
     if (folder / checkpoint.CONFIG_FILE).exists():
-        raise ValueError(f"{folder} already holds a model: choose another folder")
+        raise Refused(f"{folder} already holds a model: choose another folder")
 
     source = model_folder(start)
     tokenizer = Tokenizer.from_folder(source)
@@ -180,10 +181,10 @@ def _start(
     """The model that training starts from, and the classifier on its encoder."""
     config, weights = checkpoint.read_config(source), checkpoint.read_weights(source)
     if config.is_decoder or config.add_cross_attention:
-        raise ValueError(f"{source.name} is a decoder, which reads a text from left to right: start from an encoder")
+        raise Refused(f"{source.name} is a decoder, which reads a text from left to right: start from an encoder")
     longest = config.max_position_embeddings
     if settings.max_length > longest:
-        raise ValueError(f"a length of {settings.max_length} is too long: {source.name} reads {longest} tokens")
+        raise Refused(f"a length of {settings.max_length} is too long: {source.name} reads {longest} tokens")
     goes_on = checkpoint.holds_classifier(config, weights) and config.labels == classes
     if not goes_on:
         weights = {name: tensor for name, tensor in weights.items() if not name.startswith("classifier.")}
@@ -232,7 +233,7 @@ def _train(
             step, texts_done = step + 1, texts_done + len(batch)
             value = loss.item()
             if not math.isfinite(value):
-                raise ValueError(f"the loss is no longer a number at step {step}: take a lower learning rate")
+                raise Refused(f"the loss is no longer a number at step {step}: take a lower learning rate")
             smooth = value if smooth is None else 0.9 * smooth + 0.1 * value
             if step % REPORT_EVERY == 0 or step % in_epoch == 0:
                 speed = texts_done / (time.monotonic() - started)
@@ -293,14 +294,14 @@ def _encode(
     path: Path,
     report: Progress,
 ) -> list[Example]:
-    """Texts as the app would read them. Raises ValueError, with its row, for a text that cannot be read."""
+    """Texts as the app would read them. Raises Refused, with its row, for a text that cannot be read."""
     number_of = {name: number for number, name in enumerate(classes)}
     encoded, cut = [], 0
     for example in examples:
         try:
             encoding = tokenizer.encode(example.text, example.pair, max_length=settings.max_length)
-        except ValueError as error:
-            raise ValueError(f"row {example.row} of {path.name}: {error}") from error
+        except Refused as error:
+            raise Refused(f"row {example.row} of {path.name}: {error}") from error
         cut += encoding.cut > 0
         encoded.append(Example(encoding.input_ids, encoding.token_type_ids, number_of[example.label]))
     if cut:

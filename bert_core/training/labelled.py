@@ -8,21 +8,22 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, some_rows
 
 
 def classes_of(examples: Sequence[LabelledText], label: str) -> tuple[str, ...]:
     """The classes of the examples in alphabetical order; label: the name of their column, for the sentences.
 
-    Raises ValueError if there is one class only, or every row has a class of its own.
+    Raises Refused if there is one class only, or every row has a class of its own.
     """
     counts = Counter(example.label for example in examples)
     if len(counts) == 1:
-        raise ValueError(
+        raise Refused(
             f"every row has the same class, {examples[0].label!r:.60}, in the column {label!r}: two are the least"
         )
     if len(counts) == len(examples) > 2:
-        raise ValueError(
+        raise Refused(
             f"each of the {len(examples)} rows has a class of its own in the column {label!r}: "
             "a class is learned from several rows"
         )
@@ -35,16 +36,16 @@ def split_off(
     """A share of each class, drawn with a seed, is held out: examples to train on, and those held out.
 
     At least one example of each class is in either part.
-    Raises ValueError for a share that is not between 0 and 1, or a class with a single example.
+    Raises Refused for a share that is not between 0 and 1, or a class with a single example.
     """
     if not 0 < share < 1:
-        raise ValueError(f"the held-out share is {share:g}: it is more than 0 and less than 1")
+        raise Refused(f"the held-out share is {share:g}: it is more than 0 and less than 1")
     by_class: dict[str, list[int]] = defaultdict(list)
     for number, example in enumerate(examples):
         by_class[example.label].append(number)
     alone = [name for name, members in by_class.items() if len(members) < 2]
     if alone:
-        raise ValueError(
+        raise Refused(
             f"the class {alone[0]!r:.60} has one row: a held-out share needs two rows of each class, "
             "one to train on and one to ask on; add rows, or name a held-out file"
         )
@@ -59,11 +60,11 @@ def split_off(
 
 
 def check_classes(examples: Sequence[LabelledText], classes: Sequence[str], path: Path) -> None:
-    """Raise ValueError if held-out examples have a class that was not trained."""
+    """Raise Refused if held-out examples have a class that was not trained."""
     strange = [example for example in examples if example.label not in classes]
     if strange:
         rows = some_rows([example.row for example in strange])
-        raise ValueError(
+        raise Refused(
             f"{path.name} has the class {strange[0].label!r:.60} ({rows}), which no training row has: "
             f"the classes are {', '.join(classes)}"
         )

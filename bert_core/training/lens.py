@@ -17,6 +17,7 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
 from bert_core.records import Batch
+from bert_core.refused import Refused
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
 from bert_core.training.runs import adamw, fast_forward, in_words, log, resume_state, save_state, trapezoid, update
 from bert_core.translators import Translators, write_translators
@@ -46,7 +47,7 @@ class LensSettings:
 
     def __post_init__(self) -> None:
         if min(self.steps, self.examples) < 1 or self.length < 5:
-            raise ValueError(
+            raise Refused(
                 f"{self.steps} steps of {self.examples} examples of {self.length} tokens: "
                 "at least one step, one example and 5 tokens"
             )
@@ -81,13 +82,13 @@ def tune_lens(
     The loss is the KL of the last depth's distribution from each depth's own, summed over depths; the model stays as
     it is. held_out: text to compare both lenses on; what is found is in the card. cache: where tokenized texts are
     kept. Progress goes to `report` and to the log; the translators and their card to `folder / "lens"`.
-    Raises ValueError if the model has no trained word head, a text cannot be used, or the folder holds another run.
+    Raises Refused if the model has no trained word head, a text cannot be used, or the folder holds another run.
     Source: Belrose 2023, section 3 (arXiv:2303.08112).
     """
     if not loaded.has_mlm:
-        raise ValueError(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
+        raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
     if settings.length > loaded.config.max_position_embeddings:
-        raise ValueError(
+        raise Refused(
             f"a length of {settings.length} is too long: {loaded.name} reads "
             f"{loaded.config.max_position_embeddings} tokens"
         )

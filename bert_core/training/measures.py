@@ -20,6 +20,7 @@ from bert_core.agreement import Agreement, sentences
 from bert_core.calibration import at_temperature
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.progress import Progress, silent
+from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.run.losses import together
 from bert_core.run.memory import copies_at_once
@@ -134,7 +135,7 @@ class Measures:
 
     @classmethod
     def from_json(cls, text: str) -> Measures:
-        """What `to_json` wrote. Raises ValueError for anything else."""
+        """What `to_json` wrote. Raises Refused for anything else."""
         try:
             values: dict[str, Any] = json.loads(text)
             stored = values.pop("reliability")
@@ -145,22 +146,22 @@ class Measures:
             pairs = {name: {k: tuple(v) for k, v in values.pop(name, {}).items()} for name in tables}
             return cls(**{**values, **pairs, "prompts": tuple(values["prompts"]), "reliability": reliability})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"this is no file of measures: {error}") from error
+            raise Refused(f"this is no file of measures: {error}") from error
 
 
 def read_facts(path: Path = FACTS) -> tuple[Fact, ...]:
     """The statements of a CSV file with the columns kind, statement, answers (with | between them), source.
 
-    Raises ValueError for other columns, or a row without exactly one [MASK], an answer and a source.
+    Raises Refused for other columns, or a row without exactly one [MASK], an answer and a source.
     """
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     found = []
     for number, row in enumerate(rows, 2):
         if set(row) != {"kind", "statement", "answers", "source"}:
-            raise ValueError(f"{path.name} has other columns than kind, statement, answers, source")
+            raise Refused(f"{path.name} has other columns than kind, statement, answers, source")
         if row["statement"].count(MASK) != 1 or not row["answers"] or not row["source"]:
-            raise ValueError(f"line {number} of {path.name} needs one {MASK}, an answer and a source")
+            raise Refused(f"line {number} of {path.name} needs one {MASK}, an answer and a source")
         found.append(Fact(row["kind"], row["statement"], tuple(row["answers"].split("|")), row["source"]))
     return tuple(found)
 
@@ -181,7 +182,7 @@ def first_guesses(loaded: LoadedModel, asked: Iterable[tuple[str, Sequence[str]]
 def agreements_right(loaded: LoadedModel, asked: Sequence[Agreement]) -> dict[str, tuple[int, int]]:
     """How often the verb in the number of its subject is likelier at [MASK] than in the other, and how often asked.
 
-    By condition. Raises ValueError if a verb is not one piece of the model's vocabulary.
+    By condition. Raises Refused if a verb is not one piece of the model's vocabulary.
     """
     found = {item.condition: (0, 0) for item in asked}
     tokenizer, encodings = loaded.tokenizer, [loaded.tokenizer.encode(item.text) for item in asked]
@@ -386,10 +387,10 @@ def measure(
     """All measures of a model, on held-out text by kind; without a trained word head only the next sentences mean much.
 
     The first kind is the one that calibration and repeated words are asked on. train: what the model was trained on,
-    for the overlap. Raises ValueError for a model without a trained head.
+    for the overlap. Raises Refused for a model without a trained head.
     """
     if not (loaded.has_mlm or loaded.has_nsp):
-        raise ValueError(
+        raise Refused(
             f"{loaded.name} has neither a trained masked-word nor a next-sentence head: there is nothing to ask"
         )
     held_out: dict[str, dict[str, dict[str, float]]] = {}

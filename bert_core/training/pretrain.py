@@ -19,6 +19,7 @@ from torch import Tensor
 from bert_core.modeling import IGNORED_LABEL, BertForPreTraining
 from bert_core.progress import Progress, printed
 from bert_core.records import Batch
+from bert_core.refused import Refused
 from bert_core.training.data import ExampleMaker, MaskingRule, Mix
 from bert_core.training.runs import (
     Average,
@@ -65,16 +66,16 @@ class PretrainSettings:
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.tokens < max(self.lengths):
-            raise ValueError(
+            raise Refused(
                 f"{self.steps} steps of {self.tokens} tokens: at least one step, and {max(self.lengths)} tokens"
             )
         if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"the optimizer {self.optimizer!r} is unknown: {' or '.join(OPTIMIZERS)}")
+            raise Refused(f"the optimizer {self.optimizer!r} is unknown: {' or '.join(OPTIMIZERS)}")
         if not 0 <= self.average < 1:
-            raise ValueError(f"average is {self.average:g}: 0 for none, and below 1")
+            raise Refused(f"average is {self.average:g}: 0 for none, and below 1")
         total = sum(self.lengths.values())
         if abs(total - 1) > 1e-6:
-            raise ValueError(f"the shares of the lengths add up to {total:g}: they must add up to 1")
+            raise Refused(f"the shares of the lengths add up to {total:g}: they must add up to 1")
 
     def rate_at(self, step: int) -> float:
         """Learning rate of a step, counted from zero."""
@@ -123,7 +124,7 @@ def pretrain(
 
     save_every: seconds between checkpoints. evaluate_every: steps between looks at the held-out text.
     Progress goes to `report` and, as one JSON object a line, to `log.jsonl`; the finished model to `folder / "model"`.
-    Raises ValueError if the folder holds a run with other settings.
+    Raises Refused if the folder holds a run with other settings.
     """
     folder.mkdir(parents=True, exist_ok=True)
     model.to(device).train()

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from bert_core import checkpoint
 from bert_core.recording import record
+from bert_core.refused import Refused
 
 STATE_FILE = "state.pt"
 LOG_FILE = "log.jsonl"
@@ -237,7 +238,7 @@ def resume_state(
 ) -> int:
     """Put a saved state back and return the step to go on with; 0 if there is none.
 
-    Raises ValueError if the folder holds a run with other settings, or one whose rate already falls to another end.
+    Raises Refused if the folder holds a run with other settings, or one whose rate already falls to another end.
     """
     path = folder / STATE_FILE
     if not path.exists():
@@ -246,13 +247,13 @@ def resume_state(
     fixed = _fixed(settings)
     changed = [k for k in fixed if fixed[k] != state["settings"].get(k)]
     if changed:
-        raise ValueError(
+        raise Refused(
             f"{folder} holds a run with other settings ({', '.join(changed)}): "
             "choose another folder, or the same settings"
         )
     step = int(state["step"])
     if settings.steps != state["steps"] and step > min(settings.steps, state["steps"]) - settings.decay:
-        raise ValueError(
+        raise Refused(
             f"the run in {folder} is at step {step}, where its rate already falls: "
             f"it must end at {state['steps']} steps"
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bert_core.refused import Refused
 from viz_app.cli.shared import Device, ModelName, Notes, encode, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -26,9 +27,9 @@ def predict(
     loaded = load(model, device)
     encoding = encode(loaded, text, pair)
     if not encoding.mask_positions and encoding.pair is None and not loaded.has_classifier:
-        raise ValueError("there is no [MASK] in the text: put one where a word is to be guessed")
+        raise Refused("there is no [MASK] in the text: put one where a word is to be guessed")
     if encoding.mask_positions and not (loaded.has_mlm or loaded.has_classifier):
-        raise ValueError(f"{model} has no trained masked-word head: it cannot guess words")
+        raise Refused(f"{model} has no trained masked-word head: it cannot guess words")
     if encoding.mask_positions and not loaded.has_mlm:
         note(f"{model} has no trained masked-word head: it cannot guess words")
     run = _capture(loaded, encoding, top_k)
@@ -53,11 +54,11 @@ def nsp(
 ) -> None:
     """Whether the second text follows the first."""
     if not second.strip():
-        raise ValueError("there is no second text: type at least one word")
+        raise Refused("there is no second text: type at least one word")
     loaded = load(model, device)
     encoding = encode(loaded, first, second)
     if not loaded.has_nsp:
-        raise ValueError(f"{model} has no trained next-sentence head: it cannot say what follows")
+        raise Refused(f"{model} has no trained next-sentence head: it cannot say what follows")
     probability = _capture(loaded, encoding, top_k=1).nsp
     assert probability is not None  # there is a pair and a head
     typer.echo(_verdict(probability))
@@ -83,11 +84,11 @@ def score(
     import bert_core
 
     if bool(texts) == (pairs is not None):
-        raise ValueError("give either sentences, or --pairs and a file of them")
+        raise Refused("give either sentences, or --pairs and a file of them")
     variant = "within word" if within_word else "original"
     if pairs is not None:
         if pieces:
-            raise ValueError("--pieces is for sentences on the command line: --pairs gives the totals of each pair")
+            raise Refused("--pieces is for sentences on the command line: --pairs gives the totals of each pair")
         _score_pairs(load(model, device), pairs, variant)
         return
     loaded = load(model, device)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from bert_core.refused import Refused
 from viz_app.cli.shared import Device, ModelName, check_place, encode, kind_of_file, load, note, parse_heads
 from viz_app.export import KINDS, PICTURES
 
@@ -72,17 +73,17 @@ def attention(
     kind = kind_of_file("--out", out, KINDS)
     check_place(out)
     if against is not None and not against.strip():
-        raise ValueError("--against is empty: give the text to compare with")
+        raise Refused("--against is empty: give the text to compare with")
     if head and layer is None:
-        raise ValueError("--head needs --layer: which layer is the head in?")
+        raise Refused("--head needs --layer: which layer is the head in?")
     together = _together(combine, weights, "chosen" if head else "all" if layer is None else "layer")
     compared = bool(against or against_pair or against_model or without_heads)
     if neuron is not None and (layer is None or len(head or ()) != 1 or compared):
-        raise ValueError("--neuron shows one head of one run: give --layer and one --head, and nothing to compare with")
+        raise Refused("--neuron shows one head of one run: give --layer and one --head, and nothing to compare with")
     if mode == "matrix" and len(set(head or ())) != 1 and together is None and kind in PICTURES:
-        raise ValueError("a matrix shows one head: give --layer and one --head, or --combine")
+        raise Refused("a matrix shows one head: give --layer and one --head, or --combine")
     if bertviz is not None and kind != "html":
-        raise ValueError(f"BertViz writes .html and no .{kind}")
+        raise Refused(f"BertViz writes .html and no .{kind}")
     import numpy as np
 
     import bert_core
@@ -99,7 +100,7 @@ def attention(
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])
         if not heads:
-            raise ValueError(f"layer {layer} has no head to draw: all of them are pruned")
+            raise Refused(f"layer {layer} has no head to draw: all of them are pruned")
     view = MapView(show, part, hide_special, words, renormalise, layer or 0, heads, mode, kept, together)
     files: Files = AttentionFiles(run, view, model)
     if neuron is not None:
@@ -119,13 +120,13 @@ def attention(
 
 
 def _bertviz(run: ModelRun, view: MapView, which: Literal["head", "model"]) -> bytes:
-    """BertViz's page of what is shown. Raises ValueError where it is not installed."""
+    """BertViz's page of what is shown. Raises Refused where it is not installed."""
     from viz_app.export.bertviz import bertviz_page
 
     try:
         return bertviz_page(view.of(run), which, [view.layer] if view.heads else None).encode()
     except ModuleNotFoundError as error:
-        raise ValueError(str(error)) from error
+        raise Refused(str(error)) from error
 
 
 def _comparison(
@@ -149,22 +150,22 @@ def _comparison(
 
 
 def _together(how: str | None, written: str, among: str) -> Combination | None:
-    """How heads are to be one map; None to have them apart. Raises ValueError for weights that are no numbers."""
+    """How heads are to be one map; None to have them apart. Raises Refused for weights that are no numbers."""
     from viz_app.maps import Combination
 
     if written and how != "weighted":
-        raise ValueError("--weights needs --combine weighted")
+        raise Refused("--weights needs --combine weighted")
     if how is None:
         return None
     try:
         weights = tuple(float(part) for part in written.split(",") if part.strip())
     except ValueError as error:
-        raise ValueError(f"--weights is {written!r}: numbers between commas, as in 2,1,0.5") from error
+        raise Refused(f"--weights is {written!r}: numbers between commas, as in 2,1,0.5") from error
     return Combination(how, among, weights)
 
 
 def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Target:
-    """What a gradient is to explain. Raises ValueError for what cannot be one, or for no target where one is needed."""
+    """What a gradient is to explain. Raises Refused for what cannot be one, or for no target where one is needed."""
     import bert_core
     from bert_core import Target
 
@@ -181,7 +182,7 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
             *["add --pair"] * loaded.has_nsp,
             *["give --target class:NUMBER"] * loaded.has_classifier,
         ]
-        raise ValueError(
+        raise Refused(
             f"a gradient needs something to explain: {' or '.join(ways)}"
             if ways
             else f"a gradient needs something to explain, and {loaded.name} has no trained head: choose another model"
@@ -192,8 +193,8 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
     if where == "class" and piece.isdecimal():
         return Target("class", label=int(piece))
     if not where.isdecimal() or not piece:
-        raise ValueError(f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, or class:NUMBER")
+        raise Refused(f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, or class:NUMBER")
     number = loaded.tokenizer.id_of(piece)
     if loaded.tokenizer.token_of(number) != piece:
-        raise ValueError(f"--target is {written!r}: the vocabulary of {loaded.name} has no piece {piece!r}")
+        raise Refused(f"--target is {written!r}: the vocabulary of {loaded.name} has no piece {piece!r}")
     return Target("mlm", int(where), number)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
 from viz_app.cli.shared import Device, ModelName, Notes, check_place, first_texts, load, note
 
@@ -73,9 +74,9 @@ def heads(
     asked = {"--label": label, "--answer": answer, "--word": word, "--follows": follows}
     given = [name for name, value in asked.items() if value]
     if len(given) > 1:
-        raise ValueError(f"{' and '.join(given)} ask for different things: give one of them, or none for hidden pieces")
+        raise Refused(f"{' and '.join(given)} ask for different things: give one of them, or none for hidden pieces")
     if text is None and (columns := [f"--{n}" for n, c in (("pair", pair), ("label", label), ("answer", answer)) if c]):
-        raise ValueError(f"{columns[0]} names a column: say with --text which column holds the texts")
+        raise Refused(f"{columns[0]} names a column: say with --text which column holds the texts")
     losses = {"--label": "class", "--answer": "word", "--word": "word", "--follows": "next"}
     settings = CorpusSettings(
         importance, ablation, max_length, mask_rate, seed,
@@ -103,7 +104,7 @@ def heads(
             note(f"stopped: {out} holds {total.counts['texts']:,} texts, and the same command goes on")
         raise
     if total is None:
-        raise ValueError(f"{corpus.name} is empty: there is no text in it")
+        raise Refused(f"{corpus.name} is empty: there is no text in it")
     if not total.counts["texts"]:
         state.unlink(missing_ok=True)  # nothing in it to go on from
     table = total.table(model, settings)
@@ -152,21 +153,21 @@ def roles(
 
 
 def _check_same(out: Path, model: str, settings: CorpusSettings) -> None:
-    """Raise ValueError if a file is there that is not the same table: nothing else is written over."""
+    """Raise Refused if a file is there that is not the same table: nothing else is written over."""
     from bert_core.studies.table import read_table
 
     if not out.exists():
         return
     try:
         there = read_table(out.read_bytes(), out.name)
-    except ValueError as error:
-        raise ValueError(f"{out} is there already and holds no table of heads: choose another name") from error
+    except Refused as error:
+        raise Refused(f"{out} is there already and holds no table of heads: choose another name") from error
     for what, found, asked in (
         ("model", there.model, Path(model).name), ("loss", there.loss_of, settings.loss),
         ("method", there.method, settings.method),
     ):  # fmt: skip
         if found != asked:
-            raise ValueError(f"{out} holds a table with another {what} ({found:.60}, not {asked}): choose another name")
+            raise Refused(f"{out} holds a table with another {what} ({found:.60}, not {asked}): choose another name")
 
 
 def _with_first(first: TreeSentence, others: Iterator[TreeSentence]) -> Iterator[TreeSentence]:
@@ -176,12 +177,12 @@ def _with_first(first: TreeSentence, others: Iterator[TreeSentence]) -> Iterator
 
 @contextmanager
 def _readable(path: Path) -> Iterator[Iterator[str]]:
-    """The lines of a UTF-8 file. Raises ValueError for another encoding, wherever in the file it shows."""
+    """The lines of a UTF-8 file. Raises Refused for another encoding, wherever in the file it shows."""
     with path.open(encoding="utf-8") as lines:
         try:
             yield lines
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path.name} is not UTF-8: {error.reason}") from error
+            raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
 
 
 def _progress(seconds: float, texts: int, share: float, texts_before: int, share_before: float) -> str:

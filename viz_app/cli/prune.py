@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bert_core.refused import Refused
 from viz_app.cli.shared import (
     Device,
     ModelName,
@@ -49,7 +50,7 @@ def prune(
     import bert_core
 
     if bool(heads) == (plan is not None):
-        raise ValueError("say which heads: either --heads, as in 0.3,2.11, or --plan and --share")
+        raise Refused("say which heads: either --heads, as in 0.3,2.11, or --plan and --share")
     loaded = load(model, device)
     layers, count = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
     gone = parse_heads(heads, layers, count) if plan is None else list(_read_plan(plan, loaded).first(share))
@@ -93,7 +94,7 @@ def prune_curve(
     check_place(out, corpus, *([] if reference is None else [reference]))
     chosen = [name.strip() for name in orders.split(",") if name.strip()]
     if not chosen or (unknown := [name for name in chosen if name not in METHODS]):
-        raise ValueError(f"--orders is {orders!r}: some of {', '.join(METHODS)}" if not chosen else
+        raise Refused(f"--orders is {orders!r}: some of {', '.join(METHODS)}" if not chosen else
                          f"order {unknown[0]!r} is unknown: one of {', '.join(METHODS)}")  # fmt: skip
     loaded = load(model, device)
     check_has_heads(loaded)
@@ -134,7 +135,7 @@ def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tup
     from bert_core.training.pretrain import EVALUATION_MASKING
 
     if length > loaded.config.max_position_embeddings:
-        raise ValueError(f"--length is {length}: {loaded.name} reads {loaded.config.max_position_embeddings} tokens")
+        raise Refused(f"--length is {length}: {loaded.name} reads {loaded.config.max_position_embeddings} tokens")
     with tempfile.TemporaryDirectory() as cache:
         maker = ExampleMaker(
             Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each), loaded.tokenizer, EVALUATION_MASKING
@@ -155,7 +156,7 @@ def _kept_plan(
     """The plan of this name beside the CSV file, made and kept there the first time.
 
     on: what it is found on, in words; reference, others: the file of what stands in for a head, and its texts.
-    Raises ValueError for a plan that was found on something else.
+    Raises Refused for a plan that was found on something else.
     """
     from bert_core import checkpoint
     from bert_core.run.plans import propose_plan
@@ -168,7 +169,7 @@ def _kept_plan(
     if path.is_file():
         plan = _read_plan(path, loaded)
         if plan.found_on not in ("", on):  # older plans do not say it
-            raise ValueError(f"{path} was found on {plan.found_on}, not on {on}: choose another name for --out")
+            raise Refused(f"{path} was found on {plan.found_on}, not on {on}: choose another name for --out")
         return plan
     note(f"finding the order by {name}")
     plan = propose_plan(loaded, batches, method, seed=seed, reference=others, report=Notes())
@@ -183,21 +184,21 @@ def _sized(path: Path) -> str:
 
 
 def _read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:
-    """The plan in a file. Raises ValueError if it is none, or one for another model."""
+    """The plan in a file. Raises Refused if it is none, or one for another model."""
     from bert_core.records import PruningPlan
 
     try:
         plan = PruningPlan.from_json(path.read_text(encoding="utf-8", errors="replace"))
         plan.check(loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
+    except Refused as error:
+        raise Refused(f"{path}: {error}") from error
     return plan
 
 
 def _known_points(out: Path, same: dict[str, str]) -> list[CurvePoint]:
     """The points that a CSV file has already; a line that was cut short is left out.
 
-    Raises ValueError if it is of another run, or no such file.
+    Raises Refused if it is of another run, or no such file.
     """
     from bert_core.records import CurvePoint
 
@@ -209,9 +210,9 @@ def _known_points(out: Path, same: dict[str, str]) -> list[CurvePoint]:
     found = []
     for row in rows:
         if set(row) != {*same, *names}:
-            raise ValueError(f"{out} is there already and holds no pruning curve: choose another name")
+            raise Refused(f"{out} is there already and holds no pruning curve: choose another name")
         if differs := [name for name in same if row[name] is not None and row[name] != same[name]]:
-            raise ValueError(
+            raise Refused(
                 f"{out} holds a curve with another {differs[0]} ({row[differs[0]]}, not {same[differs[0]]}): "
                 "choose another name"
             )

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from bert_core.refused import Refused
 from viz_app.cli.shared import Device
 
 # glibc gives large blocks back to the system after every step and then faults them in again; these keep them.
@@ -49,7 +50,7 @@ def open_app(
         best_device(device)
     front_door = find_spec("streamlit_app")
     if front_door is None or front_door.origin is None:
-        raise ValueError("streamlit_app.py is not installed beside this command: install Headlight again")
+        raise Refused("streamlit_app.py is not installed beside this command: install Headlight again")
     # The settings of .streamlit/config.toml, which an installed Headlight does not have.
     flags = {
         "server.address": address,
@@ -72,7 +73,7 @@ def open_app(
 
 
 def _check_offered(name: str) -> None:
-    """Raise ValueError unless a model of this name may be there: what the app would only say on its page."""
+    """Raise Refused unless a model of this name may be there: what the app would only say on its page."""
     from bert_core.checkpoint import read_config
     from bert_core.loading import bundled_models
 
@@ -81,4 +82,4 @@ def _check_offered(name: str) -> None:
     elif name.endswith(".zip") and Path(name).is_file():
         return  # what is in it, the page says
     elif name not in bundled_models() and not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):
-        raise ValueError(f"there is no model {name!r}: it is neither a folder, nor bundled, nor a hub id")
+        raise Refused(f"there is no model {name!r}: it is neither a folder, nor bundled, nor a hub id")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -43,47 +44,45 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
 
 
 def kind_of_file(option: str, path: Path, endings: tuple[str, ...]) -> str:
-    """The kind of file that an option names, by its ending. Raises ValueError for another one."""
+    """The kind of file that an option names, by its ending. Raises Refused for another one."""
     kind = path.suffix.removeprefix(".").lower()
     if kind not in endings:
-        raise ValueError(f"{option} is {str(path)!r}: its ending must be one of {', '.join(endings)}")
+        raise Refused(f"{option} is {str(path)!r}: its ending must be one of {', '.join(endings)}")
     return kind
 
 
 def first_texts(path: Path) -> tuple[str, ...]:
-    """The first texts of a file. Raises ValueError if there is none."""
+    """The first texts of a file. Raises Refused if there is none."""
     from bert_core.studies.lines import shards
 
     first = next(shards(path, size=MOST_REFERENCES), None)
     if first is None or not first.lines:
-        raise ValueError(
-            f"{path.name} has no text in its first {MOST_REFERENCES} lines: nothing can stand in for a head"
-        )
+        raise Refused(f"{path.name} has no text in its first {MOST_REFERENCES} lines: nothing can stand in for a head")
     return tuple(line.text for line in first.lines)
 
 
 def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") -> list[tuple[int, int]]:
-    """`0.3,2.*` as pairs. Raises ValueError for anything else; whether a head exists, the model says."""
+    """`0.3,2.*` as pairs. Raises Refused for anything else; whether a head exists, the model says."""
     found: list[tuple[int, int]] = []
     try:
         for part in written.split(","):
             layer, _, head = part.strip().partition(".")
             found += [(int(layer), number) for number in (range(heads) if head == "*" else [int(head)])]
     except ValueError as error:
-        raise ValueError(f"{option} is {written!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
+        raise Refused(f"{option} is {written!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
     return found
 
 
 def check_place(out: Path, *read: Path) -> None:
-    """Raise ValueError unless a file can be written there, and is none of those that are read."""
+    """Raise Refused unless a file can be written there, and is none of those that are read."""
     if out.exists() and any(out.samefile(path) for path in read):
-        raise ValueError(f"--out is {str(out)!r}, which is read: choose another name")
+        raise Refused(f"--out is {str(out)!r}, which is read: choose another name")
     if out.is_dir():
-        raise ValueError(f"--out is {str(out)!r}: that is a folder, and a file is needed")
+        raise Refused(f"--out is {str(out)!r}: that is a folder, and a file is needed")
     if not out.parent.is_dir():
-        raise ValueError(f"--out is {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise Refused(f"--out is {str(out)!r}: there is no folder {str(out.parent)!r}")
     if not os.access(out.parent, os.W_OK):
-        raise ValueError(f"--out is {str(out)!r}: nothing may be written to the folder {str(out.parent)!r}")
+        raise Refused(f"--out is {str(out)!r}: nothing may be written to the folder {str(out.parent)!r}")
 
 
 def note(sentence: str) -> None:

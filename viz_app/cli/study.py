@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from bert_core.refused import Refused
 from viz_app.cli.shared import Device, ModelName, Notes, TextFile, kind_of_file, load, note
 from viz_app.export import PICTURES
 
@@ -77,9 +78,9 @@ def _parse_names(written: str) -> tuple[str, ...]:
 
 
 def _parse_lengths(written: str) -> tuple[int, int]:
-    """`10:24` as two numbers. Raises ValueError for anything else."""
+    """`10:24` as two numbers. Raises Refused for anything else."""
     try:
         shortest, longest = map(int, written.split(":"))
     except ValueError as error:
-        raise ValueError(f"lengths {written!r}: write the fewest and the most tokens, as in 10:24") from error
+        raise Refused(f"lengths {written!r}: write the fewest and the most tokens, as in 10:24") from error
     return shortest, longest

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bert_core.refused import Refused
 from viz_app.cli.shared import Device, ModelName, TextFile, check_place, kind_of_file, load, note_each, say
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -145,11 +146,11 @@ def evaluate(
     for written in also or ():
         kind, _, name = written.partition("=")
         if not (kind and Path(name).is_file()):
-            raise ValueError(f"--also is {written!r}: write KIND=FILE, and name a file that is there")
+            raise Refused(f"--also is {written!r}: write KIND=FILE, and name a file that is there")
         texts[kind] = Path(name)
     loaded = load(model, device)
     if keep_temperature and not Path(loaded.report.source).is_dir():
-        raise ValueError(f"--keep-temperature needs a model in a folder, and {model} is none")
+        raise Refused(f"--keep-temperature needs a model in a folder, and {model} is none")
     with tempfile.TemporaryDirectory() as folder:
         kept = cache or Path(folder)
         corpora = {kind: Corpus.prepare(path, loaded.tokenizer, kept, note_each) for kind, path in texts.items()}
@@ -285,22 +286,22 @@ def evaluate_captioner(
 
 
 def _parse_lengths(written: str) -> dict[int, float]:
-    """`32:0.15,128:0.85` as a mapping. Raises ValueError for anything else."""
+    """`32:0.15,128:0.85` as a mapping. Raises Refused for anything else."""
     try:
         lengths = {int(length): float(share) for length, share in (part.split(":") for part in written.split(","))}
     except ValueError:
         lengths = {}
     if not lengths or min(lengths) < 8 or min(lengths.values()) < 0:
-        raise ValueError(f"--lengths is {written!r}: write tokens (8 or more) and shares, as in 32:0.15,128:0.85")
+        raise Refused(f"--lengths is {written!r}: write tokens (8 or more) and shares, as in 32:0.15,128:0.85")
     return lengths
 
 
 def _parse_held_out(written: str) -> Path | float:
-    """A share, or else the name of a file. Raises ValueError if there is no such file."""
+    """A share, or else the name of a file. Raises Refused if there is no such file."""
     try:
         return float(written)
     except ValueError:
         path = Path(written)
     if not path.is_file():
-        raise ValueError(f"--held-out is {written!r}: it is neither a share, as 0.1, nor a file")
+        raise Refused(f"--held-out is {written!r}: it is neither a share, as 0.1, nor a file")
     return path

@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from bert_core.refused import Refused
 from viz_app.maps import ShownMaps
 
 Kind = Literal["head", "model"]
@@ -72,18 +73,18 @@ def bertviz_page(shown: ShownMaps, kind: Kind = "model", layers: Sequence[int] |
     """BertViz's head view or model view of some layers, or of all, as a page; no text in it can run.
 
     A value that is no number, and a head that does not exist, are drawn as zero: BertViz knows neither.
-    Raises ValueError for values with a sign, which BertViz cannot draw, for queries that are not the keys, for layers
+    Raises Refused for values with a sign, which BertViz cannot draw, for queries that are not the keys, for layers
     that do not exist, and for more than a browser can open, with what would fit; ModuleNotFoundError without BertViz.
     """
     if kind not in KINDS:
-        raise ValueError(f"a view {kind!r} is unknown: BertViz has 'head' and 'model' here")
+        raise Refused(f"a view {kind!r} is unknown: BertViz has 'head' and 'model' here")
     if shown.signed:
-        raise ValueError(f"BertViz draws attention only: {shown.unit} can be negative")
+        raise Refused(f"BertViz draws attention only: {shown.unit} can be negative")
     if shown.queries != shown.keys:
-        raise ValueError("BertViz draws whole maps: choose the whole text, not one part of it")
+        raise Refused("BertViz draws whole maps: choose the whole text, not one part of it")
     chosen = list(range(len(shown.values))) if layers is None else sorted(set(layers))
     if not chosen:
-        raise ValueError("there is no layer to draw: choose at least one")
+        raise Refused("there is no layer to draw: choose at least one")
     for layer in chosen:
         shown.check(layer)
     tokens, heads = len(shown.keys), shown.values.shape[1]
@@ -91,7 +92,7 @@ def bertviz_page(shown: ShownMaps, kind: Kind = "model", layers: Sequence[int] |
     if not _fits(size, lines):
         fit = layers_that_fit(tokens, heads, len(shown.values), kind, chosen[0])
         way = f"choose at most {len(fit)}, as {_listed(fit)}" if fit else "choose a shorter text, or the head view"
-        raise ValueError(
+        raise Refused(
             f"BertViz's {kind} view of {len(chosen)} layers would be about {size / 1e6:,.0f} MB with {lines:,} lines "
             f"at once, more than a browser can draw: {way}"
         )

@@ -14,6 +14,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
+from bert_core.refused import Refused
 from viz_app.export import PICTURES
 from viz_app.figures.style import Page, Scale, one_line, page
 from viz_app.tokens import Token
@@ -36,10 +37,10 @@ def picture_bytes(figure: Figure, kind: str) -> bytes:
     """A figure as a file of this kind: "png" (200 dots an inch), "svg" (texts stay texts) or "pdf" (fonts inside).
 
     Warns once, in one sentence, where no font of this machine has a sign and it is drawn as a box.
-    Raises ValueError for another kind.
+    Raises Refused for another kind.
     """
     if kind not in PICTURES:
-        raise ValueError(f"a picture as {kind!r} is unknown: one of {', '.join(PICTURES)}")
+        raise Refused(f"a picture as {kind!r} is unknown: one of {', '.join(PICTURES)}")
     out = io.BytesIO()
     # The same figure gives the same bytes: no date, and no random names inside an SVG.
     settings: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "svg.hashsalt": "headlight",

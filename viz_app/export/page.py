@@ -22,6 +22,7 @@ from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.components import attention_view, head_grid
@@ -108,7 +109,7 @@ def attention_page(
     Where several heads are one map, that map is there too. A short text's values are exact, else they are in one byte
     each, or gradients in two thin matrices; the page says which.
     theme: "light" or "dark"; None follows the system. report: told how many heads are done, as for `Progress`.
-    Raises ValueError for a head that does not exist, a part that the text does not have, or an unknown theme.
+    Raises Refused for a head that does not exist, a part that the text does not have, or an unknown theme.
     """
     view = view or MapView()
     apart = replace(view, together=None)
@@ -126,7 +127,7 @@ def neuron_page(
 ) -> str:
     """The same, opened at one query of a head down to its vectors, which are exact.
 
-    Raises ValueError for a query that does not exist, vectors of another text, or an unknown theme.
+    Raises Refused for a query that does not exist, vectors of another text, or an unknown theme.
     """
     vectors.products(query)
     if vectors.encoding.input_ids != run.encoding.input_ids:
@@ -146,7 +147,7 @@ def change_page(
     """A page with the difference of every layer and head between two runs, and the list of the largest.
 
     All heads are on one scale. view: which heads are opened, and how.
-    Raises ValueError for a head that one of them does not have, choices that a comparison does not know, or an unknown
+    Raises Refused for a head that one of them does not have, choices that a comparison does not know, or an unknown
     theme.
     """
     view, shown = view or MapView(), comparison.shown()
@@ -179,7 +180,7 @@ def maps_page(
 ) -> str:
     """A page with maps from anywhere, such as a decoder's from one text to another; see `maps_across`.
 
-    Raises ValueError for a head that does not exist, choices that need a run, or an unknown theme.
+    Raises Refused for a head that does not exist, choices that need a run, or an unknown theme.
     """
     view = view or MapView()
     view.check_whole("a page of maps from elsewhere")
@@ -202,10 +203,10 @@ def caption_page(
     """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
 
     what: "attention", "gradient" or "product", what of it is above zero. head: the one to open; None for their average.
-    word: the one whose heat is shown first. Raises ValueError for a word or head that does not exist, or as above.
+    word: the one whose heat is shown first. Raises Refused for a word or head that does not exist, or as above.
     """
     if word not in range(len(run.words)):
-        raise ValueError(f"word {word} does not exist: this sentence has words 0 to {len(run.words) - 1}")
+        raise Refused(f"word {word} does not exist: this sentence has words 0 to {len(run.words) - 1}")
     shown = caption_maps(run, what)
     layer, number = head or (0, 0)
     shown.check(layer, [number])
@@ -228,7 +229,7 @@ def caption_page(
 
 def _written(sheet: _Sheet, theme: Theme | None, report: Progress) -> str:
     if theme not in (None, "light", "dark"):
-        raise ValueError(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
+        raise Refused(f"theme {theme!r}: 'light', 'dark' or None, as the system has it")
     shown, view = sheet.shown, sheet.view
     exact, thin = shown.values.size <= MOST_EXACT, shown.what == "gradient"
     layers, heads = shown.values.shape[:2]

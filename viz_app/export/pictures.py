@@ -18,6 +18,7 @@ from matplotlib.lines import Line2D
 from matplotlib.path import Path
 
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
+from bert_core.refused import Refused
 from viz_app.export.captions import caption_maps
 from viz_app.export.drawing import (
     LONGEST_LABEL,
@@ -55,7 +56,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (4, 1.2, 1, 1.
 def picture_of(run: ModelRun, view: MapView, kind: str, *, dark: bool = False) -> bytes:
     """What a view shows of a run as a picture: its heads as curves, the first of them as a matrix, or all heads.
 
-    Several heads as one map are drawn as that map. Raises ValueError as `MapView.of` and `picture_bytes` do.
+    Several heads as one map are drawn as that map. Raises Refused as `MapView.of` and `picture_bytes` do.
     """
     return picture_bytes(maps_picture(view.of(run), view, dark=dark), kind)
 
@@ -73,7 +74,7 @@ def maps_picture(shown: ShownMaps, view: MapView, *, dark: bool = False) -> Figu
 def matrix_picture(shown: ShownMaps, layer: int, head: int, *, dark: bool = False) -> Figure:
     """One head as a matrix: rows are queries, columns keys; what is no number is crossed out.
 
-    Raises ValueError for a head that does not exist.
+    Raises Refused for a head that does not exist.
     """
     shown.check(layer, [head])
     values, colours = shown.values[layer, head], page(dark)
@@ -127,11 +128,11 @@ def curves_picture(
     """Some heads of a layer as curves from who looks, on the left, to who is looked at, on the right.
 
     kept: of each row the strongest curves that hold this share of it are drawn, above 0 to 1.
-    Raises ValueError for no head, or one that does not exist.
+    Raises Refused for no head, or one that does not exist.
     """
     shown.check(layer, heads)
     if not heads:
-        raise ValueError("there is no head to draw: choose at least one")
+        raise Refused("there is no head to draw: choose at least one")
     colours, longest = page(dark), max(len(shown.queries), len(shown.keys))
     row = min(0.23, max(11 / longest, 0.075))
     height = longest * row
@@ -215,7 +216,7 @@ def neuron_picture(vectors: HeadVectors, query: int, *, dark: bool = False) -> F
     """How one query of a head comes to its attention: its vector, every key's, their product, the score, the softmax.
 
     Of a long text the forty keys with the most attention are drawn, in the order of the text, and it is said.
-    Raises ValueError for a query that does not exist.
+    Raises Refused for a query that does not exist.
     """
     products, colours, encoding = vectors.products(query), page(dark), vectors.encoding
     scores, shares = vectors.scores[query], vectors.attention[query]
@@ -279,7 +280,7 @@ def caption_picture(
 
     what: "attention", "gradient" or "product", of which what is above zero is drawn. Each word is scaled to its own
     largest value, which stands beside it.
-    Raises ValueError for a head that does not exist, or another name.
+    Raises Refused for a head that does not exist, or another name.
     """
     shown = caption_maps(run, what, as_one=head is None)
     layer, which = head or (0, 0)
@@ -330,7 +331,7 @@ def _cells(
 def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str, dark: bool = False) -> Figure:
     """Labels with their shares, 0 to 1, as horizontal bars in the order given, the first on top.
 
-    Raises ValueError if there is not one share for each label.
+    Raises Refused if there is not one share for each label.
     """
     if len(labels) != len(shares) or not labels:
         raise ValueError(f"{len(labels)} labels and {len(shares)} shares: one for each, at least one")
@@ -351,7 +352,7 @@ def bars_picture(labels: Sequence[str], shares: Sequence[float], *, unit: str, d
 def scores_picture(tokens: Sequence[Token], scores: Sequence[float], *, unit: str, dark: bool = False) -> Figure:
     """Tokens in the order of the text, each with its signed score as a bar from zero.
 
-    Raises ValueError if there is not one score for each token.
+    Raises Refused if there is not one score for each token.
     """
     if len(tokens) != len(scores) or not tokens:
         raise ValueError(f"{len(tokens)} tokens and {len(scores)} scores: one for each, at least one")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from bert_core.analysis.faithfulness import MEASURES
+from bert_core.refused import Refused
 from bert_core.studies.faithfulness import KINDS, Standing
 from viz_app.figures.style import HEAD_COLOURS, page
 
@@ -17,11 +18,11 @@ VERDICTS = ("better than chance", "no better", "worse")
 def standings_picture(found: Sequence[Standing], *, dark: bool = False) -> Figure:
     """Of each kind of question, how often each method is better than random rankings, no better, or worse, by AOPC.
 
-    The order of the methods is that of the first panel. Raises ValueError if there are no standings.
+    The order of the methods is that of the first panel. Raises Refused if there are no standings.
     """
     kinds = [kind for kind in KINDS if any(one.kind == kind for one in found)]
     if not kinds:
-        raise ValueError("there is nothing to draw: no question was asked")
+        raise Refused("there is nothing to draw: no question was asked")
     names = [one.method for one in found if one.kind == kinds[0]]
     colours, measure = page(dark), MEASURES.index("aopc")
     figure = Figure(figsize=(3.1 * len(kinds) + 1.4, 0.27 * len(names) + 1), facecolor=colours.background)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from bert_core.records import HeadVectors
+from bert_core.refused import Refused
 from viz_app.maps import ShownMaps
 
 # What a spreadsheet would take for the start of a formula, its wide forms too.
@@ -20,7 +21,7 @@ def tidy_csv(tables: Mapping[str, np.ndarray], row_labels: Sequence[str]) -> byt
     """Tables (row, column) as one CSV in UTF-8, one number a line: name, row, label, column, value.
 
     Values are in full precision. A label that a spreadsheet would take for a formula gets an apostrophe in front.
-    Raises ValueError if a table has another number of rows than there are labels.
+    Raises Refused if a table has another number of rows than there are labels.
     """
     safe = [inert(label) for label in row_labels]
     for name, table in tables.items():
@@ -42,13 +43,13 @@ def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -
 
     Columns: layer, head, query_position, query, key_position, key, and what the value is; where several heads are one
     map, `heads` says what it is in the place of layer and head.
-    Raises ValueError for a head that does not exist, or more than four million lines.
+    Raises Refused for a head that does not exist, or more than four million lines.
     """
     layers, count = shown.values.shape[:2]
     chosen = [(layer, head) for layer in range(layers) for head in range(count)] if heads is None else list(heads)
     lines = len(chosen) * len(shown.queries) * len(shown.keys)
     if lines > MOST_LINES:
-        raise ValueError(
+        raise Refused(
             f"a CSV of {len(chosen)} heads would have {lines:,} lines, and at most {MOST_LINES:,} are written: "
             "choose fewer heads, or NPZ"
         )
@@ -96,7 +97,7 @@ def neuron_csv(vectors: HeadVectors, query: int) -> bytes:
     """How one query of a head comes to its attention, as a CSV in UTF-8, a line for each key and dimension.
 
     Columns: query_position, query, key_position, key, dimension, q, k, product (q x k), and of the pair score (what the
-    softmax takes) and softmax; in full precision. Raises ValueError for a query that does not exist.
+    softmax takes) and softmax; in full precision. Raises Refused for a query that does not exist.
     """
     products = vectors.products(query)
     tokens = [inert(token) for token in vectors.encoding.tokens]
@@ -127,7 +128,7 @@ def neuron_npz(vectors: HeadVectors) -> bytes:
 def labelled_csv(columns: Mapping[str, Sequence[object]]) -> bytes:
     """Columns of one length, by name, as a CSV in UTF-8; texts that a spreadsheet would run get an apostrophe.
 
-    Raises ValueError for columns of different lengths.
+    Raises Refused for columns of different lengths.
     """
     rows = zip(*columns.values(), strict=True)
     return _written(list(columns), ([inert(cell) if isinstance(cell, str) else cell for cell in row] for row in rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from bert_core.records import HeadSweep, MaskPrediction, ModelRun
+from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
 from bert_core.run.ablation import ablate_heads
 from bert_core.tokenizer import Encoding
@@ -100,7 +101,7 @@ def give_reference() -> None:
 def sweep(current: Question) -> HeadSweep:
     """The record of this text without each head in turn, all others on, from the queue.
 
-    Raises ValueError if other texts are to stand in for a head, and there are none.
+    Raises Refused if other texts are to stand in for a head, and there are none.
     """
     of, method = int(current.head_mask.size), st.session_state.instead
     reference = () if method == "zero" else other_texts(current)
@@ -117,10 +118,10 @@ def sweep(current: Question) -> HeadSweep:
 
 
 def other_texts(current: Question) -> tuple[Encoding, ...]:
-    """The texts that stand in for a head. Raises ValueError if there are none, or too many."""
+    """The texts that stand in for a head. Raises Refused if there are none, or too many."""
     lines = [line for line in st.session_state.reference.splitlines() if line.strip()]
     if not 1 <= len(lines) <= MOST_REFERENCES:
-        raise ValueError(
+        raise Refused(
             f"there are {len(lines)} other texts to replace a head with: give 1 to {MOST_REFERENCES}, one per line"
         )
     longest = current.loaded.config.max_position_embeddings

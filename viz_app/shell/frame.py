@@ -11,6 +11,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
+from bert_core.refused import Refused
 from bert_core.tokenizer import MASK
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
@@ -105,7 +106,7 @@ def _frame(notices: list[str], switches: bool) -> Question | None:
         return None
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
-    except ValueError as error:
+    except Refused as error:
         st.error(sentence(error), icon=":material/edit:")
         if not text.strip():
             first = examples.first()

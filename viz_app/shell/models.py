@@ -6,8 +6,8 @@ from pathlib import Path
 
 import streamlit as st
 
-from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
 from viz_app.shell.controls import control
 from viz_app.shell.session import (
     added_models,
@@ -72,7 +72,7 @@ def chosen_model() -> LoadedModel | None:
     name = state.model
     try:
         return loaded_model(name)
-    except (CheckpointError, ValueError) as error:
+    except Refused as error:
         if name in added_models():
             added_models().remove(name)
             state[LOAD_PROBLEM] = sentence(error)

@@ -22,6 +22,7 @@ from bert_core import scenes
 from bert_core.analysis import patterns
 from bert_core.loading import LoadedModel, bundled_models, load
 from bert_core.methods import METHODS
+from bert_core.refused import Refused
 from bert_core.run import ablation, perturbation, plans, walk
 from bert_core.vision import BUNDLED, LoadedCaptioner, load_captioner
 from viz_app.shell import examples
@@ -67,14 +68,22 @@ class Choice:
 def _one_of(*allowed: str) -> Callable[[str], str]:
     def parse(value: str) -> str:
         if value not in allowed:
-            raise ValueError(f"one of {', '.join(allowed)}")
+            raise Refused(f"one of {', '.join(allowed)}")
         return value
 
     return parse
 
 
+def parse_whole(value: str) -> int:
+    """A whole number. Raises Refused for anything else."""
+    try:
+        return int(value)
+    except ValueError as error:
+        raise Refused("a whole number is needed") from error
+
+
 def _parse_words(value: str) -> tuple[int, ...]:
-    return tuple(sorted({int(part) for part in value.split(",") if part}))
+    return tuple(sorted({parse_whole(part) for part in value.split(",") if part}))
 
 
 def _parse_head(value: str) -> Head:
@@ -82,7 +91,7 @@ def _parse_head(value: str) -> Head:
     try:
         return int(layer), int(head)
     except ValueError as error:
-        raise ValueError("write a head as layer.head, such as 2.11") from error
+        raise Refused("write a head as layer.head, such as 2.11") from error
 
 
 def _write_head(head: Head) -> str:
@@ -94,9 +103,9 @@ def _parse_heads(value: str) -> tuple[Head, ...]:
 
 
 def _parse_seed(value: str) -> int:
-    seed = int(value)
+    seed = parse_whole(value)
     if seed < 0:
-        raise ValueError("a scene's number is 0 or more")
+        raise Refused("a scene's number is 0 or more")
     return seed
 
 
@@ -107,9 +116,9 @@ def _parse_shapes(value: str) -> list[str]:
 
 
 def _parse_numbers(value: str) -> tuple[int, ...]:
-    numbers = tuple(dict.fromkeys(int(part) for part in value.split(",") if part))
+    numbers = tuple(dict.fromkeys(parse_whole(part) for part in value.split(",") if part))
     if any(number < 0 for number in numbers):
-        raise ValueError("numbers count from 0")
+        raise Refused("numbers count from 0")
     return numbers
 
 
@@ -120,18 +129,18 @@ def _write_numbers(numbers: tuple[int, ...]) -> str:
 def _parse_tokens(value: str) -> Tokens:
     side = {"q": "query", "k": "key"}.get(value[:1])
     if side is None:
-        raise ValueError("q or k, then positions")
+        raise Refused("q or k, then positions")
     return side, _parse_numbers(value[1:])
 
 
 def parse_weights(value: str) -> tuple[float, ...]:
-    """Numbers between commas. Raises ValueError for what is none, or is negative."""
+    """Numbers between commas. Raises Refused for what is none, or is negative."""
     try:
         weights = tuple(float(part) for part in value.replace(";", ",").split(",") if part.strip())
     except ValueError as error:
-        raise ValueError(f"weights {value[:60]!r}: numbers between commas, such as 2, 1, 0.5") from error
+        raise Refused(f"weights {value[:60]!r}: numbers between commas, such as 2, 1, 0.5") from error
     if not all(0 <= weight < float("inf") for weight in weights):
-        raise ValueError(f"weights {value[:60]!r}: they must not be negative or infinite")
+        raise Refused(f"weights {value[:60]!r}: they must not be negative or infinite")
     return weights
 
 
@@ -141,15 +150,20 @@ def write_weights(weights: tuple[float, ...]) -> str:
 
 
 def _parse_share(value: str) -> float:
-    if not 5 <= float(value) <= 100:
-        raise ValueError("5 to 100")
-    return float(value) / 100
+    try:
+        share = float(value)
+    except ValueError:
+        share = 0.0
+    if not 5 <= share <= 100:
+        raise Refused("5 to 100")
+    return share / 100
 
 
 def _parse_percent(value: str) -> int:
-    if not 0 <= int(value) <= 100:
-        raise ValueError("0 to 100")
-    return int(value)
+    percent = parse_whole(value)
+    if not 0 <= percent <= 100:
+        raise Refused("0 to 100")
+    return percent
 
 
 VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
@@ -221,7 +235,7 @@ def _choices() -> dict[str, Choice]:
         "normal": flag,
         "removal": flag,
         "stage": Choice(STAGES[0], _one_of(*STAGES), step=True),
-        "token": Choice(None, int),  # None: the first that is hidden
+        "token": Choice(None, parse_whole),  # None: the first that is hidden
         "engine": Choice(ENGINES[0], _one_of(*ENGINES)),
         "order": Choice(ORDERS[0], _one_of(*ORDERS)),
         "going": Choice(30, _parse_percent),
@@ -232,7 +246,7 @@ def _choices() -> dict[str, Choice]:
         "seed": Choice(FIRST_SCENE, _parse_seed, step=True),
         "count": Choice("any", _one_of(*COUNTS)),
         "shapes": Choice([], _parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
-        "word": Choice(None, int, step=True),
+        "word": Choice(None, parse_whole, step=True),
         "look": Choice(None, _parse_head, _write_head),
         "heat": Choice("product", _one_of(*SHOWN)),
         "boxes": flag,
@@ -241,7 +255,7 @@ def _choices() -> dict[str, Choice]:
         "by": Choice(BY[0], _one_of(*BY)),
         "laid": Choice(PLANES[0], _one_of(*PLANES)),
         "cell": Choice(None, _parse_head, _write_head, step=True),  # depth and position; None: the answer
-        "depth": Choice(None, int),
+        "depth": Choice(None, parse_whole),
         "several": Choice(examples.SEVERAL, step=True),
         "like": Choice(examples.LIKE),
         "compared": Choice(COMPARED[0], _one_of(*COMPARED)),
@@ -273,7 +287,7 @@ def restore() -> list[str]:
         if name in given:
             try:
                 value = choice.parse(given[name])
-            except ValueError as error:
+            except Refused as error:
                 notices.append(f"The link says {name}={given[name][:60]!r}, which is not possible: {error}.")
         state[name] = value
     state[UNSAID] = is_new and "text" not in given

@@ -8,6 +8,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.records import Target, hidden_pieces, word_target
+from bert_core.refused import Refused
 from viz_app.shell import examples, screen
 from viz_app.shell.controls import control, missing, put
 from viz_app.shell.notices import say_no_word_hidden, status
@@ -61,10 +62,10 @@ def with_target(current: Question) -> Question:
 def target_position(current: Question) -> int | None:
     """Where the target's word is; before one was chosen, at the first mask."""
     place, masks = st.session_state.target.partition(":")[0], current.encoding.mask_positions
-    if place.isdigit() and int(place) in masks:
+    if place.isdecimal() and int(place) in masks:
         return int(place)
     # Of another text, or none: the first mask is what will be chosen.
-    return next(iter(masks), None) if current.loaded.has_mlm and (not place or place.isdigit()) else None
+    return next(iter(masks), None) if current.loaded.has_mlm and (not place or place.isdecimal()) else None
 
 
 def way_to_a_target(current: Question) -> str:
@@ -143,16 +144,16 @@ def _label_of(current: Question, target: Target) -> str:
 def _typed_target(current: Question, typed: str) -> tuple[Target | None, str]:
     """The target that was typed, as "shore", "shore at 6" or "6:shore"; or None, and why it cannot be asked."""
     place, _, word = typed.partition(":")
-    if not (place.isdigit() and word):
+    if not (place.isdecimal() and word):
         word, at, place = typed.rpartition(" at ")
-        if not (at and place.isdigit()):
+        if not (at and place.isdecimal()):
             word, place = typed, ""
     if not word.strip() or not current.loaded.has_mlm:
         return None, ""
     try:
         tokenizer, position = current.loaded.tokenizer, int(place) if place else None
         return word_target(tokenizer, current.encoding, word, position=position), ""
-    except ValueError as error:
+    except Refused as error:
         return None, str(error)
 
 
@@ -175,7 +176,7 @@ def _against(current: Question, target: Target, place: DeltaGenerator) -> Target
                 current.loaded.tokenizer, current.encoding, target_word(current, target), position=position,
                 against=state.contrast,
             )  # fmt: skip
-        except ValueError as error:
+        except Refused as error:
             place.warning(sentence(error))
             state.contrast = ""
     if found.against == target.token_id:

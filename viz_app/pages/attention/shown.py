@@ -10,6 +10,7 @@ import streamlit as st
 
 from bert_core.analysis.patterns import rows_without_numbers
 from bert_core.records import HeadVectors, ModelRun
+from bert_core.refused import Refused
 from bert_core.run.vectors import head_vectors
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.export.page import NEURON, NEURON_MISLEADING
@@ -94,7 +95,7 @@ class Shown:
             one: Combined = self.current.kept(
                 "together", self.what, name, make=lambda: combination.of(self.weighing, self.what, layer, heads)
             )
-        except ValueError as error:
+        except Refused as error:
             st.info(f"{error}.")
             return None
         return one._replace(map=self.seen(one.map))

@@ -15,6 +15,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from bert_core import scenes
 from bert_core.analysis import pointing
 from bert_core.records import DecoderRun
+from bert_core.refused import Refused
 from bert_core.run.decoding import describe
 from bert_core.scenes import Scene
 from bert_core.tokenizer import SPECIAL_TOKENS
@@ -159,14 +160,14 @@ def scene_from(seed: int, count: int | None) -> Scene:
 
 
 def composed(names: list[str], seed: int) -> Scene:
-    """A scene of these shapes; the seed decides where they lie. Raises ValueError for shapes that no scene has."""
+    """A scene of these shapes; the seed decides where they lie. Raises Refused for shapes that no scene has."""
     return scenes.random_scene(np.random.default_rng([seed, len(names)]), named=scenes.check_names(names))
 
 
 def read_upload(data: bytes) -> np.ndarray:
     """The middle square of an uploaded PNG or JPEG, uint8 (side, side, 3).
 
-    Raises ValueError in one sentence for a file that is none, is cut off, or has too many pixels; these are counted
+    Raises Refused in one sentence for a file that is none, is cut off, or has too many pixels; these are counted
     before any of them is unpacked.
     """
     limit = f"at most {MOST_PIXELS / 1e6:.0f} megapixels can be read"
@@ -174,17 +175,17 @@ def read_upload(data: bytes) -> np.ndarray:
         picture = Image.open(io.BytesIO(data), formats=FORMATS)
         width, height = picture.size
         if width * height > MOST_PIXELS:
-            raise ValueError(f"the picture has {width * height / 1e6:.0f} megapixels ({width} × {height}): {limit}")
+            raise Refused(f"the picture has {width * height / 1e6:.0f} megapixels ({width} × {height}): {limit}")
         # Turned as the camera says, and see-through parts on white.
         upright = ImageOps.exif_transpose(picture).convert("RGBA")
-    except ValueError:
+    except Refused:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise ValueError(f"the picture has too many pixels: {limit}") from error
+        raise Refused(f"the picture has too many pixels: {limit}") from error
     except UnidentifiedImageError as error:
-        raise ValueError("the file is not a picture that can be read: give a PNG or a JPEG") from error
-    except (OSError, SyntaxError, EOFError, IndexError) as error:
-        raise ValueError("the picture is broken or cut off: save it again, and give the whole file") from error
+        raise Refused("the file is not a picture that can be read: give a PNG or a JPEG") from error
+    except (OSError, SyntaxError, EOFError, IndexError, ValueError) as error:
+        raise Refused("the picture is broken or cut off: save it again, and give the whole file") from error
     white = Image.new("RGBA", upright.size, "white")
     white.alpha_composite(upright)
     side = min(white.size)
@@ -199,7 +200,7 @@ def look_at_scene(scene: Scene) -> Looked:
 
 
 def look_at_upload(data: bytes) -> Looked:
-    """The visitor's own picture with its caption, from the queue. Raises ValueError as `read_upload`."""
+    """The visitor's own picture with its caption, from the queue. Raises Refused as `read_upload`."""
     return Looked(_run(read_upload(data)), None)
 
 

@@ -21,6 +21,7 @@ from bert_core.analysis.lens import (
 )
 from bert_core.checkpoint import CheckpointError
 from bert_core.records import LayerStates, LensRun
+from bert_core.refused import Refused
 from bert_core.run.lens import layer_states, logit_lens
 from bert_core.tokenizer import MASK, Encoding
 from bert_core.translators import Translators, read_translators
@@ -406,7 +407,7 @@ def plane(current: Question) -> None:
     else:
         try:
             points, axes = _neighbours(current, states), ("", "")
-        except ValueError as error:
+        except Refused as error:
             st.info(f"{error}: choose principal components for this text.")
             return
     depth = _depth_slider(len(points))

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
+from bert_core.refused import Refused
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
 from viz_app.pages.prune import questions as lab
@@ -41,7 +42,7 @@ if not there:
     session.end_run()
 try:
     questions = lab.Questions(current, file)
-except ValueError as error:  # of the file: the text is asked instead, and the control stays
+except Refused as error:  # of the file: the text is asked instead, and the control stays
     st.error(session.as_written(f"The file cannot be used: {error}."), icon=":material/error:")
     questions = lab.Questions(current, None)
 if not questions.can_ask:

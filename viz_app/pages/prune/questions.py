@@ -17,6 +17,7 @@ from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress
 from bert_core.pruning import pruned, zero_filled
 from bert_core.records import Batch, CurvePoint, PruningPlan
+from bert_core.refused import Refused
 from bert_core.run.costs import BATCHES, Cost, Score, point_of, pruning_costs, score
 from bert_core.run.losses import examples_of
 from bert_core.run.plans import RANDOM_ORDERS, loss_importance, propose_plan
@@ -91,7 +92,7 @@ class Questions:
     """What the lab asks of the page's model; every answer comes from the queue.
 
     upload: a text file to ask about, or None for the text of the page.
-    Raises ValueError for a file that is too large, or of which no examples can be made.
+    Raises Refused for a file that is too large, or of which no examples can be made.
     """
 
     def __init__(self, current: Question, upload: Any) -> None:
@@ -100,7 +101,7 @@ class Questions:
         text = current.original
         content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.data
         if len(content) > LARGEST_FILE:
-            raise ValueError(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} MB can be read")
+            raise Refused(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} MB can be read")
         self.key = (self.loaded.name, blake2b(content, digest_size=12).hexdigest())
         self.batches: tuple[Batch, ...] = kept(
             ("lab examples", *self.key),
@@ -174,7 +175,7 @@ class Questions:
         return method in ("ablation-mean", "ablation-resample")
 
     def reference(self, method: str) -> tuple[Encoding, ...]:
-        """The texts that stand in for a head in this order. Raises ValueError if it needs some and there are none."""
+        """The texts that stand in for a head in this order. Raises Refused if it needs some and there are none."""
         return other_texts(self.current) if self.needs_reference(method) else ()
 
     def made_plan(self, method: str) -> PruningPlan | None:
@@ -183,7 +184,7 @@ class Questions:
         return job.result if job is not None and job.done else None
 
     def read_plan(self, upload: Any) -> PruningPlan:
-        """The plan in a file. Raises ValueError if it is none, or one for another model."""
+        """The plan in a file. Raises Refused if it is none, or one for another model."""
         plan = PruningPlan.from_json(upload.data.decode("utf-8", errors="replace"))
         plan.check(self.loaded.name, self.loaded.config.num_hidden_layers, self.loaded.config.num_attention_heads)
         return plan
@@ -264,12 +265,12 @@ class Questions:
     def save(self, place: str, *, full_shape: bool) -> Path:
         """Write it to a folder, or a .zip, of this machine.
 
-        Raises ValueError for a server that others reach, or a place that is taken, missing or full.
+        Raises Refused for a server that others reach, or a place that is taken, missing or full.
         """
         if not serves_localhost():
-            raise ValueError("only a page that this machine alone can open may write to its disk")
+            raise Refused("only a page that this machine alone can open may write to its disk")
         if not place.strip():
-            raise ValueError("there is no name: give a folder, or a name that ends in .zip")
+            raise Refused("there is no name: give a folder, or a name that ends in .zip")
         return save(self._smaller(full_shape), Path(place.strip()).expanduser())
 
     def _smaller(self, full_shape: bool) -> LoadedModel:

@@ -32,6 +32,7 @@ from bert_core.analysis.roles import (
 )
 from bert_core.loading import LoadedModel
 from bert_core.records import HeadTable, ModelRun
+from bert_core.refused import Refused
 from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
 from bert_core.studies.lines import SHARD_LINES, shards
 from bert_core.studies.relations import relations_csv, track_relations
@@ -125,7 +126,7 @@ def choose_point(key: str) -> None:
 def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
     """Every head on a treebank that was uploaded, from the queue.
 
-    Raises ValueError, in one sentence, for a file that is no treebank in CoNLL-U.
+    Raises Refused, in one sentence, for a file that is no treebank in CoNLL-U.
     """
     key = ("relations", loaded.name, sha256(data).digest())
 
@@ -159,7 +160,7 @@ def _sentences(data: bytes, name: str) -> list[TreeSentence]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ValueError(f"the file {name} is not UTF-8: {error.reason} at byte {error.start:,}") from error
+        raise Refused(f"the file {name} is not UTF-8: {error.reason} at byte {error.start:,}") from error
     return list(read_treebank(io.StringIO(text), name))
 
 
@@ -200,7 +201,7 @@ def tables_at_start() -> list[Path]:
 
 
 def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
-    """A table of heads, of this model. Raises ValueError for any other."""
+    """A table of heads, of this model. Raises Refused for any other."""
     table = read_table(data, name)
     check_fits(table, loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
     return table
@@ -209,7 +210,7 @@ def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
 def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None:
     """Every head over the first lines of a text file, without any removal, when its button was clicked; None before.
 
-    Raises ValueError for a file without a text.
+    Raises Refused for a file without a text.
     """
     loaded = current.loaded
     settings = CorpusSettings(importance=loaded.has_mlm, ablation=False)
@@ -240,9 +241,9 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
 
 
 def table_at_start(loaded: LoadedModel, path: Path) -> HeadTable:
-    """A table of the folder that was named at start. Raises ValueError as `table_of`, and for one that is too large."""
+    """A table of the folder that was named at start. Raises Refused as `table_of`, and for one that is too large."""
     if path.stat().st_size > LARGEST_FILE * 1_000_000:
-        raise ValueError(f"the file {path.name} is too large: a table of heads has {LARGEST_FILE} MB at most")
+        raise Refused(f"the file {path.name} is too large: a table of heads has {LARGEST_FILE} MB at most")
     return table_of(loaded, path.read_bytes(), path.name)
 
 

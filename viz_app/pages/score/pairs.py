@@ -12,6 +12,7 @@ import streamlit as st
 from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, mostly_unknown, pair_values, read_pairs
 from bert_core.loading import LoadedModel
 from bert_core.records import PairScore
+from bert_core.refused import Refused
 from bert_core.run.scoring import score_pairs
 from viz_app.shell import examples, screen
 from viz_app.shell.controls import control, file_control, missing, put
@@ -34,7 +35,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
 
     Where no word has several pieces the variants are one, and the original stands alone.
     Until they are there, the last pair's, and True; stops the page where there is none.
-    Raises ValueError for a sentence that cannot be scored.
+    Raises Refused for a sentence that cannot be scored.
     """
     most = loaded.config.max_position_embeddings
     encodings = []
@@ -54,7 +55,7 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
             return _last_pair()
         (score,) = job.result
         if score.problem is not None:
-            raise ValueError(score.problem)
+            raise Refused(score.problem)
         found[variant] = score
     st.session_state[LAST] = found
     return found, False
@@ -90,7 +91,7 @@ def scored_table(
 
 
 def table_of_pairs() -> list[PairRow] | None:
-    """The pairs that were pasted or uploaded; None where there are none yet. Raises ValueError as `read_pairs`."""
+    """The pairs that were pasted or uploaded; None where there are none yet. Raises Refused as `read_pairs`."""
     left, right = screen.controls().columns([3, 2], gap="medium")
     pasted = control(
         left.text_area, "Pairs, one per line: two sentences separated by a tab, |, a comma or a semicolon",

@@ -18,6 +18,7 @@ from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP
 from bert_core.analysis.patterns import word_as_read
 from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, token_scores
 from bert_core.records import ModelRun, Target
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
@@ -261,7 +262,7 @@ def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str
     for number, name in enumerate(names):
         try:
             found = token_scores(current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask)
-        except ValueError as error:
+        except Refused as error:
             refused.append(str(error))
         else:
             scores.append(found[0])

@@ -1,0 +1,87 @@
+"""A bug is not a sentence of the reader's: every command says whose fault it is, and keeps where it happened."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+from bert_core import Refused
+from tests.app.test_cli import Run, headlight
+from viz_app import cli
+
+__all__ = ["headlight"]  # a fixture
+PRIVATE = "a private sentence"
+
+
+def broken(*_: object, **__: object) -> None:
+    """What a bug of ours looks like: a ValueError, and not one for people."""
+    np.zeros(2) + np.zeros(3)
+
+
+ARGUMENTS = {
+    "app": [], "models": [], "predict": [PRIVATE, "--pair", PRIVATE], "nsp": [PRIVATE, PRIVATE], "score": [PRIVATE],
+    "heads": ["FILE", "--out", "OUT.csv", "--importance"], "roles": ["FILE"],
+    "faithfulness": ["FILE", "--out", "OUT.csv"], "attention": [PRIVATE, "--out", "OUT.png"], "prune": ["--out", "OUT"],
+    "prune-curve": ["FILE", "--out", "OUT.csv"], "pretrain": ["FILE", "--folder", "OUT"],
+    "finetune": ["FILE", "--text", "a", "--label", "b", "--folder", "OUT"], "evaluate": ["headlight-mini", "FILE"], "tune-lens": ["FILE", "--folder", "OUT"],
+    "train-captioner": ["--folder", "OUT"], "evaluate-captioner": [],
+}  # fmt: skip
+
+
+def test_every_command_is_asked() -> None:
+    """The table above has all of them."""
+    assert set(ARGUMENTS) == set(typer.main.get_group(cli.app).commands)
+
+
+@pytest.mark.parametrize("command", sorted(ARGUMENTS))
+def test_a_bug_in_a_command_is_ours_and_is_kept(
+    headlight: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Exit code 1, one sentence without what was typed, the traceback in the log; --debug shows it."""
+    (tmp_path / "file.txt").write_text("a text", encoding="utf-8")
+    log = tmp_path / "headlight.log"
+    monkeypatch.setenv("HEADLIGHT_LOG", str(log))
+    info = next(one for one in cli.app.registered_commands if command in (one.name, _name_of(one.callback)))
+    assert info.callback is not None
+    monkeypatch.setattr(info, "callback", functools.wraps(info.callback)(lambda **_: broken()))
+    given = [str(tmp_path / ("file.txt" if one == "FILE" else one)) if one.startswith(("FILE", "OUT")) else one
+             for one in ARGUMENTS[command]]  # fmt: skip
+    code, printed, err = headlight(command, *given)
+    assert (code, printed, err.count("\n")) == (1, "", 1), err
+    assert err.startswith("headlight has a bug, it is not your fault (ValueError): ") and str(log) in err
+    options = [one for one in given if one.startswith("--")]
+    assert " ".join(["headlight", command, *options]) + ")" in err and "Python 3" in err
+    kept = log.read_text(encoding="utf-8")
+    assert "could not be broadcast together" in kept and "in broken" in kept
+    for said in (err, kept):
+        assert PRIVATE not in said
+    assert "broadcast" not in err
+    code, _, err = headlight("--debug", command, *given)
+    assert code == 1 and "Traceback" in err and "could not be broadcast together" in err
+
+
+def _name_of(callback: Callable[..., object] | None) -> str:
+    return "" if callback is None else callback.__name__.replace("_", "-")
+
+
+def test_a_log_that_cannot_be_written_is_no_second_bug(
+    headlight: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then the traceback is what --debug shows."""
+    monkeypatch.setenv("HEADLIGHT_LOG", str(tmp_path / "no" / "folder"))
+    monkeypatch.setattr("bert_core.loading.bundled_models", broken)
+    code, printed, err = headlight("models")
+    assert (code, printed) == (1, "") and "what --debug shows" in err and "Traceback" not in err
+
+
+def test_a_refusal_is_an_error_of_values() -> None:
+    """Whoever catches ValueError catches it too; a bug of NumPy's is none."""
+    assert issubclass(Refused, ValueError)
+    with pytest.raises(ValueError) as caught:
+        broken()
+    assert not isinstance(caught.value, Refused)

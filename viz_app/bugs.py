@@ -1,0 +1,21 @@
+"""What goes into a report of a bug: versions, and never what a reader typed."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from bert_core import __version__
+
+TOLD = ("torch", "numpy", "tokenizers", "streamlit")
+
+
+def versions() -> str:
+    """Headlight and what it stands on, as "Headlight 0.2.0, Python 3.11.4, torch 2.13.0, ..."."""
+    found = [f"Headlight {__version__}", f"Python {platform.python_version()}"]
+    for name in TOLD:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:  # run from its files, without a record of the installation
+            continue
+    return ", ".join(found)

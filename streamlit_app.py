@@ -3,6 +3,7 @@
 import streamlit as st
 
 from viz_app.shell import frame, screen, session
+from viz_app.shell.calm import PAGE, calm
 
 WITHOUT_TEXT = ("images", "score")  # pages about something else than the shared text
 WITHOUT_MODELS = ("images",)  # pages with a model of their own
@@ -41,12 +42,14 @@ session.open_example(page.url_path)
 rest = screen.divide(lecture=st.session_state.lecture)
 try:
     path = page.url_path
-    if not path:
-        frame.welcome()
-    if frame.open_frame(
-        notices, text=path not in WITHOUT_TEXT, models=path not in WITHOUT_MODELS, switches=path in SWITCHING
-    ):
-        with rest:
-            frame.show(page)
+    st.session_state[PAGE] = path or "predict"
+    with calm(screen.picture()):
+        if not path:
+            frame.welcome()
+        if frame.open_frame(
+            notices, text=path not in WITHOUT_TEXT, models=path not in WITHOUT_MODELS, switches=path in SWITCHING
+        ):
+            with rest:
+                frame.show(page)
 finally:
     session.publish()

@@ -91,8 +91,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.shell": {
         "numpy", "plotly", "streamlit", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.scenes", "bert_core.vision", "bert_core.records", "bert_core.run", "bert_core.analysis",
-        "bert_core.methods", "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison",
-        "viz_app.export", "viz_app.export.bertviz",
+        "bert_core.methods", "viz_app.bugs", "viz_app.figures", "viz_app.components", "viz_app.maps",
+        "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
     },
     "viz_app.pages": set(),
     "viz_app.pages.predict": {"streamlit", "bert_core.records", "viz_app.figures", "viz_app.shell"},

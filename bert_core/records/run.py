@@ -12,6 +12,8 @@ from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
 
+MAPS = ("attention", "gradient", "product")
+
 
 @dataclass(frozen=True)
 class MaskPrediction:
@@ -110,10 +112,9 @@ class ModelRun:
 
         Raises Refused for another name, or for a gradient that was not captured.
         """
-        maps = {"attention": self.attention, "gradient": self.gradient, "product": self.product}
-        if what not in maps:
-            raise Refused(f"{what!r} is unknown: one of {', '.join(maps)}")
-        values = maps[what]
+        if what not in MAPS:
+            raise Refused(f"{what!r} is unknown: one of {', '.join(MAPS)}")
+        values: np.ndarray | None = getattr(self, what)  # the product is computed for whoever asks for it
         if values is None:
             raise Refused(f"the {what} was not computed: it needs something to explain")
         return values
@@ -156,10 +157,9 @@ class DecoderRun:
 
         Raises Refused for another name.
         """
-        maps = {"attention": self.cross_attention, "gradient": self.cross_gradient}
+        if what not in MAPS:
+            raise Refused(f"{what!r} is unknown: one of {', '.join(MAPS)}")
         if what == "product":
             product: np.ndarray = self.cross_attention * self.cross_gradient
             return product
-        if what not in maps:
-            raise Refused(f"{what!r} is unknown: one of {', '.join(maps)}, product")
-        return maps[what]
+        return self.cross_attention if what == "attention" else self.cross_gradient

@@ -1,4 +1,4 @@
-"""A bug is not a sentence of the reader's: every command says whose fault it is, and keeps where it happened."""
+"""A bug is not a mistake of the reader's: commands and pages say whose fault it is, and keep where it happened."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from bert_core import Refused
 from tests.app.test_cli import Run, headlight
+from tests.visit import settled, visited, words
 from viz_app import cli
 
 __all__ = ["headlight"]  # a fixture
@@ -28,7 +29,8 @@ ARGUMENTS = {
     "heads": ["FILE", "--out", "OUT.csv", "--importance"], "roles": ["FILE"],
     "faithfulness": ["FILE", "--out", "OUT.csv"], "attention": [PRIVATE, "--out", "OUT.png"], "prune": ["--out", "OUT"],
     "prune-curve": ["FILE", "--out", "OUT.csv"], "pretrain": ["FILE", "--folder", "OUT"],
-    "finetune": ["FILE", "--text", "a", "--label", "b", "--folder", "OUT"], "evaluate": ["headlight-mini", "FILE"], "tune-lens": ["FILE", "--folder", "OUT"],
+    "finetune": ["FILE", "--text", "a", "--label", "b", "--folder", "OUT"], "evaluate": ["headlight-mini", "FILE"],
+    "tune-lens": ["FILE", "--folder", "OUT"],
     "train-captioner": ["--folder", "OUT"], "evaluate-captioner": [],
 }  # fmt: skip
 
@@ -85,3 +87,36 @@ def test_a_refusal_is_an_error_of_values() -> None:
     with pytest.raises(ValueError) as caught:
         broken()
     assert not isinstance(caught.value, Refused)
+
+
+PAGES = {
+    "predict": "viz_app.figures.predictions.prediction_bars",
+    "attention": "bert_core.analysis.patterns.role_figures",
+    "compare": "bert_core.analysis.compare.largest_changes",
+    "why": "viz_app.figures.why.score_table",
+    "layers": "viz_app.pages.layers.words.logit_lens",
+    "heads": "bert_core.analysis.heads.removal_estimate",
+    "roles": "viz_app.figures.heads.role_map",
+    "prune": "viz_app.pages.prune.questions.examples_of",
+    "score": "viz_app.figures.scores.pair_bars",
+    "images": "viz_app.figures.images.picture_heat",
+    "inside": "viz_app.pages.inside.walks.walk",
+}
+TYPED = "The old lady opened the window"
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_a_bug_on_a_page_is_calm_and_is_kept(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, page: str
+) -> None:
+    """One message with versions, page and settings, without the text; the traceback in the log; the frame stays."""
+    monkeypatch.setattr(PAGES[page], broken)
+    app = settled(visited("" if page == "predict" else page, text=TYPED, masked="3", dark="1", view="heads"))
+    assert not app.exception
+    assert any("This page has a bug: it is not your fault" in one.value for one in app.error), words(app)
+    assert "broadcast" not in words(app)
+    (facts,) = {one.value for one in app.code if "Python 3" in one.value}
+    assert f"page {page}: ValueError" in facts and "model=" in facts
+    assert TYPED not in facts and "window" not in facts
+    assert "could not be broadcast together" in caplog.text and "in broken" in caplog.text
+    assert app.text_input or page in ("score", "images")

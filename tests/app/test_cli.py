@@ -248,7 +248,7 @@ def test_minilm_without_its_package_names_the_command_that_brings_it(
 # ---------------------------------------------------------------------------- app
 
 
-class _Started(Exception):
+class _Started(BaseException):
     pass
 
 

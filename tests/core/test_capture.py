@@ -399,3 +399,13 @@ def test_a_class_that_is_not_there_is_one_sentence(
     with pytest.raises(ValueError, match="^a 'class' target needs a label$"):
         Target("class")
     assert capture(tiny_loaded, encoding).classes is None
+
+
+def test_what_is_not_asked_for_is_not_computed(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention and gradient are the arrays of the record themselves; their product is made for whoever asks."""
+    encoding = tiny_loaded.tokenizer.encode("the cat [MASK] on the mat")
+    run = capture(tiny_loaded, encoding, target=Target("mlm", 3, 5))
+    with monkeypatch.context() as patched:
+        patched.setattr(ModelRun, "product", property(lambda self: pytest.fail("nobody asked for the product")))
+        assert run.shown("attention") is run.attention and run.shown("gradient") is run.gradient
+    np.testing.assert_array_equal(run.shown("product"), run.gradient * run.attention)

@@ -16,6 +16,7 @@ from bert_core.tokenizer import MASK
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.shell import examples, question, screen
+from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
 from viz_app.shell.heads import existing_heads
 from viz_app.shell.models import chosen_model, model_settings, say_load_problem
@@ -59,14 +60,12 @@ def fade() -> None:
 
 
 def show(page: StreamlitPage) -> None:
-    """Run a page; a mistake in what was chosen becomes a sentence, and nothing chosen is lost."""
-    try:
+    """Run a page; what goes wrong on it is said in its picture's place, and nothing chosen is lost."""
+    with calm(screen.picture()):
         page.run()
-    except (ValueError, RuntimeError, MemoryError) as error:
-        screen.picture().error(sentence(error), icon=":material/error:")
-    # Again, now that the page's own run has been timed.
-    if st.session_state[ASKED] is not None:
-        st.session_state[STATUS].caption(status(question.current()))
+        # Again, now that the page's own run has been timed.
+        if st.session_state[ASKED] is not None:
+            st.session_state[STATUS].caption(status(question.current()))
 
 
 def welcome() -> None:

@@ -363,6 +363,17 @@ def sentence(error: Exception) -> str:
     return as_written(text[:1].upper() + text[1:] + ".")
 
 
+def settings_without_texts() -> str:
+    """What is chosen and is not the first choice, as "name=value" with spaces between; nothing that is typed."""
+    chosen = {name: (choice, st.session_state.get(name, choice.default)) for name, choice in _choices().items()}
+    said = [
+        f"{name}={choice.write(value)}"
+        for name, (choice, value) in chosen.items()
+        if choice.parse is not str and not name.endswith("model") and value != choice.default
+    ]
+    return " ".join([f"model={Path(st.session_state.get('model', '')).name}", *said])
+
+
 # ---------------------------------------------------------------------------- models and the queue
 
 

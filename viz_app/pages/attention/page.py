@@ -17,6 +17,7 @@ from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.maps import UNITS
 from viz_app.pages.attention.shown import as_sent, reading, shown_now
 from viz_app.shell import downloads, frame, question, screen, session
+from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
 from viz_app.shell.heads import choose_head, choose_view, open_head, view_choice
 from viz_app.shell.notices import say_cautions
@@ -146,6 +147,7 @@ def large_head(files: DeltaGenerator) -> None:
 
 
 @st.fragment
+@calm()
 def picture() -> None:
     """All heads small, and the chosen ones large; runs alone while the hand is on them."""
     if state.view != view:  # a head was opened

@@ -16,6 +16,7 @@ from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumb
 from viz_app.maps import MapView
 from viz_app.pages.compare.sides import compared
 from viz_app.shell import downloads, frame, screen, session
+from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
 from viz_app.shell.heads import choose_head, choose_view, open_head, view_choice
 
@@ -150,6 +151,7 @@ def files() -> None:
 
 
 @st.fragment
+@calm()
 def picture() -> None:
     """Every head's difference small, and the chosen ones large; runs alone while the hand is on them."""
     if state.compare_view != view:  # a head was opened

@@ -12,6 +12,7 @@ from viz_app.figures.thumbnails import thumbnails
 from viz_app.maps import UNITS, ShownMaps
 from viz_app.pages.images import picture as pictures
 from viz_app.shell import downloads, frame, screen, session
+from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
 
 SAYS = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
@@ -94,6 +95,7 @@ with right:
 
 
 @st.fragment
+@calm()
 def every_word(shown: ShownMaps) -> None:
     """All words to all patches, as curves; runs alone while the hand is on it."""
     layers = len(shown.values)

@@ -8,6 +8,7 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
 from viz_app.pages.prune import questions as lab
 from viz_app.shell import frame, question, screen, session
+from viz_app.shell.calm import calm
 from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_words, word_change
 from viz_app.shell.controls import control, file_control
 from viz_app.shell.heads import head_title, switch_heads
@@ -145,6 +146,7 @@ running = lab.is_asked(*curve_key)
 
 
 @st.fragment(run_every=1.0 if running else None)
+@calm()
 def curve() -> None:
     """The curve; grows by itself while it is made."""
     if running:

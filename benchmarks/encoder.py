@@ -195,7 +195,7 @@ def busy_and_own() -> tuple[float, float]:
 
 
 def times_of(row: int, repeats: dict[int, int]) -> dict[str, dict]:
-    """tokens -> median milliseconds of both sides of a row, taking turns, and the load of the machine meanwhile."""
+    """Tokens -> median milliseconds of both sides of a row, taking turns, and the load of the machine meanwhile."""
     what, *names, _ = ROWS[row]
     runs, results = variants(names), {}
     for tokens, times in repeats.items():
@@ -213,7 +213,7 @@ def times_of(row: int, repeats: dict[int, int]) -> dict[str, dict]:
 
 
 def memory_of(name: str) -> dict[str, float]:
-    """tokens -> peak MiB above the loaded model: resident memory (VmHWM), or that of the CUDA allocator."""
+    """Tokens -> peak MiB above the loaded model: resident memory (VmHWM), or that of the CUDA allocator."""
     run = variants([name])[name]
 
     if torch.cuda.is_available():

@@ -90,7 +90,7 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
         naive_update()
 
     def masked(batch: Batch) -> None:
-        with mock.patch.object(runs, "quick_precision", lambda device: torch.float32):
+        with mock.patch.object(runs, "quick_precision", return_value=torch.float32):
             train_step(plain, batch, CPU)
         plain_update()
 

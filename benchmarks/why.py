@@ -73,8 +73,10 @@ def gradients_ours(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
 
 
 def gradients_captum(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
-    """As transformers-interpret calls it: all steps in one batch, through a model whose weights want gradients, with
-    the convergence delta (our side finds its gap, too)."""
+    """As transformers-interpret calls it: all steps in one batch, through a model whose weights want gradients.
+
+    With the convergence delta (our side finds its gap, too).
+    """
     settings = {name: getattr(CONFIG, name) for name in ("num_hidden_layers", "hidden_size", "num_attention_heads")}
     theirs = transformers.BertForNextSentencePrediction(transformers.BertConfig(**settings)).eval()
     theirs.load_state_dict(loaded.model.state_dict(), strict=False)

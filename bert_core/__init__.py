@@ -271,10 +271,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.vision import load_captioner as load_captioner
 else:
 
-    def __getattr__(name):
+    def __getattr__(name: str) -> object:
         if name not in _HOME:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
-    def __dir__():
+    def __dir__() -> list[str]:
         return [*globals(), *__all__]

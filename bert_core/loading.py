@@ -50,6 +50,7 @@ class LoadedModel:
 
     @property
     def config(self) -> BertConfig:
+        """The model's own."""
         return self.model.config
 
     @property
@@ -60,14 +61,17 @@ class LoadedModel:
 
     @property
     def has_mlm(self) -> bool:
+        """Whether the masked-word head came trained."""
         return self.report.has_mlm
 
     @property
     def has_nsp(self) -> bool:
+        """Whether the next-sentence head came trained, and the model knows two texts."""
         return self.report.has_nsp and self.config.type_vocab_size > 1
 
     @property
     def has_classifier(self) -> bool:
+        """Whether there is a classifier, and it came trained."""
         untrained = self.report.lacks("classifier.") or self.report.lacks("bert.pooler.")
         return self.classifier is not None and not untrained
 
@@ -89,6 +93,7 @@ class LoadedDecoder:
 
     @property
     def config(self) -> BertConfig:
+        """The model's own."""
         return self.model.config
 
 

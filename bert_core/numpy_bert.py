@@ -79,7 +79,7 @@ def erf(x: np.ndarray) -> np.ndarray:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """x times the share of a normal distribution that lies below x (Hendrycks & Gimpel 2016, arXiv:1606.08415)."""
+    """`x` times the share of a normal distribution that lies below x (Hendrycks & Gimpel 2016, arXiv:1606.08415)."""
     return np.asarray(0.5 * x * (1 + erf(x * math.sqrt(0.5))))
 
 
@@ -499,9 +499,10 @@ class BertForPretraining(_Model):
     def forward(
         self, token_ids: np.ndarray, *, keep: Keep = keep_nothing, **model_arguments: Any
     ) -> dict[str, np.ndarray]:
-        """mlm_logits (batch, seq, vocab), nsp_logits (batch, 2), sequence_output (batch, seq, hidden) and
-        pooled_output (batch, hidden), without those that a checkpoint has no weights for.
+        """What comes out, by name, without those that a checkpoint has no weights for.
 
+        mlm_logits (batch, seq, vocab), nsp_logits (batch, 2), sequence_output (batch, seq, hidden) and
+        pooled_output (batch, hidden).
         model_arguments: as BertModel.forward.
         """
         sequence_output = self.bert.forward(token_ids, keep=keep, **model_arguments)

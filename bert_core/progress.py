@@ -12,7 +12,8 @@ class Progress(Protocol):
     what: what is being done or has been found, in words; empty where the share says all.
     """
 
-    def __call__(self, done: float | None, what: str = "", /) -> None: ...
+    def __call__(self, done: float | None, what: str = "", /) -> None:
+        """Take it in."""
 
 
 def silent(done: float | None, what: str = "") -> None:

@@ -21,9 +21,11 @@ _current: ContextVar[Recording | None] = ContextVar("headlight_recording", defau
 class Watcher(Protocol):
     """Something that takes one attention module's map, and later the gradient of it."""
 
-    def save_attention_map(self, attention_map: Tensor) -> None: ...
+    def save_attention_map(self, attention_map: Tensor) -> None:
+        """Take the map of a forward pass, (batch, head, query, key)."""
 
-    def save_attn_gradients(self, attn_gradients: Tensor) -> None: ...
+    def save_attn_gradients(self, attn_gradients: Tensor) -> None:
+        """Take the gradient of that map, of the same shape."""
 
 
 class WatchedModule(Watcher, Protocol):

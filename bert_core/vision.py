@@ -205,6 +205,7 @@ class LoadedCaptioner:
 
     @property
     def config(self) -> CaptionerConfig:
+        """The model's own."""
         return self.model.config
 
     @torch.no_grad()

@@ -42,7 +42,7 @@ def resolve(dotted: str) -> Any:
     raise AssertionError(f"{dotted} cannot be imported")
 
 
-@pytest.mark.parametrize(("name", "here", "shown"), [(r + ("",))[:3] for r in ROWS], ids=[row[0] for row in ROWS])
+@pytest.mark.parametrize(("name", "here", "shown"), [(*r, "")[:3] for r in ROWS], ids=[row[0] for row in ROWS])
 def test_every_name_has_its_place_and_its_test(name: str, here: str, shown: str) -> None:
     """The name resolves and a test of it exists; or one line says why it has no place here."""
     where = re.match(r"`([\w.]+)`", here)

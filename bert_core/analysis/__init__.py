@@ -1,0 +1,1 @@
+"""Questions that need only arrays: attention maps, gradients and states in, answers out."""

@@ -58,6 +58,7 @@ class Faithfulness:
 
     @property
     def more_is_better(self) -> bool:
+        """Whether a larger number speaks for a method."""
         return self.measure != "sufficiency"
 
     @property

@@ -124,8 +124,9 @@ class _Pipes:
     """
 
     def __init__(self, capacities: np.ndarray, widest: int) -> None:
-        """capacities: (layer, query, key) int32, two layers or more. widest: how many pipes stay in and out of a
-        position, all being there at both ends.
+        """capacities: (layer, query, key) int32, two layers or more.
+
+        widest: how many pipes stay in and out of a position, all being there at both ends.
         """
         # Imported here: it takes longer than everything else in this file, and most analyses do without.
         from scipy.sparse import csr_array

@@ -43,7 +43,7 @@ def states_in_plane(states: np.ndarray) -> Plane:
     Raises Refused for fewer than two positions.
     Source: Pearson 1901; the turning: Schoenemann 1966 (orthogonal Procrustes).
     """
-    depths, length, hidden = states.shape
+    depths, length, _ = states.shape
     if length < 2:
         raise Refused(f"{length} position: a map needs at least two")
     centred = states.astype(np.float64) - states.mean(1, keepdims=True, dtype=np.float64)

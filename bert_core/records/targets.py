@@ -146,7 +146,7 @@ def _masks_from(encoding: Encoding, position: int) -> int:
 
 
 def _in_pieces(word: str, pieces: tuple[str, ...]) -> str:
-    """ "'quasar' is 2 pieces here, qua and ##sar"."""
+    """As in "'quasar' is 2 pieces here, qua and ##sar"."""
     count = "one piece" if len(pieces) == 1 else f"{len(pieces)} pieces"
     some = pieces if len(pieces) <= MOST_LISTED else (*pieces[: MOST_LISTED - 1], "…", pieces[-1])
     return f"{_shortened(word.strip())!r} has {count} in this vocabulary, {_listed(some)}"

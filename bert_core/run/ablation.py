@@ -269,7 +269,7 @@ class _Judge:
         return found
 
     def compare(self, states: Tensor, base: dict[str, Tensor]) -> dict[str, Tensor]:
-        """value and nsp of each variant; with positions, their mean kl (nats) and flips (share of first guesses)."""
+        """Each variant's value and nsp; with positions, their mean kl (nats) and flips (share of first guesses)."""
         found = self(states)
         if "pieces" in found:
             before, after = base["pieces"], found.pop("pieces")

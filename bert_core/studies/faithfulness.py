@@ -119,7 +119,7 @@ class Judgement:
     high: tuple[float, ...]
 
     def verdict(self, measure: str) -> str:
-        """ "better", "chance" or "worse" than random rankings on this question."""
+        """Whether "better", "chance" or "worse" than random rankings on this question."""
         place = MEASURES.index(measure)
         band = (self.low[place], self.high[place])
         return Faithfulness(measure, np.array([self.scores[place]]), np.empty(0), band).verdicts[0]

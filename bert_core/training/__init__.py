@@ -1,0 +1,1 @@
+"""Producing weights: pre-training, fine-tuning, captioning, and the measures of what came out."""

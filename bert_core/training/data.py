@@ -6,6 +6,7 @@ of (seed, step, rank) alone: a run that is interrupted and resumed sees exactly 
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass
 from hashlib import sha256
@@ -71,7 +72,7 @@ class Corpus:
     def pieces_of_documents(self, most: int = 256) -> list[np.ndarray]:
         """The first pieces of each document, as they stand there."""
         starts = self.sentence_starts[self.document_starts]
-        return [self.tokens[a : min(a + most, b)] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        return [self.tokens[a : min(a + most, b)] for a, b in itertools.pairwise(starts)]
 
 
 def _tokenize(text: Path, tokenizer: Tokenizer, report: Progress) -> tuple[np.ndarray, ...]:

@@ -30,10 +30,12 @@ class Settings(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def steps(self) -> int: ...
+    def steps(self) -> int:
+        """How many updates there are in all."""
 
     @property
-    def decay(self) -> int: ...
+    def decay(self) -> int:
+        """Over how many of the last the rate falls."""
 
 
 def trapezoid(step: int, *, steps: int, warmup: int, decay: int) -> float:
@@ -195,9 +197,11 @@ class Average:
         model.load_state_dict(self.weights, strict=False)
 
     def state_dict(self) -> dict[str, Any]:
+        """What `load_state_dict` takes, to go on later."""
         return {"steps": self.steps, "weights": self.weights}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
         self.steps = state["steps"]
         for name, tensor in state["weights"].items():
             self.weights[name].copy_(tensor)

@@ -489,7 +489,7 @@ main(sys.argv[2:])
 
 
 def test_two_workers_end_with_equal_weights(tiny_model_folder: Path, text_file: Path, tmp_path: Path) -> None:
-    """torchrun's two processes read different batches, average their gradients, and hold the same model at the end."""
+    """Two processes under torchrun read different batches, average their gradients, and end with the same model."""
     (tmp_path / "worker.py").write_text(TWO_WORKERS)
     pretrain = ["pretrain", text_file, "--init", tiny_model_folder, "--folder", tmp_path / "run", *QUICK]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

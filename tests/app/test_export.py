@@ -212,7 +212,8 @@ def test_a_picture_of_the_neuron_view(tiny_loaded: LoadedModel, run: ModelRun) -
 
 def test_of_a_long_text_the_neuron_view_draws_the_keys_with_the_most_attention() -> None:
     """Forty of them, with their places, as the picture says; hostile tokens stay text, and nothing is left out of
-    the softmax; what relative positions add stands beside."""
+    the softmax; what relative positions add stands beside.
+    """
     texts = [*HOSTILE, *(["buffalo"] * 60)]
     rng = np.random.default_rng(5)
     n = len(texts) + 2

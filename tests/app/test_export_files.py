@@ -173,7 +173,7 @@ def test_what_cannot_be_compared_is_named(comparison: Comparison) -> None:
         Comparison(comparison.before, run_of(["a"]))
     with pytest.raises(ValueError, match="head 4 does not exist in layer 1"):
         ChangeFiles(comparison, MapView(layer=1, heads=(4,)))
-    with pytest.raises(ValueError, match="a comparison is of attention.*leave out what, words"):
+    with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out what, words"):
         ChangeFiles(comparison, MapView("gradient", words=True))
 
 

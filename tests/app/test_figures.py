@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413],
 PROTANOPIA = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
 
 
-def light(colours) -> np.ndarray:
+def light(colours: Sequence[str]) -> np.ndarray:
     """(colour, 3) linear light, 0 to 1."""
     srgb = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
     return np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
@@ -66,7 +67,7 @@ def oklab(linear: np.ndarray) -> np.ndarray:
     )
 
 
-def steps(colours) -> np.ndarray:
+def steps(colours: Sequence[str]) -> np.ndarray:
     return np.linalg.norm(np.diff(oklab(light(colours)), axis=0), axis=1)
 
 
@@ -288,7 +289,7 @@ def test_impossible_probabilities_are_refused() -> None:
         prediction_bars(["a", "b"], [0.5], dark=False)
 
 
-def blocks(values: np.ndarray, size: int):
+def blocks(values: np.ndarray, size: int) -> Iterator[tuple[int, int, np.ndarray]]:
     """(row, column, block) of one map cut into size x size blocks, the slow and plain way."""
     edges = [[i * length // size for i in range(size + 1)] for length in values.shape]
     for r, c in itertools.product(range(size), repeat=2):

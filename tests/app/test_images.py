@@ -149,7 +149,7 @@ def test_files_that_are_no_pictures_are_one_sentence(kind: str, cut: float) -> N
     noise = Image.fromarray(np.random.default_rng(0).integers(0, 256, (80, 80, 3), np.uint8))
     whole = file_of(noise, kind)
     for data in (whole[: int(len(whole) * cut)], b"hello", b"", file_of(noise, "GIF")):
-        with pytest.raises(ValueError, match="not a picture that can be read|broken or cut off"):
+        with pytest.raises(ValueError, match=r"not a picture that can be read|broken or cut off"):
             pictures.read_upload(data)
 
 

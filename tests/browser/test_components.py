@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.conftest import Serve
 from tests.hostile import HOSTILE
 from viz_app.figures.style import DIVERGING, SEQUENTIAL
 
@@ -112,7 +113,7 @@ st.text(json.dumps(seen))
 
 
 @pytest.fixture(scope="module")
-def address(serve, tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> str:
     script: Path = tmp_path_factory.mktemp("scratch") / "scratch.py"
     script.write_text(SCRIPT.format(hostile=json.dumps(HOSTILE)), encoding="utf-8")
     return serve(script)

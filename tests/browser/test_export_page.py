@@ -6,6 +6,7 @@ import dataclasses
 import html
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
 from bert_core.recording import record
 from bert_core.records import DecoderRun, HeadVectors
+from tests.browser.conftest import Serve
 from tests.hostile import HOSTILE, run_of
 from viz_app.comparison import Comparison
-from viz_app.export.page import attention_page, caption_page, change_page, neuron_page
+from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit
 from viz_app.maps import Combination, MapView
 from viz_app.notebook import view, view_caption, view_maps
@@ -28,7 +30,7 @@ from viz_app.notebook import view, view_caption, view_maps
 WORDS = ["The", "cat", "sat", "##s", "on", "it"]
 
 
-def opened(page: Page, folder: Path, run: ModelRun, asked: MapView | None = None, **options) -> Page:
+def opened(page: Page, folder: Path, run: ModelRun, asked: MapView | None = None, **options: Any) -> Page:
     """The page of a run, from a file, with the network off."""
     return shown(page, folder, attention_page(run, asked, **options))
 
@@ -149,7 +151,7 @@ def test_a_gradient_of_a_long_text_is_within_the_stated_precision(
 @pytest.mark.parametrize(("scheme", "theme", "colour"), [
     ("light", None, "rgb(255, 255, 255)"), ("dark", None, "rgb(20, 22, 26)"), ("light", "dark", "rgb(20, 22, 26)"),
 ])  # fmt: skip
-def test_light_and_dark(page: Page, tmp_path: Path, scheme: str, theme, colour: str) -> None:
+def test_light_and_dark(page: Page, tmp_path: Path, scheme: str, theme: Theme | None, colour: str) -> None:
     """The page follows the system, also when that changes, unless one of the two was asked for."""
     page.emulate_media(color_scheme=scheme)
     opened(page, tmp_path, run_of(WORDS), theme=theme)
@@ -456,7 +458,7 @@ downloads.heads(run, [(0, 1)], np.ones((2, 3)), None)
 """
 
 
-def test_every_file_of_the_control_comes_down(serve, page: Page, tmp_path: Path) -> None:
+def test_every_file_of_the_control_comes_down(serve: Serve, page: Page, tmp_path: Path) -> None:
     """A click on each kind gives that file, of hostile texts, made after the click; nothing runs on the page."""
     (tmp_path / "control.py").write_text(CONTROL, encoding="utf-8")
     page.goto(serve(tmp_path / "control.py"))
@@ -494,7 +496,7 @@ def test_what_no_page_can_be_is_refused() -> None:
         view(run, heads=(9,))
     with pytest.raises(ValueError, match="needs something to explain"):
         view(run, "gradient")
-    with pytest.raises(ValueError, match="a comparison is of attention.*leave out words"):
+    with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out words"):
         view(run, against=run, words=True)
     with pytest.raises(ValueError, match="query 99 does not exist"):
         neuron_page(run, vectors_of(run), 99)

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.conftest import Serve
 from tests.hostile import HOSTILE
 
 SCRIPT = """
@@ -82,7 +83,7 @@ TEXTS = {
 
 
 @pytest.fixture(scope="module")
-def address(serve, tmp_path_factory: pytest.TempPathFactory) -> str:
+def address(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> str:
     folder: Path = tmp_path_factory.mktemp("view")
     (folder / "view.py").write_text(SCRIPT, encoding="utf-8")
     (folder / "texts.json").write_text(json.dumps(TEXTS), encoding="utf-8")
@@ -108,11 +109,11 @@ def painted(page: Page) -> int:
     )
 
 
-def head(page: Page, number: int):
+def head(page: Page, number: int) -> Locator:
     return page.locator(f'.head[data-head="{number}"]')
 
 
-def query(page: Page, number: int):
+def query(page: Page, number: int) -> Locator:
     return page.locator(".column.query .token").nth(number)
 
 

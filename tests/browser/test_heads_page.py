@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import Serve
 from tests.browser.test_app import settled
 
 ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
@@ -16,7 +17,7 @@ TEXT = "The army crossed the river at night."
 
 
 @pytest.fixture(scope="module")
-def app(serve) -> str:
+def app(serve: Serve) -> str:
     return serve(ENTRY)
 
 

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import Serve
 from tests.browser.test_app import settled
 
 ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
@@ -15,7 +16,7 @@ TWO_GAPS = {"text": "The [MASK] of France is a [MASK] city.", "pair": "It rained
 
 
 @pytest.fixture(scope="module")
-def app(serve) -> str:
+def app(serve: Serve) -> str:
     return serve(ENTRY)
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.conftest import Serve
+
 ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
 
 
 @pytest.fixture(scope="module")
-def app(serve, tiny_model_folder: Path) -> str:
+def app(serve: Serve, tiny_model_folder: Path) -> str:
     """The app with the tiny model."""
     return serve(ENTRY, env={"HEADLIGHT_MODELS": json.dumps([str(tiny_model_folder)])})
 

@@ -87,7 +87,7 @@ def test_values_that_lie_in_a_plane_are_seen_as_such() -> None:
     values = np.array([[1, 2, 3], [1, 2, 3], [0, 1, 0]], np.float32)
     attention = np.array([[0.9, 0.1, 0.0]], np.float32)
     assert_near(effective_attention(attention, values), [[0.5, 0.5, 0]])
-    with pytest.raises(ValueError, match="^there are 3 values for 2 keys$"):
+    with pytest.raises(ValueError, match=r"^there are 3 values for 2 keys$"):
         effective_attention(attention[:, :2], values)
 
 
@@ -114,7 +114,7 @@ def test_a_layer_that_brings_nothing_moves_nothing(residual: bool) -> None:
 def test_rows_become_shares() -> None:
     """Rows sum to 1, a row of zeros stays, and a negative number has no share."""
     np.testing.assert_allclose(rows_of_one(np.array([[1.0, 3.0], [0.0, 0.0]])), [[0.25, 0.75], [0, 0]])
-    with pytest.raises(ValueError, match="^a contribution is -1: shares are made of numbers that are not negative$"):
+    with pytest.raises(ValueError, match=r"^a contribution is -1: shares are made of numbers that are not negative$"):
         rows_of_one(np.array([[1.0, -1.0]]))
 
 
@@ -155,9 +155,9 @@ def test_agreement_at_its_ends() -> None:
         agreement = rank_agreement(scores, kind)
         np.testing.assert_allclose(agreement[0, :3], [1, 1, -1])
         assert np.isnan(agreement[3]).all()
-    with pytest.raises(ValueError, match="^agreement 'pearson' is unknown: 'spearman' or 'kendall'$"):
+    with pytest.raises(ValueError, match=r"^agreement 'pearson' is unknown: 'spearman' or 'kendall'$"):
         rank_agreement(scores, "pearson")
-    with pytest.raises(ValueError, match="^1 tokens have no order: it takes two$"):
+    with pytest.raises(ValueError, match=r"^1 tokens have no order: it takes two$"):
         rank_agreement(scores[:, :1])
 
 

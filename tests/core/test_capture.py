@@ -115,7 +115,7 @@ def test_a_contrast_is_one_word_less_the_other(tiny_loaded: LoadedModel, encodin
     values = [one.target_value or 0 for one in apart]
     assert_near(run.target_value, values[0] - values[1], of=max(map(abs, values)))
     assert_near(run.gradient, apart[0].gradient - apart[1].gradient)  # type: ignore[operator]
-    with pytest.raises(ValueError, match="^a 'contrast' target needs a position, a token_id and the one it stands"):
+    with pytest.raises(ValueError, match=r"^a 'contrast' target needs a position, a token_id and the one it stands"):
         Target("contrast", position, one)
 
 
@@ -261,19 +261,19 @@ def test_a_head_is_named_when_it_does_not_exist() -> None:
     from bert_core.config import check_head
 
     check_head(1, 3, layers=2, heads=4)
-    with pytest.raises(ValueError, match="^layer 2 does not exist: this model has layers 0 to 1$"):
+    with pytest.raises(ValueError, match=r"^layer 2 does not exist: this model has layers 0 to 1$"):
         check_head(2, 0, layers=2, heads=4)
-    with pytest.raises(ValueError, match="^head 14 does not exist in layer 1: this model has heads 0 to 3$"):
+    with pytest.raises(ValueError, match=r"^head 14 does not exist in layer 1: this model has heads 0 to 3$"):
         check_head(1, 14, layers=2, heads=4)
 
 
 def test_a_target_needs_what_it_is_about(tiny_loaded: LoadedModel) -> None:
     """A next-sentence target needs a pair, a word target its position and piece, and the kind must be known."""
-    with pytest.raises(ValueError, match="^the next-sentence target needs a second sentence$"):
+    with pytest.raises(ValueError, match=r"^the next-sentence target needs a second sentence$"):
         capture(tiny_loaded, tiny_loaded.tokenizer.encode("the cat sat"), target=Target("nsp"))
-    with pytest.raises(ValueError, match="^an 'mlm' target needs a position and a token_id$"):
+    with pytest.raises(ValueError, match=r"^an 'mlm' target needs a position and a token_id$"):
         Target("mlm", position=3)
-    with pytest.raises(ValueError, match="^target kind 'sop' is unknown: one of mlm, contrast, joint, loss, nsp, c"):
+    with pytest.raises(ValueError, match=r"^target kind 'sop' is unknown: one of mlm, contrast, joint, loss, nsp, c"):
         Target("sop")
     for kind in ("joint", "loss"):
         with pytest.raises(ValueError, match=f"^a '{kind}' target needs the pieces that it asks for$"):
@@ -304,13 +304,13 @@ def test_an_untrained_head_is_never_asked(tiny_model_folder: Path, tmp_path: Pat
     no_words = without(tiny_model_folder, tmp_path / "no-words", "cls.predictions.")
     run = capture(no_words, encoding, positions=[2], target=Target("nsp"))
     assert run.predictions == () and run.nsp is not None
-    with pytest.raises(ValueError, match="no-words has no trained masked-word head: choose another target$"):
+    with pytest.raises(ValueError, match=r"no-words has no trained masked-word head: choose another target$"):
         capture(no_words, encoding, target=Target("mlm", 2, 30))
     no_sentences = without(tiny_model_folder, tmp_path / "no-sentences", "cls.seq_relationship.")
     run = capture(no_sentences, encoding, target=Target("mlm", 2, 30))
     assert run.nsp is None and len(run.predictions) == 1
     with pytest.raises(
-        ValueError, match="no-sentences has no trained next-sentence head: choose a masked word as the target$"
+        ValueError, match=r"no-sentences has no trained next-sentence head: choose a masked word as the target$"
     ):
         capture(no_sentences, encoding, target=Target("nsp"))
 
@@ -392,11 +392,11 @@ def test_a_class_that_is_not_there_is_one_sentence(
     classifier: LoadedModel, tiny_loaded: LoadedModel, encoding: Encoding
 ) -> None:
     """A number beyond the classes, a model without a classifier, and a target without its class."""
-    with pytest.raises(ValueError, match="^class 3 does not exist: this model has 0 to 2$"):
+    with pytest.raises(ValueError, match=r"^class 3 does not exist: this model has 0 to 2$"):
         capture(classifier, encoding, target=Target("class", label=3))
-    with pytest.raises(ValueError, match="has no trained classifier: choose another target$"):
+    with pytest.raises(ValueError, match=r"has no trained classifier: choose another target$"):
         capture(tiny_loaded, encoding, target=Target("class", label=0))
-    with pytest.raises(ValueError, match="^a 'class' target needs a label$"):
+    with pytest.raises(ValueError, match=r"^a 'class' target needs a label$"):
         Target("class")
     assert capture(tiny_loaded, encoding).classes is None
 

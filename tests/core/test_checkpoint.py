@@ -236,7 +236,7 @@ def test_a_decoder_that_is_not_tied_must_be_there(
 def test_tied_names_with_different_numbers_are_refused(weights: Weights, write: Callable[..., Path]) -> None:
     """Two numbers for one weight: the file and its configuration contradict each other."""
     folder = write({**weights, "cls.predictions.decoder.weight": weights["bert.embeddings.word_embeddings.weight"] + 1})
-    with pytest.raises(CheckpointError, match="decoder.weight and bert.embeddings.word_embeddings.weight differ in"):
+    with pytest.raises(CheckpointError, match=r"decoder.weight and bert.embeddings.word_embeddings.weight differ in"):
         BertForPreTraining.from_pretrained(folder)
 
 
@@ -378,7 +378,7 @@ def test_a_bin_of_something_else_is_refused(content: object, write: Callable[...
 
 def test_a_folder_without_weights(write: Callable[..., Path]) -> None:
     """A folder with a configuration alone says which files it looked for."""
-    with pytest.raises(CheckpointError, match="has no weights: neither model.safetensors nor pytorch_model.bin"):
+    with pytest.raises(CheckpointError, match=r"has no weights: neither model.safetensors nor pytorch_model.bin"):
         bert_core.load(str(write(None)), device="cpu")
 
 
@@ -386,7 +386,7 @@ def test_a_folder_without_weights(write: Callable[..., Path]) -> None:
 def test_a_foreign_model_is_refused(kind: str, weights: Weights, write: Callable[..., Path]) -> None:
     """Another architecture is named, shortened, and not loaded as if it were a BERT."""
     with pytest.raises(
-        CheckpointError, match="holds a model of type .*: only 'bert' and 'blip' can be loaded"
+        CheckpointError, match=r"holds a model of type .*: only 'bert' and 'blip' can be loaded"
     ) as caught:
         bert_core.load(str(write(weights, model_type=kind)), device="cpu")
     assert kind[:40] in str(caught.value)
@@ -409,10 +409,10 @@ def test_a_broken_configuration_is_refused(content: str, weights: Weights, write
 def test_a_folder_that_is_no_checkpoint(tmp_path: Path) -> None:
     """An empty folder, and a path that is no folder, say what a checkpoint is."""
     with pytest.raises(
-        CheckpointError, match="has no config.json: a checkpoint is a folder with config.json and model"
+        CheckpointError, match=r"has no config.json: a checkpoint is a folder with config.json and model"
     ):
         bert_core.load(str(tmp_path), device="cpu")
-    with pytest.raises(CheckpointError, match="is not a folder: a checkpoint is a folder with config.json and model"):
+    with pytest.raises(CheckpointError, match=r"is not a folder: a checkpoint is a folder with config.json and model"):
         BertModel.from_pretrained(tmp_path / "nothing")
 
 
@@ -420,7 +420,7 @@ def test_a_folder_without_a_tokenizer(weights: Weights, write: Callable[..., Pat
     """Weights alone are not enough to read a text."""
     folder = write(weights)
     (folder / "vocab.txt").unlink()
-    with pytest.raises(CheckpointError, match="has no tokenizer: neither tokenizer.json nor vocab.txt"):
+    with pytest.raises(CheckpointError, match=r"has no tokenizer: neither tokenizer.json nor vocab.txt"):
         bert_core.load(str(folder), device="cpu")
 
 
@@ -543,7 +543,7 @@ def test_a_path_is_never_asked_of_the_hub(bundled_tiny: None, name: str, monkeyp
 def test_the_bundled_captioner_is_no_model_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its name is known, and the hub is not asked for it."""
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("asked the hub"))
-    with pytest.raises(CheckpointError, match="headlight-shapes is a captioner.*: load_captioner takes it"):
+    with pytest.raises(CheckpointError, match=r"headlight-shapes is a captioner.*: load_captioner takes it"):
         bert_core.load("headlight-shapes", device="cpu")
 
 

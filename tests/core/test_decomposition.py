@@ -284,5 +284,5 @@ def test_what_does_not_fit_is_refused_first(tiny: LoadedModel, monkeypatch: pyte
         "DecompX on 16 tokens needs 0.1 MiB of memory, but only 0.0 MiB are free: shorten the text, or use "
         "integrated gradients"
     )
-    with pytest.raises(ValueError, match="^class 7 does not exist"):
+    with pytest.raises(ValueError, match=r"^class 7 does not exist"):
         decompx(tiny, encoding, Target("class", label=7))

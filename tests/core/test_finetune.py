@@ -166,7 +166,7 @@ def test_the_best_weights_are_kept_and_it_stops_early(
             ("home", "realm", "river"),
             np.diag([right, right, right]) + np.roll(np.eye(3, dtype=int) * (100 - right), 1, 1),
             1.0,
-        )  # noqa: E501
+        )
 
     monkeypatch.setattr(tuning, "evaluate", judged)
     best = run(table, tmp_path / "model", tiny_model_folder, FinetuneSettings(epochs=5, patience=2))
@@ -344,7 +344,7 @@ def test_a_decoder_is_no_start(table: Path, tiny_config: BertConfig, tiny_model_
     BertModel(tiny_config.replace(is_decoder=True)).save_pretrained(tmp_path / "decoder")
     for name in ("vocab.txt", "tokenizer_config.json"):
         (tmp_path / "decoder" / name).write_bytes((tiny_model_folder / name).read_bytes())
-    with pytest.raises(ValueError, match="decoder is a decoder, .*: start from an encoder"):
+    with pytest.raises(ValueError, match=r"decoder is a decoder, .*: start from an encoder"):
         run(table, tmp_path / "model", tmp_path / "decoder")
     assert not (tmp_path / "model").exists()
 
@@ -352,7 +352,7 @@ def test_a_decoder_is_no_start(table: Path, tiny_config: BertConfig, tiny_model_
 def test_settings_that_mean_nothing_are_refused() -> None:
     """No epochs, no rate: one sentence each."""
     for wrong in ({"epochs": 0}, {"batch": 0}, {"patience": 0}, {"learning_rate": 0.0}):
-        with pytest.raises(ValueError, match="1 is the least|greater than 0"):
+        with pytest.raises(ValueError, match=r"1 is the least|greater than 0"):
             FinetuneSettings(**wrong)  # type: ignore[arg-type]
 
 
@@ -376,7 +376,7 @@ def test_what_should_be_known_is_said(tiny_model_folder: Path, tmp_path: Path) -
 
 def test_no_segments_is_no_hindrance(
     table: Path, tiny_config: BertConfig, tiny_model_folder: Path, tmp_path: Path
-) -> None:  # noqa: E501
+) -> None:
     """A start without segment embeddings learns as well."""
     torch.manual_seed(0)
     BertModel(tiny_config.replace(type_vocab_size=0)).save_pretrained(tmp_path / "plain")

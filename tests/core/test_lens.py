@@ -125,7 +125,7 @@ def test_some_positions_are_those_of_the_whole(tiny: LoadedModel) -> None:
     for name in ("probabilities", "final_rank", "final_probability", "divergence", "entropy"):
         assert_near(getattr(some, name), getattr(whole, name)[:, [2, 9]])
     assert (some.final == whole.final[[2, 9]]).all()
-    with pytest.raises(ValueError, match="^position 16 does not exist: this text has positions 0 to 15$"):
+    with pytest.raises(ValueError, match=r"^position 16 does not exist: this text has positions 0 to 15$"):
         logit_lens(tiny, encoding, positions=[16])
 
 
@@ -211,7 +211,7 @@ def test_bad_questions_to_the_layers_are_one_sentence(tiny: LoadedModel) -> None
     with pytest.raises(ValueError, match="has no trained masked-word head, so its layers cannot be read as words"):
         logit_lens(headless, encoding)
     assert layer_states(headless, encoding).states.shape == (3, 16, 32)
-    with pytest.raises(ValueError, match="^2 pieces to follow at 16 positions: one at each$"):
+    with pytest.raises(ValueError, match=r"^2 pieces to follow at 16 positions: one at each$"):
         logit_lens(tiny, encoding, followed=[1, 2])
     with pytest.raises(ValueError, match="a piece to follow does not exist: the vocabulary has 0 to"):
         logit_lens(tiny, encoding, followed=[10**6] * 16)

@@ -11,7 +11,7 @@ import torch
 import transformers
 
 import bert_core
-from bert_core import LoadedModel, Target, capture
+from bert_core import LoadedModel, LoadReport, Target, capture
 from bert_core.run.losses import AskedText, attention_maps, gate_gradients, hide_pieces, losses_without_each, together
 from bert_core.tokenizer import MASK, Encoding
 from tests.near import assert_near
@@ -139,7 +139,7 @@ def test_a_model_without_a_word_head_has_no_loss(tiny_loaded: LoadedModel) -> No
             ask(headless, hidden(tiny_loaded))
 
 
-def _without_words(loaded: LoadedModel):  # type: ignore[no-untyped-def]
+def _without_words(loaded: LoadedModel) -> LoadReport:
     return dataclasses.replace(loaded.report, missing=("cls.predictions.bias",))
 
 

@@ -96,7 +96,7 @@ def test_methods_have_names_and_sentences(tiny: LoadedModel, encoding: Encoding)
     for method in METHODS:
         assert method_of(method.name) is method
         assert method.claims.endswith(".") and method.misleads.endswith(".")
-    with pytest.raises(ValueError, match="^method 'LIME' is unknown: one of attention, effective attention, rollout, "):
+    with pytest.raises(ValueError, match=r"^method 'LIME' is unknown: one of attention, effective attention, rollout"):
         token_scores(tiny, encoding, targets(tiny, encoding)[0], ["LIME"])
 
 
@@ -124,7 +124,7 @@ def test_layers_add_up_to_the_answer(tiny: LoadedModel, encoding: Encoding) -> N
                 assert_near(layers.sum(0), whole)
             elif method.name != "gradient relevance":
                 assert_near(layers.sum(-1), 1, what=method.name)
-    with pytest.raises(ValueError, match="^DecompX has no answer for a layer by itself: these have, attention, "):
+    with pytest.raises(ValueError, match=r"^DecompX has no answer for a layer by itself: these have, attention, "):
         layer_scores(tiny, encoding, targets(tiny, encoding)[0], "DecompX")
 
 

@@ -430,7 +430,7 @@ def test_a_checkpoint_that_is_not_one_gets_one_sentence(tiny_model_folder: Path,
         BertForPretraining.from_pretrained(tmp_path)
     half = {name: torch.from_numpy(value).bfloat16() for name, value in weights.items()}
     checkpoint.write_tensors(half, config, tmp_path)
-    with pytest.raises(ValueError, match="cannot be read as NumPy arrays: .*bfloat16"):
+    with pytest.raises(ValueError, match=r"cannot be read as NumPy arrays: .*bfloat16"):
         BertForPretraining.from_pretrained(tmp_path)
     save_file({"bert.embeddings.LayerNorm.bias": np.zeros(32)}, tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"weights are missing, the first is bert\.embeddings\.word_embeddings"):

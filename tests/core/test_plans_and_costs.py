@@ -179,7 +179,7 @@ def test_a_plan_is_a_file_for_one_model() -> None:
     for given in (("other", 2, 4), ("mine", 2, 5), ("mine", 6, 4)):
         with pytest.raises(ValueError, match=r"the plan is for mine \(2 layers of 4 heads\), but the model here is"):
             plan.check(*given)
-    with pytest.raises(ValueError, match="a share of 1.5: it is between 0 and 1"):
+    with pytest.raises(ValueError, match=r"a share of 1.5: it is between 0 and 1"):
         plan.first(1.5)
     for text in ("", "[]", "{}", "[" * 100_000,
                  '{"model": "x", "layers": 2, "heads": 4, "method": "m", "order": [[0]]}',
@@ -225,8 +225,7 @@ def test_whoever_stops_has_the_points_before(tiny_loaded: LoadedModel, batches: 
 
     found: list[CurvePoint] = []
     with pytest.raises(RuntimeError, match="stopped"):
-        for point in curve_points(tiny_loaded, batches, {"mine": [(0, 0), (1, 1)]}, [0, 1, 2], report=stop):
-            found.append(point)
+        found.extend(curve_points(tiny_loaded, batches, {"mine": [(0, 0), (1, 1)]}, [0, 1, 2], report=stop))
     assert [point.removed for point in found] == [0]
 
 

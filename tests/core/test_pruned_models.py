@@ -6,7 +6,6 @@ import json
 import resource
 import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +40,9 @@ def encoding(tiny_loaded: LoadedModel) -> Encoding:
 
 
 @pytest.fixture(params=[SOME, GONE], ids=["some heads", "a whole layer too"])
-def heads(request: pytest.FixtureRequest) -> Iterator[tuple[tuple[int, int], ...]]:
-    yield request.param
+def heads(request: pytest.FixtureRequest) -> tuple[tuple[int, int], ...]:
+    chosen: tuple[tuple[int, int], ...] = request.param
+    return chosen
 
 
 def target_of(loaded: LoadedModel, encoding: Encoding) -> Target:
@@ -162,7 +162,7 @@ def test_ablation_of_a_pruned_model_is_that_of_the_masked_one(
 def test_both_engines_walk_through_a_pruned_model(
     tiny_loaded: LoadedModel, encoding: Encoding, heads: tuple[tuple[int, int], ...], layer: int, pads: int
 ) -> None:
-    """torch and NumPy agree at every value, heads stand at their numbers, and what leaves is as in the masked model."""
+    """PyTorch and NumPy agree at every value, heads stand at their numbers, and what leaves is as in a masked model."""
     smaller = bert_core.pruned(tiny_loaded, heads)
     one, other = (bert_core.walk(smaller, encoding, layer, pads=pads, engine=engine) for engine in ("torch", "numpy"))
     assert max(difference.share for difference in differences(one, other)) <= 1e-5
@@ -258,7 +258,7 @@ def test_a_failed_write_leaves_nothing(tiny_loaded: LoadedModel, tmp_path: Path,
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))  # of one file: the weights are larger
     try:
-        with pytest.raises(CheckpointError, match="could not be written, and nothing was left there: .*File too large"):
+        with pytest.raises(CheckpointError, match=r"could not be written, and nothing was left there.*File too large"):
             bert_core.save(tiny_loaded, tmp_path / "deep" / name)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

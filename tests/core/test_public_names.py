@@ -54,7 +54,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 def test_no_public_name_is_any(told: dict[str, list[str]]) -> None:
-    """mypy sees a class, a function or a value with a type of its own behind each."""
+    """For mypy there is a class, a function or a value with a type of its own behind each."""
     revealed = [re.findall(r'Revealed type is "(.*)"', line) for line in told["names"]]
     assert [line for line, found in zip(told["names"], revealed, strict=True) if len(found) != 1] == []
     assert len(revealed) == len(bert_core.__all__) > 150

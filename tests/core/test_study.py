@@ -139,9 +139,9 @@ def test_other_settings_are_refused(tiny_loaded: LoadedModel, text: Path, tmp_pa
     assert table.read_bytes() == written
     strange = tmp_path / "notes.csv"
     strange.write_text("a,b\n1,2\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="^notes.csv is there, without the settings of a study beside it"):
+    with pytest.raises(ValueError, match=r"^notes.csv is there, without the settings of a study beside it"):
         judge_file(tiny_loaded, text, strange, settings(questions=1))
-    with pytest.raises(ValueError, match="^notes.csv is no table of a study"):
+    with pytest.raises(ValueError, match=r"^notes.csv is no table of a study"):
         read_judgements(strange)
 
 
@@ -183,14 +183,14 @@ def test_settings_that_cannot_be_are_one_sentence(more: dict[str, object], sente
     with pytest.raises(ValueError) as caught:
         settings(**more)
     assert str(caught.value) == sentence
-    with pytest.raises(ValueError, match="^method 'LIME' is unknown: one of attention, "):
+    with pytest.raises(ValueError, match=r"^method 'LIME' is unknown: one of attention, "):
         settings(methods=("LIME",))
 
 
 def test_a_file_without_a_question_says_what_it_needs(tiny_loaded: LoadedModel, text: Path) -> None:
     """Sentences of the lengths that were asked for."""
     with pytest.raises(
-        ValueError, match="^text.txt holds no question: it needs sentences of 90 to 99 tokens, or two in a"
+        ValueError, match=r"^text.txt holds no question: it needs sentences of 90 to 99 tokens, or two in a"
     ):
         questions(tiny_loaded, text, settings(lengths=(90, 99), pair_lengths=(90, 99)))
 

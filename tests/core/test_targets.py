@@ -171,5 +171,5 @@ def test_without_a_mask_there_is_nothing_to_ask(tiny_loaded: LoadedModel, origin
     """No word, and no loss."""
     with pytest.raises(ValueError, match=r"^no word is hidden: hide one first, or type \[MASK\]$"):
         word_target(tiny_loaded.tokenizer, original, "dog")
-    with pytest.raises(ValueError, match="^no word was hidden from the typed text, so there is no loss: hide one$"):
+    with pytest.raises(ValueError, match=r"^no word was hidden from the typed text, so there is no loss: hide one$"):
         loss_target(original, original)

@@ -151,25 +151,25 @@ def test_words_can_be_masked(tokenizer: Tokenizer) -> None:
     typed = tokenizer.encode("a [MASK]")
     assert typed.labels == typed.tokens and typed.hidden_piece(2) is None
     assert encoding.mask_positions == ()
-    with pytest.raises(ValueError, match="^word 4 does not exist in this text: it has words 0 to 3$"):
+    with pytest.raises(ValueError, match=r"^word 4 does not exist in this text: it has words 0 to 3$"):
         tokenizer.mask_words(encoding, [4])
 
 
 @pytest.mark.parametrize("text", ["", " ", "\t\n \u00a0\u3000"])
 def test_no_text_is_one_clear_sentence(tokenizer: Tokenizer, text: str) -> None:
     """An empty text is refused; so is a second sentence without a first; an empty second one is no second one."""
-    with pytest.raises(ValueError, match="^there is no text: type at least one word$"):
+    with pytest.raises(ValueError, match=r"^there is no text: type at least one word$"):
         tokenizer.encode(text, text)
-    with pytest.raises(ValueError, match="^there is a second sentence but no first one: type the first, or move"):
+    with pytest.raises(ValueError, match=r"^there is a second sentence but no first one: type the first, or move"):
         tokenizer.encode(text, "the dog")
     assert tokenizer.encode("the cat", text) == tokenizer.encode("the cat")
 
 
 def test_a_text_of_invisible_signs_only_is_refused(tokenizer: Tokenizer) -> None:
     """Signs that all vanish in tokenizing leave no text, on either side."""
-    with pytest.raises(ValueError, match="^the text '.*' contains no readable character: type at least one word$"):
+    with pytest.raises(ValueError, match=r"^the text '.*' contains no readable character: type at least one word$"):
         tokenizer.encode("\x00\u200b\u202e")
-    with pytest.raises(ValueError, match="^the second sentence '.*' contains no readable character"):
+    with pytest.raises(ValueError, match=r"^the second sentence '.*' contains no readable character"):
         tokenizer.encode("the cat", "\u200b")
 
 
@@ -229,7 +229,7 @@ def test_hostile_text_stays_text(tokenizer: Tokenizer, text: str) -> None:
 def test_half_a_character_is_an_error_that_can_be_shown(tokenizer: Tokenizer) -> None:
     """A lone surrogate, which is no text, is one clear sentence on either side."""
     for text, pair in (("the \ud83d cat", None), ("the cat", "\udc00")):
-        with pytest.raises(ValueError, match="^the text contains a broken character: type it again$"):
+        with pytest.raises(ValueError, match=r"^the text contains a broken character: type it again$"):
             tokenizer.encode(text, pair)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import lzma
 import os
@@ -141,7 +142,7 @@ def test_a_corpus_is_the_text_in_pieces(tmp_path: Path, tokenizer: Tokenizer) ->
     (tmp_path / "a.txt").write_text("The cat sat. The dog ran.\nA big mat.\n\nIt was night.\n", encoding="utf-8")
     corpus = Corpus.prepare(tmp_path / "a.txt", tokenizer, tmp_path / "cache")
     starts = corpus.sentence_starts
-    sentences = [corpus.tokens[a:b] for a, b in zip(starts, starts[1:], strict=False)]
+    sentences = [corpus.tokens[a:b] for a, b in itertools.pairwise(starts)]
     assert [tokenizer.decode(ids.tolist()) for ids in sentences] == [
         "the cat sat.",
         "the dog ran.",
@@ -355,7 +356,7 @@ def test_side_by_side_gives_what_each_gives_alone(
 
 def test_a_length_without_room_is_refused(examples: ExampleMaker) -> None:
     """Two segments and their frame need five tokens."""
-    with pytest.raises(ValueError, match="^examples of 4 tokens have no room for two segments: 5 is the least$"):
+    with pytest.raises(ValueError, match=r"^examples of 4 tokens have no room for two segments: 5 is the least$"):
         examples.batch(1, 4, np.random.default_rng(0))
 
 
@@ -408,7 +409,7 @@ def test_whole_words_hide_all_their_pieces(corpus: Corpus, tokenizer: Tokenizer)
 )
 def test_impossible_shares_are_refused(changes: dict[str, float]) -> None:
     """Shares are between 0 and 1, and two of one whole are not more than it."""
-    with pytest.raises(ValueError, match="a share is between 0 and 1|are more than all"):
+    with pytest.raises(ValueError, match=r"a share is between 0 and 1|are more than all"):
         MaskingRule(**changes)  # type: ignore[arg-type]
 
 

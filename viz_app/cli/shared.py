@@ -26,12 +26,14 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 def load(name: str, device: str) -> LoadedModel:
+    """`bert_core.load`, imported when it is needed."""
     import bert_core
 
     return bert_core.load(name, device=device)
 
 
 def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
+    """A text as the model reads it; what was cut, or is mostly unknown, is said on stderr."""
     encoding = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     if encoding.cut:
         note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
@@ -86,6 +88,7 @@ def check_place(out: Path, *read: Path) -> None:
 
 
 def note(sentence: str) -> None:
+    """Say it on stderr, where it does not mix with what a command gives."""
     typer.echo(sentence, err=True)
 
 
@@ -119,6 +122,7 @@ class Notes:
         self.started = self.last = clock()
 
     def __call__(self, done: float | None, what: str = "") -> None:
+        """Say how far it is, if it is time."""
         now = self.clock()
         if now - self.last < SECONDS_BETWEEN_LINES or done == 1:
             return

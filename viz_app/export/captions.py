@@ -20,7 +20,7 @@ def caption_maps(run: DecoderRun, what: str = "attention", *, as_one: bool = Fal
     values = run.shown(what).transpose(1, 2, 0, 3)
     if what == "product":
         what, values = "positive_product", values.clip(min=0)
-    layers, heads, words, patches = values.shape
+    layers, heads, _, patches = values.shape
     columns = run.grid[1]
     if as_one:
         values = values.mean((0, 1), keepdims=True)

@@ -42,6 +42,7 @@ class Question:
 
     @property
     def head_mask(self) -> np.ndarray:
+        """(layer, head): 0 for each head that is off, 1 for all others."""
         return head_mask_without(self.loaded.config, self.off)
 
     @property

@@ -99,7 +99,7 @@ def token_strip(
             "disabled": disabled,
             "label": label,
             "appear": appear,
-        },  # fmt: skip
+        },
         on_click_change=lambda: deliver(key, receive),
     )
     return read(latest(result.click))

@@ -49,6 +49,7 @@ class View:
 
     @property
     def query(self) -> int:
+        """The position whose row is looked at."""
         return self.walk.position
 
     def of(self, name: str) -> np.ndarray:
@@ -514,7 +515,7 @@ STAGES: dict[str, Stage] = {
             ("+ segment", "embeddings.token_type"),
             ("+ position", "embeddings.position"),
             ("= sum", "embeddings.sum"),
-        ),  # fmt: skip
+        ),
         draw=lambda view, tables: [view.vectors(tables)],
         needs=("token",),
     ),
@@ -617,7 +618,7 @@ STAGES: dict[str, Stage] = {
             ("+ input of the layer", "entering"),
             ("= sum", "attention_sum"),
             ("after the norm", "attention_normed"),
-        ),  # fmt: skip
+        ),
         draw=lambda view, tables: [view.vectors(tables)],
         needs=("layer", "token"),
     ),

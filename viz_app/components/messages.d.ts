@@ -61,8 +61,9 @@ export interface VectorsSaid {
 }
 
 /**
- * Followed by, for each head of `sent`, the maxima of its rows (float32) and its codes, filled up to a multiple of four;
- * the vectors if they are sent (float32: queries, keys, distances); for each head of `drawn` its `lines` (float32).
+ * Followed by, for each head of `sent`, the maxima of its rows (float32) and its codes, filled up to a multiple of
+ * four; the vectors if they are sent (float32: queries, keys, distances); for each head of `drawn` its `lines`
+ * (float32).
  */
 export interface ViewHeader extends FixedHeader {
   fills?: boolean; // whether it is as high as its place
@@ -166,7 +167,7 @@ export interface AddressMessage {
   steps: string[];
 }
 
-// ------------------------------------------------------------------------------------------------ the page of an export
+// ------------------------------------------------------------------------------------------------ an export's page
 
 /** What is said of a map whichever heads are drawn. */
 export interface PageLayer {

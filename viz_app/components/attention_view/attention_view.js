@@ -1,4 +1,6 @@
-// Heads of one layer, as curves, one of them as a matrix or down to its vectors.
+// Heads of one layer, as curves, one of them as a matrix or down to its vectors. Here is what every mode has.
+// Messages come in by arriving.js, choices go out by choosing.js, shown.js says what of the maps is seen; curves.js,
+// matrix.js with matrix_picture.js, and vectors.js are the modes.
 
 import { isDark, shades } from "../colour.js";
 import { childrenOf, element, part } from "../elements.js";

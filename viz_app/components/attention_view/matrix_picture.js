@@ -13,7 +13,10 @@ import { drawnHeads, mapOf } from "./shown.js";
 /** @import { Token } from "../messages.d.ts" */
 /** @import { Cell, HeadMap, MatrixLayout, View } from "./view.d.ts" */
 /** @typedef {ReturnType<typeof styleOf>} Style */
-/** @typedef {{ firstRow: number, lastRow: number, firstColumn: number, lastColumn: number }} Seen the last not included */
+/**
+ * The cells in the window, the last not included.
+ * @typedef {{ firstRow: number, lastRow: number, firstColumn: number, lastColumn: number }} Seen
+ */
 
 /** @param {View} view */
 export function drawMatrix(view) {

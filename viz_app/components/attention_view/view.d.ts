@@ -1,4 +1,5 @@
-// What the files of this view share: the view itself, and the maps that it draws. Types alone: nothing of this file reaches a browser.
+// What the files of this view share: the view itself, and the maps that it draws. Types alone: nothing of this file
+// reaches a browser.
 
 import type { Rgb } from "../colour.js";
 import type { Choice, Codes, Side, ViewHeader, ViewSaid } from "../messages.d.ts";

@@ -2,54 +2,30 @@
 
 import streamlit as st
 
-from viz_app.shell import frame, screen, session
+from viz_app.pages import PAGES
+from viz_app.shell import address, frame, screen
 from viz_app.shell.calm import PAGE, calm
-
-WITHOUT_TEXT = ("images", "score")  # pages about something else than the shared text
-WITHOUT_MODELS = ("images",)  # pages with a model of their own
-SWITCHING = ("heads", "prune")  # pages on which heads are switched
-PAGES = {
-    "predict": ("Predict", "edit_note"),
-    "attention": ("Attention", "grid_view"),
-    "compare": ("Compare", "difference"),
-    "why": ("Why", "psychology_alt"),
-    "layers": ("Layers", "layers"),
-    "heads": ("Heads", "toggle_on"),
-    "roles": ("Roles", "badge"),
-    "prune": ("Prune", "content_cut"),
-    "score": ("Score", "balance"),
-    "images": ("Words on images", "image_search"),
-    "inside": ("Inside BERT", "conveyor_belt"),
-}
 
 st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
 st.logo(frame.LOGO, size="large")
-notices = session.restore()
-page = st.navigation(
+notices = address.restore(frame.choices_of(PAGES))
+opened = st.navigation(
     [
-        st.Page(
-            f"viz_app/pages/{name}/page.py",
-            title=title,
-            icon=f":material/{icon}:",
-            url_path=name,
-            default=name == "predict",
-        )
-        for name, (title, icon) in PAGES.items()
+        st.Page(page.file, title=page.title, icon=page.icon, url_path=page.path, default=page is PAGES[0])
+        for page in PAGES
     ],
     position="top" if st.session_state.lecture else "sidebar",
 )
-session.open_example(page.url_path)
+page = next((page for page in PAGES if page.path == opened.url_path), PAGES[0])
+address.open_example(page)
 rest = screen.divide(lecture=st.session_state.lecture)
 try:
-    path = page.url_path
-    st.session_state[PAGE] = path or "predict"
+    st.session_state[PAGE] = page.path
     with calm(screen.picture()):
-        if not path:
+        if page is PAGES[0]:
             frame.welcome()
-        if frame.open_frame(
-            notices, text=path not in WITHOUT_TEXT, models=path not in WITHOUT_MODELS, switches=path in SWITCHING
-        ):
+        if frame.open_frame(page, PAGES, notices):
             with rest:
-                frame.show(page)
+                frame.show(opened)
 finally:
-    session.publish()
+    address.publish()

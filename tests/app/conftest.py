@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from viz_app.shell import session
+from viz_app.shell import work
 
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine is slow, not wrong: a page waits longer for its work, as nothing here brings it back by itself."""
-    monkeypatch.setattr(session, "PATIENCE", 60.0)
+    monkeypatch.setattr(work, "PATIENCE", 60.0)

@@ -13,7 +13,8 @@ from streamlit.testing.v1 import AppTest
 
 from viz_app.components.attention_view import ViewChoice, packing
 from viz_app.components.attention_view.view import attention_view
-from viz_app.shell.session import _choices
+from viz_app.pages import PAGES
+from viz_app.shell.frame import choices_of
 from viz_app.tokens import Token
 
 SHAPES = st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 6))
@@ -139,7 +140,7 @@ def test_the_view_mounts_without_a_browser() -> None:
 )
 def test_a_view_goes_through_the_address_and_back(name: str, written: str, value: object) -> None:
     """What is read from a link is written into it the same."""
-    choice = _choices()[name]
+    choice = choices_of(PAGES)[name]
     assert choice.parse(written) == value and choice.write(value) == written
 
 
@@ -147,4 +148,4 @@ def test_a_view_goes_through_the_address_and_back(name: str, written: str, value
 def test_an_impossible_view_is_refused(name: str, written: str) -> None:
     """A number that cannot be is not taken from an address."""
     with pytest.raises(ValueError):
-        _choices()[name].parse(written)
+        choices_of(PAGES)[name].parse(written)

@@ -10,8 +10,7 @@ from streamlit.testing.v1 import AppTest
 
 from tests.visit import at, key_of, settled, words
 from viz_app.pages.inside import walks
-from viz_app.pages.inside.stages import STAGES as CONTENT
-from viz_app.shell.session import STAGES
+from viz_app.pages.inside.stages import STAGES
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 TEXT, PAIR = "a cat sat on the mat.", "it was red."
@@ -46,9 +45,9 @@ def test_stepping_goes_through_every_stage_and_back(offered: str) -> None:
     assert app.button(key="back").disabled
     for number, name in enumerate(STAGES, start=1):
         assert not app.exception and not app.error
-        assert title(app) == f"{number}. {CONTENT[name].title}"
+        assert title(app) == f"{number}. {STAGES[name].title}"
         assert app.session_state.stage == name
-        assert any(CONTENT[name].says in said.value for said in app.markdown)
+        assert any(STAGES[name].says in said.value for said in app.markdown)
         assert len(app.latex) == 2
         differ = any("PyTorch and NumPy differ most at" in said.value for said in app.caption)
         assert differ == (number == len(STAGES)), "said once, at the end"
@@ -56,7 +55,7 @@ def test_stepping_goes_through_every_stage_and_back(offered: str) -> None:
             press(app, "on")
     assert app.button(key="on").disabled
     press(app, "back")
-    assert title(app) == f"12. {CONTENT['pooler'].title}"
+    assert title(app) == f"12. {STAGES['pooler'].title}"
 
 
 def test_a_link_opens_the_stage_the_head_the_token_and_the_engine(offered: str) -> None:

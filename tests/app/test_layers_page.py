@@ -13,8 +13,12 @@ import bert_core
 from tests.visit import at, key_of, settled, visited, words
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
+from viz_app.pages import PAGES
+from viz_app.pages.layers import EXAMPLE, THROUGH, states
 from viz_app.pages.layers import words as layers
-from viz_app.shell import examples, session
+from viz_app.shell import examples
+from viz_app.shell.address import TABLE, link_of
+from viz_app.shell.frame import choices_of
 from viz_app.shell.question import Question
 
 
@@ -27,23 +31,23 @@ def test_it_opens_on_a_change_of_mind_and_no_page_swaps_a_text() -> None:
     """Who opens this page first sees its own example, on every page from then on; who has typed keeps the text."""
     app = start()
     assert not app.exception and not app.error
-    assert app.session_state.text == examples.of_page("layers").text != examples.first().text
+    assert app.session_state.text == EXAMPLE.text != examples.first().text
     assert "“to” takes first place **after L5** and keeps it. Before that, the lens reads" in words(app)
-    assert "→ “and”" in words(app) and examples.of_page("layers").remark in words(app)
+    assert "→ “and”" in words(app) and EXAMPLE.remark in words(app)
     for page in ("predict", "why"):
         at(app, page).run()
-        own = examples.of_page("layers")
+        own = EXAMPLE
         assert (app.session_state.text, app.session_state.masked) == (own.text, own.masked)
     app.text_input(key=key_of(app, "text")).set_value("A word of mine.").run()
     settled(at(app, "layers").run())
     assert not app.exception and app.session_state.text == "A word of mine."
-    assert examples.of_page("layers").remark not in words(app)
+    assert EXAMPLE.remark not in words(app)
 
 
 def test_what_is_said_of_the_example_is_so() -> None:
     """The logit lens reads "and" after L2 to L4 and "to" at the end; the tuned lens reads "to" after L1."""
     loaded = bert_core.load("headlight-mini", device="cpu")
-    example = examples.of_page("layers")
+    example = EXAMPLE
     encoding = loaded.tokenizer.mask_words(loaded.tokenizer.encode(example.text), example.masked)
     (position,) = encoding.mask_positions
 
@@ -63,7 +67,7 @@ def test_a_typed_mask_has_no_rank() -> None:
     assert "The model's final word" in typed and "the word of the text" not in typed
 
 
-@pytest.mark.parametrize("through", session.THROUGH)
+@pytest.mark.parametrize("through", THROUGH)
 def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
     """By link, with and without a mask, for two sentences; nothing fails, and nothing is left without its two lines."""
     for more in ({"masked": "3"}, {"pair": "The room was dark."}, {}):
@@ -81,7 +85,7 @@ def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) 
     assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
     app = start(text="A", through="states", laid="neighbours")
     assert not app.exception and "needs at least four" in app.info[0].value
-    monkeypatch.setattr(layers, "find_spec", lambda name: None)
+    monkeypatch.setattr(states, "find_spec", lambda name: None)
     app = start(text="She opened the door.", through="states", laid="neighbours")
     assert not app.exception and app.session_state.laid == "axes" and "These two axes hold" in words(app)
     assert app.segmented_control(key=key_of(app, "laid")).disabled
@@ -120,14 +124,14 @@ def test_one_word_in_several_sentences() -> None:
 
 def test_long_texts_stay_out_of_the_address() -> None:
     """Each group of texts longer than 2,000 characters together is left out, with what means nothing without it."""
-    choices = session._choices()
-    state = {name: choice.default for name, choice in choices.items()}
+    table = choices_of(PAGES)
+    state = {TABLE: table} | {name: choice.first(with_text=False) for name, choice in table.items()}
     state |= {"several": "x" * 2_001, "like": "word", "one": "y" * 1_001, "two": "z" * 999, "masked": (1,)}
-    assert session.link_of(state) == {
+    assert link_of(state) == {
         "text": state["text"], "pair": state["pair"], "masked": "1", "one": state["one"], "two": state["two"]
     }  # fmt: skip
     state |= {"text": "w" * 2_001, "two": "z" * 1_000, "several": "short", "through": "kinds"}
-    assert session.link_of(state) == {"several": "short", "like": "word", "through": "kinds"}
+    assert link_of(state) == {"several": "short", "like": "word", "through": "kinds"}
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,13 @@ from bert_core.studies.relations import track_relations
 from bert_core.studies.table import write_table
 from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, at, key_of, said, settled, visited, words
-from viz_app.pages.roles import text as roles
+from viz_app.pages import PAGES as DECLARED
+from viz_app.pages import compare, score
+from viz_app.pages.roles import treebank
 from viz_app.pages.score import pairs as comparing
-from viz_app.shell import examples, question, session
-from viz_app.shell.session import as_written
+from viz_app.shell import examples, question
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import added_models
 
 PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "inside")
 
@@ -44,7 +47,8 @@ def test_every_page_opens_on_an_example(page: str) -> None:
     app = settled(visited(page))
     assert not app.exception and not app.error
     assert app.header
-    assert app.session_state.text == examples.of_page(page).text
+    (example,) = (one.example for one in DECLARED if one.path == page)
+    assert app.session_state.text == (example or examples.first()).text
     assert "How to read this" in words(app) and "How it can mislead" in words(app)
 
 
@@ -139,8 +143,9 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
     assert not [b for b in app.button if (b.key or "").startswith("The second")], "what is closed is not drawn"
     app.session_state[question.EXAMPLES] = True
     app.run()
-    offered = [b for b in app.button if (b.key or "").rsplit(" ", 1)[0] in examples.by_kind()]
-    assert len(offered) == len({b.label for b in offered}) == sum(map(len, examples.by_kind().values())) > 10
+    by_kind = examples.by_kind(page.example for page in DECLARED if page.example is not None)
+    offered = [b for b in app.button if (b.key or "").rsplit(" ", 1)[0] in by_kind]
+    assert len(offered) == len({b.label for b in offered}) == sum(map(len, by_kind.values())) > 10
     assert all(b.label.startswith("**") and "hidden" in b.label.partition("** ")[0] for b in offered)
     taken = next(b for b in offered if b.label.startswith("**capital\\, hidden\\; B follows**"))
     taken.click().run()
@@ -159,11 +164,11 @@ def test_an_example_has_a_title_and_closes_the_list() -> None:
         ("roles", {"text": "A small word."}, "There is nothing to explain yet, so", ("masked", (1,))),
         ("attention", {"text": "A small word.", "show": "gradient"}, "A gradient needs", ("masked", (1,))),
         ("compare", {"text": "A small word."}, "No word is hidden", ("masked", (1,))),
-        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", examples.OTHER)),
+        ("compare", {"text": "A word.", "against": "text"}, "Type another text", ("other", compare.OTHER)),
         ("compare", {"text": "A word.", "against": "heads", "head": "2.3"}, "All heads are on", ("off", ((2, 3),))),
         ("layers", {"through": "sentences", "several": "one"}, "Give at least two", ("like", "bank")),
         ("layers", {"text": "A small word.", "through": "kinds"}, "A gradient needs", ("masked", (1,))),
-        ("score", {"one": " ", "two": "A cat."}, "There is no first sentence", ("one", examples.COMPARED.text)),
+        ("score", {"one": " ", "two": "A cat."}, "There is no first sentence", ("one", score.EXAMPLE.text)),
         ("score", {"compared": "table"}, "Paste some pairs", ("pairs_pasted", comparing.EXAMPLE_PAIRS)),
         ("images", {"picture": "composed"}, "Choose one to three shapes", ("shapes", ["large blue circle"])),
     ],
@@ -505,7 +510,7 @@ def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monke
     shown = app.dataframe[0].value
     assert shown["relation"].tolist() == [row.relation for row in rows]
     assert shown["found"].tolist() == pytest.approx([row.accuracy for row in rows])
-    monkeypatch.setattr(roles, "LEAST", 3)  # twelve sentences ask little twenty times
+    monkeypatch.setattr(treebank, "LEAST", 3)  # twelve sentences ask little twenty times
     best = next(row for row in track_relations(loaded, sentences()).rows(3) if row.accuracy > row.offset_accuracy)
     app.session_state["head"] = (best.layer, best.head)
     app.segmented_control(key=key_of(app, "over")).set_value("text").run()
@@ -558,7 +563,7 @@ def test_a_folder_is_offered_by_its_name(
     tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As much of the path's end as tells it from the others; the whole path on hover; a choice by it stays."""
-    session.added_models.clear()  # by other tests
+    added_models.clear()  # by other tests
     same, twin = (tmp_path / where / tiny_model_folder.name for where in ("one", "two"))
     for folder in (same, twin):
         shutil.copytree(tiny_model_folder, folder)

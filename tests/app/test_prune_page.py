@@ -20,8 +20,8 @@ from bert_core.run import costs, losses, plans
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
 from tests.visit import at, key_of, said, settled, words
-from viz_app.pages.prune import questions as lab
-from viz_app.shell import session
+from viz_app.pages.prune import questions
+from viz_app.pages.why import MEASURES
 from viz_app.shell.controls import Upload
 
 __all__ = ["text_file"]  # a fixture
@@ -108,7 +108,7 @@ def test_the_figures_are_those_of_the_library(
 
 def test_what_takes_long_waits_for_its_button(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long text is asked when the button that names the cost is pressed, another text has a button of its own."""
-    monkeypatch.setattr(lab, "QUICK_WORK", 0.0)
+    monkeypatch.setattr(questions, "QUICK_WORK", 0.0)
     app = lab_of(tiny_model_folder, monkeypatch)
     (button,) = (button for button in app.button if button.label.startswith("Test on "))
     assert re.fullmatch(r"Test on 9 copies of the text, about \d+ s", button.label)
@@ -144,7 +144,7 @@ def test_a_plan_is_carried_out(
 
 def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped, it keeps its points, and the button says how many models are left; at the end there is the band."""
-    monkeypatch.setattr(lab, "MOMENT", 0.05)
+    monkeypatch.setattr(questions, "MOMENT", 0.05)
     app = lab_of(tiny_model_folder, monkeypatch, text="the dog ran", off="0.1")
     assert re.match(r"Draw the curve: prune \d+ times, about \d+ s", app.button(key="start_curve").label)
     whole = int(re.findall(r"\d+", app.button(key="start_curve").label)[0])
@@ -155,7 +155,7 @@ def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: p
         press(app, "stop_curve")
         left = app.button(key="start_curve").label
         assert left.startswith("Go on: prune ") and int(re.findall(r"\d+", left)[0]) < whole
-        monkeypatch.setattr(lab, "MOMENT", 1.0)
+        monkeypatch.setattr(questions, "MOMENT", 1.0)
         press(app, "start_curve")
         while any(button.key == "stop_curve" for button in app.button):
             app.run()
@@ -169,7 +169,7 @@ def test_a_model_is_measured_and_taken_along(
     """The table counts parameters; a written folder is the pruned model; a taken place gets one sentence."""
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1,1.2")
     press(app, "measure_costs")
-    assert app.session_state.measure == session.MEASURES[0]  # a choice of another page, in the same address
+    assert app.session_state.measure == MEASURES[0]  # a choice of another page, in the same address
     assert app.table[0].value["parameters"].nunique() == 2
     assert "Switching heads off without pruning never makes a model faster" in words(app)
     place = tmp_path / "mine"
@@ -195,10 +195,10 @@ def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: 
 
 def test_the_download_is_the_pruned_model(tiny_model_folder: Path, tmp_path: Path) -> None:
     """A zip that loads, with the smaller matrices, or with zeros in the first shapes."""
-    questions = object.__new__(lab.Questions)
-    questions.loaded, questions.off = bert_core.load(str(tiny_model_folder)), ((0, 1), (1, 2))
+    asking = object.__new__(questions.Questions)
+    asking.loaded, asking.off = bert_core.load(str(tiny_model_folder)), ((0, 1), (1, 2))
     for full_shape, gone in ((False, {0: (1,), 1: (2,)}), (True, {})):
-        content = questions.file(full_shape=full_shape)
+        content = asking.file(full_shape=full_shape)
         assert zipfile.is_zipfile(io.BytesIO(content))
         (tmp_path / f"{full_shape}.zip").write_bytes(content)
         assert dict(bert_core.load(str(tmp_path / f"{full_shape}.zip")).config.pruned_heads) == gone
@@ -245,9 +245,9 @@ def test_a_file_that_cannot_be_asked_leaves_the_text(
 
 def test_a_plan_file_is_for_one_model(tiny_model_folder: Path) -> None:
     """A plan of this model is read back; another model's is refused."""
-    questions = object.__new__(lab.Questions)
-    questions.loaded = bert_core.load(str(tiny_model_folder))
+    asking = object.__new__(questions.Questions)
+    asking.loaded = bert_core.load(str(tiny_model_folder))
     plan = bert_core.PruningPlan(tiny_model_folder.name, 2, 4, "mine", ((0, 1),))
-    assert questions.read_plan(Upload("plan.json", plan.to_json().encode())) == plan
+    assert asking.read_plan(Upload("plan.json", plan.to_json().encode())) == plan
     with pytest.raises(ValueError, match="the plan is for other"):
-        questions.read_plan(Upload("plan.json", dataclasses.replace(plan, model="other").to_json().encode()))
+        asking.read_plan(Upload("plan.json", dataclasses.replace(plan, model="other").to_json().encode()))

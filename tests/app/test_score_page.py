@@ -9,8 +9,8 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from tests.visit import key_of, settled, visited, words
 from viz_app.figures.scores import pair_bars
+from viz_app.pages.score import EXAMPLE
 from viz_app.pages.score import pairs as comparing
-from viz_app.shell import examples
 
 
 def start(**address: str) -> AppTest:
@@ -31,11 +31,11 @@ def test_it_opens_on_a_pair_where_the_model_is_wrong() -> None:
     loaded = bert_core.load("headlight-mini", device="cpu")
     one, other = (
         bert_core.pseudo_log_likelihood(loaded, loaded.tokenizer.encode(text)).total
-        for text in (examples.COMPARED.text, examples.COMPARED.pair)
+        for text in (EXAMPLE.text, EXAMPLE.pair)
     )
     assert one < other
     assert f"It finds the second sentence likelier, by {other - one:.1f} nats" in words(app)
-    assert examples.COMPARED.remark in words(app)
+    assert EXAMPLE.remark in words(app)
     table = app.dataframe[0].value
     assert list(table["variant"]) == ["Either: no word has several pieces"], "not one row twice"
     np.testing.assert_allclose(table["first, nats"][0], one, rtol=1e-4)
@@ -109,18 +109,18 @@ def test_heads_that_are_off_are_said_and_take_no_part() -> None:
     """The page names them, scores without them, and gives them back; the remark on the example is then left out."""
     app = start(off="0.1,2.3")
     assert not app.exception and not app.error
-    assert "2 heads are off: L0 H1, L2 H3" in words(app) and examples.COMPARED.remark not in words(app)
+    assert "2 heads are off: L0 H1, L2 H3" in words(app) and EXAMPLE.remark not in words(app)
     loaded = bert_core.load("headlight-mini", device="cpu")
     gates = np.ones((6, 12))
     gates[0, 1] = gates[2, 3] = 0
-    one = loaded.tokenizer.encode(examples.COMPARED.text)
+    one = loaded.tokenizer.encode(EXAMPLE.text)
     np.testing.assert_allclose(
         app.dataframe[0].value["first, nats"][0],
         bert_core.pseudo_log_likelihood(loaded, one, head_mask=gates).total,
         rtol=1e-4,
     )
     done(app.button(key="restore_heads").click().run())
-    assert not app.exception and examples.COMPARED.remark in words(app)
+    assert not app.exception and EXAMPLE.remark in words(app)
 
 
 def test_the_last_pair_stays_in_sight_until_the_next_is_scored() -> None:

@@ -15,13 +15,12 @@ from bert_core.analysis.walks import follows, likeliest, step_angles
 from bert_core.loading import LoadedModel
 from bert_core.records import Walk
 from bert_core.run.capture import capture
-from bert_core.run.walk import ENGINES, walk
+from bert_core.run.walk import walk
 from tests.near import assert_near
 from viz_app.components.floor_plan import Room, floor_plan
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.stages import key_bars, piece_boxes, vector_panels, window, with_row_framed
 from viz_app.pages.inside.stages import _IN_FORMULA, STAGES, SYMBOLS, View, legend, rooms, tex
-from viz_app.shell import session
 
 
 def view_of(
@@ -38,12 +37,6 @@ def view_of(
         dark=False,
         lecture=False,
     )
-
-
-def test_the_stages_of_the_address_are_those_of_the_page() -> None:
-    """The same names in the same order, so a link can name every stage; and the same engines."""
-    assert tuple(STAGES) == session.STAGES and len(STAGES) == 13
-    assert session.ENGINES == ENGINES
 
 
 @pytest.mark.parametrize("name", STAGES)

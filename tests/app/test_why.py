@@ -22,8 +22,8 @@ from tests.near import assert_near
 from tests.visit import ENTRY, at, key_of, visited, words
 from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
-from viz_app.pages.why import answers
-from viz_app.shell import examples, notices
+from viz_app.pages.why import EXAMPLE, answers
+from viz_app.shell import notices
 
 TEXT = "the cat sat on the mat"
 
@@ -218,7 +218,7 @@ def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypa
 
 def test_the_example_surprises_as_it_says() -> None:
     """The bundled model: every number and every sign that the remark on "milk" names."""
-    loaded, example = bert_core.load("headlight-mini", device="cpu"), examples.SURPRISE
+    loaded, example = bert_core.load("headlight-mini", device="cpu"), EXAMPLE
     original = loaded.tokenizer.encode(example.text)
     encoding = loaded.tokenizer.mask_words(original, example.masked)
     place, tea, milk = encoding.mask_positions[0], *map(loaded.tokenizer.id_of, ("tea", "milk"))
@@ -248,11 +248,11 @@ def test_the_page_opens_on_it() -> None:
     """Who opens this page first sees the example with its remark; who has keeps it, and a button brings the example."""
     app = visited("why")
     until(app, lambda app: "Look at “milk”" in words(app))
-    assert app.session_state.text == examples.SURPRISE.text and app.session_state.target == "6:tea"
+    assert app.session_state.text == EXAMPLE.text and app.session_state.target == "6:tea"
     app.text_input(key=key_of(app, "text")).set_value("The [MASK] sat.").run()
     assert "Look at “milk”" not in words(app)
     button(app, "Show a surprising example").click().run()
-    assert app.session_state.text == examples.SURPRISE.text and app.session_state.masked == examples.SURPRISE.masked
+    assert app.session_state.text == EXAMPLE.text and app.session_state.masked == EXAMPLE.masked
 
 
 def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch, tiny_loaded: LoadedModel) -> None:

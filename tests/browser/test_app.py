@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from viz_app.shell.session import STAGES
+from viz_app.pages.inside.stages import STAGES
 
 ROOT = Path(__file__).parents[2]
 ENTRY = ROOT / "streamlit_app.py"

@@ -32,16 +32,7 @@ from viz_app.export.drawing import (
     token_label,
 )
 from viz_app.figures.images import faint
-from viz_app.figures.style import (
-    DIVERGING,
-    HEAD_COLOURS,
-    SENTENCE_TINTS,
-    SEQUENTIAL,
-    Page,
-    one_line,
-    page,
-    two_digits,
-)
+from viz_app.figures.style import DIVERGING, HEAD_COLOURS, SENTENCE_TINTS, SEQUENTIAL, Page, one_line, page, two_digits
 from viz_app.figures.thumbnails import blocks, common_limit, thumbnails
 from viz_app.maps import MapView, ShownMaps
 from viz_app.tokens import Token

@@ -7,16 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import (
-    HEAD_COLOURS,
-    HEAD_DASHES,
-    SEQUENTIAL,
-    TOKEN_FONT,
-    page,
-    plain,
-    styled,
-    two_digits,
-)
+from viz_app.figures.style import HEAD_COLOURS, HEAD_DASHES, SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 16, 160
 LETTERS_A_LINE, LEAST_LETTERS = 64, 8  # of all cells of a row together, and of each: most words are no longer

@@ -8,16 +8,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from viz_app.figures.style import (
-    DIVERGING,
-    SENTENCE_TINTS,
-    SEQUENTIAL,
-    TOKEN_FONT,
-    page,
-    plain,
-    styled,
-    two_digits,
-)
+from viz_app.figures.style import DIVERGING, SENTENCE_TINTS, SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 14, 160
 ROWS_THAT_FIT, KEYS_THAT_FIT, ROWS_IN_LECTURE = 40, 40, 8

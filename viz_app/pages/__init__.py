@@ -1,1 +1,17 @@
-"""One thin file a page: what the reader chose, one analysis, one picture, two sentences on reading it."""
+"""The pages, in the order of the navigation; each is declared in its own folder."""
+
+from viz_app.pages import attention, compare, heads, images, inside, layers, predict, prune, roles, score, why
+
+PAGES = (
+    predict.PAGE,
+    attention.PAGE,
+    compare.PAGE,
+    why.PAGE,
+    layers.PAGE,
+    heads.PAGE,
+    roles.PAGE,
+    prune.PAGE,
+    score.PAGE,
+    images.PAGE,
+    inside.PAGE,
+)

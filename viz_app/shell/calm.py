@@ -11,7 +11,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.refused import Refused
 from viz_app.bugs import versions
-from viz_app.shell.session import sentence, settings_without_texts
+from viz_app.shell.address import settings_without_texts
+from viz_app.shell.markdown import sentence
 
 PAGE = "_page"  # the page that is drawn, by its address
 

@@ -7,14 +7,18 @@ import streamlit as st
 from bert_core.records import HeadSweep, MaskPrediction, ModelRun
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
+from bert_core.run.ablation import METHODS as INSTEAD
 from bert_core.run.ablation import ablate_heads
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
 from viz_app.shell import screen
+from viz_app.shell.choices import Choice, choice_of
 from viz_app.shell.controls import control
+from viz_app.shell.examples import REFERENCE
+from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.session import INSTEAD, queue, result_of, shown_name
+from viz_app.shell.work import queue, result_of
 
 # What a target is counted in; a difference of logits is one of log-odds, so in nats too.
 TARGET_UNITS = {
@@ -126,3 +130,6 @@ def other_texts(current: Question) -> tuple[Encoding, ...]:
         )
     longest = current.loaded.config.max_position_embeddings
     return tuple(current.loaded.tokenizer.encode(line, max_length=longest) for line in lines)
+
+
+CHOICES = {"instead": choice_of(*INSTEAD), "reference": Choice(REFERENCE, about="reference", free=True)}

@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.shell.session import as_written
+from viz_app.shell.markdown import as_written
 
 _DEFAULTS = {"segmented_control": "default", "multiselect": "default", "selectbox": "index"}  # all others: value
 

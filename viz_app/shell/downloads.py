@@ -19,7 +19,7 @@ from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, File
 from viz_app.export.packing import MOST_EXACT
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
-from viz_app.shell.session import asked_for, queue, still_running
+from viz_app.shell.work import asked_for, queue, still_running
 
 LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
 MIME = {

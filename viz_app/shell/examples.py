@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 
@@ -40,23 +41,6 @@ class Example:
         return f"{self.text} | {self.pair}" if self.pair else self.text
 
 
-# What the bundled model does here was looked up by masking each word in turn; a test does it again.
-SURPRISE = Example(
-    "He drank a cup of tea with milk.",
-    masked=(5,),
-    target="6:tea",
-    remark="**Look at “milk”:** it gets the most attention of all words. But did it lead to “tea”? DecompX says yes; "
-    "gradient x attention and occlusion say no: hide “milk”, and “tea” rises from 0.17 to 0.33. All are right: “milk” "
-    "adds 2.8 to the score of “tea”, but 5.6 to the score of “milk”, which the model would rather put in the gap. "
-    "Explain “tea” *rather than “milk”*, above, and DecompX says no, too.",
-)
-
-
-def is_shown(example: Example, text: str, pair: str, masked: tuple[int, ...]) -> bool:
-    """Whether this is what is chosen."""
-    return (example.text, example.pair, example.masked) == (text, pair, masked)
-
-
 @cache
 def all_examples() -> tuple[Example, ...]:
     """The examples that come with the bundled model."""
@@ -71,30 +55,13 @@ def first() -> Example:
     return all_examples()[0]
 
 
-# Found by a search through the examples and prompts of the model card, for pages where another text shows more.
-_OF_PAGES = {
-    "layers": Example(
-        "The ship sailed from England to America.",
-        masked=(5,),
-        remark="With the logit lens, L2 to L4 read “England and America”, as if only the last layer knew the answer. "
-        "With the tuned lens “to” comes first after L1 already: earlier layers may know it in another form.",
-    ),
-    "why": SURPRISE,
-}
-
-
-def by_kind() -> dict[str, list[Example]]:
-    """The examples to choose from, under a heading each."""
+def by_kind(surprises: Iterable[Example]) -> dict[str, list[Example]]:
+    """The examples to choose from, under a heading each. surprises: those of pages, the simplest to explain first."""
     return {
-        "With a surprise": list(_OF_PAGES.values()),
+        "With a surprise": sorted(surprises, key=lambda example: len(example.remark)),
         "The second sentence follows": [example for example in all_examples() if example.follows],
         "The second sentence comes from elsewhere": [example for example in all_examples() if not example.follows],
     }
-
-
-def of_page(page: str) -> Example:
-    """What a visitor sees on a page who has not chosen a text."""
-    return _OF_PAGES.get(page, first())
 
 
 # What stands in for a head that is taken out by mean or resample, until other texts are given.
@@ -105,23 +72,4 @@ REFERENCE = "\n".join(
         "He wrote a long letter to his sister about the war.",
         "Most of the water in the lake comes from the mountains.",
     )
-)
-
-# One word in four sentences, and two sentences to compare, for the pages that do not read the shared text.
-LIKE = "bank"
-SEVERAL = "\n".join(
-    (
-        "They sat on the bank of the river and looked at the water.",
-        "The boat was tied up at the bank of the stream.",
-        "She put her money in the bank every month.",
-        "The bank raised its interest rates and lent less money.",
-    )
-)
-# Another text, to compare one's own with.
-OTHER = "She closed the window and sat down."
-COMPARED = Example(
-    "The picture of the children is on the wall.",
-    "The picture of the children are on the wall.",
-    remark="The second sentence is wrong, yet the model prefers it: the verb agrees with the nearest noun, “children”, "
-    "and not with “picture”; and next to “are”, “children” is far likelier too. People make the same mistake.",
 )

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import streamlit as st
@@ -15,38 +17,48 @@ from bert_core.refused import Refused
 from bert_core.tokenizer import MASK
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
-from viz_app.shell import examples, question, screen
+from viz_app.shell import change, examples, heads, models, question, screen, target
+from viz_app.shell.address import steps
 from viz_app.shell.calm import calm
+from viz_app.shell.choices import Choice, Page, collected, flag
 from viz_app.shell.controls import control
+from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
+from viz_app.shell.markdown import as_written, sentence
 from viz_app.shell.models import chosen_model, model_settings, say_load_problem
 from viz_app.shell.notices import say_notices, say_of_text, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
-from viz_app.shell.session import as_written, sentence, steps
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 
 LONGEST_TEXT = 200_000  # characters that are read at all
 LOGO = str(Path(__file__).parent / "headlight.svg")
 
 
-def open_frame(notices: list[str], *, text: bool = True, models: bool = True, switches: bool = False) -> bool:
-    """Draw the shared frame, with notices under the text; whether there is something for a page to show.
+@cache
+def choices_of(pages: tuple[Page, ...]) -> Mapping[str, Choice]:
+    """Every choice that an address carries, by its name: those that all pages share, and each page's own."""
+    own = {"lecture": flag()}
+    shared = (question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, change.CHOICES, own)
+    return collected([*shared, *(page.choices for page in pages)])
 
-    text: False for a page that is not about the shared text: settings and notices only. models: whether the settings
-    offer them. switches: whether heads are switched on the page, which must not move when one goes off.
+
+def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
+    """Draw the shared frame, with notices under the text; whether there is something for the page to show.
+
+    pages: all of them, whose examples are offered too.
     """
     state = st.session_state
     with st.container(key="history"):
         keep_history(steps())
     with screen.settings():
-        _settings(models=models)
+        _settings(models=page.models)
     with screen.strip():
-        if models:
+        if page.models:
             say_load_problem()
-        state[ASKED] = _frame(notices, switches) if text else None
-        if not text:
+        state[ASKED] = _frame(page, pages, notices) if page.text else None
+        if not page.text:
             say_notices(notices)
-    return not text or state[ASKED] is not None
+    return not page.text or state[ASKED] is not None
 
 
 def is_dark() -> bool:
@@ -92,12 +104,12 @@ def title(asks: str, says: str, place: DeltaGenerator | None = None) -> None:
         st.caption(says)
 
 
-def _frame(notices: list[str], switches: bool) -> Question | None:
+def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | None:
     state = st.session_state
     loaded = chosen_model()
     if loaded is None:
         return None
-    _text_inputs()
+    _text_inputs([one.example for one in pages if one.example is not None])
     text, pair = state.text, state.pair
     say_notices(notices)
     if len(text) + len(pair) > LONGEST_TEXT:
@@ -115,7 +127,7 @@ def _frame(notices: list[str], switches: bool) -> Question | None:
     encoding = loaded.tokenizer.mask_words(original, masked)
     drawn = Question(loaded, encoding, original, None, existing_heads(loaded), is_dark(), bool(state.lecture))
     token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, on_click=mask_word)
-    say_of_text(drawn, switches)
+    say_of_text(drawn, keep_place=page.switches)
     return with_target(drawn)
 
 
@@ -125,7 +137,7 @@ def _settings(*, models: bool) -> None:
     control(st.toggle, "Lecture mode", "lecture", help="Larger type, thicker lines, for a projector")
 
 
-def _text_inputs() -> None:
+def _text_inputs(surprises: list[Example]) -> None:
     row = screen.text().container(horizontal=True, vertical_alignment="bottom")
     control(row.text_input, "Sentence", "text", on_change=_text_changed, placeholder="Type a sentence")
     control(
@@ -134,7 +146,7 @@ def _text_inputs() -> None:
     )  # fmt: skip
     # What is closed costs nothing.
     with row.popover("Examples", width="content", key=EXAMPLES, on_change="rerun") as opened:
-        for kind, some in examples.by_kind().items() if opened.open else ():
+        for kind, some in examples.by_kind(surprises).items() if opened.open else ():
             st.caption(kind)
             for number, example in enumerate(some):
                 st.button(

@@ -6,12 +6,19 @@ import numpy as np
 import streamlit as st
 
 from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
 from bert_core.run.inputs import head_mask_without
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.shell import question
+from viz_app.shell.address import CHOSEN
+from viz_app.shell.choices import Choice, Head, parse_head, parse_numbers, write_head, write_numbers
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.session import CHOSEN, Head, as_written, shown_name
+
+Tokens = tuple[str, tuple[int, ...]]  # selected on the side of the "query" or the "key", and where
+VIEWS = {"heads": "All heads", "curves": "Curves", "matrix": "Matrix", "neuron": "Neuron"}
 
 
 def choose_head(click: HeadClick) -> None:
@@ -118,3 +125,36 @@ def say_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
 
 def _restore_heads() -> None:
     st.session_state.off = ()
+
+
+def parse_heads(value: str) -> tuple[Head, ...]:
+    """Heads between commas, in order, each once."""
+    return tuple(sorted({parse_head(part) for part in value.split(",") if part}))
+
+
+def parse_tokens(value: str) -> Tokens:
+    """Tokens that are selected, as q4 or k2,7. Raises Refused for anything else."""
+    side = {"q": "query", "k": "key"}.get(value[:1])
+    if side is None:
+        raise Refused("q or k, then positions")
+    return side, parse_numbers(value[1:])
+
+
+def parse_share(value: str) -> float:
+    """A share written in percent. Raises Refused for less than 5 or more than 100."""
+    try:
+        share = float(value)
+    except ValueError:
+        share = 0.0
+    if not 5 <= share <= 100:
+        raise Refused("5 to 100")
+    return share / 100
+
+
+CHOICES = {
+    "off": Choice((), parse_heads, lambda heads: ",".join(map(write_head, heads)), step=True),
+    "head": Choice((0, 0), parse_head, write_head, step=True),
+    "also": Choice((), parse_numbers, write_numbers, step=True),
+    "tokens": Choice(("query", ()), parse_tokens, lambda tokens: tokens[0][0] + write_numbers(tokens[1])),
+    "kept": Choice(0.7, parse_share, lambda share: f"{100 * share:.0f}"),
+}

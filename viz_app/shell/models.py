@@ -1,25 +1,81 @@
-"""The models on offer, and the one that is chosen."""
+"""The models on offer, their names, and the one that is chosen."""
 
 from __future__ import annotations
 
+import json
+import os
+from functools import cache
 from pathlib import Path
 
 import streamlit as st
 
-from bert_core.loading import LoadedModel
+from bert_core.loading import LoadedModel, bundled_models, load
 from bert_core.refused import Refused
+from viz_app.shell.choices import Choice, one_of
 from viz_app.shell.controls import control
-from viz_app.shell.session import (
-    added_models,
-    loaded_model,
-    models_on_offer,
-    sentence,
-    serves_localhost,
-    shown_name,
-    whole_name,
-)
+from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.work import queue, result_of
 
 LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
+
+
+@cache
+def _bundled() -> tuple[str, ...]:
+    # They come with the installation: while the app runs, none is added.
+    return bundled_models()
+
+
+def models_on_offer() -> tuple[str, ...]:
+    """The bundled models, those named at start, and those that were added on this machine, in that order."""
+    named = json.loads(os.environ.get("HEADLIGHT_MODELS", "[]"))
+    return tuple(dict.fromkeys((*_bundled(), *named, *added_models())))
+
+
+def parse_model(value: str) -> str:
+    """A model that is on offer now. Raises Refused for any other."""
+    return one_of(*models_on_offer())(value)
+
+
+def serves_localhost() -> bool:
+    """Whether only this machine can open the page; then any folder and the hub may be loaded."""
+    return st.get_option("server.address") in ("localhost", "127.0.0.1", "::1")
+
+
+def shown_name(model: str) -> str:
+    """A model's name as it is shown: of a path its end, as much of it as tells it from all others on offer."""
+    path = Path(model)
+    if not path.expanduser().exists():
+        return model
+    others = [Path(name).parts for name in models_on_offer() if name != model]
+    ends = (
+        "/".join(path.parts[-n:])
+        for n in range(1, len(path.parts))
+        if all(other[-n:] != path.parts[-n:] for other in others)
+    )
+    return next(ends, model)
+
+
+def whole_name(model: str) -> str | None:
+    """All of a model's path as a help text; None where all of it is shown."""
+    return None if shown_name(model) == model else as_written(model)
+
+
+@st.cache_resource
+def added_models() -> list[str]:
+    """Models that a visitor on this machine named while the app ran."""
+    return []
+
+
+def loaded_model(name: str) -> LoadedModel:
+    """A model, loaded by the queue and kept for everyone.
+
+    Raises Refused, as `load` does.
+    """
+    device = os.environ.get("HEADLIGHT_DEVICE")
+    model: LoadedModel = result_of(
+        queue().submit(("model", name), f"Loading {shown_name(name)}", lambda _: load(name, device=device))
+    )
+    return model
 
 
 def model_settings() -> None:
@@ -80,3 +136,6 @@ def chosen_model() -> LoadedModel | None:
             st.rerun()
         st.error(f"{sentence(error)} Choose another model in the sidebar.", icon=":material/folder_off:")
         return None
+
+
+CHOICES = {"model": Choice(lambda: models_on_offer()[0], parse_model, step=True)}

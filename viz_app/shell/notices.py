@@ -9,10 +9,12 @@ import streamlit as st
 from bert_core.analysis.cautions import cautions
 from bert_core.records import ModelRun
 from viz_app.components.token_strip import TokenClick
+from viz_app.shell.address import LONGEST_LINK
 from viz_app.shell.controls import missing
 from viz_app.shell.heads import say_off
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question, mask_word
-from viz_app.shell.session import LONGEST_LINK, as_written, shown_name
 
 
 def say_notices(notices: Sequence[str]) -> None:
@@ -21,8 +23,8 @@ def say_notices(notices: Sequence[str]) -> None:
         st.warning(as_written(notice), icon=":material/link_off:")
 
 
-def say_of_text(current: Question, switches: bool) -> None:
-    """Say what there is to know before the text is looked at; switches: as in `open_frame`."""
+def say_of_text(current: Question, *, keep_place: bool) -> None:
+    """Say what there is to know before the text is looked at; keep_place: as in `say_off`."""
     encoding, loaded = current.encoding, current.loaded
     said = []
     if encoding.cut:
@@ -52,7 +54,7 @@ def say_of_text(current: Question, switches: bool) -> None:
             f"{as_written(shown_name(loaded.name))} has no trained {' or '.join(missing)} output, so it makes no such "
             "predictions."
         )
-    say_off(current.off, keep_place=switches)
+    say_off(current.off, keep_place=keep_place)
 
 
 def say_cautions(run: ModelRun) -> None:

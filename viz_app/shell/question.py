@@ -15,8 +15,12 @@ from bert_core.run.capture import capture
 from bert_core.run.inputs import head_mask_without
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import TokenClick
+from viz_app.shell import examples
+from viz_app.shell.choices import Choice, Head, flag, parse_whole
 from viz_app.shell.examples import Example
-from viz_app.shell.session import Head, as_written, kept, queue, result_of, shown_name
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import shown_name
+from viz_app.shell.work import kept, queue, result_of
 
 NO_TOKENS = ("query", ())
 ASKED = "_question"  # what the page asks about; None on a page that is not about the text
@@ -104,6 +108,28 @@ def take_example(example: Example) -> None:
     state.tokens = NO_TOKENS
 
 
+def is_shown(example: Example) -> bool:
+    """Whether this is the text that is asked about."""
+    state = st.session_state
+    return (example.text, example.pair, example.masked) == (state.text, state.pair, state.masked)
+
+
 def mask_word(click: TokenClick) -> None:
     """Hide the clicked word from the model, or show it again."""
     st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {click.word}))
+
+
+def parse_words(value: str) -> tuple[int, ...]:
+    """Numbers of words between commas, in order."""
+    return tuple(sorted({parse_whole(part) for part in value.split(",") if part}))
+
+
+CHOICES = {
+    "text": Choice(lambda: examples.first().text, step=True, about="text", free=True, alone=None),
+    "pair": Choice(lambda: examples.first().pair, step=True, about="text", free=True, alone=""),
+    "masked": Choice(
+        lambda: examples.first().masked, parse_words, lambda words: ",".join(map(str, words)), step=True,
+        about="text", alone=(),
+    ),
+    "words": flag(),  # whether a view is of words, not of pieces
+}  # fmt: skip

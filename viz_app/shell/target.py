@@ -10,10 +10,11 @@ from streamlit.delta_generator import DeltaGenerator
 from bert_core.records import Target, hidden_pieces, word_target
 from bert_core.refused import Refused
 from viz_app.shell import examples, screen
+from viz_app.shell.choices import Choice
 from viz_app.shell.controls import control, missing, put
+from viz_app.shell.markdown import as_written, sentence
 from viz_app.shell.notices import say_no_word_hidden, status
 from viz_app.shell.question import Question
-from viz_app.shell.session import as_written, sentence
 
 LAST_TARGET = "_last_target"  # what was explained last, to go back to when what was typed cannot be
 OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
@@ -188,3 +189,6 @@ def _against(current: Question, target: Target, place: DeltaGenerator) -> Target
         label_visibility="collapsed", help="Why this word rather than that one? Choose, or type a word of one piece",
     )  # fmt: skip
     return found
+
+
+CHOICES = {"target": Choice("", about="text"), "contrast": Choice("", about="text")}

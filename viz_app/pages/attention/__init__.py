@@ -1,1 +1,47 @@
 """The page Attention: who looks at whom."""
+
+from bert_core.analysis import patterns
+from bert_core.refused import Refused
+from viz_app.maps import AMONG, SHOWN
+from viz_app.shell.choices import Choice, Page, choice_of, flag
+from viz_app.shell.heads import VIEWS
+
+ROW_SORTS = ("number", "entropy", "to_sep", "distance")
+SORTS = (*ROW_SORTS, "role")
+COMBINED = ("apart", *patterns.WAYS)
+PARTS = patterns.PARTS
+
+
+def parse_weights(value: str) -> tuple[float, ...]:
+    """Numbers between commas. Raises Refused for what is none, or is negative."""
+    try:
+        weights = tuple(float(part) for part in value.replace(";", ",").split(",") if part.strip())
+    except ValueError as error:
+        raise Refused(f"weights {value[:60]!r}: numbers between commas, such as 2, 1, 0.5") from error
+    if not all(0 <= weight < float("inf") for weight in weights):
+        raise Refused(f"weights {value[:60]!r}: they must not be negative or infinite")
+    return weights
+
+
+def write_weights(weights: tuple[float, ...]) -> str:
+    """The same numbers as they are read."""
+    return ",".join(f"{weight:g}" for weight in weights)
+
+
+PAGE = Page(
+    "attention",
+    "Attention",
+    ":material/grid_view:",
+    choices={
+        "sort": choice_of(*SORTS),
+        "rows": choice_of(*ROW_SORTS),
+        "view": choice_of(*VIEWS, first="curves"),
+        "show": choice_of(*SHOWN),
+        "part": choice_of(*PARTS, first="all"),
+        "hide": flag(),
+        "share": flag(),  # whether the rows of a part are renormalised
+        "combine": choice_of(*COMBINED),
+        "among": choice_of(*AMONG),
+        "weights": Choice((), parse_weights, write_weights),  # none: by importance
+    },
+)

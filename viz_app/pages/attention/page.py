@@ -14,19 +14,22 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
-from viz_app.maps import UNITS
+from viz_app.maps import AMONG, SHOWN, UNITS
+from viz_app.pages.attention import COMBINED, PARTS, ROW_SORTS, SORTS, parse_weights, write_weights
 from viz_app.pages.attention.shown import as_sent, reading, shown_now
-from viz_app.shell import downloads, frame, question, screen, session
+from viz_app.shell import downloads, frame, question, screen
+from viz_app.shell.address import publish
 from viz_app.shell.calm import calm
+from viz_app.shell.choices import file_of
 from viz_app.shell.controls import control
-from viz_app.shell.heads import choose_head, choose_view, open_head, view_choice
+from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.notices import say_cautions
 
-SORTS = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
+SORT_NAMES = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
 STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.") | {
     "role": " In each layer heads of one role stand together, those without one last: hover over one for its name."
 }
-AMONG = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
+AMONG_NAMES = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 
 current, state = question.current(), st.session_state
 view = state.view
@@ -37,26 +40,24 @@ with screen.controls().container(horizontal=True, vertical_alignment="top", gap=
         st.segmented_control,
         "View",
         "view",
-        options=session.VIEWS,
-        format_func=session.VIEWS.__getitem__,
+        options=VIEWS,
+        format_func=VIEWS.__getitem__,
         required=True,
     )
     if not neuron:
         control(
-            st.segmented_control, "Show", "show", options=session.SHOWN,
+            st.segmented_control, "Show", "show", options=SHOWN,
             format_func=lambda name: UNITS[name].capitalize(), required=True,
         )  # fmt: skip
         control(
-            st.selectbox, "Between", "part", options=session.PARTS, disabled=current.encoding.pair is None,
+            st.selectbox, "Between", "part", options=PARTS, disabled=current.encoding.pair is None,
             width=110,
         )  # fmt: skip
     if not (neuron or every):
-        control(
-            st.selectbox, "Several heads", "combine", options=session.COMBINED, format_func=str.capitalize, width=130
-        )
+        control(st.selectbox, "Several heads", "combine", options=COMBINED, format_func=str.capitalize, width=130)
 with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-    for name, key, offered in (("Sort heads", "sort", session.SORTS), ("Sort layers", "rows", session.ROW_SORTS)):
-        control(st.selectbox, name, key, options=offered, format_func=SORTS.__getitem__, width=200)
+    for name, key, offered in (("Sort heads", "sort", SORTS), ("Sort layers", "rows", ROW_SORTS)):
+        control(st.selectbox, name, key, options=offered, format_func=SORT_NAMES.__getitem__, width=200)
     if not neuron:
         control(st.toggle, "Hide [CLS] and [SEP]", "hide")
         if not every:
@@ -68,17 +69,17 @@ with screen.controls().container(horizontal=True, vertical_alignment="bottom", g
         )  # fmt: skip
         if state.combine != "apart" and not every:
             control(
-                st.selectbox, "Together", "among", options=session.AMONG, format_func=AMONG.__getitem__, width=190,
+                st.selectbox, "Together", "among", options=AMONG, format_func=AMONG_NAMES.__getitem__, width=190,
                 label_visibility="collapsed",
             )  # fmt: skip
             if state.combine == "weighted" and state.among == "chosen":
                 given = st.text_input(
-                    "Weights", session.write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5",
+                    "Weights", write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5",
                     width=210, label_visibility="collapsed",
                     help="A weight for each head, such as 2, 1, 0.5. Empty: by importance, that is, by how sensitive "
                     "the answer is to the head.",
                 )  # fmt: skip
-                state.weights = session.parse_weights(given)
+                state.weights = parse_weights(given)
 
 shown = shown_now(current)
 layers, heads = shown.run.head_mask.shape
@@ -163,7 +164,7 @@ def picture() -> None:
             files = st.container()
         with right:
             large_head(files)
-    session.publish()
+    publish()
 
 
 with screen.picture():
@@ -171,6 +172,6 @@ with screen.picture():
 screen.read(reading(shown))
 say_cautions(shown.run)
 st.page_link(
-    "viz_app/pages/why/page.py", label="Attention is not an explanation: test it on this text",
+    file_of("why"), label="Attention is not an explanation: test it on this text",
     icon=":material/verified:",
 )  # fmt: skip

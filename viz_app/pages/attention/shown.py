@@ -16,9 +16,10 @@ from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.maps import Combination, MapView
+from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.session import queue, result_of, shown_name
 from viz_app.shell.target import say_no_target
+from viz_app.shell.work import queue, result_of
 from viz_app.tokens import Combined, Token
 
 MOST_NAMED = 6  # rows without numbers

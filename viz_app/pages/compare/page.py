@@ -14,13 +14,17 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
 from viz_app.maps import MapView
+from viz_app.pages.compare import AGAINST, COMPARE_VIEWS
 from viz_app.pages.compare.sides import compared
-from viz_app.shell import downloads, frame, screen, session
+from viz_app.shell import downloads, frame, screen
+from viz_app.shell.address import end_run, publish
 from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
-from viz_app.shell.heads import choose_head, choose_view, open_head, view_choice
+from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import models_on_offer, shown_name, whole_name
 
-AGAINST = {
+AGAINST_NAMES = {
     "masked": "Hidden words",
     "text": "Another text",
     "model": "Another model",
@@ -41,23 +45,23 @@ frame.title(
 )
 with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
     control(
-        st.segmented_control, "Compare with", "against", options=session.AGAINST, format_func=AGAINST.__getitem__,
+        st.segmented_control, "Compare with", "against", options=AGAINST, format_func=AGAINST_NAMES.__getitem__,
         required=True,
     )  # fmt: skip
     control(
-        st.segmented_control, "View", "compare_view", options=session.COMPARE_VIEWS,
-        format_func=session.VIEWS.__getitem__, required=True,
+        st.segmented_control, "View", "compare_view", options=COMPARE_VIEWS,
+        format_func=VIEWS.__getitem__, required=True,
     )  # fmt: skip
     if state.against == "text":
         control(st.text_input, "Other text", "other", placeholder="Type another sentence", width=420)
     if state.against == "model":
         control(
-            st.selectbox, "Other model", "other_model", options=session.models_on_offer(),
-            format_func=session.shown_name, width=300, help=session.whole_name(state.other_model),
+            st.selectbox, "Other model", "other_model", options=models_on_offer(),
+            format_func=shown_name, width=300, help=whole_name(state.other_model),
         )  # fmt: skip
 both = compared()
 if both is None:
-    session.end_run()
+    end_run()
 before, after = both
 names, models = SIDES[state.against], (before.loaded.name, after.loaded.name)
 comparison = Comparison(before.run(), after.run(), names, models)
@@ -81,7 +85,7 @@ first = (changes[0].layer, changes[0].head) if changes else None
 most = abs(changes[0].after - changes[0].before) if changes else 0.0
 layers, heads = largest.shape
 if comparison.left_out is not None:
-    st.caption(session.as_written(comparison.left_out))
+    st.caption(as_written(comparison.left_out))
 listed = comparison.listed(changes)
 
 
@@ -166,7 +170,7 @@ def picture() -> None:
             files()
         with right:
             large_head()
-    session.publish()
+    publish()
 
 
 def choose_listed() -> None:

@@ -6,17 +6,19 @@ from dataclasses import replace
 
 import streamlit as st
 
-from viz_app.shell import examples, question
+from viz_app.pages.compare import OTHER
+from viz_app.shell import question
 from viz_app.shell.controls import missing, put
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import loaded_model, models_on_offer, shown_name
 from viz_app.shell.notices import say_no_word_hidden
 from viz_app.shell.question import Question
-from viz_app.shell.session import as_written, loaded_model, models_on_offer, shown_name
 
 
 def compared() -> tuple[Question, Question] | None:
     """The questions that the page puts side by side, before and after; None where there are no two, and why.
 
-    Raises CheckpointError or ValueError for a model that cannot be loaded or a text that cannot be read.
+    Raises Refused for a model that cannot be loaded or a text that cannot be read.
     """
     state, drawn = st.session_state, question.current()
     if state.against == "heads":
@@ -38,9 +40,7 @@ def compared() -> tuple[Question, Question] | None:
     loaded, text, pair = drawn.loaded, state.text, state.pair
     if state.against == "text":
         if not state.other.strip():
-            missing(
-                "Type another text to compare with this one.", f"Take “{examples.OTHER}”", put, "other", examples.OTHER
-            )
+            missing("Type another text to compare with this one.", f"Take “{OTHER}”", put, "other", OTHER)
             return None
         text, pair = state.other, ""
     elif state.other_model == state.model:

@@ -7,6 +7,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
+from viz_app.pages.heads import COLOURED_BY
 from viz_app.shell import downloads, frame, question, screen
 from viz_app.shell.change import (
     TARGET_UNITS,
@@ -18,9 +19,9 @@ from viz_app.shell.change import (
     sweep,
     word_change,
 )
+from viz_app.shell.choices import file_of
 from viz_app.shell.controls import control
 from viz_app.shell.heads import head_title, open_head, switch_heads
-from viz_app.shell.session import COLOURED_BY
 from viz_app.shell.target import say_no_target
 
 SHOWN_GAPS = 3
@@ -141,4 +142,4 @@ if removed is not None and estimated is not None:
     )
     if points := st.session_state.sweep.selection.points:
         open_head(HeadClick(*map(int, points[0]["customdata"])), control="view")
-        st.switch_page("viz_app/pages/attention/page.py")
+        st.switch_page(file_of("attention"))

@@ -1,1 +1,43 @@
 """The page Words on images: where it looks for each word."""
+
+from bert_core import scenes
+from bert_core.refused import Refused
+from viz_app.maps import SHOWN
+from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_head, parse_whole, write_head
+
+FIRST_SCENE = 71
+PICTURES = ("random", "composed", "uploaded")
+COUNTS = ("any", "1", "2", "3")
+
+
+def parse_seed(value: str) -> int:
+    seed = parse_whole(value)
+    if seed < 0:
+        raise Refused("a scene's number is 0 or more")
+    return seed
+
+
+def parse_shapes(value: str) -> list[str]:
+    names = [name.replace("-", " ") for name in value.split(",") if name]
+    scenes.check_names(names)
+    return names
+
+
+PAGE = Page(
+    "images",
+    "Words on images",
+    ":material/image_search:",
+    choices={
+        "picture": choice_of(*PICTURES),  # the file of an upload is in no link
+        "seed": Choice(FIRST_SCENE, parse_seed, step=True),
+        "count": choice_of(*COUNTS),
+        "shapes": Choice(list, parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
+        "word": Choice(None, parse_whole, step=True),
+        "look": Choice(None, parse_head, write_head),
+        "heat": choice_of(*SHOWN, first="product"),
+        "boxes": flag(),
+        "edges": flag(),
+    },
+    text=False,
+    models=False,
+)

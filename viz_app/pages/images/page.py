@@ -9,11 +9,14 @@ from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
 from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
-from viz_app.maps import UNITS, ShownMaps
-from viz_app.pages.images import picture as pictures
-from viz_app.shell import downloads, frame, screen, session
+from viz_app.maps import SHOWN, UNITS, ShownMaps
+from viz_app.pages.images import picture
+from viz_app.pages.images.picture import loaded_captioner
+from viz_app.shell import downloads, frame, screen
+from viz_app.shell.address import end_run, publish
 from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
+from viz_app.shell.markdown import as_written
 
 SAYS = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
 
@@ -21,13 +24,11 @@ state = st.session_state
 dark, lecture = frame.is_dark(), bool(state.lecture)
 heading = screen.title().empty()  # names the word as soon as there is one
 frame.title("Where does it look for each word?", SAYS, heading.container())
-looked = pictures.choose()
+looked = picture.choose()
 if looked is None:
-    session.end_run()
-word, head = pictures.chosen_word(looked), pictures.chosen_head(looked)
-frame.title(
-    f"Where does it look when it says “{session.as_written(looked.run.words[word])}”?", SAYS, heading.container()
-)
+    end_run()
+word, head = picture.chosen_word(looked), picture.chosen_head(looked)
+frame.title(f"Where does it look when it says “{as_written(looked.run.words[word])}”?", SAYS, heading.container())
 with screen.strip():
     token_strip(
         looked.chips(word),
@@ -35,21 +36,21 @@ with screen.strip():
         lecture=lecture,
         label="The caption; click a word to see where the model looked",
         appear=looked.run.sentence,
-        on_click=pictures.choose_word,
+        on_click=picture.choose_word,
     )
-    st.caption(pictures.verdict(looked))
+    st.caption(picture.verdict(looked))
 
 first, second, third = screen.controls().columns([4, 2.6, 3.4], vertical_alignment="bottom")
 control(
     first.segmented_control,
     "Show",
     "heat",
-    options=session.SHOWN,
+    options=SHOWN,
     format_func=lambda name: UNITS[name].capitalize(),
     required=True,
 )
 control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=looked.scene is None)
-third.button("Average of all heads", on_click=pictures.average_heads, disabled=head is None)
+third.button("Average of all heads", on_click=picture.average_heads, disabled=head is None)
 
 shown = caption_maps(looked.run, state.heat)
 outlines = looked.outlines(word) if state.boxes else []
@@ -89,7 +90,7 @@ with right:
         titles=looked.titles(state.heat, word),
         key="picture_heads",
         lecture=lecture,
-        on_click=pictures.choose_head,
+        on_click=picture.choose_head,
     )
     st.caption("Each head has its own colour scale. Click one to see it large.")
 
@@ -99,7 +100,7 @@ with right:
 def every_word(shown: ShownMaps) -> None:
     """All words to all patches, as curves; runs alone while the hand is on it."""
     layers = len(shown.values)
-    choice = pictures.view_choice(layers)
+    choice = picture.view_choice(layers)
     attention_view(
         shown.values[choice.layer],
         shown.queries,
@@ -111,15 +112,15 @@ def every_word(shown: ShownMaps) -> None:
         unit=shown.unit,
         key="patches",
         lecture=lecture,
-        on_change=pictures.choose_view,
+        on_change=picture.choose_view,
     )
-    session.publish()
+    publish()
     if state.look not in (head, None):
         st.rerun()
 
 
 if control(st.toggle, "Every word to every patch", "edges"):
     every_word(shown)
-screen.read(pictures.reading(state.heat, looked.run.words[word]))
-files = CaptionFiles(looked.run, state.heat, head, word, session.loaded_captioner().name)
+screen.read(picture.reading(state.heat, looked.run.words[word]))
+files = CaptionFiles(looked.run, state.heat, head, word, loaded_captioner().name)
 downloads.caption(files, looked.numbers, looked.png)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import os
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -19,13 +20,17 @@ from bert_core.refused import Refused
 from bert_core.run.decoding import describe
 from bert_core.scenes import Scene
 from bert_core.tokenizer import SPECIAL_TOKENS
+from bert_core.vision import BUNDLED, LoadedCaptioner, load_captioner
 from viz_app.components.attention_view import ViewChoice
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.token_strip import Chip, TokenClick
 from viz_app.figures.images import Outline
+from viz_app.pages.images import COUNTS, PICTURES
 from viz_app.shell import screen
+from viz_app.shell.choices import Head
 from viz_app.shell.controls import control, file_control, missing, put
-from viz_app.shell.session import COUNTS, PICTURES, Head, as_written, loaded_captioner, queue, result_of
+from viz_app.shell.markdown import as_written
+from viz_app.shell.work import queue, result_of
 
 MOST_PIXELS = 24_000_000
 LARGEST_KEPT = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
@@ -214,6 +219,15 @@ def _run(image: np.ndarray) -> DecoderRun:
     run: DecoderRun = result_of(job)
     st.session_state["_seconds"] = job.seconds
     return run
+
+
+def loaded_captioner() -> LoadedCaptioner:
+    """The bundled captioner, loaded by the queue and kept for everyone."""
+    device = os.environ.get("HEADLIGHT_DEVICE")
+    loaded: LoadedCaptioner = result_of(
+        queue().submit(("captioner",), f"Loading {BUNDLED}", lambda _: load_captioner(device=device))
+    )
+    return loaded
 
 
 # ---------------------------------------------------------------------------- controls

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from bert_core.analysis.walks import differences
+from bert_core.run.walk import ENGINES
 from viz_app.components.floor_plan import floor_plan
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.pages.inside.stages import STAGES, View, legend, rooms
@@ -17,15 +18,16 @@ from viz_app.pages.inside.walks import (
     step_stage,
     walk_of,
 )
-from viz_app.shell import frame, question, screen, session
+from viz_app.shell import frame, question, screen
 from viz_app.shell.controls import control
+from viz_app.shell.work import asked_for
 
 PADS = 3
 ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
 
 current = question.current()
 encoding, config, state = current.encoding, current.loaded.config, st.session_state
-stage, number = STAGES[state.stage], session.STAGES.index(state.stage)
+stage, number = STAGES[state.stage], list(STAGES).index(state.stage)
 room = config.max_position_embeddings - len(encoding)
 frame.title(
     "What happens to my sentence?",
@@ -60,7 +62,7 @@ control(
     "predicts",
 )  # fmt: skip
 control(
-    row.segmented_control, "Engine", "engine", options=session.ENGINES, format_func=ENGINE_NAMES.__getitem__,
+    row.segmented_control, "Engine", "engine", options=ENGINES, format_func=ENGINE_NAMES.__getitem__,
     required=True,
     help="The model written twice. How far the two differ stands at the last stage.",
 )  # fmt: skip
@@ -127,11 +129,11 @@ screen.read(f"**How to read this:** {stage.reading} **How it can mislead:** {sta
 # Once, and last, so that the picture waits for one engine alone.
 if number + 1 == len(STAGES):
     with place:
-        (other,) = (engine for engine in session.ENGINES if engine != state.engine)
+        (other,) = (engine for engine in ENGINES if engine != state.engine)
         beside = None
         quick = 2 * current.weights * len(encoding) <= QUICK_WALK
         label = f"Compare with {ENGINE_NAMES[other]}, about {max(1, round(state['_seconds']))} s"
-        if quick or session.asked_for("engines", (current.loaded.name, encoding, current.off), label):
+        if quick or asked_for("engines", (current.loaded.name, encoding, current.off), label):
             beside = second_walk(
                 current,
                 layer,

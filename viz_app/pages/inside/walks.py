@@ -9,10 +9,12 @@ import streamlit as st
 from bert_core.records import Walk
 from bert_core.run.walk import asked_at, walk
 from viz_app.components.floor_plan import StageClick
+from viz_app.pages.inside.stages import STAGES
 from viz_app.shell.heads import take_head
 from viz_app.shell.jobs import Job
+from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.session import STAGES, queue, result_of, shown_name, still_running
+from viz_app.shell.work import queue, result_of, still_running
 
 QUICK_WALK = 1e10  # multiplications of a second walk that nobody is asked for: well under a second
 
@@ -67,8 +69,9 @@ def chosen_token(current: Question) -> int:
 
 def step_stage(by: int) -> None:
     """Go some stages on, or back; a click on a button."""
-    place = STAGES.index(st.session_state.stage) + by
-    st.session_state.stage = STAGES[min(max(place, 0), len(STAGES) - 1)]
+    names = list(STAGES)
+    place = names.index(st.session_state.stage) + by
+    st.session_state.stage = names[min(max(place, 0), len(names) - 1)]
 
 
 def go_to_stage(click: StageClick) -> None:

@@ -1,1 +1,43 @@
 """The page Layers: when does the model know its answer."""
+
+from viz_app.shell.choices import Choice, Page, choice_of, parse_head, parse_whole, write_head
+from viz_app.shell.examples import Example
+
+THROUGH = ("words", "answer", "states", "sentences", "kinds")
+LENSES = ("logit", "tuned")
+PLANES = ("axes", "neighbours")
+BY = ("probability", "divergence", "entropy", "rank")
+# One word in four sentences.
+LIKE = "bank"
+SEVERAL = "\n".join(
+    (
+        "They sat on the bank of the river and looked at the water.",
+        "The boat was tied up at the bank of the stream.",
+        "She put her money in the bank every month.",
+        "The bank raised its interest rates and lent less money.",
+    )
+)
+# Found by a search through the prompts of the model card: here layers differ from each other.
+EXAMPLE = Example(
+    "The ship sailed from England to America.",
+    masked=(5,),
+    remark="With the logit lens, L2 to L4 read “England and America”, as if only the last layer knew the answer. "
+    "With the tuned lens “to” comes first after L1 already: earlier layers may know it in another form.",
+)
+
+PAGE = Page(
+    "layers",
+    "Layers",
+    ":material/layers:",
+    choices={
+        "through": choice_of(*THROUGH),
+        "lens": choice_of(*LENSES),
+        "by": choice_of(*BY),
+        "laid": choice_of(*PLANES),
+        "cell": Choice(None, parse_head, write_head, step=True),  # depth and position; None: the answer
+        "depth": Choice(None, parse_whole),
+        "several": Choice(SEVERAL, step=True, about="several", free=True),
+        "like": Choice(LIKE, about="several"),
+    },
+    example=EXAMPLE,
+)

@@ -2,9 +2,17 @@
 
 import streamlit as st
 
-from viz_app.pages.layers import words as layers
-from viz_app.shell import frame, question, screen, session
+from viz_app.pages.layers import THROUGH, kinds, sentences, states, words
+from viz_app.shell import frame, question, screen
 from viz_app.shell.controls import control
+
+PARTS = {
+    "words": words.WORDS,
+    "answer": words.ANSWER,
+    "states": states.PART,
+    "sentences": sentences.PART,
+    "kinds": kinds.PART,
+}
 
 current = question.current()
 frame.title(
@@ -12,9 +20,9 @@ frame.title(
     "What the model would say after each layer, and how the words' vectors change on the way.",
 )
 control(
-    screen.controls().segmented_control, "Look at", "through", options=session.THROUGH, required=True,
-    label_visibility="collapsed", format_func=lambda name: layers.PARTS[name].title,
+    screen.controls().segmented_control, "Look at", "through", options=THROUGH, required=True,
+    label_visibility="collapsed", format_func=lambda name: PARTS[name].title,
 )  # fmt: skip
-part = layers.PARTS[st.session_state.through]
+part = PARTS[st.session_state.through]
 part.draw(current)
 screen.read(f"**How to read this:** {part.reading} **How it can mislead:** {part.misleading}")

@@ -1,1 +1,5 @@
 """The page Predict: what belongs in the gap, and does B follow A."""
+
+from viz_app.shell.choices import Page
+
+PAGE = Page("predict", "Predict", ":material/edit_note:")

@@ -5,9 +5,10 @@ import streamlit as st
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
 from viz_app.pages.predict.gaps import is_unsure, put_chosen_word, put_word, swap_sentences
-from viz_app.shell import downloads, examples, frame, question, screen, session
+from viz_app.shell import downloads, examples, frame, question, screen
 from viz_app.shell.change import largest_of
 from viz_app.shell.controls import missing, put
+from viz_app.shell.markdown import as_written
 from viz_app.shell.notices import say_no_word_hidden
 
 SHOWN_MASKS = 8
@@ -29,7 +30,7 @@ if run.classes is not None:
     if classes.probabilities is None:
         questions.insert(0, ("Which number is it?", "The number that this model was trained to give for a text."))
         for name, number in zip(names, numbers, strict=True):
-            bars.markdown(f"#### {session.as_written(name)}: {classes.logits[number]:.3g}")
+            bars.markdown(f"#### {as_written(name)}: {classes.logits[number]:.3g}")
         reading.caption("**How to read this:** this model was trained to answer with a number, not with a class.")
     else:
         questions.insert(0, ("Which class is it?", "The class that this model was trained to give to a text."))
@@ -40,7 +41,7 @@ if run.classes is not None:
                 key="classes",
                 alt=f"Likeliest classes: {', '.join(names[:5])}",
             )
-        reading.markdown(f"#### {session.as_written(names[0])}: {shares[0]:.2f}")
+        reading.markdown(f"#### {as_written(names[0])}: {shares[0]:.2f}")
         together = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
         others = "Its outputs for words and next sentences were not trained further, and may guess worse now."
         screen.read(
@@ -98,7 +99,7 @@ def gap(number: int) -> None:
         f"Put a word in at {position}",
         words[:6],
         key=pick,
-        format_func=session.as_written,
+        format_func=as_written,
         on_change=put_chosen_word,
         args=(current, position, pick),
         label_visibility="collapsed",

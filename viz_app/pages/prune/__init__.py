@@ -1,1 +1,28 @@
 """The page Prune: which heads can go."""
+
+from bert_core.refused import Refused
+from bert_core.run import plans
+from viz_app.shell.choices import Choice, Page, choice_of, parse_whole
+
+ORDERS = tuple(name for name in plans.METHODS if name != "random")  # that is the band the others stand beside
+FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
+
+
+def parse_percent(value: str) -> int:
+    percent = parse_whole(value)
+    if not 0 <= percent <= 100:
+        raise Refused("0 to 100")
+    return percent
+
+
+PAGE = Page(
+    "prune",
+    "Prune",
+    ":material/content_cut:",
+    choices={
+        "order": choice_of(*ORDERS),
+        "going": Choice(30, parse_percent),
+        "figure": choice_of(*FIGURES),
+    },
+    switches=True,
+)

@@ -6,12 +6,17 @@ from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from bert_core.refused import Refused
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
-from viz_app.pages.prune import questions as lab
-from viz_app.shell import frame, question, screen, session
+from viz_app.pages.prune import FIGURES, ORDERS
+from viz_app.pages.prune.history import remember, step, switch_off_below
+from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, Questions, ask, forget, is_asked
+from viz_app.shell import frame, question, screen
+from viz_app.shell.address import end_run, publish
 from viz_app.shell.calm import calm
 from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_words, word_change
 from viz_app.shell.controls import control, file_control
 from viz_app.shell.heads import head_title, switch_heads
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import serves_localhost
 
 ORDER_NAMES = {
     "importance": "Gradient of the loss", "importance-in-layer": "Gradient, scaled by layer",
@@ -36,36 +41,36 @@ frame.title("Which heads can go?", "How many heads the model can lose before it 
 with screen.controls(), st.popover("Test on a file", width="content"):
     file = file_control(
         st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
-        megabytes=lab.LARGEST_FILE >> 20,
+        megabytes=LARGEST_FILE >> 20,
     )  # fmt: skip
 if not there:
     st.info("All heads of this model were pruned: none is left to remove.")
-    session.end_run()
+    end_run()
 try:
-    questions = lab.Questions(current, file)
+    questions = Questions(current, file)
 except Refused as error:  # of the file: the text is asked instead, and the control stays
-    st.error(session.as_written(f"The file cannot be used: {error}."), icon=":material/error:")
-    questions = lab.Questions(current, None)
+    st.error(as_written(f"The file cannot be used: {error}."), icon=":material/error:")
+    questions = Questions(current, None)
 if not questions.can_ask:
     st.info(
         "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence output."
     )
-    session.end_run()
+    end_run()
 if not questions.may_begin():
     st.caption(
         "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
         "every click on a head shows what it changes."
     )
-    session.end_run()
+    end_run()
 worth = questions.importance()
 everything, now = questions.with_all(), questions.score(current.head_mask)
-can_undo, can_redo = lab.remember(current.loaded.name)
+can_undo, can_redo = remember(current.loaded.name)
 
 left, right = screen.picture().columns([1, 1], gap="large")
 with left:
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        st.button("Undo", on_click=lab.step, args=(-1,), disabled=not can_undo, key="undo")
-        st.button("Redo", on_click=lab.step, args=(1,), disabled=not can_redo, key="redo")
+        st.button("Undo", on_click=step, args=(-1,), disabled=not can_undo, key="undo")
+        st.button("Redo", on_click=step, args=(1,), disabled=not can_redo, key="redo")
         control(
             st.number_input,
             "Sensitivity below",
@@ -76,7 +81,7 @@ with left:
             format="%.3g",
             width=120,
         )
-        st.button("Switch off", on_click=lab.switch_off_below, args=(worth, "lab_below"), key="switch_below")
+        st.button("Switch off", on_click=switch_off_below, args=(worth, "lab_below"), key="switch_below")
     head_grid(
         layers=layers, heads=heads, values=worth, mode="switch", off=current.off, key="lab_switches",
         unit="how far switching the head off moves the loss, in nats",
@@ -122,13 +127,13 @@ with right:
 
 st.subheader("Prune in which order, and how far?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-    control(st.selectbox, "Order", "order", options=session.ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
+    control(st.selectbox, "Order", "order", options=ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
     if questions.needs_reference(state.order):
         give_reference()
     control(st.slider, "Share of heads to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
     share = state.going / 100
     st.button(
-        f"Switch off the first {round(share * there)}", on_click=lab.ask, args=("plan", questions.key, state.order),
+        f"Switch off the first {round(share * there)}", on_click=ask, args=("plan", questions.key, state.order),
         key="carry_out",
     )  # fmt: skip
     with st.popover("Plan file"):
@@ -142,7 +147,7 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
             questions.carry_out(questions.read_plan(given), share)
             st.rerun()
 curve_key = ("curve", questions.key, state.order, questions.reference(state.order))
-running = lab.is_asked(*curve_key)
+running = is_asked(*curve_key)
 
 
 @st.fragment(run_every=1.0 if running else None)
@@ -152,11 +157,11 @@ def curve() -> None:
     if running:
         share = questions.grow(state.order)
         if share >= 1:
-            lab.forget(*curve_key)
+            forget(*curve_key)
             st.rerun()
         st.progress(share, text=f"{share:.0%} of the models are pruned and tested")
         if st.button("Stop", key="stop_curve"):
-            lab.forget(*curve_key)
+            forget(*curve_key)
             st.rerun()
     points, whole = questions.points(state.order), questions.points_in_all(there)
     if not running and len(points) < whole:
@@ -165,12 +170,12 @@ def curve() -> None:
         if st.button(
             f"{label}: prune {whole - len(points)} times, about {seconds:.0f} s", key="start_curve", type="primary"
         ):
-            lab.ask(*curve_key)
+            ask(*curve_key)
             st.rerun()  # the whole page, so that this part begins to come back by itself
     if not points:
         return
     control(
-        st.segmented_control, "Figure", "figure", options=session.FIGURES, format_func=FIGURE_NAMES.__getitem__,
+        st.segmented_control, "Figure", "figure", options=FIGURES, format_func=FIGURE_NAMES.__getitem__,
         required=True, label_visibility="collapsed",
     )  # fmt: skip
     band = random_band(points, state.figure)
@@ -188,12 +193,12 @@ def curve() -> None:
     )  # fmt: skip
     fine = hardly_missed(points, state.order)
     st.caption(
-        f"In this order, {fine} of {there} heads can go before the loss rises by more than 1% (tested in {lab.STEPS} "
+        f"In this order, {fine} of {there} heads can go before the loss rises by more than 1% (tested in {STEPS} "
         "steps). **How to read this:** every point is a model that was really pruned; the grey band is the range of "
         f"{band.orders} random orders. **How it can mislead:** orders and results come from the same few examples; "
         "inside the band an order is no better than chance; another text may need other heads."
     )
-    session.publish()
+    publish()
 
 
 curve()
@@ -208,22 +213,20 @@ else:
                            "but not smaller or faster")  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         seconds = questions.seconds_to_measure()
-        st.button(
-            f"Measure size and speed, about {seconds:.0f} s", on_click=lab.ask, args=cost_key, key="measure_costs"
-        )
+        st.button(f"Measure size and speed, about {seconds:.0f} s", on_click=ask, args=cost_key, key="measure_costs")
         st.download_button(
             f"Model without {len(current.off)} head{'s' * (len(current.off) > 1)} as .zip",
             lambda: questions.file(full_shape=full_shape),
             "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
         )  # fmt: skip
-        if session.serves_localhost():
+        if serves_localhost():
             folder = control(
                 st.text_input, "Or write it to a folder", "lab_place", first="", placeholder="models/pruned", width=260
             )
             if st.button("Write", key="write_model"):
                 written = questions.save(folder, full_shape=full_shape)
-                st.success(f"Written to {session.as_written(str(written))}: headlight app --models opens it.")
-    if lab.is_asked(*cost_key):
+                st.success(f"Written to {as_written(str(written))}: headlight app --models opens it.")
+    if is_asked(*cost_key):
         full, *others = costs = questions.costs()
         st.table(
             {
@@ -240,8 +243,8 @@ else:
             "Median of three passes of the encoder over this text. Switching heads off without pruning never "
             "makes a model faster."
         )
-if lab.is_asked("plan", questions.key, state.order):
+if is_asked("plan", questions.key, state.order):
     plan = questions.plan(state.order)
-    lab.forget("plan", questions.key, state.order)
+    forget("plan", questions.key, state.order)
     questions.carry_out(plan, share)
     st.rerun()

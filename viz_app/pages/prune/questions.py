@@ -1,4 +1,4 @@
-"""The pruning lab: what it asks of the model, from the queue, and the steps that can be taken back."""
+"""What the page Prune asks of the model, from the queue."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.shell.change import other_texts
 from viz_app.shell.jobs import Job
+from viz_app.shell.models import serves_localhost, shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.session import Head, asked_for, given_by, kept, queue, result_of, serves_localhost, shown_name
+from viz_app.shell.work import asked_for, given_by, kept, queue, result_of
 
 STEPS = 12  # points of a curve after the first
 FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
@@ -36,38 +37,9 @@ QUICK_WORK = 1e11  # multiplications of what the page opens with that nobody is 
 PASSES = 5  # forward, that this costs: forward and back for the importance, and two scores
 REPEATS = 3  # of each measured pass
 MOMENT = 0.8  # seconds that a growing curve takes before it is drawn again
-HISTORY, HISTORY_OF, PLACE, ASKED = "_lab_history", "_lab_history_of", "_lab_place", "_lab_asked"
+ASKED = "_lab_asked"  # what slow things were asked for
 
-# ---------------------------------------------------------------------------- what was switched and asked
-
-
-def remember(model: str) -> tuple[bool, bool]:
-    """Keep the heads that are off as a step, wherever they were switched; whether one can go back, and forth.
-
-    model: its name; the steps of another name heads that this one may not have, and are forgotten.
-    """
-    state = st.session_state
-    if state.get(HISTORY_OF) != model:
-        state[HISTORY_OF], state[HISTORY], state[PLACE] = model, [tuple(state.off)], 0
-    history: list[tuple[Head, ...]] = state[HISTORY]
-    place: int = state[PLACE]
-    if history[place] != tuple(state.off):
-        del history[place + 1 :]
-        history.append(tuple(state.off))
-        state[PLACE] = place = len(history) - 1
-    return place > 0, place + 1 < len(history)
-
-
-def step(by: int) -> None:
-    """Go back (-1) or forth (1) in what was switched; a click on a button."""
-    state = st.session_state
-    state[PLACE] = min(max(state[PLACE] + by, 0), len(state[HISTORY]) - 1)
-    state.off = state[HISTORY][state[PLACE]]
-
-
-def switch_off_below(worth: np.ndarray, key: str) -> None:
-    """Switch off the heads whose figure (layer, head) is less than the number in a control, and no other; a click."""
-    st.session_state.off = tuple((int(layer), int(head)) for layer, head in np.argwhere(worth < st.session_state[key]))
+# ---------------------------------------------------------------------------- what was asked for
 
 
 def ask(*what: Hashable) -> None:
@@ -89,7 +61,7 @@ def forget(*what: Hashable) -> None:
 
 
 class Questions:
-    """What the lab asks of the page's model; every answer comes from the queue.
+    """What the page asks of the page's model; every answer comes from the queue.
 
     upload: a text file to ask about, or None for the text of the page.
     Raises Refused for a file that is too large, or of which no examples can be made.

@@ -1,23 +1,17 @@
-"""What the page about roles asks: the heads of a text beside each other, a treebank, a table of a whole file."""
+"""What every head does on the shared text: the heads beside each other, a card for one, and what each is worth."""
 
 from __future__ import annotations
 
-import io
-import itertools
-import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import sha256
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.relations import DIRECTIONS, RelationTally
+from bert_core.analysis.heads import heads_agreement, layer_normalised
 from bert_core.analysis.roles import (
     IN_WORDS,
+    NO_ROLE,
     THRESHOLDS,
     Example,
     Role,
@@ -26,36 +20,22 @@ from bert_core.analysis.roles import (
     head_figures,
     heads_by_role,
     nearest_heads,
-    role_of,
     roles_of_heads,
     strongest_examples,
 )
-from bert_core.loading import LoadedModel
-from bert_core.records import HeadTable, ModelRun
-from bert_core.refused import Refused
-from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
-from bert_core.studies.lines import SHARD_LINES, shards
-from bert_core.studies.relations import relations_csv, track_relations
-from bert_core.studies.table import KINDS, LARGEST_FILE, check_fits, read_table
-from bert_core.studies.treebank import TreeSentence, read_treebank
+from bert_core.records import ModelRun
 from viz_app.components.head_grid import HeadClick
-from viz_app.shell import examples
-from viz_app.shell.controls import Upload
-from viz_app.shell.heads import choose_head
-from viz_app.shell.jobs import Job
+from viz_app.figures.heads import role_bars, role_map
+from viz_app.pages.roles.shared import LABELS, does, grid
+from viz_app.pages.roles.treebank import relations_found
+from viz_app.shell import screen
+from viz_app.shell.change import sweep
+from viz_app.shell.choices import Head, file_of
+from viz_app.shell.controls import control
+from viz_app.shell.heads import choose_head, take_head
 from viz_app.shell.question import Question
-from viz_app.shell.session import Head, as_written, asked_for, queue, result_of, shown_name, still_running
-
-LARGEST_TREEBANK = 5  # megabytes
-TEXT_SHARDS = 3  # of a text file, from its beginning: what the page measures while somebody waits
-TEXT_LINES = TEXT_SHARDS * SHARD_LINES
-TEXT_PASSES = 4  # forward, for each token: the maps, and the loss forward and back
-LARGEST_TABLE = LARGEST_FILE  # megabytes
-LEAST = 20  # times that a relation was asked before a head is said to find it
-EXAMPLE_TEXT = Upload("four-sentences.txt", examples.REFERENCE.encode())
-EXAMPLE_TREES = Upload("ten-sentences.conllu", (Path(__file__).parent / "trees.conllu").read_bytes())
-EXAMINED = "_examined"  # model, name and tally of the treebank that was read last
-TABLES = "HEADLIGHT_TABLES"  # a folder of tables, named at start
+from viz_app.shell.target import say_no_target
+from viz_app.shell.work import queue, result_of
 
 
 @dataclass(frozen=True)
@@ -108,11 +88,6 @@ def roles_of_text(current: Question) -> RolesOfText:
     return RolesOfText(run, figures, roles_of_heads(figures), distances, points)
 
 
-def does(role: Role | None) -> str:
-    """A role as the end of a sentence that begins with the name of the head."""
-    return "was pruned" if role is None else f"{IN_WORDS[role.name]} ({role.score:.2f})"
-
-
 def choose_point(key: str) -> None:
     """Make the head that was clicked in a figure the chosen one."""
     points = st.session_state[key].selection.points
@@ -120,135 +95,121 @@ def choose_point(key: str) -> None:
         choose_head(HeadClick(int(found[0]), int(found[1])))
 
 
-# ---------------------------------------------------------------------------- files
-
-
-def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
-    """Every head on a treebank that was uploaded, from the queue.
-
-    Raises Refused, in one sentence, for a file that is no treebank in CoNLL-U.
-    """
-    key = ("relations", loaded.name, sha256(data).digest())
-
-    def work(job: Job) -> RelationTally:
-        sentences = _sentences(data, name)
-        return track_relations(loaded, sentences, report=job.report)
-
-    tally: RelationTally = result_of(queue().submit(key, f"{loaded.name} reads {name}", work))
-    st.session_state[EXAMINED] = (loaded.name, name, tally)
-    return tally
-
-
-def relations_found(loaded: LoadedModel, head: Head) -> str:
-    """What a head finds best of all in the treebank that this visitor examined with this model, as a sentence; or none.
-
-    A relation counts where the head is better than the best fixed offset.
-    """
-    model, name, tally = st.session_state.get(EXAMINED, ("", "", None))
-    if tally is None or model != loaded.name:
-        return ""
-    found = tally.of_head(*head, least=LEAST)
-    if not found:
-        return f"In {as_written(name)} there is no relation that this head finds best."
-    said = ", ".join(
-        f"**{as_written(row.relation)}** ({row.accuracy:.2f}; fixed offset {row.offset_accuracy:.2f})" for row in found
+def draw(current: Question) -> None:
+    """The roles of the shared text."""
+    look = {"dark": current.dark, "lecture": current.lecture}
+    seen = roles_of_text(current)
+    left, right = screen.picture().columns([1.25, 1], gap="large")
+    with left:
+        screen.chart(
+            role_map(seen.points, seen.by_role(), st.session_state.head, names=IN_WORDS, **look),
+            key="role_map", config={"displayModeBar": False}, selection_mode="points",
+            on_select=lambda: choose_point("role_map"),
+            alt="Every head as a point, near to the heads that attend alike",
+        )  # fmt: skip
+        if not current.lecture:
+            strongest(current, seen)
+    with right:
+        card(current, seen)
+    if current.lecture:  # under the map it would take the map's height
+        strongest(current, seen)
+    worth(current, seen)
+    nothing = len(seen.by_role()[NO_ROLE])
+    screen.read(
+        "**How to read this:** heads with similar attention lie close together. A head has a role if more than half of "
+        "its attention goes to one relative position, more than 0.6 to [CLS], [SEP] or punctuation, or if its entropy "
+        f"is above 0.78 of the maximum; {nothing} of {seen.run.there.sum()} heads have none of these roles. **How it "
+        "can mislead:** a flat map cannot show all distances; and this is one text: a role is what a head does here, "
+        "not what it is for."
     )
-    return f"In {as_written(name)} this head is the best of all at {said}."
 
 
-def _sentences(data: bytes, name: str) -> list[TreeSentence]:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Refused(f"the file {name} is not UTF-8: {error.reason} at byte {error.start:,}") from error
-    return list(read_treebank(io.StringIO(text), name))
-
-
-def as_csv(tally: RelationTally) -> str:
-    """The table with every number in full."""
-    return relations_csv(tally.rows())
-
-
-def by_relation(tally: RelationTally) -> list[dict[str, Any]]:
-    """The table that a reader sees: a row for each relation."""
-    return [
-        {
-            "relation": row.relation,
-            "asked": row.asked,
-            "best head": "–" if row.layer is None else f"L{row.layer} H{row.head}",
-            "found": row.accuracy,
-            "best offset": f"{row.offset:+d}",
-            "by offset": row.offset_accuracy,
-            "direction": row.direction,
-        }
-        for row in tally.rows()
+def card(current: Question, seen: RolesOfText) -> None:
+    """The chosen head: what it does, its figures, and who is like it."""
+    look = {"dark": current.dark, "lecture": current.lecture}
+    state = st.session_state
+    layer, head = state.head
+    st.subheader(f"L{layer} H{head} {does(seen.roles[layer][head])}", anchor=False)
+    if seen.roles[layer][head] is None:
+        st.caption("Click a point of the map to choose another.")
+        return
+    screen.chart(
+        role_bars(seen.scores((layer, head)), list(LABELS.values()), list(THRESHOLDS.values()), **look),
+        key="role_bars", least=0.65, config={"displayModeBar": False},
+        alt=f"How far L{layer} H{head} fills each role",
+    )  # fmt: skip
+    figures, slopes = seen.figures, seen.run.gate_gradient
+    said = [
+        f"confidence **{figures['confidence'][layer, head]:.2f}**",
+        f"entropy **{figures['entropy'][layer, head]:.2f}** nats",
+        f"mean distance **{figures['distance'][layer, head]:.1f}** tokens",
     ]
+    if slopes is not None:
+        said.append(f"importance **{abs(slopes[layer, head]):.3g}**")
+    st.markdown(" &nbsp;·&nbsp; ".join(said))
+    if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
+        take_head((layer, head))
+        state.view = "curves"
+        st.switch_page(file_of("attention"))
+    if relations := relations_found(current.loaded, (layer, head)):
+        st.markdown(relations)
+    nearest = seen.nearest((layer, head))
+    if nearest:
+        st.caption("Most similar heads (distance 0: same attention, 1: nothing in common; Jensen-Shannon):")
+        with st.container(horizontal=True, gap="small"):
+            for other, far in nearest:
+                label = f"L{other[0]} H{other[1]} · {far:.2f}"
+                st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=choose_head, args=(HeadClick(*other),))
 
 
-def best_direction(tally: RelationTally, relation: str) -> tuple[np.ndarray, list[list[str]]]:
-    """The share of right answers (layer, head) in each head's better direction, and which that is."""
-    shares = tally.accuracy(relation)
-    better = shares.argmax(0)
-    return shares.max(0), [[DIRECTIONS[number] for number in row] for row in better]
+def strongest(current: Question, seen: RolesOfText) -> None:
+    """Where the chosen head shows best."""
+    layer, head = st.session_state.head
+    if seen.roles[layer][head] is None:
+        return
+    st.caption("Its strongest links between words (share of the first word's attention):")
+    st.dataframe(
+        [
+            {
+                "from": f"{look.query} ({look.query_position})",
+                "to": f"{look.key} ({look.key_position})",
+                "share": look.share,
+            }
+            for look in seen.examples((layer, head))
+        ],
+        hide_index=True, key="examples",
+        column_config={"share": st.column_config.ProgressColumn(format="%.2f", min_value=0, max_value=1)},
+    )  # fmt: skip
 
 
-def tables_at_start() -> list[Path]:
-    """The tables in the folder that was named at start, by name."""
-    folder = os.environ.get(TABLES)
-    if not folder:
-        return []
-    return sorted(path for path in Path(folder).glob("*") if path.suffix in KINDS)
-
-
-def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
-    """A table of heads, of this model. Raises Refused for any other."""
-    table = read_table(data, name)
-    check_fits(table, loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
-    return table
-
-
-def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None:
-    """Every head over the first lines of a text file, without any removal, when its button was clicked; None before.
-
-    Raises Refused for a file without a text.
-    """
-    loaded = current.loaded
-    settings = CorpusSettings(importance=loaded.has_mlm, ablation=False)
-    key = ("heads over a text", loaded.name, sha256(data).digest())
-    lines = data.splitlines()[:TEXT_LINES]
-    current.run()  # to time it
-    tokens = sum(min(len(line) / 4, settings.max_length) for line in lines)  # about four letters to a piece
-    seconds = TEXT_PASSES * tokens / len(current.encoding) * st.session_state["_seconds"]
-    label = f"Measure the first {len(lines)} lines, about {max(1, round(seconds))} s"
-    if not asked_for("text_measured", key, label):
-        return None
-
-    def work(job: Any) -> HeadTable:
-        total = HeadSums({})
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "text.txt"
-            path.write_bytes(data)
-            for shard in itertools.islice(shards(path), TEXT_SHARDS):
-                total = total + measure_shard(loaded, shard, settings)
-                job.report((shard.number + 1) * SHARD_LINES / (len(lines) + SHARD_LINES))
-        return total.table(loaded.name, settings)
-
-    job = queue().submit(key, f"{shown_name(loaded.name)} reads {name}", work)
-    if still_running(job, lambda: st.session_state.pop("_asked_text_measured", None)):
-        return None
-    table: HeadTable = job.result
-    return table
-
-
-def table_at_start(loaded: LoadedModel, path: Path) -> HeadTable:
-    """A table of the folder that was named at start. Raises Refused as `table_of`, and for one that is too large."""
-    if path.stat().st_size > LARGEST_FILE * 1_000_000:
-        raise Refused(f"the file {path.name} is too large: a table of heads has {LARGEST_FILE} MB at most")
-    return table_of(loaded, path.read_bytes(), path.name)
-
-
-def role_in_table(table: HeadTable, head: Head) -> Role | None:
-    """What a head does over the whole file; None where the table does not say."""
-    if any(name not in table.figures or not np.isfinite(table.figures[name][head]) for name in THRESHOLDS):
-        return None
-    return role_of({name: float(table.figures[name][head]) for name in THRESHOLDS})
+def worth(current: Question, seen: RolesOfText) -> None:
+    """Importance, confidence and removal of every head for the target, beside each other."""
+    state, slopes = st.session_state, seen.run.gate_gradient
+    if slopes is None:
+        say_no_target(current, "There is nothing to explain yet, so heads have no importance")
+        return
+    st.subheader("How much does each head matter for the answer?", anchor=False)
+    with st.container(horizontal=True, gap="medium"):
+        control(
+            st.toggle, "Importance within each layer", "normal",
+            help="Divides the values of each layer by their length, so that layers can be compared (Michel 2019).",
+        )  # fmt: skip
+        control(st.toggle, f"Remove each of the {seen.run.there.sum()} heads (some seconds)", "removal")
+    importance = abs(slopes)
+    one, two, *three = st.columns(3 if state.removal else 2, gap="medium")
+    with one:
+        st.markdown("**Importance**: how sensitive the answer is to it")
+        grid(current, layer_normalised(importance) if state.normal else importance, "importance", "grid_importance")
+    with two:
+        st.markdown("**Confidence**: how focused its attention is")
+        grid(current, seen.figures["confidence"], "confidence", "grid_confidence")
+    for place in three:
+        with place:
+            st.markdown("**Removal**: how far the answer moves without it")
+            effect = sweep(current).effect
+            assert effect is not None  # there is a target
+            grid(current, abs(effect), "moves the answer by", "grid_removal")
+            rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]
+            st.caption(
+                f"Rank correlation with removal (Spearman): importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}."
+            )

@@ -1,1 +1,27 @@
 """The page Score: which sentence is likelier."""
+
+from bert_core.run import perturbation
+from viz_app.shell.choices import Choice, Page, choice_of
+from viz_app.shell.examples import Example
+
+COMPARED = ("pair", "table")
+VARIANTS = perturbation.VARIANTS
+EXAMPLE = Example(
+    "The picture of the children is on the wall.",
+    "The picture of the children are on the wall.",
+    remark="The second sentence is wrong, yet the model prefers it: the verb agrees with the nearest noun, “children”, "
+    "and not with “picture”; and next to “are”, “children” is far likelier too. People make the same mistake.",
+)
+
+PAGE = Page(
+    "score",
+    "Score",
+    ":material/balance:",
+    choices={
+        "compared": choice_of(*COMPARED),
+        "one": Choice(EXAMPLE.text, step=True, about="one", free=True),
+        "two": Choice(EXAMPLE.pair, step=True, about="one", free=True),
+        "variant": choice_of(*VARIANTS),
+    },
+    text=False,
+)

@@ -4,8 +4,9 @@ import streamlit as st
 
 from bert_core.analysis.scoring import pair_columns, pairs_csv
 from viz_app.figures.scores import pair_bars
-from viz_app.pages.score import pairs as comparing
-from viz_app.shell import frame, screen, session
+from viz_app.pages.score import COMPARED, EXAMPLE, VARIANTS, pairs
+from viz_app.shell import frame, screen
+from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.heads import heads_off
 from viz_app.shell.models import chosen_model
@@ -27,15 +28,13 @@ frame.title(
     "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
 )
 if loaded is None:
-    session.end_run()
+    end_run()
 gates = heads_off(loaded)
 kind, way = screen.controls().columns([3, 5], vertical_alignment="bottom")
+control(kind.segmented_control, "Compare", "compared", options=COMPARED, format_func=SAID.__getitem__, required=True)
 control(
-    kind.segmented_control, "Compare", "compared", options=session.COMPARED, format_func=SAID.__getitem__, required=True
-)
-control(
-    way.segmented_control, "Hide", "variant", options=session.VARIANTS,
-    format_func=comparing.VARIANT_NAMES.__getitem__, required=True,
+    way.segmented_control, "Hide", "variant", options=VARIANTS,
+    format_func=pairs.VARIANT_NAMES.__getitem__, required=True,
     help="One piece at a time (Salazar 2020), or with it the later pieces of the same word, which would give it away "
     "(Kauf & Ivanova 2023).",
 )  # fmt: skip
@@ -44,30 +43,30 @@ if state.compared == "pair":
     control(left.text_area, "First sentence", "one", height="content")
     control(right.text_area, "Second sentence", "two", height="content")
     if not (state.one.strip() and state.two.strip()):
-        comparing.say_sentence_missing(state.one, state.two)
-        session.end_run()
-    scores, stale = comparing.scored_pair(loaded, gates, state.one, state.two)
+        pairs.say_sentence_missing(state.one, state.two)
+        end_run()
+    scores, stale = pairs.scored_pair(loaded, gates, state.one, state.two)
     if stale:
         frame.fade()
     with screen.picture().container(key="stale_pair" if stale else "scored_pair"):
-        score = scores.get(state.variant, scores[session.VARIANTS[0]])
+        score = scores.get(state.variant, scores[VARIANTS[0]])
         columns = pair_columns(score)
-        remark = "" if stale or not gates.all() else session.surprise("score")
-        st.markdown(f"{comparing.verdict(score, columns)} {remark}")
-        if (warning := comparing.unknown([score])) is not None:
+        surprising = (state.one, state.two) == (EXAMPLE.text, EXAMPLE.pair) and not stale and gates.all()
+        st.markdown(f"{pairs.verdict(score, columns)} {EXAMPLE.remark if surprising else ''}")
+        if (warning := pairs.unknown([score])) is not None:
             st.warning(warning, icon=":material/question_mark:")
-        if (differs := comparing.disagreement(scores)) is not None:
+        if (differs := pairs.disagreement(scores)) is not None:
             st.warning(differs, icon=":material/call_split:")
         screen.chart(
             pair_bars(
-                *comparing.labels(columns, score), columns.first, columns.second, columns.same, dark=dark,
+                *pairs.labels(columns, score), columns.first, columns.second, columns.same, dark=dark,
                 lecture=lecture,
             ),
             key="pair_bars", least_width=56 * len(columns.columns), config={"displayModeBar": False},
             alt="How unlikely every token of both sentences is",
         )  # fmt: skip
     with st.container(key="stale_figures" if stale else "figures"):
-        table, number = comparing.figures(scores), st.column_config.NumberColumn(format="%.3f")
+        table, number = pairs.figures(scores), st.column_config.NumberColumn(format="%.3f")
         st.dataframe(
             table, hide_index=True, width="stretch", column_config={name: number for name in table if name != "variant"}
         )
@@ -76,21 +75,21 @@ if state.compared == "pair":
             on_click="ignore", disabled=stale,
         )  # fmt: skip
 else:
-    rows = comparing.table_of_pairs()
+    rows = pairs.table_of_pairs()
     if rows is None:
-        comparing.say_no_pairs()
+        pairs.say_no_pairs()
     else:
-        if (wrong := comparing.problems(rows)) is not None:
+        if (wrong := pairs.problems(rows)) is not None:
             st.warning(wrong, icon=":material/rule:")
-        if (given := comparing.scored_table(loaded, gates, rows, state.variant)) is not None:
+        if (given := pairs.scored_table(loaded, gates, rows, state.variant)) is not None:
             scored, stale = given
             if stale:
                 frame.fade()
             with screen.picture().container(key="stale_table" if stale else "scored_table"):
-                st.markdown(comparing.summary(scored))
-                if (warning := comparing.unknown(scored)) is not None:
+                st.markdown(pairs.summary(scored))
+                if (warning := pairs.unknown(scored)) is not None:
                     st.warning(warning, icon=":material/question_mark:")
-                st.dataframe(comparing.table_columns(scored), hide_index=True, width="stretch")
+                st.dataframe(pairs.table_columns(scored), hide_index=True, width="stretch")
                 st.download_button(
                     "All pairs (CSV)", pairs_csv(scored), "pairs.csv", "text/csv", icon=":material/table:",
                     on_click="ignore", disabled=stale,

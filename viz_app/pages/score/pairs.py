@@ -14,10 +14,14 @@ from bert_core.loading import LoadedModel
 from bert_core.records import PairScore
 from bert_core.refused import Refused
 from bert_core.run.scoring import score_pairs
-from viz_app.shell import examples, screen
+from viz_app.pages.score import EXAMPLE, VARIANTS
+from viz_app.shell import screen
+from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, file_control, missing, put
 from viz_app.shell.jobs import Job
-from viz_app.shell.session import VARIANTS, as_written, asked_for, end_run, queue, shown_name, still_running
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import shown_name
+from viz_app.shell.work import asked_for, queue, still_running
 
 QUICK_TOKENS = 30_000  # of all masked copies together: what is read without being asked for, well under a second or two
 LARGEST_FILE = 5  # megabytes of an upload
@@ -120,7 +124,7 @@ def say_sentence_missing(first: str, second: str) -> None:
 
 
 def _take_pair() -> None:
-    st.session_state.one, st.session_state.two = examples.COMPARED.text, examples.COMPARED.pair
+    st.session_state.one, st.session_state.two = EXAMPLE.text, EXAMPLE.pair
 
 
 def _job(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Job:

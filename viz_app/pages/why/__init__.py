@@ -1,1 +1,28 @@
 """The page Why: which words led to this prediction."""
+
+from bert_core.methods import METHODS
+from viz_app.shell.choices import Page, choice_of
+from viz_app.shell.examples import Example
+
+MEASURES = ("aopc", "comprehensiveness", "sufficiency")
+# What the bundled model does here was looked up by masking each word in turn; a test does it again.
+EXAMPLE = Example(
+    "He drank a cup of tea with milk.",
+    masked=(5,),
+    target="6:tea",
+    remark="**Look at “milk”:** it gets the most attention of all words. But did it lead to “tea”? DecompX says yes; "
+    "gradient x attention and occlusion say no: hide “milk”, and “tea” rises from 0.17 to 0.33. All are right: “milk” "
+    "adds 2.8 to the score of “tea”, but 5.6 to the score of “milk”, which the model would rather put in the gap. "
+    "Explain “tea” *rather than “milk”*, above, and DecompX says no, too.",
+)
+
+PAGE = Page(
+    "why",
+    "Why",
+    ":material/psychology_alt:",
+    choices={
+        "method": choice_of(*(method.name for method in METHODS), first="DecompX"),
+        "measure": choice_of(*MEASURES),
+    },
+    example=EXAMPLE,
+)

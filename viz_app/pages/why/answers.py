@@ -24,9 +24,11 @@ from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
 from viz_app.shell.jobs import Job
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.session import as_written, queue, shown_name, still_running
 from viz_app.shell.target import target_word
+from viz_app.shell.work import queue, still_running
 
 # Multiplications that all methods together may take before they wait for a button: about a second on one core.
 QUICK_WORK = 8e10

@@ -7,8 +7,10 @@ import streamlit as st
 from viz_app.components.token_strip import token_strip
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
-from viz_app.pages.why import answers
-from viz_app.shell import examples, frame, question, screen, session
+from viz_app.pages.why import EXAMPLE, MEASURES, answers
+from viz_app.shell import frame, question, screen
+from viz_app.shell.address import end_run
+from viz_app.shell.choices import file_of
 from viz_app.shell.controls import control
 from viz_app.shell.notices import say_cautions
 from viz_app.shell.question import mask_word, take_example
@@ -52,12 +54,12 @@ with screen.controls().container(horizontal=True, vertical_alignment="bottom", g
             on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow, icon=":material/hourglass:",
             help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
         )  # fmt: skip
-    st.button("Show a surprising example", on_click=take_example, args=(examples.SURPRISE,), key="surprise")
+    st.button("Show a surprising example", on_click=take_example, args=(EXAMPLE,), key="surprise")
 found = answers.answers(current)
 if found is None:
     if current.target is not None:
         st.caption(READING.format(answer=answers.pushed(current, current.target)))
-    session.end_run()
+    end_run()
 if found.stale:
     frame.fade()
 given, words = found, bool(state.words)
@@ -81,7 +83,7 @@ with trust_place:
             if trust.stale:
                 st.caption(f"This was for an earlier question: {trust.question}")
             control(
-                st.segmented_control, "Measure", "measure", options=session.MEASURES,
+                st.segmented_control, "Measure", "measure", options=MEASURES,
                 format_func=answers.MEASURE_NAMES.__getitem__, required=True, label_visibility="collapsed",
             )  # fmt: skip
             measured = trust.found[state.measure]
@@ -113,8 +115,8 @@ with answers_place:
     )  # fmt: skip
 screen.read(READING.format(answer=answers.pushed(current, found.target)))
 with more_place:
-    if examples.is_shown(examples.SURPRISE, state.text, state.pair, state.masked):
-        st.info(examples.SURPRISE.remark, icon=":material/lightbulb:")
+    if question.is_shown(EXAMPLE):
+        st.info(EXAMPLE.remark, icon=":material/lightbulb:")
     token_strip(
         found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
         label="Tokens with their scores; click a word to hide it and ask again", on_click=mask_word,
@@ -157,6 +159,6 @@ with st.container(horizontal=True, gap="small"):
         "why.npz", "application/octet-stream", on_click="ignore", icon=":material/dataset:", key="why_npz",
     )  # fmt: skip
     st.page_link(
-        "viz_app/pages/attention/page.py", label="See attention and its gradient, head by head",
+        file_of("attention"), label="See attention and its gradient, head by head",
         icon=":material/grid_view:",
     )  # fmt: skip

@@ -1,0 +1,85 @@
+"""What an address carries: the names of its parameters, and what each means where a link does not say it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.visit import visited
+from viz_app.pages import PAGES
+from viz_app.shell import examples
+from viz_app.shell.choices import Choice, Page, collected
+from viz_app.shell.frame import choices_of
+
+# Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
+CARRIED = """
+text pair masked words model target contrast off head also tokens kept instead reference lecture
+sort rows view show part hide share combine among weights
+against compare_view other other_model
+method measure
+through lens by laid cell depth several like
+colour
+over normal removal
+order going figure
+compared one two variant
+picture seed count shapes word look heat boxes edges
+stage token engine pads
+"""
+DEFAULTS = {
+    "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
+    "contrast": "", "off": (), "head": (0, 0), "also": (), "tokens": ("query", ()), "kept": 0.7, "instead": "zero",
+    "reference": examples.REFERENCE, "text": "She opened the door and walked in.",
+    "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
+    "among": "chosen", "weights": (), "against": "masked", "compare_view": "curves", "other": "",
+    "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "through": "words", "lens": "logit",
+    "by": "probability", "laid": "axes", "cell": None, "depth": None, "like": "bank",
+    "several": "They sat on the bank of the river and looked at the water.\n"
+    "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"
+    "The bank raised its interest rates and lent less money.",
+    "colour": "slope", "over": "text", "order": "importance", "going": 30, "figure": "loss", "compared": "pair",
+    "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
+    "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
+    "heat": "product", "stage": "pieces", "token": None, "engine": "torch",
+}  # fmt: skip
+STEPS = """
+text pair masked model off head also other stage seed shapes word cell several one two
+"""
+
+
+def test_an_address_carries_the_names_that_it_always_did() -> None:
+    """Every name, what it means where a link does not say it, and whether Back takes a change of it back."""
+    table = choices_of(PAGES)
+    assert set(table) == set(CARRIED.split())
+    begins = {name: choice.first(with_text=False) for name, choice in table.items()}
+    flags = {name: False for name in CARRIED.split() if name not in DEFAULTS}
+    assert begins == DEFAULTS | flags
+    assert {name for name, choice in table.items() if choice.step} == set(STEPS.split())
+    alone = {name: choice.first(with_text=True) for name, choice in table.items()}
+    assert alone == begins | {"text": None, "pair": "", "masked": ()}
+
+
+def test_every_choice_is_read_as_it_is_written() -> None:
+    """What a choice is at first comes back from a link; None is what no link can say."""
+    for name, choice in choices_of(PAGES).items():
+        first = choice.first(with_text=False)
+        assert first is None or choice.parse(choice.write(first)) == first, name
+
+
+def test_the_table_is_collected_once() -> None:
+    """Every run of every visitor is given the same one."""
+    assert choices_of(PAGES) is choices_of(PAGES)
+
+
+def test_a_name_means_one_thing() -> None:
+    """Two pages cannot declare the same parameter."""
+    page = Page("extra", "Extra", ":material/star:", choices={"seed": Choice(0, int)})
+    with pytest.raises(ValueError, match="two declare the choice seed: give one of them another name"):
+        choices_of((*PAGES, page))
+    with pytest.raises(ValueError, match="text"):
+        collected([{"text": Choice("")}, {"text": Choice("")}])
+
+
+def test_a_page_stands_in_the_folder_of_its_path() -> None:
+    """Its script is there, its title is no other's, and the first page is the one of the bare address."""
+    assert len({page.path for page in PAGES}) == len({page.title for page in PAGES}) == len(PAGES)
+    app = visited("")
+    assert not app.exception and app.header[0].value == visited(PAGES[0].path).header[0].value

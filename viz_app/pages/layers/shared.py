@@ -1,0 +1,85 @@
+"""What several of the ways to look through the layers need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import streamlit as st
+
+from bert_core.records import LayerStates
+from bert_core.run.lens import layer_states
+from bert_core.tokenizer import Encoding
+from viz_app.export.tables import labelled_csv
+from viz_app.figures.lens import depth_names, layer_lines
+from viz_app.shell import screen
+from viz_app.shell.controls import control
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import shown_name
+from viz_app.shell.question import Question
+from viz_app.shell.work import queue, result_of
+
+
+@dataclass(frozen=True)
+class Part:
+    """One way to look through the layers: its name, what draws it, and two lines on reading it."""
+
+    title: str
+    draw: Callable[[Question], None]
+    reading: str
+    misleading: str
+
+
+def states_of(current: Question, encoding: Encoding) -> LayerStates:
+    """Every state of a text, from the queue."""
+    loaded, gates = current.loaded, current.head_mask
+    job = queue().submit(
+        ("states", loaded.name, encoding, gates.tobytes()),
+        f"{shown_name(loaded.name)} reads {len(encoding)} tokens",
+        lambda _: layer_states(loaded, encoding, head_mask=gates),
+    )
+    states: LayerStates = result_of(job)
+    return states
+
+
+def depth_slider(depths: int) -> int:
+    """The chosen depth, from the slider; the last to begin with."""
+    state, names = st.session_state, depth_names(depths)
+    state.depth_slider = state.depth if state.depth is not None and 0 <= state.depth < depths else depths - 1
+    depth: int = control(
+        st.select_slider,
+        "Through the layers",
+        "depth_slider",
+        options=range(depths),
+        format_func=names.__getitem__,
+        on_change=_take_depth,
+    )
+    return depth
+
+
+def _take_depth() -> None:
+    st.session_state.depth = st.session_state.depth_slider
+
+
+def draw_lines(
+    current: Question, key: str, series: dict[str, np.ndarray], names: list[str], title: str, *, ranks: bool = False
+) -> None:
+    """Series through the layers, each under its name."""
+    screen.chart(
+        layer_lines(series, names, title=title, ranks=ranks, dark=current.dark, lecture=current.lecture),
+        key=key, config={"displayModeBar": False}, alt=f"{title} through the layers",
+    )  # fmt: skip
+
+
+def take_along(name: str, columns: Callable[[], dict[str, Sequence[object]]]) -> None:
+    """The numbers of a picture as a file."""
+    st.download_button(
+        "Numbers (CSV)", lambda: labelled_csv(columns()), f"{name}.csv", "text/csv", on_click="ignore",
+        icon=":material/table:", key=f"{name}_csv",
+    )  # fmt: skip
+
+
+def quoted(word: str) -> str:
+    """A word in quotation marks, as it is read in Markdown."""
+    return f"“{as_written(word)}”"

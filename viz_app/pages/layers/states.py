@@ -1,0 +1,93 @@
+"""All tokens' states in the plane, one depth at a time."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.lens import MOST_NEIGHBOURS, neighbours_in_plane, states_in_plane
+from bert_core.refused import Refused
+from viz_app.figures.lens import depth_names, short_names, state_map
+from viz_app.pages.layers import PLANES
+from viz_app.pages.layers.shared import Part, depth_slider, states_of, take_along
+from viz_app.shell import screen
+from viz_app.shell.controls import control
+from viz_app.shell.question import Question
+from viz_app.shell.work import queue, result_of
+
+PLANE_NAMES = {"axes": "Principal components (PCA)", "neighbours": "Neighbours (UMAP)"}
+NEIGHBOURS = f"UMAP by cosine distance, with at most {MOST_NEIGHBOURS} neighbours and a fixed seed."
+
+
+def plane(current: Question) -> None:
+    """All tokens' states in the plane, one depth at a time."""
+    encoding, state = current.encoding, st.session_state
+    has_umap = find_spec("umap") is not None
+    if not has_umap:
+        state.laid = "axes"
+    control(
+        st.segmented_control, "Layout", "laid", options=PLANES,
+        format_func=PLANE_NAMES.__getitem__, required=True, disabled=not has_umap,
+        help=NEIGHBOURS if has_umap else "Neighbours need umap-learn: pip install 'headlight[umap]'",
+    )  # fmt: skip
+    states = states_of(current, encoding).states
+    if state.laid == "axes":
+        found = current.kept("plane", make=lambda: states_in_plane(states))
+        points, axes = found.points, ("first axis", "second axis")
+    else:
+        try:
+            points, axes = _neighbours(current, states), ("", "")
+        except Refused as error:
+            st.info(f"{error}: choose principal components for this text.")
+            return
+    depth = depth_slider(len(points))
+    groups = [
+        "hidden"
+        if place in encoding.mask_positions
+        else {"A": "first sentence", "B": "second sentence"}.get(side or "") or "[CLS], [SEP]"
+        for place, side in enumerate(encoding.sides)
+    ]
+    screen.chart(
+        state_map(points[depth], encoding.labels, groups, axes=axes, dark=current.dark, lecture=current.lecture),
+        key="plane", config={"displayModeBar": False},
+        alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
+    )  # fmt: skip
+    if state.laid == "axes":
+        st.caption(f"These two axes hold {found.shown[depth]:.0%} of the variance at this depth.")
+    else:
+        st.caption(NEIGHBOURS)
+    length, names = len(encoding), short_names(len(points))
+    take_along(
+        "states",
+        lambda: {
+            "depth": [name for name in names for _ in range(length)],
+            "position": [*range(length)] * len(names),
+            "token": [*encoding.tokens] * len(names),
+            "first_axis": [*points[..., 0].flat],
+            "second_axis": [*points[..., 1].flat],
+        },
+    )
+
+
+def _neighbours(current: Question, states: np.ndarray) -> np.ndarray:
+    """The layout by neighbours, from the queue. Raises Refused for a text that is too short."""
+    loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
+    job = queue().submit(
+        ("neighbours", loaded.name, encoding, gates.tobytes()),
+        f"{len(encoding)} tokens of {len(states)} depths are laid out by their neighbours",
+        lambda job: neighbours_in_plane(states, report=job.report),
+    )
+    points: np.ndarray = result_of(job)
+    return points
+
+
+PART = Part(
+    "States",
+    plane,
+    "each point is a token's state. PCA: the two directions in which the states of this depth differ most, rotated "
+    "to match the layer before. UMAP: laid out so that similar states stay close, starting from the layer before.",
+    "only two of hundreds of directions: points that look close may be far apart, and each depth has its own axes. "
+    "With UMAP, gaps and group sizes mean nothing, and chance shapes the picture.",
+)

@@ -1,0 +1,171 @@
+"""What every head does over a text file, whose beginning is measured here, or in a table of `headlight heads`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.heads import heads_agreement
+from bert_core.analysis.roles import THRESHOLDS, Role, role_of
+from bert_core.loading import LoadedModel
+from bert_core.records import HeadTable
+from bert_core.refused import Refused
+from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
+from bert_core.studies.lines import SHARD_LINES, shards
+from bert_core.studies.table import KINDS, LARGEST_FILE, check_fits, read_table
+from viz_app.figures.heads import sweep_scatter
+from viz_app.pages.roles.shared import LABELS, does, grid
+from viz_app.shell import examples, screen
+from viz_app.shell.choices import Head
+from viz_app.shell.controls import Upload, control, file_control, missing, put
+from viz_app.shell.models import shown_name
+from viz_app.shell.question import Question
+from viz_app.shell.work import asked_for, queue, still_running
+
+TEXT_SHARDS = 3  # of a text file, from its beginning: what the page measures while somebody waits
+TEXT_LINES = TEXT_SHARDS * SHARD_LINES
+TEXT_PASSES = 4  # forward, for each token: the maps, and the loss forward and back
+LARGEST_TABLE = LARGEST_FILE  # megabytes
+EXAMPLE_TEXT = Upload("four-sentences.txt", examples.REFERENCE.encode())
+TABLES = "HEADLIGHT_TABLES"  # a folder of tables, named at start
+FIGURES = {
+    "importance": "Importance", "importance_in_layer": "Importance within its layer",
+    "loss_change": "What its removal costs", "confidence": "Confidence", "entropy": "Entropy", "distance": "Distance",
+    **{name: f"Share: {LABELS[name]}" for name in THRESHOLDS},
+}  # fmt: skip
+
+
+def draw(current: Question) -> None:
+    """A text file, whose beginning is measured here, or a table of `headlight heads`."""
+    state, look = st.session_state, {"dark": current.dark, "lecture": current.lecture}
+    there = {path.name: path for path in tables_at_start()}
+    if there:
+        control(st.selectbox, "Table", "table", options=[*there, "upload"], first=[*there, "upload"][0])
+    if there and state.table != "upload":
+        table = table_at_start(current.loaded, there[state.table])
+    else:
+        upload = file_control(
+            st, "Text file, one text per line; or a table of heads (CSV, Parquet)", "table_upload",
+            types=["txt", "csv", "parquet"], megabytes=LARGEST_TABLE,
+        )  # fmt: skip
+        st.caption(
+            f"Of a text file, the first {TEXT_LINES} lines are measured here. For a whole file, and for what the "
+            "removal of each head costs, make a table, which also opens here: "
+            "`headlight heads corpus.txt --importance --ablation --out heads.parquet`"
+        )
+        if upload is None:
+            missing("No file yet.", "Take four example sentences", put, "table_upload", EXAMPLE_TEXT)
+            return
+        of_text = upload.name.lower().endswith(".txt")
+        measured = (
+            text_measured(current, upload.data, upload.name)
+            if of_text
+            else table_of(current.loaded, upload.data, upload.name)
+        )
+        if measured is None:
+            return
+        table = measured
+    figures = {name: words for name, words in FIGURES.items() if name in table.figures}
+    if table.method != "zero" and "loss_change" in figures:
+        figures["loss_change"] += f", by {table.method}"
+    left, right = screen.picture().columns(2, gap="large")
+    with left:
+        shown = control(
+            st.selectbox, "Figure", "file_figure", options=list(figures), first=next(iter(figures)),
+            format_func=figures.__getitem__,
+        )  # fmt: skip
+        grid(current, table.figures[shown], figures[shown].lower(), "grid_file")
+        layer, head = state.head
+        role = role_in_table(table, (layer, head))
+        if role is not None:
+            st.markdown(f"**L{layer} H{head}** {does(role)}, over {table.texts:,} texts.")
+    with right:
+        if "importance" in table.figures and "loss_change" in table.figures:
+            importance, change = table.figures["importance"], table.figures["loss_change"]
+            rank = heads_agreement(importance, change)
+            st.subheader(
+                f"Does the gradient predict the cost of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
+            )
+            screen.chart(
+                sweep_scatter(
+                    importance, change, estimate="importance: mean size of the gradient (nats)",
+                    finding="found: change of the loss without the head (nats)", **look,
+                ),
+                key="file_scatter",
+                alt=f"Importance against the change of the loss for every head, rank correlation {rank:.2f}",
+            )  # fmt: skip
+    loss = "" if table.loss is None else f", whose loss is {table.loss_in_words}"
+    screen.read(
+        f"**How to read this:** each number is a mean over {table.texts:,} texts with {table.tokens:,} tokens{loss}. "
+        "If the loss rises without a head, the model needs it. **How it can mislead:** heads are removed one at a "
+        "time: two that do the same job cost nothing alone, but much together."
+    )
+
+
+def tables_at_start() -> list[Path]:
+    """The tables in the folder that was named at start, by name."""
+    folder = os.environ.get(TABLES)
+    if not folder:
+        return []
+    return sorted(path for path in Path(folder).glob("*") if path.suffix in KINDS)
+
+
+def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:
+    """A table of heads, of this model. Raises Refused for any other."""
+    table = read_table(data, name)
+    check_fits(table, loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
+    return table
+
+
+def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None:
+    """Every head over the first lines of a text file, without any removal, when its button was clicked; None before.
+
+    Raises Refused for a file without a text.
+    """
+    loaded = current.loaded
+    settings = CorpusSettings(importance=loaded.has_mlm, ablation=False)
+    key = ("heads over a text", loaded.name, sha256(data).digest())
+    lines = data.splitlines()[:TEXT_LINES]
+    current.run()  # to time it
+    tokens = sum(min(len(line) / 4, settings.max_length) for line in lines)  # about four letters to a piece
+    seconds = TEXT_PASSES * tokens / len(current.encoding) * st.session_state["_seconds"]
+    label = f"Measure the first {len(lines)} lines, about {max(1, round(seconds))} s"
+    if not asked_for("text_measured", key, label):
+        return None
+
+    def work(job: Any) -> HeadTable:
+        total = HeadSums({})
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "text.txt"
+            path.write_bytes(data)
+            for shard in itertools.islice(shards(path), TEXT_SHARDS):
+                total = total + measure_shard(loaded, shard, settings)
+                job.report((shard.number + 1) * SHARD_LINES / (len(lines) + SHARD_LINES))
+        return total.table(loaded.name, settings)
+
+    job = queue().submit(key, f"{shown_name(loaded.name)} reads {name}", work)
+    if still_running(job, lambda: st.session_state.pop("_asked_text_measured", None)):
+        return None
+    table: HeadTable = job.result
+    return table
+
+
+def table_at_start(loaded: LoadedModel, path: Path) -> HeadTable:
+    """A table of the folder that was named at start. Raises Refused as `table_of`, and for one that is too large."""
+    if path.stat().st_size > LARGEST_FILE * 1_000_000:
+        raise Refused(f"the file {path.name} is too large: a table of heads has {LARGEST_FILE} MB at most")
+    return table_of(loaded, path.read_bytes(), path.name)
+
+
+def role_in_table(table: HeadTable, head: Head) -> Role | None:
+    """What a head does over the whole file; None where the table does not say."""
+    if any(name not in table.figures or not np.isfinite(table.figures[name][head]) for name in THRESHOLDS):
+        return None
+    return role_of({name: float(table.figures[name][head]) for name in THRESHOLDS})

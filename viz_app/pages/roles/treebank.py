@@ -1,0 +1,146 @@
+"""Which head finds which relation of an uploaded treebank."""
+
+from __future__ import annotations
+
+import io
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import streamlit as st
+
+from bert_core.analysis.relations import DIRECTIONS, RelationTally
+from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
+from bert_core.studies.relations import relations_csv, track_relations
+from bert_core.studies.treebank import TreeSentence, read_treebank
+from viz_app.pages.roles.shared import grid
+from viz_app.shell import screen
+from viz_app.shell.choices import Head
+from viz_app.shell.controls import Upload, control, file_control, missing, put
+from viz_app.shell.jobs import Job
+from viz_app.shell.markdown import as_written
+from viz_app.shell.question import Question
+from viz_app.shell.work import queue, result_of
+
+LARGEST_TREEBANK = 5  # megabytes
+LEAST = 20  # times that a relation was asked before a head is said to find it
+EXAMPLE_TREES = Upload("ten-sentences.conllu", (Path(__file__).parent / "trees.conllu").read_bytes())
+EXAMINED = "_examined"  # model, name and tally of the treebank that was read last
+
+
+def draw(current: Question) -> None:
+    """Which head finds which relation."""
+    layers, heads = current.head_mask.shape
+    upload = file_control(st, "Treebank, CoNLL-U", "treebank", types=["conllu", "txt"], megabytes=LARGEST_TREEBANK)
+    if upload is None:
+        missing(
+            "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", "Take ten example sentences",
+            put, "treebank", EXAMPLE_TREES,
+        )  # fmt: skip
+        return
+    tally = relations_of(current.loaded, upload.data, upload.name)
+    table = by_relation(tally)
+    left, right = screen.picture().columns([1.9, 1], gap="medium")
+    percent = st.column_config.NumberColumn(format="percent")
+    with left:
+        st.dataframe(
+            table, hide_index=True, key="relations", height=520,
+            column_config={"found": percent, "by offset": percent},
+        )  # fmt: skip
+        st.download_button(
+            "Table (CSV)",
+            lambda: as_csv(tally),
+            "relations.csv",
+            "text/csv",
+            icon=":material/table:",
+        )
+    with right:
+        relation = control(
+            st.selectbox, "Relation", "relation", options=(relations := [row["relation"] for row in table]),
+            first=relations[0],
+        )  # fmt: skip
+        shares, directions = best_direction(tally, relation)
+        titles = [
+            [f"L{layer} H{head}: {shares[layer, head]:.0%}, {directions[layer][head]}" for head in range(heads)]
+            for layer in range(layers)
+        ]
+        grid(current, shares, "found", "grid_relation", titles)
+    screen.read(
+        f"**How to read this:** {tally.sentences:,} sentences. “found”: for how many words the head's strongest "
+        "attention to (or from) another word points to the word they depend on. “by offset”: the best guess that "
+        "always points the same number of words away. Words without tokens of their own are left out "
+        f"({tally.left_out:,}). "
+        "**How it can mislead:** the best head is chosen on the same sentences that it is scored on; and a relation at "
+        "a fixed distance is found by a head that knows only distance."
+    )
+
+
+def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
+    """Every head on a treebank that was uploaded, from the queue.
+
+    Raises Refused, in one sentence, for a file that is no treebank in CoNLL-U.
+    """
+    key = ("relations", loaded.name, sha256(data).digest())
+
+    def work(job: Job) -> RelationTally:
+        sentences = _sentences(data, name)
+        return track_relations(loaded, sentences, report=job.report)
+
+    tally: RelationTally = result_of(queue().submit(key, f"{loaded.name} reads {name}", work))
+    st.session_state[EXAMINED] = (loaded.name, name, tally)
+    return tally
+
+
+def relations_found(loaded: LoadedModel, head: Head) -> str:
+    """What a head finds best of all in the treebank that this visitor examined with this model, as a sentence; or none.
+
+    A relation counts where the head is better than the best fixed offset.
+    """
+    model, name, tally = st.session_state.get(EXAMINED, ("", "", None))
+    if tally is None or model != loaded.name:
+        return ""
+    found = tally.of_head(*head, least=LEAST)
+    if not found:
+        return f"In {as_written(name)} there is no relation that this head finds best."
+    said = ", ".join(
+        f"**{as_written(row.relation)}** ({row.accuracy:.2f}; fixed offset {row.offset_accuracy:.2f})" for row in found
+    )
+    return f"In {as_written(name)} this head is the best of all at {said}."
+
+
+def _sentences(data: bytes, name: str) -> list[TreeSentence]:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(f"the file {name} is not UTF-8: {error.reason} at byte {error.start:,}") from error
+    return list(read_treebank(io.StringIO(text), name))
+
+
+def as_csv(tally: RelationTally) -> str:
+    """The table with every number in full."""
+    return relations_csv(tally.rows())
+
+
+def by_relation(tally: RelationTally) -> list[dict[str, Any]]:
+    """The table that a reader sees: a row for each relation."""
+    return [
+        {
+            "relation": row.relation,
+            "asked": row.asked,
+            "best head": "–" if row.layer is None else f"L{row.layer} H{row.head}",
+            "found": row.accuracy,
+            "best offset": f"{row.offset:+d}",
+            "by offset": row.offset_accuracy,
+            "direction": row.direction,
+        }
+        for row in tally.rows()
+    ]
+
+
+def best_direction(tally: RelationTally, relation: str) -> tuple[np.ndarray, list[list[str]]]:
+    """The share of right answers (layer, head) in each head's better direction, and which that is."""
+    shares = tally.accuracy(relation)
+    better = shares.argmax(0)
+    return shares.max(0), [[DIRECTIONS[number] for number in row] for row in better]

@@ -1,0 +1,115 @@
+"""The address bar: a link to what is seen.
+
+Every choice that defines a view lives in `st.session_state` under the name of its parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.state import SessionStateProxy
+
+from bert_core.refused import Refused
+from viz_app.shell import examples
+from viz_app.shell.choices import Choice, Page
+
+LONGEST_LINK = 2_000  # characters of text that the address bar takes
+CHOSEN = "_head_chosen"  # whether a head was chosen, by the visitor or by the link; else pages may open on their own
+UNSAID = "_unsaid"  # whether the address that brought a new visitor named no text
+PUBLISHED = "_published"  # the address that was written last
+TABLE = "_table"  # every choice of the address by its name
+
+
+def restore(table: Mapping[str, Choice]) -> list[str]:
+    """Bring the choices of the address into the session: at first, and whenever the visitor goes back or forward.
+
+    table: every choice by its name. Returns notices.
+    """
+    state, context = st.session_state, get_script_run_ctx()
+    state[TABLE] = table
+    is_new = "text" not in state
+    if not is_new and not (context is not None and context.is_history_navigation):
+        return []
+    notices: list[str] = []
+    given = st.query_params.to_dict()
+    state[CHOSEN] = "head" in given
+    # An address without a text is that of a new visitor, or of a text that is too long for it, and stays.
+    unsaid = {name for name, choice in table.items() if choice.about and choice.about not in given}
+    for name, choice in table.items():
+        if name in unsaid and not is_new and name not in given:
+            continue
+        value = choice.first(with_text="text" in given)
+        if name in given:
+            try:
+                value = choice.parse(given[name])
+            except Refused as error:
+                notices.append(f"The link says {name}={given[name][:60]!r}, which is not possible: {error}.")
+        state[name] = value
+    state[UNSAID] = is_new and "text" not in given
+    return notices
+
+
+def open_example(page: Page) -> None:
+    """Begin with the example of a page, where a new visitor opens it by an address that names no text."""
+    state = st.session_state
+    if state.pop(UNSAID, False):
+        own = page.example or examples.first()
+        state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, own.target
+
+
+def publish() -> None:
+    """Write the text and what is not the default into the address bar."""
+    state = st.session_state
+    link = link_of(state, head_chosen=state.get(CHOSEN, False))
+    # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
+    if link != st.query_params.to_dict() or link != state.get(PUBLISHED):
+        state[PUBLISHED] = link
+        st.query_params.from_dict(link)
+
+
+def end_run() -> NoReturn:
+    """Draw nothing more, with the address bar as it should be: what is written after `st.stop` is lost."""
+    publish()
+    st.stop()
+
+
+def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool = False) -> dict[str, str]:
+    """The address of some choices: the text and what is not the default, without texts that are too long for it.
+
+    head_chosen: whether the head was chosen, which a link says of the first head too.
+    """
+    table: Mapping[str, Choice] = state[TABLE]
+    too_long = {
+        about
+        for about in {choice.about for choice in table.values() if choice.free}
+        if sum(len(state[name]) for name, choice in table.items() if choice.free and choice.about == about)
+        > LONGEST_LINK
+    }
+    return {
+        name: choice.write(state[name])
+        for name, choice in table.items()
+        if choice.about not in too_long
+        and (state[name] != choice.first(with_text=True) or (head_chosen and name == "head"))
+    }
+
+
+def steps() -> tuple[str, ...]:
+    """The parameters of the address that Back takes back one by one."""
+    return tuple(name for name, choice in st.session_state[TABLE].items() if choice.step)
+
+
+def settings_without_texts() -> str:
+    """What is chosen and is not the first choice, as "name=value" with spaces between; nothing that is typed."""
+    table: Mapping[str, Choice] = st.session_state.get(TABLE, {})
+    first = {name: choice.first(with_text=False) for name, choice in table.items()}
+    chosen = {name: st.session_state.get(name, first[name]) for name in table}
+    said = [
+        f"{name}={choice.write(chosen[name])}"
+        for name, choice in table.items()
+        if choice.parse is not str and not name.endswith("model") and chosen[name] != first[name]
+    ]
+    return " ".join([f"model={Path(st.session_state.get('model', '')).name}", *said])

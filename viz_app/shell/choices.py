@@ -1,0 +1,139 @@
+"""One choice: its default, and how the address bar writes and reads it; and a page, which declares its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bert_core.refused import Refused
+from viz_app.shell.examples import Example
+
+DEFAULT = object()  # of a choice that means the same in a link with a text as without
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One choice: its default, and how it is written into and read from the address bar.
+
+    default: a value, or a function that makes it, for one that is not the same each time.
+    parse raises Refused for a value that is no possible choice.
+    step: whether one press of the browser's Back takes a change of it back. What is no step is part of the step before.
+    about: the free text that it speaks of; that text itself, and one that belongs to it, are `free`. Too long together,
+    they stay out of the address, with all that speaks of them.
+    alone: what it is in a link that names the text and not this, so that nothing of the first example stays.
+    """
+
+    default: Any
+    parse: Callable[[str], Any] = str
+    write: Callable[[Any], str] = str
+    step: bool = False
+    about: str = ""
+    free: bool = False
+    alone: Any = DEFAULT
+
+    def first(self, *, with_text: bool) -> Any:
+        """What it is before anything was chosen; with_text: in a link that names the text."""
+        if with_text and self.alone is not DEFAULT:
+            return self.alone
+        return self.default() if callable(self.default) else self.default
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """A page, as it is declared in its folder.
+
+    path: in the address, and the name of the folder. title, icon: in the navigation.
+    choices: what its address carries beside what all pages share, by the name of the parameter.
+    example: what a new visitor sees who opens this page first; None is the first of all.
+    text: whether it is about the shared text. models: whether a model can be chosen. switches: whether heads are
+    switched on it, so that it must not move when one goes off.
+    """
+
+    path: str
+    title: str
+    icon: str
+    choices: Mapping[str, Choice] = field(default_factory=dict)
+    example: Example | None = None
+    text: bool = True
+    models: bool = True
+    switches: bool = False
+
+    @property
+    def file(self) -> str:
+        """Where its script stands, as Streamlit takes it."""
+        return file_of(self.path)
+
+
+def file_of(path: str) -> str:
+    """Where the script of a page stands, for a way there from another page."""
+    return f"viz_app/pages/{path}/page.py"
+
+
+def collected(groups: Iterable[Mapping[str, Choice]]) -> dict[str, Choice]:
+    """The choices of all groups in one table. Raises ValueError for a name that two of them declare."""
+    table: dict[str, Choice] = {}
+    for group in groups:
+        if twice := table.keys() & group.keys():
+            raise ValueError(f"two declare the choice {', '.join(sorted(twice))}: give one of them another name")
+        table |= group
+    return table
+
+
+def flag() -> Choice:
+    """A choice between no and yes, no at first."""
+    return Choice(False, parse=lambda value: value == "1", write=lambda value: "1" if value else "0")
+
+
+def choice_of(*allowed: str, first: str | None = None, step: bool = False) -> Choice:
+    """A choice of one of these words; first: which at first, if not the first of them. step: as in `Choice`."""
+    return Choice(allowed[0] if first is None else first, one_of(*allowed), step=step)
+
+
+Head = tuple[int, int]
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """Reads one of these words, and refuses any other."""
+
+    def parse(value: str) -> str:
+        if value not in allowed:
+            raise Refused(f"one of {', '.join(allowed)}")
+        return value
+
+    return parse
+
+
+def parse_whole(value: str) -> int:
+    """A whole number. Raises Refused for anything else."""
+    try:
+        return int(value)
+    except ValueError as error:
+        raise Refused("a whole number is needed") from error
+
+
+def parse_head(value: str) -> Head:
+    """A head as the address names it. Raises Refused for anything else."""
+    layer, _, head = value.partition(".")
+    try:
+        return int(layer), int(head)
+    except ValueError as error:
+        raise Refused("write a head as layer.head, such as 2.11") from error
+
+
+def write_head(head: Head) -> str:
+    """The same as it is read."""
+    return f"{head[0]}.{head[1]}"
+
+
+def parse_numbers(value: str) -> tuple[int, ...]:
+    """Numbers between commas, each once. Raises Refused for what is none, or is below 0."""
+    numbers = tuple(dict.fromkeys(parse_whole(part) for part in value.split(",") if part))
+    if any(number < 0 for number in numbers):
+        raise Refused("numbers count from 0")
+    return numbers
+
+
+def write_numbers(numbers: tuple[int, ...]) -> str:
+    """The same as they are read."""
+    return ",".join(map(str, numbers))

@@ -14,8 +14,8 @@ import pytest
 import bert_core
 
 ROOT = Path(__file__).parents[1]
-# The other guides with examples are run where what they promise is checked, in tests/core.
-ELSEWHERE = {"decoder.md", "methods.md", "numpy_bert.md", "pruning.md"}
+# The other guides with examples are run where what they promise is checked, in tests/core and tests/app.
+ELSEWHERE = {"add_a_page.md", "decoder.md", "methods.md", "numpy_bert.md", "pruning.md"}
 EXAMPLES = {
     path.name: re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
     for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md")
@@ -32,8 +32,8 @@ def test_the_examples_of_a_guide_run_as_they_stand(name: str, tmp_path: Path, mo
 
 
 def test_every_guide_with_examples_is_run() -> None:
-    """Those left to another test are there, have examples, and are read by a test of tests/core."""
-    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "core").glob("test_*.py"))
+    """Those left to another test are there, have examples, and are read by a test of tests/core or tests/app."""
+    tests = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").glob("*/test_*.py"))
     assert all(EXAMPLES[name] and f'"{name}"' in tests for name in ELSEWHERE)
 
 

@@ -96,7 +96,7 @@ PAGES = {
     "why": "viz_app.figures.why.score_table",
     "layers": "viz_app.pages.layers.words.logit_lens",
     "heads": "bert_core.analysis.heads.removal_estimate",
-    "roles": "viz_app.figures.heads.role_map",
+    "roles": "viz_app.pages.roles.text.role_map",
     "prune": "viz_app.pages.prune.questions.examples_of",
     "score": "viz_app.figures.scores.pair_bars",
     "images": "viz_app.figures.images.picture_heat",

@@ -1,4 +1,4 @@
-"""viz_app/stages.py, its figures and the files it gives: every stage of a pass on the tiny model, and by hand."""
+"""viz_app/pages/inside/stages.py, its figures and files: every stage of a pass on the tiny model, and by hand."""
 
 from __future__ import annotations
 

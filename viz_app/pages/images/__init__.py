@@ -11,6 +11,7 @@ COUNTS = ("any", "1", "2", "3")
 
 
 def parse_seed(value: str) -> int:
+    """The number of a scene. Raises Refused for anything else."""
     seed = parse_whole(value)
     if seed < 0:
         raise Refused("a scene's number is 0 or more")
@@ -18,6 +19,7 @@ def parse_seed(value: str) -> int:
 
 
 def parse_shapes(value: str) -> list[str]:
+    """Names of shapes between commas. Raises Refused for one that no scene has."""
     names = [name.replace("-", " ") for name in value.split(",") if name]
     scenes.check_names(names)
     return names

@@ -9,6 +9,7 @@ FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 
 
 def parse_percent(value: str) -> int:
+    """A whole number of percent. Raises Refused for anything else."""
     percent = parse_whole(value)
     if not 0 <= percent <= 100:
         raise Refused("0 to 100")

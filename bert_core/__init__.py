@@ -84,6 +84,7 @@ _NAMES = {
     "studies.relations": "relations_csv track_relations",
     "studies.rows": "Columns",
     "studies.table": "read_table write_table",
+    "studies.curve": "pruning_curve read_curve",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
     "studies.treebank": "TreeSentence read_treebank",
 }
@@ -246,6 +247,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.scoring import score_pairs as score_pairs
     from bert_core.run.vectors import head_vectors as head_vectors
     from bert_core.run.walk import walk as walk
+    from bert_core.studies.curve import pruning_curve as pruning_curve
+    from bert_core.studies.curve import read_curve as read_curve
     from bert_core.studies.faithfulness import Judgement as Judgement
     from bert_core.studies.faithfulness import Standing as Standing
     from bert_core.studies.faithfulness import StudySettings as StudySettings

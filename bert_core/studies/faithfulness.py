@@ -6,11 +6,8 @@ not been.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -27,6 +24,7 @@ from bert_core.records import Target
 from bert_core.refused import Refused
 from bert_core.run.perturbation import values_without
 from bert_core.studies.documents import read_documents, split_sentences
+from bert_core.studies.resume import GrowingTable, as_kept, check_same
 from bert_core.tokenizer import UNKNOWN, Encoding
 
 KINDS = ("content", "function", "nsp")
@@ -275,9 +273,8 @@ def judge_file(
     report: told first how many questions are done already, and then how many are done, as for `Progress`.
     Returns all judgements. Raises Refused for other settings than those of the table, and as `questions`.
     """
-    values = {"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)}
-    # As JSON has them, and without what may change.
-    now = {key: value for key, value in json.loads(json.dumps(values)).items() if key != "questions"}
+    now = as_kept({"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)})
+    del now["questions"]  # more of them are the same study
     place = Path(f"{table}.settings.json")
     if table.exists():
         _check_settings(table, place, now)
@@ -294,7 +291,7 @@ def judge_file(
         if (one.kind, one.number) in known:
             continue
         rows = judge_question(loaded, one, settings)
-        _append(table, rows)
+        _grows(table).add(map(_to_line, rows))
         done += rows
         known.add((one.kind, one.number))
         counted(report, len(known), of, "questions")
@@ -311,19 +308,15 @@ def _check_settings(table: Path, place: Path, now: dict[str, object]) -> None:
         before = None
     if not isinstance(before, dict):
         raise Refused(f"{place.name} does not hold the settings of a study: choose another name for the table")
-    if changed := [key for key in now if now[key] != before.get(key)]:
-        raise Refused(
-            f"{table.name} was made with other settings ({', '.join(changed)}): "
-            "choose another name, or the same settings"
-        )
+    check_same(before, now, table)
 
 
 # ---------------------------------------------------------------------------- the table
 
-_HEADER = [
+_HEADER = (
     "kind", "number", "tokens", "answer", "probability", "method",
     *(f"{measure}{edge}" for measure in MEASURES for edge in ("", "_low", "_high")),
-]  # fmt: skip
+)  # fmt: skip
 
 
 def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[Judgement]:
@@ -333,42 +326,20 @@ def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[J
         while it wrote, is taken out of the file.
     Raises Refused for a file that is no such table.
     """
-    if not table.is_file():
-        return []
-    written = table.read_text(encoding="utf-8", errors="replace")
-    lines = list(csv.reader(io.StringIO(written[: written.rfind("\n") + 1], newline="")))  # the last may be cut off
-    if not lines and methods is not None:  # cut off before it began
-        table.unlink()
-        return []
-    if not lines or lines[0] != _HEADER:
-        raise Refused(f"{table.name} is no table of a study: its columns are others")
-    found = [one for line in lines[1:] if (one := _from_line(line)) is not None]
+    lines = _grows(table).lines()
+    found = [one for line in lines if (one := _from_line(line)) is not None]
     if methods is None:
         return found
     there: dict[tuple[str, int], list[Judgement]] = {}
     for one in found:
         there.setdefault((one.kind, one.number), []).append(one)
     whole = [one for rows in there.values() if [row.method for row in rows] == list(methods) for one in rows]
-    if _as_text([_HEADER, *map(_to_line, whole)]) != written:
-        spare = Path(f"{table}.new")
-        spare.write_text(_as_text([_HEADER, *map(_to_line, whole)]), encoding="utf-8", newline="")
-        spare.replace(table)
+    _grows(table).keep(map(_to_line, whole))
     return whole
 
 
-def _append(table: Path, rows: Sequence[Judgement]) -> None:
-    """Add the lines of one question in one write, and see them to the disk."""
-    header = [] if table.is_file() else [_HEADER]
-    with open(table, "a", encoding="utf-8", newline="") as file:
-        file.write(_as_text([*header, *map(_to_line, rows)]))
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _as_text(lines: Iterable[Sequence[object]]) -> str:
-    out = io.StringIO(newline="")
-    csv.writer(out, lineterminator="\n").writerows(lines)
-    return out.getvalue()
+def _grows(table: Path) -> GrowingTable:
+    return GrowingTable(table, _HEADER, "table of a study")
 
 
 def _to_line(one: Judgement) -> list[object]:

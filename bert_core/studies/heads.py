@@ -38,6 +38,7 @@ from bert_core.run.losses import (
     losses_without_each,
 )
 from bert_core.studies.lines import Line, Shard, shards
+from bert_core.studies.resume import as_kept, check_same
 from bert_core.studies.rows import Columns, check_rows, row_shards
 from bert_core.tokenizer import Encoding
 
@@ -344,8 +345,7 @@ def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedMo
 def _identity(path: Path, model: str, settings: CorpusSettings) -> dict[str, Any]:
     stat = path.stat()
     text = [path.name, stat.st_size, stat.st_mtime_ns]
-    identity: dict[str, Any] = {"text": text, "model": model, **dataclasses.asdict(settings)}
-    return json.loads(json.dumps(identity))  # type: ignore[no-any-return]  # as it comes back from a file
+    return as_kept({"text": text, "model": model, **dataclasses.asdict(settings)})
 
 
 def _write_state(state: Path, asked: Mapping[str, Any], total: HeadSums, shard: Shard) -> None:
@@ -370,11 +370,7 @@ def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[s
             loss, counts, place = header["loss"], Counter(header["counts"]), header["place"]
     except Exception as error:  # of a file that is no archive, is cut off, or holds something else
         raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error
-    changed = [name for name in asked if asked[name] != header["asked"].get(name)]
-    if changed:
-        raise Refused(
-            f"{state} holds a run with another {' and '.join(changed)}: give the same again, or delete it to begin anew"
-        )
+    check_same(header["asked"], asked, state)
     return HeadSums(figures, loss, counts), place
 
 

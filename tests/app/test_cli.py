@@ -656,7 +656,7 @@ def test_stopped_heads_keep_what_they_have(
     assert code == 130 and "stopped.csv holds 28 texts, and the same command goes on" in err
     assert read_table(out.read_bytes(), out.name).texts == 28
     code, _, err = headlight(*command, out, "--seed", 1)
-    assert code == 2 and "holds a run with another seed" in err
+    assert code == 2 and "holds a run with other settings (seed: " in err
     monkeypatch.setattr(study_of_heads, "measure_shard", measure)
     assert headlight(*command, out)[0] == 0
     assert out.read_bytes() == whole.read_bytes() and not out.with_name("stopped.csv.part").exists()

@@ -131,17 +131,19 @@ def test_other_settings_are_refused(tiny_loaded: LoadedModel, text: Path, tmp_pa
     table = tmp_path / "table.csv"
     judge_file(tiny_loaded, text, table, settings(questions=1))
     written = table.read_bytes()
-    with pytest.raises(ValueError, match=r"^table.csv was made with other settings \(methods, seed\): choose another"):
+    with pytest.raises(
+        ValueError, match=r"table\.csv holds a run with other settings \(methods; seed: 0, not 1\): give the same"
+    ):
         judge_file(tiny_loaded, text, table, settings(questions=1, seed=1, methods=("rollout",)))
     text.write_text(TEXT + "The cat was old.\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"^table.csv was made with other settings \(text\)"):
+    with pytest.raises(ValueError, match=r"table\.csv holds a run with other settings \(text\)"):
         judge_file(tiny_loaded, text, table, settings(questions=1))
     assert table.read_bytes() == written
     strange = tmp_path / "notes.csv"
     strange.write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"^notes.csv is there, without the settings of a study beside it"):
         judge_file(tiny_loaded, text, strange, settings(questions=1))
-    with pytest.raises(ValueError, match=r"^notes.csv is no table of a study"):
+    with pytest.raises(ValueError, match=r"notes\.csv is there already and holds no table of a study"):
         read_judgements(strange)
 
 

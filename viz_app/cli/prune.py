@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import tempfile
-from dataclasses import astuple, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -27,8 +24,7 @@ from viz_app.cli.shared import (
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
-    from bert_core.records import Batch, CurvePoint, PruningPlan
-    from bert_core.tokenizer import Encoding
+    from bert_core.records import Batch
 
 
 def prune(
@@ -48,12 +44,13 @@ def prune(
 ) -> None:
     """A new, smaller model without some heads; the old one stays as it is."""
     import bert_core
+    from bert_core.studies.curve import read_plan
 
     if bool(heads) == (plan is not None):
         raise Refused("say which heads: either --heads, as in 0.3,2.11, or --plan and --share")
     loaded = load(model, device)
     layers, count = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
-    gone = parse_heads(heads, layers, count) if plan is None else list(_read_plan(plan, loaded).first(share))
+    gone = parse_heads(heads, layers, count) if plan is None else list(read_plan(plan, loaded).first(share))
     smaller = bert_core.pruned(loaded, gone)
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
     left = sum(len(smaller.config.heads_of(layer)) for layer in range(layers))
@@ -87,45 +84,41 @@ def prune_curve(
     beside the CSV as a plan that `headlight prune --plan` takes.
     """
     from bert_core.analysis.pruning import hardly_missed
-    from bert_core.run.costs import curve_points
-    from bert_core.run.losses import check_has_heads
-    from bert_core.run.plans import METHODS, RANDOM_ORDERS
+    from bert_core.run.losses import heads_there
+    from bert_core.run.plans import METHODS
+    from bert_core.studies.curve import points_there, pruning_curve, read_curve
 
     check_place(out, corpus, *([] if reference is None else [reference]))
     chosen = [name.strip() for name in orders.split(",") if name.strip()]
-    if not chosen or (unknown := [name for name in chosen if name not in METHODS]):
-        raise Refused(f"--orders is {orders!r}: some of {', '.join(METHODS)}" if not chosen else
-                         f"order {unknown[0]!r} is unknown: one of {', '.join(METHODS)}")  # fmt: skip
+    if not chosen:
+        raise Refused(f"--orders is {orders!r}: some of {', '.join(METHODS)}")
     loaded = load(model, device)
-    check_has_heads(loaded)
+    made_on = {"text": corpus.name, "examples": str(examples), "length": str(length)}
+    points_there(loaded, out, chosen, made_on)  # what is wrong is said before anything is read
     longest = loaded.config.max_position_embeddings
     others = [] if reference is None else [
         loaded.tokenizer.encode(text, max_length=longest) for text in first_texts(reference)
     ]  # fmt: skip
-    same = {"model": Path(loaded.name).name, "text": corpus.name, "examples": str(examples), "length": str(length)}
-    known = _known_points(out, same)
-    estimated, asked = _examples(loaded, corpus, examples, length)
-    on = f"{examples} examples of {length} tokens of {_sized(corpus)}"
-    plans = [
-        _kept_plan(loaded, estimated, name, seed, out, on, reference, others)
-        for name in chosen
-        for seed in (range(RANDOM_ORDERS) if name == "random" else [0])
-    ]
-    there = len(plans[0].order)
-    removed = sorted({round(there * step / points) for step in range(points + 1)})
-    _rewrite(out, same, known)
-    found = list(known)
-    with open(out, "a", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        wanted = {plan.method: plan.order for plan in plans}
-        for point in curve_points(loaded, asked, wanted, removed, known=known):
-            writer.writerow([*same.values(), *astuple(point)])
-            file.flush()
-            note(f"{point.order}: {point.removed} of {there} heads gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")
-            found.append(point)
-    for plan in plans:
-        fine = hardly_missed(found, plan.method)
-        typer.echo(f"{plan.method}: {fine} of {there} heads can go before the loss rises by more than 1%")
+    there, notes = int(heads_there(loaded).sum()), Notes()
+
+    def report(done: float | None, what: str = "") -> None:
+        if what.startswith("finding"):
+            note(what)
+        else:
+            notes(done, what)
+
+    for point in pruning_curve(
+        loaded, *_examples(loaded, corpus, examples, length), out, orders=chosen, steps=points, reference=others,
+        made_on=made_on,
+        found_on=f"{examples} examples of {length} tokens of {_sized(corpus)}",
+        reference_is="" if reference is None else _sized(reference), report=report,
+    ):  # fmt: skip
+        note(f"{point.order}: {point.removed} of {there} heads gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")
+    found = read_curve(out)
+    for order in dict.fromkeys(point.order for point in found):
+        if order.partition(" ")[0] in chosen:
+            fine = hardly_missed(found, order)
+            typer.echo(f"{order}: {fine} of {there} heads can go before the loss rises by more than 1%")
     typer.echo(str(out))
 
 
@@ -143,98 +136,6 @@ def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tup
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 
 
-def _kept_plan(
-    loaded: LoadedModel,
-    batches: list[Batch],
-    method: str,
-    seed: int,
-    out: Path,
-    on: str,
-    reference: Path | None,
-    others: list[Encoding],
-) -> PruningPlan:
-    """The plan of this name beside the CSV file, made and kept there the first time.
-
-    on: what it is found on, in words; reference, others: the file of what stands in for a head, and its texts.
-    Raises Refused for a plan that was found on something else.
-    """
-    from bert_core import checkpoint
-    from bert_core.run.plans import propose_plan
-
-    name = f"{method}-{seed}" if method == "random" else method
-    path = out.with_name(f"{out.stem}.{name}.json")
-    on = "" if method == "random" else on
-    if method in ("ablation-mean", "ablation-resample") and reference is not None:
-        on += f", with {_sized(reference)} in the place of a head"
-    if path.is_file():
-        plan = _read_plan(path, loaded)
-        if plan.found_on not in ("", on):  # older plans do not say it
-            raise Refused(f"{path} was found on {plan.found_on}, not on {on}: choose another name for --out")
-        return plan
-    note(f"finding the order by {name}")
-    plan = propose_plan(loaded, batches, method, seed=seed, reference=others, report=Notes())
-    plan = replace(plan, found_on=on)
-    checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(plan.to_json(), encoding="utf-8"))
-    return plan
-
-
 def _sized(path: Path) -> str:
     """A file by its name and size: another of the same name is told apart."""
     return f"{path.name} ({path.stat().st_size:,} bytes)"
-
-
-def _read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:
-    """The plan in a file. Raises Refused if it is none, or one for another model."""
-    from bert_core.records import PruningPlan
-
-    try:
-        plan = PruningPlan.from_json(path.read_text(encoding="utf-8", errors="replace"))
-        plan.check(loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
-    except Refused as error:
-        raise Refused(f"{path}: {error}") from error
-    return plan
-
-
-def _known_points(out: Path, same: dict[str, str]) -> list[CurvePoint]:
-    """The points that a CSV file has already; a line that was cut short is left out.
-
-    Raises Refused if it is of another run, or no such file.
-    """
-    from bert_core.records import CurvePoint
-
-    if not out.is_file():
-        return []
-    with open(out, newline="", encoding="utf-8", errors="replace") as file:
-        rows = list(csv.DictReader(file))
-        names = [entry.name for entry in fields(CurvePoint)]
-    found = []
-    for row in rows:
-        if set(row) != {*same, *names}:
-            raise Refused(f"{out} is there already and holds no pruning curve: choose another name")
-        if differs := [name for name in same if row[name] is not None and row[name] != same[name]]:
-            raise Refused(
-                f"{out} holds a curve with another {differs[0]} ({row[differs[0]]}, not {same[differs[0]]}): "
-                "choose another name"
-            )
-        try:
-            values: dict[str, Any] = {name: float(row[name]) for name in names[2:]}
-            found.append(
-                CurvePoint(
-                    order=row["order"], removed=int(row["removed"]), **{**values, "parameters": int(row["parameters"])}
-                )
-            )
-        except (TypeError, ValueError):
-            continue
-    return found
-
-
-def _rewrite(out: Path, same: dict[str, str], known: list[CurvePoint]) -> None:
-    """The file with its header and the points that are whole; as it was, where the disk takes no more."""
-    from bert_core import checkpoint
-    from bert_core.records import CurvePoint
-
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow([*same, *(entry.name for entry in fields(CurvePoint))])
-    writer.writerows([*same.values(), *astuple(point)] for point in known)
-    checkpoint.write_whole(out, lambda temporary: Path(temporary).write_bytes(text.getvalue().encode()))

@@ -1,0 +1,143 @@
+"""What is left of a model as more and more heads go: a table that grows point by point, and its orders as plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, fields, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from bert_core import checkpoint
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, silent, within
+from bert_core.records import Batch, CurvePoint, PruningPlan
+from bert_core.refused import Refused
+from bert_core.run import plans
+from bert_core.run.costs import curve_points
+from bert_core.run.losses import check_has_heads
+from bert_core.studies.resume import GrowingTable, check_same
+from bert_core.tokenizer import Encoding
+
+WHAT = "pruning curve"
+_FIGURES = tuple(entry.name for entry in fields(CurvePoint))
+
+
+def pruning_curve(
+    loaded: LoadedModel,
+    estimated: Sequence[Batch],
+    asked: Sequence[Batch],
+    table: Path,
+    *,
+    orders: Sequence[str] = ("importance", "random"),
+    steps: int = 10,
+    reference: Sequence[Encoding] = (),
+    made_on: Mapping[str, str] | None = None,
+    found_on: str = "",
+    reference_is: str = "",
+    report: Progress = silent,
+) -> Iterator[CurvePoint]:
+    """Loss, accuracies, size and speed along some orders of heads, each point from a model that was really pruned.
+
+    estimated, asked: examples to find the orders on, and others to test on. table: a CSV file, which is gone on with;
+    the order of each name stands beside it, as a plan. orders: of `run.plans.METHODS`; "random" is a band of several.
+    steps: into how many the heads are divided. reference: texts for ablation-mean and -resample.
+    made_on: what the examples are, as columns of the table; None: a fingerprint of them. found_on, reference_is: what
+    the plans are found on, and what stands in for a head, in words. report: as for `Progress`.
+    Yields the points that are new, each when it is in the table: whoever stops has those before, and the same call goes
+    on. `read_curve` has all of them.
+    Raises Refused for an unknown order, a model without heads, a table of another run, or a plan found on something
+    else.
+    """
+    made_on = {"examples": _fingerprint(estimated, asked)} if made_on is None else made_on
+    known = points_there(loaded, table, orders, made_on)
+    same = {"model": Path(loaded.name).name, **made_on}
+    grows = GrowingTable(table, (*same, *_FIGURES), WHAT)
+    wanted = [(name, seed) for name in orders for seed in (range(plans.RANDOM_ORDERS) if name == "random" else (0,))]
+    found = []
+    for number, (name, seed) in enumerate(wanted):
+        on = "" if name == "random" else found_on
+        if name in ("ablation-mean", "ablation-resample") and reference_is:
+            on += f", with {reference_is} in the place of a head"
+        path, told = plan_beside(table, name, seed), within(report, number, 2 * len(wanted))
+        if path.is_file():
+            plan = read_plan(path, loaded)
+            if plan.found_on not in ("", on):  # older plans do not say it
+                raise Refused(f"{path} was found on {plan.found_on}, not on {on}: choose another name for the table")
+        else:
+            told(0, f"finding the order by {name if name != 'random' else f'{name}-{seed}'}")
+            plan = plans.propose_plan(loaded, estimated, name, seed=seed, reference=reference, report=told)
+            plan = replace(plan, found_on=on)
+            _write_plan(path, plan)
+        found.append(plan)
+    there = len(found[0].order)
+    removed = sorted({round(there * step / steps) for step in range(steps + 1)})
+    grows.keep([*same.values(), *astuple(point)] for point in known)
+    points = curve_points(
+        loaded, asked, {plan.method: plan.order for plan in found}, removed, known=known, report=within(report, 1, 2)
+    )
+    for point in points:
+        grows.add([[*same.values(), *astuple(point)]])
+        yield point
+
+
+def points_there(
+    loaded: LoadedModel, table: Path, orders: Sequence[str], made_on: Mapping[str, str]
+) -> list[CurvePoint]:
+    """The points from which `pruning_curve` goes on. Raises Refused as it does, before there are examples."""
+    for name in orders:
+        if name not in plans.METHODS:
+            raise Refused(f"order {name!r} is unknown: one of {', '.join(plans.METHODS)}")
+    check_has_heads(loaded)
+    same = {"model": Path(loaded.name).name, **made_on}
+    found = []
+    for line in GrowingTable(table, (*same, *_FIGURES), WHAT).lines():
+        check_same(dict(zip(same, line, strict=False)), same, table)
+        found += _point(line)
+    return found
+
+
+def read_curve(table: Path) -> list[CurvePoint]:
+    """All points of a table that `pruning_curve` made. Raises Refused for a file that is none."""
+    with table.open(encoding="utf-8", errors="replace") as file:
+        header = tuple(file.readline().strip().split(","))
+    if header[-len(_FIGURES) :] != _FIGURES:
+        raise Refused(f"{table} holds no {WHAT}")
+    return [point for line in GrowingTable(table, header, WHAT).lines() for point in _point(line)]
+
+
+def plan_beside(table: Path, method: str, seed: int = 0) -> Path:
+    """Where the order of a method stands beside a table."""
+    return table.with_name(f"{table.stem}.{f'{method}-{seed}' if method == 'random' else method}.json")
+
+
+def read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:
+    """The plan in a file. Raises Refused if it is none, or one for another model."""
+    try:
+        plan = PruningPlan.from_json(path.read_text(encoding="utf-8", errors="replace"))
+        plan.check(loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
+    except Refused as error:
+        raise Refused(f"{path}: {error}") from error
+    return plan
+
+
+def _write_plan(path: Path, plan: PruningPlan) -> None:
+    checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(plan.to_json(), encoding="utf-8"))
+
+
+def _point(line: Sequence[str]) -> list[CurvePoint]:
+    """The point of a line; none for one that was written over."""
+    order, removed, *figures = line[-len(_FIGURES) :]
+    try:
+        values: dict[str, Any] = dict(zip(_FIGURES[2:], map(float, figures), strict=True))
+        return [CurvePoint(order, int(removed), **{**values, "parameters": int(values["parameters"])})]
+    except (ValueError, OverflowError):
+        return []
+
+
+def _fingerprint(*parts: Sequence[Batch]) -> str:
+    """Of examples: others have another one."""
+    digest = sha256()
+    for batch in (batch for part in parts for batch in part):
+        digest.update(batch.input_ids.tobytes() + batch.labels.tobytes() + batch.next_sentence_label.tobytes())
+    return digest.hexdigest()[:12]

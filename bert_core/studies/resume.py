@@ -1,0 +1,87 @@
+"""Going on where a long study stopped: what it was begun with, and a table that is whole whenever one looks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bert_core import checkpoint
+from bert_core.refused import Refused
+
+
+def as_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What a study is asked, as it comes back from a file."""
+    return json.loads(json.dumps(asked))  # type: ignore[no-any-return]
+
+
+def check_same(kept: Mapping[str, Any], asked: Mapping[str, Any], place: Path | str) -> None:
+    """Raise Refused, naming what differs, unless the study in a place was begun with what is asked for now."""
+    differ = []
+    for name, now in asked.items():
+        before = kept.get(name)
+        if before != now:
+            short = all(isinstance(value, str | int | float) and len(str(value)) <= 60 for value in (before, now))
+            differ.append(f"{name}: {before}, not {now}" if short else name)
+    if differ:
+        raise Refused(
+            f"{place} holds a run with other settings ({'; '.join(differ)}): "
+            "give the same again, or choose another name"
+        )
+
+
+@dataclass(frozen=True)
+class GrowingTable:
+    """A CSV file that grows by some lines at a time, and may be left in the middle of one.
+
+    header: the names of its columns. what: it is, in words.
+    """
+
+    path: Path
+    header: tuple[str, ...]
+    what: str
+
+    def lines(self) -> list[list[str]]:
+        """The lines that are whole; none where there is no file, or one without its first line.
+
+        Raises Refused for a file with other columns.
+        """
+        written = self._written()
+        whole = written[: written.rfind("\n") + 1]  # the last may be cut off
+        try:
+            found = list(csv.reader(io.StringIO(whole, newline="")))
+        except csv.Error:
+            found = [[]]
+        if not found:
+            return []
+        if tuple(found[0]) != self.header:
+            raise Refused(f"{self.path} is there already and holds no {self.what}: choose another name")
+        return [line for line in found[1:] if len(line) == len(self.header)]
+
+    def keep(self, lines: Iterable[Sequence[object]]) -> None:
+        """Make the file one of these lines, whole or not at all; where there is no file, none is made."""
+        wanted = self._as_text([self.header, *lines])
+        if self.path.is_file() and self._written() != wanted:
+            checkpoint.write_whole(self.path, lambda temporary: Path(temporary).write_bytes(wanted.encode()))
+
+    def add(self, lines: Iterable[Sequence[object]]) -> None:
+        """Add some lines in one write, and see them to the disk."""
+        begun = self.path.is_file() and self.path.stat().st_size > 0
+        with self.path.open("a", encoding="utf-8", newline="") as file:
+            file.write(self._as_text([*([] if begun else [self.header]), *lines]))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _written(self) -> str:
+        return self.path.read_bytes().decode(errors="replace") if self.path.is_file() else ""
+
+    @staticmethod
+    def _as_text(lines: Iterable[Sequence[object]]) -> str:
+        out = io.StringIO(newline="")
+        csv.writer(out, lineterminator="\n").writerows(lines)
+        return out.getvalue()

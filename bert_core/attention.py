@@ -207,7 +207,7 @@ class BertSelfAttention(nn.Module):
         """
         keys = key_layer.shape[2]
         if keys > self.max_position_embeddings:
-            raise ValueError(f"the sequence has {keys} tokens: this model takes at most {self.max_position_embeddings}")
+            raise Refused(f"the sequence has {keys} tokens: this model takes at most {self.max_position_embeddings}")
         key_positions = torch.arange(keys, device=query_layer.device)
         query_positions = key_positions[None, keys - queries :] if places is None else places + keys - queries
         distance = query_positions[..., None] - key_positions  # (batch or 1, query, key)

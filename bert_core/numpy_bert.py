@@ -342,7 +342,7 @@ class _Model(ABC):
         try:
             weights = load_file(folder / "model.safetensors")
         except (SafetensorError, TypeError, OSError) as error:  # TypeError: a number type that NumPy does not have
-            raise ValueError(f"{folder / 'model.safetensors'} cannot be read as NumPy arrays: {error}") from error
+            raise Refused(f"{folder / 'model.safetensors'} cannot be read as NumPy arrays: {error}") from error
         return cls.from_weights(weights, BertConfig.from_json(folder / "config.json"), dtype)
 
     def walk(self, token_ids: np.ndarray, **model_arguments: Any) -> dict[str, np.ndarray]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from bert_core import Refused
 from tests.visit import visited
 from viz_app.pages import PAGES
 from viz_app.shell import examples
 from viz_app.shell.choices import Choice, Page, collected
 from viz_app.shell.frame import choices_of
+from viz_app.shell.models import added_models
 
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
@@ -67,6 +69,16 @@ def test_every_choice_is_read_as_it_is_written() -> None:
 def test_the_table_is_collected_once() -> None:
     """Every run of every visitor is given the same one."""
     assert choices_of(PAGES) is choices_of(PAGES)
+
+
+def test_a_model_that_is_added_while_the_app_runs_can_stand_in_a_link() -> None:
+    """The table is made once, and asks each time which models are on offer."""
+    read = choices_of(PAGES)["model"].parse
+    with pytest.raises(Refused, match="one of headlight-mini"):
+        read("added-now")
+    added_models().append("added-now")
+    assert read("added-now") == "added-now"
+    added_models().clear()
 
 
 def test_a_name_means_one_thing() -> None:

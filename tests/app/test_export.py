@@ -494,6 +494,21 @@ def headlight(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[i
     return int(ended.value.code or 0), printed.out, printed.err
 
 
+def test_the_command_draws_without_streamlit(tiny_model_folder: Path, tmp_path: Path) -> None:
+    """A picture on the command line waits for no web server to be imported."""
+    code = """
+import sys
+from viz_app.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("streamlit" in sys.modules, "matplotlib" in sys.modules)
+"""
+    given = ["attention", "the cat sat", "--model", str(tiny_model_folder), "--out", str(tmp_path / "a.png")]
+    done = subprocess.run([sys.executable, "-c", code, *given], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False True" and (tmp_path / "a.png").is_file()
+
+
 @pytest.mark.parametrize("ending", ["svg", "png", "pdf", "html", "npz", "csv", "py"])
 def test_the_command_writes_what_the_ending_says(
     capsys: pytest.CaptureFixture[str], tiny_model_folder: Path, tmp_path: Path, ending: str

@@ -9,19 +9,22 @@ from typing import Any
 from bert_core.refused import Refused
 from viz_app.shell.examples import Example
 
-DEFAULT = object()  # of a choice that means the same in a link with a text as without
+DEFAULT = object()  # stands for the default
+
+Head = tuple[int, int]  # layer, head
 
 
 @dataclass(frozen=True)
 class Choice:
     """One choice: its default, and how it is written into and read from the address bar.
 
-    default: a value, or a function that makes it, for one that is not the same each time.
+    default: a value, or a function that makes it, where it is not the same each time.
     parse raises Refused for a value that is no possible choice.
     step: whether one press of the browser's Back takes a change of it back. What is no step is part of the step before.
-    about: the free text that it speaks of; that text itself, and one that belongs to it, are `free`. Too long together,
-    they stay out of the address, with all that speaks of them.
-    alone: what it is in a link that names the text and not this, so that nothing of the first example stays.
+    free: whether it is a text, of any length. about: the name of the text without which it means nothing; a text names
+    itself, a second text the first. Texts that are too long together stay out of the address, with all that is about
+    them.
+    alone: what it is in a link that has a text and does not say this; the default, where it is not given.
     """
 
     default: Any
@@ -88,9 +91,6 @@ def flag() -> Choice:
 def choice_of(*allowed: str, first: str | None = None, step: bool = False) -> Choice:
     """A choice of one of these words; first: which at first, if not the first of them. step: as in `Choice`."""
     return Choice(allowed[0] if first is None else first, one_of(*allowed), step=step)
-
-
-Head = tuple[int, int]
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:

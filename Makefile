@@ -12,7 +12,7 @@ NPM_INSTALLED := node_modules/.installed
 # up to 2 GB.
 IN_PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: app test check coverage lint docs notebook bench model-docs browser clean
+.PHONY: app test check test-lowest coverage lint docs notebook bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
@@ -30,6 +30,10 @@ lint: $(DEV_INSTALLED) $(NPM_INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/node node_modules/.bin/biome check --error-on-warnings
 	$(BIN)/node node_modules/.bin/tsc
+
+# The tests of the library and of the pages with the oldest versions that pyproject.toml allows, in .venv-lowest.
+test-lowest: $(BIN)/python
+	$(BIN)/python tests/under_lowest.py $(ARGS)
 
 # How many statements of each room the tests of the library and of the pages run; no browser, no server of its own.
 coverage: $(DEV_INSTALLED)
@@ -81,5 +85,5 @@ browser:
 
 # Back to a fresh clone; what a training run wrote under runs/ stays.
 clean:
-	rm -rf .venv node_modules build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-lowest node_modules build dist *.egg-info .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

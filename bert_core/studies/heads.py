@@ -355,11 +355,9 @@ def _write_state(state: Path, asked: Mapping[str, Any], total: HeadSums, shard: 
         "place": {"number": shard.number + 1, "start": shard.end, "line": shard.next_line},
     }  # fmt: skip
 
-    def write(temporary: str) -> None:
-        with open(temporary, "wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **total.figures)  # type: ignore[arg-type]
-
-    checkpoint.write_whole(state, write)
+    packed = io.BytesIO()  # NumPy 1 leaves its archive open where a disk is full
+    np.savez(packed, header=np.array(json.dumps(header)), **total.figures)  # type: ignore[arg-type]
+    checkpoint.write_whole(state, lambda temporary: Path(temporary).write_bytes(packed.getvalue()))
 
 
 def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[str, int]]:

@@ -2,13 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import exp, tanh
+from types import MappingProxyType
 
 from bert_core.refused import Refused
 from bert_core.tokenizer import MASK, UNKNOWN, Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error
 MOST_LISTED = 8  # pieces
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What one kind of target asks for, and how it is said: the one place that knows.
+
+    needs: what a `Target` of it must give. head: which head of the model answers, "words", "next" or "classifier".
+    unit: what its value is counted in. link: what makes a probability of the value, "exp" or "sigmoid"; None: the head
+    itself must say. mean: whether it is the mean over its pieces, else their sum.
+    question, speaks_for, says: what is asked, what a positive part speaks for, and how sure the model is, to be
+    formatted with word, other, label, first, last, count and verdict, and with value, probability and loss.
+    """
+
+    needs: tuple[str, ...]
+    head: str
+    unit: str
+    link: str | None
+    question: str
+    speaks_for: str
+    says: str
+    mean: bool = False
+
+    def probability(self, value: float) -> float | None:
+        """The probability that a value (nats) stands for; None where the value does not say."""
+        if self.link is None:
+            return None
+        return exp(value) if self.link == "exp" else (1 + tanh(value / 2)) / 2
+
+
+_NATS, _WORD = "nats of log-probability", "“{word}”"
+KINDS: Mapping[str, Kind] = MappingProxyType({
+    "mlm": Kind(
+        ("position", "token_id"), "words", _NATS, "exp",
+        "Why “{word}” at position {first}?", _WORD, "probability {probability}",
+    ),
+    "contrast": Kind(
+        ("position", "token_id", "against"), "words", "nats between the two words", "sigmoid",
+        "Why “{word}” rather than “{other}” at position {first}?", _WORD, "difference of the two logits {value}",
+    ),
+    "joint": Kind(
+        ("pieces",), "words", _NATS, "exp",
+        "Why “{word}” at positions {first} to {last}?", _WORD, "probability {probability}",
+    ),
+    "loss": Kind(
+        ("pieces",), "words", f"{_NATS} per piece", "exp",
+        "Which words help to guess all {count} hidden pieces?", "the hidden words", "loss {loss} nats per piece",
+        mean=True,
+    ),
+    # A difference of logits is one of log-odds, so in nats too.
+    "nsp": Kind(
+        (), "next", "nats of log-odds", "sigmoid",
+        "Why does it {verdict} B?", "“B follows A”", "probability that B follows A: {probability}",
+    ),
+    "class": Kind(
+        ("label",), "classifier", "units of its logit", None,
+        "Why the class “{label}”?", "the class “{label}”", "logit {value}",
+    ),
+})  # fmt: skip
+
+
+_GIVEN = {
+    "position": "a position", "token_id": "a token_id", "against": "the one it stands against", "label": "a label",
+    "pieces": "the pieces that it asks for",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -32,19 +99,19 @@ class Target:
     pieces: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        kinds = ("mlm", "contrast", "joint", "loss", "nsp", "class")
-        if self.kind not in kinds:
-            raise ValueError(f"target kind {self.kind!r} is unknown: one of {', '.join(kinds)}")
-        if self.kind == "mlm" and (self.position is None or self.token_id is None):
-            raise ValueError("an 'mlm' target needs a position and a token_id")
-        if self.kind == "contrast" and None in (self.position, self.token_id, self.against):
-            raise ValueError("a 'contrast' target needs a position, a token_id and the one it stands against")
-        if self.kind == "class" and self.label is None:
-            raise ValueError("a 'class' target needs a label")
-        if self.kind in ("joint", "loss") and not self.pieces:
-            raise ValueError(f"a {self.kind!r} target needs the pieces that it asks for")
+        if self.kind not in KINDS:
+            raise ValueError(f"target kind {self.kind!r} is unknown: one of {', '.join(KINDS)}")
+        if any(getattr(self, name) in (None, ()) for name in self.asks.needs):
+            *first, last = (_GIVEN[name] for name in self.asks.needs)
+            needs = f"{', '.join(first)} and {last}" if first else last
+            raise ValueError(f"{'an' if self.kind == 'mlm' else 'a'} {self.kind!r} target needs {needs}")
         if len({position for position, _ in self.pieces}) < len(self.pieces):
             raise ValueError(f"a {self.kind!r} target asks for two pieces at one position")
+
+    @property
+    def asks(self) -> Kind:
+        """What its kind asks for."""
+        return KINDS[self.kind]
 
     @property
     def rows(self) -> tuple[int, ...]:

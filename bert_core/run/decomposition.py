@@ -191,7 +191,7 @@ def decompx(
     each = [Target("mlm", *place) for place in target.pieces] or [target]
     ends = [_through_head(loaded, *end) for end in zip(each, vectors, leaving, strict=True)]
     parts, logit = (torch.stack(found).sum(0) for found in zip(*ends, strict=True))
-    if target.kind == "loss":
+    if target.asks.mean:
         parts, logit = parts / len(ends), logit / len(ends)
     return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
 
@@ -232,7 +232,7 @@ def _through_head(loaded: LoadedModel, target: Target, vectors: Tensor, row: Ten
     vectors: (token, hidden), at the target's row. row: (hidden,), their sum as the model has it.
     """
     heads = loaded.model.cls
-    if target.kind in ("mlm", "contrast"):
+    if target.asks.head == "words":
         transform = heads.predictions.transform
         vectors, row = _through_dense(transform.dense, transform.transform_act_fn, vectors, row)
         vectors, row = _through_norm(transform.LayerNorm, vectors[None], row[None])[0], transform.LayerNorm(row)
@@ -242,7 +242,7 @@ def _through_head(loaded: LoadedModel, target: Target, vectors: Tensor, row: Ten
         assert pooler is not None  # a pre-training model has one
         vectors, row = _through_dense(pooler.dense, pooler.activation, vectors, row)
         last, wanted = heads.seq_relationship, [0, 1]
-        if target.kind == "class":
+        if target.asks.head == "classifier":
             assert loaded.classifier is not None  # check_target has seen to it
             last, wanted = loaded.classifier.classifier, [target.label, None]
     plus, minus = wanted

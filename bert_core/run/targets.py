@@ -37,20 +37,18 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
     """Raise Refused unless this model can compute this target on this text."""
     if target is None:
         return
-    if target.kind == "nsp":
+    if target.asks.head == "next":
         if not loaded.has_nsp:
             raise Refused(f"{loaded.name} has no trained next-sentence head: choose a masked word as the target")
         if encoding.pair is None:
             raise Refused("the next-sentence target needs a second sentence")
-        return
-    if target.kind == "class":
+    elif target.asks.head == "classifier":
         assert target.label is not None  # Target checks this
         if not loaded.has_classifier:
             raise Refused(f"{loaded.name} has no trained classifier: choose another target")
         if not 0 <= target.label < len(loaded.labels):
             raise Refused(f"class {target.label} does not exist: this model has 0 to {len(loaded.labels) - 1}")
-        return
-    if not loaded.has_mlm:
+    elif not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: choose another target")
     for position, _ in target.asked:
         check_position(encoding, position)
@@ -66,13 +64,13 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     rows: (copies, row, hidden), the last layer at `target.rows`. The masked-word head is computed there alone, and for
     a contrast only for its two words.
     """
-    heads = loaded.model.cls
-    if target.kind == "class":
+    heads, asks = loaded.model.cls, target.asks
+    if asks.head == "classifier":
         return class_logits(loaded, _pooled(loaded, rows))[:, target.label]
-    if target.kind == "nsp":
+    if asks.head == "next":
         logits = heads.seq_relationship(_pooled(loaded, rows)).float()
         return torch.sub(logits[:, 0], logits[:, 1])
-    if target.kind == "contrast":
+    if "against" in asks.needs:
         words, head = [target.token_id, target.against], heads.predictions
         decoder = head.decoder
         logits = F.linear(head.transform(rows[:, 0]), decoder.weight[words], decoder.bias[words]).float()
@@ -80,7 +78,7 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     scores: Tensor = heads.predictions(rows)
     wanted = torch.tensor([token for _, token in target.asked], device=rows.device)
     of_pieces = scores.float().log_softmax(-1).gather(-1, wanted.expand(len(rows), -1)[..., None])[..., 0]
-    return of_pieces.mean(-1) if target.kind == "loss" else of_pieces.sum(-1)
+    return of_pieces.mean(-1) if asks.mean else of_pieces.sum(-1)
 
 
 def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
@@ -89,9 +87,9 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
     Of several pieces it is the product of theirs, and of a loss their geometric mean. rows: as for `target_values`.
     Raises Refused for a classifier whose output is a number.
     """
-    if target.kind != "class":
+    if target.asks.link is not None:
         values = target_values(loaded, target, rows)
-        return values.exp() if target.kind in ("mlm", "joint", "loss") else values.sigmoid()
+        return values.exp() if target.asks.link == "exp" else values.sigmoid()
     if is_number(loaded.config):
         raise Refused(f"{loaded.name} gives a number and no class, so there is no probability to follow")
     logits = class_logits(loaded, _pooled(loaded, rows))

@@ -10,6 +10,7 @@ from bert_core import Encoding, LoadedModel, Target, ablate_heads, capture, deco
 from bert_core.analysis.faithfulness import removable_units
 from bert_core.methods import METHODS, token_scores
 from bert_core.records import hidden_pieces, loss_target, pieces_of, word_target
+from bert_core.records.targets import KINDS
 from bert_core.run.perturbation import values_without
 from tests.near import assert_near
 
@@ -173,3 +174,19 @@ def test_without_a_mask_there_is_nothing_to_ask(tiny_loaded: LoadedModel, origin
         word_target(tiny_loaded.tokenizer, original, "dog")
     with pytest.raises(ValueError, match=r"^no word was hidden from the typed text, so there is no loss: hide one$"):
         loss_target(original, original)
+
+
+def test_every_kind_says_what_it_asks(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
+    """Every template takes the names that a page gives it; a probability is that of the sigmoid, or of the exponent."""
+    names = dict.fromkeys(("word", "other", "label", "first", "last", "count", "verdict"), "x")
+    numbers = dict.fromkeys(("value", "probability", "loss"), "1")
+    for kind in KINDS.values():
+        for said in (kind.question.format(**names), kind.speaks_for.format(**names), kind.says.format(**numbers)):
+            assert said and "{" not in said
+        found = [kind.probability(value) for value in (-700.0, -2.0, 0.0)]
+        if kind.link == "sigmoid":
+            np.testing.assert_allclose(found, [0, 1 / (1 + np.exp(2)), 0.5], atol=1e-12)
+        elif kind.link == "exp":
+            np.testing.assert_allclose(found, np.exp([-700, -2, 0]), rtol=1e-12)
+        else:
+            assert found == [None] * 3 and kind.head == "classifier"

@@ -20,11 +20,6 @@ from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.work import queue, result_of
 
-# What a target is counted in; a difference of logits is one of log-odds, so in nats too.
-TARGET_UNITS = {
-    "mlm": "nats of log-probability", "joint": "nats of log-probability", "loss": "nats of log-probability per piece",
-    "contrast": "nats between the two words", "nsp": "nats of log-odds", "class": "units of its logit",
-}  # fmt: skip
 INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample": "Its output on another text"}
 
 

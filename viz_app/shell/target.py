@@ -132,6 +132,18 @@ def target_word(current: Question, target: Target) -> str:
     return first + "".join(piece.removeprefix("##") for piece in others)
 
 
+def names_in(current: Question, target: Target) -> dict[str, str | int]:
+    """What the sentences of a target's kind name, for a place that reads Markdown."""
+    found: dict[str, str | int] = {"first": target.rows[0], "last": target.rows[-1], "count": len(target.pieces)}
+    if target.asked:
+        found["word"] = as_written(target_word(current, target))
+    if target.against is not None:
+        found["other"] = as_written(current.word(target.against))
+    if target.label is not None:
+        found["label"] = as_written(current.loaded.labels[target.label])
+    return found
+
+
 def _key_of(current: Question, target: Target) -> str:
     """A word's place and the word: what the address bar holds, and `_typed_target` reads."""
     return f"{target.rows[0]}:{target_word(current, target)}"

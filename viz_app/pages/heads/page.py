@@ -10,7 +10,6 @@ from viz_app.figures.predictions import prediction_bars
 from viz_app.pages.heads import COLOURED_BY
 from viz_app.shell import downloads, frame, question, screen
 from viz_app.shell.change import (
-    TARGET_UNITS,
     choose_instead,
     in_its_place,
     largest_of,
@@ -60,7 +59,7 @@ with left:
     # One meaning, estimated or found: what switching the head off does to the target.
     estimated = None if slopes is None else removal_estimate(slopes)
     colours, what = (estimated, "switched off, about") if removed is None else (removed, "switched off,")
-    unit = "" if current.target is None else TARGET_UNITS[current.target.kind]
+    unit = "" if current.target is None else current.target.asks.unit
     head_grid(
         layers=layers,
         heads=heads,

@@ -27,7 +27,7 @@ from viz_app.shell.jobs import Job
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.target import target_word
+from viz_app.shell.target import names_in
 from viz_app.shell.work import queue, still_running
 
 # Multiplications that all methods together may take before they wait for a button: about a second on one core.
@@ -317,29 +317,13 @@ def question(current: Question, run: ModelRun) -> str:
     """The target as a question, in Markdown. run: what the model says to it."""
     target = current.target
     assert target is not None  # the page asks for one
-    if target.kind == "nsp":
-        return f"Why does it {'accept' if (run.target_value or 0.0) >= 0 else 'reject'} B?"
-    if target.kind == "class":
-        return f"Why the class “{as_written(current.loaded.labels[target.label or 0])}”?"
-    if target.kind == "loss":
-        return f"Which words help to guess all {len(target.pieces)} hidden pieces?"
-    word = f"“{as_written(target_word(current, target))}”"
-    if target.kind == "joint":
-        return f"Why {word} at positions {target.rows[0]} to {target.rows[-1]}?"
-    if target.kind == "contrast":
-        return f"Why {word} rather than “{as_written(current.word(target.against or 0))}” at position {target.rows[0]}?"
-    return f"Why {word} at position {target.rows[0]}?"
+    verdict = "accept" if (run.target_value or 0.0) >= 0 else "reject"
+    return target.asks.question.format(**names_in(current, target), verdict=verdict)
 
 
 def pushed(current: Question, target: Target) -> str:
     """What a positive score speaks for, in Markdown."""
-    if target.kind == "nsp":
-        return "“B follows A”"
-    if target.kind == "class":
-        return f"the class “{as_written(current.loaded.labels[target.label or 0])}”"
-    if target.kind == "loss":
-        return "the hidden words"
-    return f"“{as_written(target_word(current, target))}”"
+    return target.asks.speaks_for.format(**names_in(current, target))
 
 
 def value(current: Question, found: Answers) -> str:
@@ -347,14 +331,10 @@ def value(current: Question, found: Answers) -> str:
     number = found.run.target_value
     if found.stale or number is None:
         return ""
-    if found.target.kind in ("mlm", "joint"):
-        return f":small[probability {two_digits(float(np.exp(number)))}]"
-    if found.target.kind == "loss":
-        return f":small[loss {two_digits(-number)} nats per piece]"
-    if found.target.kind == "nsp":
-        return f":small[probability that B follows A: {two_digits(float(1 / (1 + np.exp(-number))))}]"
-    what = "logit" if found.target.kind == "class" else "difference of the two logits"
-    return f":small[{what} {two_digits(number)}]"
+    asks, numbers = found.target.asks, {"value": number, "loss": -number, "probability": np.nan}
+    if (probability := asks.probability(number)) is not None:
+        numbers["probability"] = probability
+    return f":small[{asks.says.format(**{name: two_digits(one) for name, one in numbers.items()})}]"
 
 
 def chosen(found: Answers, waiting: list[str]) -> Method:

@@ -3,12 +3,13 @@
 import streamlit as st
 
 from viz_app.pages import PAGES
-from viz_app.shell import address, frame, screen
+from viz_app.shell import address, frame, screen, work
 from viz_app.shell.calm import PAGE, calm
 
 st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
 st.logo(frame.LOGO, size="large")
 notices = address.restore(frame.choices_of(PAGES))
+work.begin_run()
 opened = st.navigation(
     [
         st.Page(page.file, title=page.title, icon=page.icon, url_path=page.path, default=page is PAGES[0])
@@ -29,3 +30,4 @@ try:
                 frame.show(opened)
 finally:
     address.publish()
+    work.end_of_run()

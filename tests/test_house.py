@@ -95,9 +95,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "bert_core.refused", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export",
     },
     "viz_app.shell": {
-        "numpy", "plotly", "streamlit", "bert_core.refused", "bert_core.tokenizer", "bert_core.loading",
-        "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app", "viz_app.figures", "viz_app.components",
-        "viz_app.maps", "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
+        "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
+        "bert_core.loading", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app", "viz_app.figures",
+        "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
     },
     "viz_app.pages": {
         "viz_app.pages.predict", "viz_app.pages.attention", "viz_app.pages.compare", "viz_app.pages.why",
@@ -114,7 +114,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.comparison", "viz_app.shell",
     },
     "viz_app.pages.why": {
-        "numpy", "streamlit", "bert_core.refused", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis",
+        "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.records",
+        "bert_core.analysis",
         "bert_core.methods", "viz_app.figures", "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.layers": {
@@ -126,7 +127,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "streamlit", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.roles": {
-        "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.records", "bert_core.analysis",
+        "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.loading", "bert_core.records",
+        "bert_core.analysis",
         "bert_core.studies", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.prune": {

@@ -9,8 +9,8 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.visit import at, key_of, settled, words
-from viz_app.pages.inside import walks
 from viz_app.pages.inside.stages import STAGES
+from viz_app.shell import work
 
 ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 TEXT, PAIR = "a cat sat on the mat.", "it was red."
@@ -86,7 +86,7 @@ def test_both_engines_give_the_same_numbers_to_three_digits(offered: str) -> Non
 
 def test_of_a_long_text_the_engines_are_compared_when_asked(offered: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What takes long is computed once; the button names the other engine, and another token needs no second click."""
-    monkeypatch.setattr(walks, "QUICK_WALK", 0)
+    monkeypatch.setattr(work, "QUICK", 0.0)
     app = inside(offered, stage="heads", engine="numpy")
     assert any("are computed with **NumPy**" in said.value for said in app.caption) and "differ" not in words(app)
     (button,) = (button for button in app.button if button.label.startswith("Compare with PyTorch, about "))

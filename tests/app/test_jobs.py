@@ -1,8 +1,9 @@
-"""The job queue: one at a time, stoppable, shared, bounded."""
+"""The job queue: short jobs first, long ones in turn and out of the way; stoppable, shared, bounded."""
 
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 
 import pytest
@@ -70,7 +71,7 @@ def test_a_stopped_job_ends_at_its_next_report_and_the_queue_goes_on() -> None:
     queue.forget("endless")
     assert last.wait(10) and last.result == "done"
     assert isinstance(running.error, jobs.Stopped)
-    assert not waiting.done
+    assert waiting.done and isinstance(waiting.error, jobs.Stopped)  # whoever waits for it is told
 
 
 def test_an_error_is_kept_and_does_not_end_the_queue() -> None:
@@ -108,3 +109,137 @@ def test_kept_results_are_bounded_by_bytes_and_the_newest_stays(monkeypatch: pyt
     assert last.done
     ask(1, 60)
     assert calls == [1, 2, 3, 4, 5, 1]
+
+
+LONG = jobs.LONG + 1
+
+
+def held(queue: JobQueue, **how: object) -> tuple[Job, threading.Event]:
+    """A job that runs until it is let go."""
+    started, go = threading.Event(), threading.Event()
+
+    def hold(_: Job) -> None:
+        started.set()
+        go.wait(30)
+
+    job = queue.submit(object(), "held", hold, **how)  # type: ignore[arg-type]
+    assert started.wait(10)
+    return job, go
+
+
+def test_a_short_job_does_not_wait_for_a_long_one() -> None:
+    """What takes long is under way, and short questions are answered meanwhile."""
+    queue = JobQueue()
+    long, go = held(queue, expected=LONG)
+    assert queue.submit("short", "short", lambda _: 1).wait(10)
+    assert not long.done
+    go.set()
+    assert long.wait(10)
+
+
+def test_long_work_gives_way_where_it_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a short job runs, a long one gets no further than its next report, and its own seconds stand still."""
+    monkeypatch.setattr(jobs, "MOST_PATIENCE", 30.0)
+    queue, reached, start = JobQueue(), [], time.monotonic()
+    began, go_on = threading.Event(), threading.Event()
+
+    def work(job: Job) -> None:
+        began.set()
+        go_on.wait(10)
+        for number in range(3):
+            reached.append(number)
+            job.report(number / 3)
+
+    long = queue.submit("long", "long", work, expected=LONG)
+    assert began.wait(10)
+    short, go = held(queue)
+    go_on.set()
+    assert not long.wait(0.3) and reached == [0]
+    go.set()
+    assert short.wait(10) and long.wait(10) and reached == [0, 1, 2]
+    assert long.seconds < time.monotonic() - start - 0.25, "the time in which it gave way is not its own"
+
+
+def test_the_busiest_class_does_not_stop_long_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where short jobs never end, a long one still goes on, a step at a time."""
+    monkeypatch.setattr(jobs, "MOST_PATIENCE", 0.01)
+    queue = JobQueue()
+    _, go = held(queue)
+    long = queue.submit("long", "long", lambda job: [job.report(n / 5) for n in range(5)], expected=LONG)
+    assert long.wait(10)
+    go.set()
+
+
+def test_visitors_take_turns_with_long_work() -> None:
+    """Whoever asked for three long things waits with the second until the others had their first."""
+    queue, order = JobQueue(), []
+    _, go = held(queue, expected=LONG, visitor="first")
+    for number, visitor in enumerate(("first", "first", "second", "third")):
+        queue.submit(
+            number,
+            "job",
+            lambda _, visitor=visitor: order.append(visitor),
+            expected=LONG,
+            visitor=visitor,
+            lasting=True,
+        )
+    last = queue.submit("last", "job", lambda _: None, expected=LONG, visitor="fourth")
+    go.set()
+    assert last.wait(10)
+    for number in range(4):
+        job = queue.known(number)
+        assert job is not None and job.wait(10)
+    assert order == ["second", "third", "first", "first"]
+
+
+def test_an_edit_that_nobody_waits_for_is_dropped() -> None:
+    """Typed on, a visitor no longer waits for what was typed before; others who ask the same, and buttons, still do."""
+    queue, done = JobQueue(), []
+    _, go = held(queue)
+    for key, visitors, lasting in (
+        ("old", "a", False),
+        ("shared", "ab", False),
+        ("asked", "a", True),
+        ("new", "a", False),
+    ):
+        for visitor in visitors:
+            queue.submit(key, key, lambda _, key=key: done.append(key), visitor=visitor, lasting=lasting)
+    new = queue.known("new")
+    assert new is not None
+    queue.leave("a", staying=(new,))
+    assert queue.known("old") is None
+    go.set()
+    assert new.wait(10) and done == ["shared", "asked", "new"]
+
+
+def test_what_those_who_left_asked_for_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed session's jobs never run; a long one that runs ends when all who asked have been gone for a while."""
+    here = {"a", "b"}
+    queue, done = JobQueue(here.__contains__), []
+    _, go = held(queue, visitor="a")
+    gone = queue.submit("gone", "gone", lambda _: done.append("gone"), visitor="b")
+    stays = queue.submit("stays", "stays", lambda _: done.append("stays"), visitor="a")
+    endless = queue.submit(
+        "endless", "endless", lambda job: [job.report(0.5) for _ in iter(int, 1)], expected=LONG, visitor="b"
+    )
+    while endless.progress is None:
+        time.sleep(0.01)
+    here.remove("b")
+    go.set()
+    assert stays.wait(10) and gone.wait(10) and done == ["stays"] and isinstance(gone.error, jobs.Stopped)
+    assert not endless.wait(0.2), "a connection may break and come back"
+    monkeypatch.setattr(jobs, "MOST_ALONE", 0.1)
+    assert endless.wait(10) and isinstance(endless.error, jobs.Stopped)
+
+
+def test_a_stop_is_that_of_one_visitor() -> None:
+    """What two visitors wait for goes on when one of them stops it, and ends when both do."""
+    queue = JobQueue()
+    job = None
+    for visitor in ("a", "b"):
+        job = queue.submit("endless", "endless", lambda job: [job.report(0.5) for _ in iter(int, 1)], visitor=visitor)
+    assert job is not None
+    queue.stop("endless", "a")
+    assert not job.wait(0.2)
+    queue.stop("endless", "b")
+    assert job.wait(10)

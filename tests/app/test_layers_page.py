@@ -16,7 +16,7 @@ from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names
 from viz_app.pages import PAGES
 from viz_app.pages.layers import EXAMPLE, THROUGH, states
 from viz_app.pages.layers import words as layers
-from viz_app.shell import examples
+from viz_app.shell import examples, work
 from viz_app.shell.address import TABLE, link_of
 from viz_app.shell.frame import choices_of
 from viz_app.shell.question import Question
@@ -146,7 +146,8 @@ def test_a_wrong_choice_is_said_and_left_out(address: dict[str, str], notice: st
 
 def test_a_long_text_is_read_around_the_chosen_token(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the whole would take long, the part that is drawn is read at once, and all when the button is clicked."""
-    monkeypatch.setattr(layers, "QUICK", 0.05)
+    for module in (layers, work):
+        monkeypatch.setattr(module, "QUICK", 0.0)
     app = start(text="word " * 60 + "[MASK]", cell="3.20")
 
     def told() -> str:

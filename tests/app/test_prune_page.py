@@ -22,6 +22,7 @@ from tests.app.test_pages import PAGES, start
 from tests.visit import at, key_of, said, settled, words
 from viz_app.pages.prune import questions
 from viz_app.pages.why import MEASURES
+from viz_app.shell import work
 from viz_app.shell.controls import Upload
 
 __all__ = ["text_file"]  # a fixture
@@ -108,7 +109,7 @@ def test_the_figures_are_those_of_the_library(
 
 def test_what_takes_long_waits_for_its_button(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A long text is asked when the button that names the cost is pressed, another text has a button of its own."""
-    monkeypatch.setattr(questions, "QUICK_WORK", 0.0)
+    monkeypatch.setattr(work, "QUICK", 0.0)
     app = lab_of(tiny_model_folder, monkeypatch)
     (button,) = (button for button in app.button if button.label.startswith("Test on "))
     assert re.fullmatch(r"Test on 9 copies of the text, about \d+ s", button.label)
@@ -144,7 +145,6 @@ def test_a_plan_is_carried_out(
 
 def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped, it keeps its points, and the button says how many models are left; at the end there is the band."""
-    monkeypatch.setattr(questions, "MOMENT", 0.05)
     app = lab_of(tiny_model_folder, monkeypatch, text="the dog ran", off="0.1")
     assert re.match(r"Draw the curve: prune \d+ times, about \d+ s", app.button(key="start_curve").label)
     whole = int(re.findall(r"\d+", app.button(key="start_curve").label)[0])
@@ -155,7 +155,6 @@ def test_a_curve_grows_stops_and_goes_on(tiny_model_folder: Path, monkeypatch: p
         press(app, "stop_curve")
         left = app.button(key="start_curve").label
         assert left.startswith("Go on: prune ") and int(re.findall(r"\d+", left)[0]) < whole
-        monkeypatch.setattr(questions, "MOMENT", 1.0)
         press(app, "start_curve")
         while any(button.key == "stop_curve" for button in app.button):
             app.run()

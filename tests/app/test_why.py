@@ -36,7 +36,7 @@ def opened(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable
     def page(**address: str) -> AppTest:
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update({"text": TEXT, "masked": "5", "model": str(tiny_model_folder), **address})
-        return until(at(app.run(), "why").run(), lambda app: "claims:" in words(app))
+        return until(at(app.run(), "why").run(), lambda app: "measures:" in words(app))
 
     return page
 
@@ -46,7 +46,7 @@ def until(app: AppTest, there: Callable[[AppTest], bool]) -> AppTest:
     ends = time.monotonic() + 60
     while not there(app) and time.monotonic() < ends:
         app.run()
-    assert not app.exception and not app.error
+    assert there(app) and not app.exception and not app.error
     return app
 
 
@@ -206,7 +206,7 @@ def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
 
 def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the text is long for the model, what takes many passes is behind a button that names it and its cost."""
-    monkeypatch.setattr(answers, "QUICK_WORK", 0)
+    monkeypatch.setattr(answers, "QUICK", 0)
     app = opened(text="the cat sat on the blue mat", method="integrated gradients")
     assert "integrated gradients is slow on this text" in words(app)
     ask = button(app, "Run the 5 slow methods")

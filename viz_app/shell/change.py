@@ -18,7 +18,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.examples import REFERENCE
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.work import queue, result_of
+from viz_app.shell.work import Work, need
 
 INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample": "Its output on another text"}
 
@@ -104,16 +104,14 @@ def sweep(current: Question) -> HeadSweep:
     """
     of, method = int(current.head_mask.size), st.session_state.instead
     reference = () if method == "zero" else other_texts(current)
-    job = queue().submit(
+    return need(Work(
         ("sweep", current.loaded.name, current.encoding, current.target, method, reference),
         f"{shown_name(current.loaded.name)} without each of its {of} heads",
-        lambda job: ablate_heads(
-            current.loaded, current.encoding, target=current.target, method=method, reference=reference,
-            report=job.report,
+        lambda report: ablate_heads(
+            current.loaded, current.encoding, target=current.target, method=method, reference=reference, report=report
         ),
-    )  # fmt: skip
-    found: HeadSweep = result_of(job)
-    return found
+        current.seconds(passes=of),
+    ))  # fmt: skip
 
 
 def other_texts(current: Question) -> tuple[Encoding, ...]:

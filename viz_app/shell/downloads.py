@@ -19,8 +19,9 @@ from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, File
 from viz_app.export.packing import MOST_EXACT
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
-from viz_app.shell.work import asked_for, queue, still_running
+from viz_app.shell.work import Work, look, offered
 
+PACKING = 5.0  # seconds to pack a large page, more or less
 LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
 MIME = {
     "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
@@ -111,15 +112,12 @@ def _every_kind(files: Files, *, too_long: str | None = None, size: str = "", ke
 
 def _large_page(files: Files, key: Hashable) -> None:
     """A large page: packed by the queue when it is asked for, with progress and a stop, then handed over."""
-    if not asked_for("page", key, "Make the HTML page"):
+    if not offered("page", key, "Make the HTML page", None):
         return
-    job = queue().submit(
-        key,
-        f"{files.name('html')} is packed",
-        lambda job: file_of(files, "html", report=job.report),
-    )
-    if not still_running(job, lambda: st.session_state.pop("_asked_page", None)):
-        _button("HTML", lambda: job.result, files.name("html"))
+    work = Work(key, f"{files.name('html')} is packed", lambda report: file_of(files, "html", report=report), PACKING)
+    page = look(work, asked="page").value
+    if page is not None:
+        _button("HTML", lambda: page, files.name("html"))
 
 
 def _key(run: ModelRun) -> tuple[Hashable, ...]:

@@ -1,4 +1,4 @@
-"""Slow work, one piece at a time: a queue with one worker.
+"""Slow work: a queue in which short questions go first, and nobody's long ones hold up the others.
 
 A rerun of a page never kills a job, and a job never freezes a page. Results are kept by key, up to a number of
 bytes, and shared between all visitors.
@@ -7,15 +7,24 @@ bytes, and shared between all visitors.
 from __future__ import annotations
 
 import atexit
+import itertools
+import os
+import sys
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
 KEPT_BYTES = 1 << 30
 KEPT_JOBS = 64
+LONG = 2.0  # seconds: what is expected to take longer gives way to all that is shorter
+MOST_PATIENCE = 2.0  # seconds that long work gives way at a time: it goes on, if slowly, in the busiest class
+MOST_ALONE = 60.0  # seconds that long work goes on when all who asked are gone: a connection may break and come back
+NICENESS = 10
+
+Visitor = Hashable
 
 
 class Stopped(Exception):
@@ -26,19 +35,31 @@ class Stopped(Exception):
 class Job:
     """One piece of work: what it is called, how far it is, and what came of it.
 
-    progress: 0 to 1, or None while unknown. seconds: how long it ran. error: what it raised.
+    expected: seconds it should take. progress: 0 to 1, or None while unknown. seconds: how long it ran, the time in
+    which it gave way not counted. error: what it raised. waited_for: by whom; True for those who asked by a button and
+    may be elsewhere meanwhile, False for those whose page shows it.
     """
 
     key: Hashable
     label: str
     work: Callable[[Job], Any] = field(repr=False)
+    expected: float = 0.0
     progress: float | None = None
     result: Any = field(default=None, repr=False)
     error: Exception | None = None
     seconds: float = 0.0
     started: float | None = None
+    waited_for: dict[Visitor, bool] = field(default_factory=dict, repr=False)
+    _give_way: Callable[[Job], float] = field(default=lambda _: 0.0, repr=False)
+    _gave_way: float = 0.0
+    _last_seen: float = 0.0
     _done: threading.Event = field(default_factory=threading.Event, repr=False)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+
+    @property
+    def long(self) -> bool:
+        """Whether it gives way to others."""
+        return self.expected > LONG
 
     @property
     def done(self) -> bool:
@@ -53,53 +74,128 @@ class Job:
         """Ask the work to end; it does at its next `report`."""
         self._stop.set()
 
-    def report(self, progress: float | None, what: str = "") -> None:
-        """Called by the work: how far it is. Raises Stopped if the visitor asked for that."""
-        self.progress = progress
+    def report(self, done: float | None, what: str = "") -> None:
+        """Called by the work: how far it is. Long work gives way here.
+
+        Raises Stopped if the visitor asked for that.
+        """
+        del what  # the label says it
+        self.progress = done
+        if not self._stop.is_set():
+            self._gave_way += self._give_way(self)
         if self._stop.is_set():
             raise Stopped(f"{self.label} was stopped")
 
 
 class JobQueue:
-    """One worker thread, the jobs that wait for it, and the results of those that are done."""
+    """Two workers, the jobs that wait for them, and the results of those that are done.
 
-    def __init__(self) -> None:
+    One worker takes short jobs as they come. The other takes long ones, the visitors in turn, at a lower priority and
+    on all cores but one; at each of its reports it waits until no short job is left.
+    is_here: whether a visitor is still there; the jobs of those who left are dropped.
+    """
+
+    def __init__(self, is_here: Callable[[Visitor], bool] = lambda _: True) -> None:
+        self._is_here = is_here
         self._jobs: OrderedDict[Hashable, Job] = OrderedDict()
-        self._waiting: deque[Job] = deque()
+        self._waiting: list[Job] = []
+        self._running: dict[bool, Job] = {}  # by whether it is long
+        self._turns: dict[Visitor, int] = {}  # when each had a long job last, in jobs
         self._changed = threading.Condition()
         self._closed = False
-        self._worker = threading.Thread(target=self._serve, name="headlight-jobs", daemon=True)
-        self._worker.start()
+        self._workers = [
+            threading.Thread(target=self._serve, args=(long,), name=f"headlight-{name}-jobs", daemon=True)
+            for long, name in ((False, "short"), (True, "long"))
+        ]
+        for worker in self._workers:
+            worker.start()
         # A thread that is inside torch when Python goes away takes the process down with it: let it finish first.
         atexit.register(self._close)
 
-    def submit(self, key: Hashable, label: str, work: Callable[[Job], Any]) -> Job:
-        """The job with this key: the one that is known, or a new one at the end of the queue."""
+    def submit(
+        self,
+        key: Hashable,
+        label: str,
+        work: Callable[[Job], Any],
+        *,
+        expected: float = 0.0,
+        visitor: Visitor = None,
+        lasting: bool = False,
+    ) -> Job:
+        """The job with this key: the one that is known, or a new one.
+
+        expected: seconds it should take. visitor: who asks. lasting: whether it is wanted also while the visitor is on
+        another page.
+        """
         with self._changed:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = Job(key, label, work)
+                job = self._jobs[key] = Job(key, label, work, expected)
+                if job.long:
+                    job._give_way = self._give_way
                 self._waiting.append(job)
-                self._changed.notify()
+                self._changed.notify_all()
+            if not job.done:
+                job.waited_for[visitor] = job.waited_for.get(visitor, False) or lasting
             self._jobs.move_to_end(key)
             return job
 
     def forget(self, key: Hashable) -> None:
         """Drop a job, so that it can be asked for again; one that runs is stopped."""
         with self._changed:
-            job = self._jobs.pop(key, None)
+            self._drop(self._jobs.get(key))
+
+    def stop(self, key: Hashable, visitor: Visitor) -> None:
+        """This visitor wants it no more: it is dropped, and stopped, unless others wait for it too."""
+        with self._changed:
+            job = self._jobs.get(key)
             if job is not None:
-                job.stop()
-                if job in self._waiting:
-                    self._waiting.remove(job)
+                job.waited_for.pop(visitor, None)
+                if not job.waited_for:
+                    self._drop(job)
+
+    def known(self, key: Hashable) -> Job | None:
+        """The job with this key, if there is one."""
+        with self._changed:
+            return self._jobs.get(key)
+
+    def leave(self, visitor: Visitor, staying: tuple[Job, ...] = ()) -> None:
+        """Drop what waits for this visitor alone and is wanted no more; what runs goes on, it may be asked for again.
+
+        staying: what the visitor's page waits for now.
+        """
+        with self._changed:
+            for job in list(self._waiting):
+                if job not in staying and job.waited_for.get(visitor) is False:
+                    del job.waited_for[visitor]
+                    if not job.waited_for:
+                        self._drop(job)
 
     def place(self, job: Job) -> int:
         """How many jobs run before this one: 0 if it is running or done."""
         with self._changed:
             if job not in self._waiting:
                 return 0
-            running = any(other.started is not None and not other.done for other in self._jobs.values())
-            return self._waiting.index(job) + running
+            before = self._waiting[: self._waiting.index(job)]
+            running = self._running.get(job.long)
+            return sum(other.long == job.long for other in before) + (running is not None)
+
+    def long_job_of(self, visitor: Visitor) -> Job | None:
+        """The long job that this visitor waits for, if there is one."""
+        with self._changed:
+            return next(
+                (job for job in self._jobs.values() if job.long and not job.done and visitor in job.waited_for), None
+            )
+
+    def _drop(self, job: Job | None) -> None:
+        if job is not None:
+            self._jobs.pop(job.key, None)
+            job.stop()
+            if job in self._waiting:
+                self._waiting.remove(job)
+                job.error = Stopped(f"{job.label} was stopped")
+                job._done.set()
+            self._changed.notify_all()
 
     def _close(self) -> None:
         """Run nothing more, and wait a moment for what runs now."""
@@ -109,22 +205,54 @@ class JobQueue:
             for job in self._jobs.values():
                 job.stop()
             self._changed.notify_all()
-        self._worker.join(timeout=30)
+        for worker in self._workers:
+            worker.join(timeout=30)
 
-    def _serve(self) -> None:
-        while True:
+    def _give_way(self, job: Job) -> float:
+        """Wait while a short job waits or runs; the seconds that took. Stops a job when all who asked are long gone."""
+        start = time.monotonic()
+        with self._changed:
+            if any(map(self._is_here, job.waited_for)):
+                job._last_seen = start
+            elif start - job._last_seen > MOST_ALONE:
+                self._drop(job)
+            self._changed.wait_for(
+                lambda: self._closed or (False not in self._running and all(job.long for job in self._waiting)),
+                MOST_PATIENCE,
+            )
+        return time.monotonic() - start
+
+    def _next(self, long: bool) -> Job | None:
+        """The next job of this kind: of short ones the first, of long ones that of whoever had none for longest."""
+        for job in [job for job in self._waiting if not any(map(self._is_here, job.waited_for))]:
+            self._drop(job)
+        ready = [job for job in self._waiting if job.long == long]
+        if long:
+            ready.sort(key=lambda job: min(self._turns.get(visitor, -1) for visitor in job.waited_for))
+        return next(iter(ready), None)
+
+    def _serve(self, long: bool) -> None:
+        for turn in itertools.count():
             with self._changed:
-                while not self._waiting and not self._closed:
+                while (job := self._next(long)) is None and not self._closed:
                     self._changed.wait()
-                if self._closed:
+                if job is None or self._closed:
                     return
-                job = self._waiting.popleft()
-                job.started = time.monotonic()
+                self._waiting.remove(job)
+                self._running[long] = job
+                self._turns.update(dict.fromkeys(job.waited_for, turn))
+                job.started = job._last_seen = time.monotonic()
+            if turn == 0:
+                _take_place(long)
             try:
+                job.report(job.progress)  # one that was stopped before it began is over; a long one gives way first
                 job.result = job.work(job)
             except Exception as error:
                 job.error = error
-            job.seconds = time.monotonic() - job.started
+            job.seconds = time.monotonic() - job.started - job._gave_way
+            with self._changed:
+                del self._running[long]
+                self._changed.notify_all()
             job._done.set()
             self._drop_oldest()
 
@@ -140,3 +268,20 @@ class JobQueue:
                 # The newest result always stays, however large: a page is waiting for it.
                 if kept > 1 and (kept > KEPT_JOBS or kept_bytes > KEPT_BYTES):
                     del self._jobs[key]
+
+
+_threads = threading.Lock()
+_all_threads = 0
+
+
+def _take_place(long: bool) -> None:
+    """Set what this thread may take: short work all cores; long work leaves one, and the right of way."""
+    import torch
+
+    global _all_threads
+    with _threads:
+        # The first to ask: what one thread sets, threads that begin later would take for the default.
+        _all_threads = _all_threads or torch.get_num_threads()
+        torch.set_num_threads(max(_all_threads - 1, 1) if long else _all_threads)
+    if long and sys.platform == "linux":  # elsewhere a priority is that of the whole process
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)

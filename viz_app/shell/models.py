@@ -14,7 +14,7 @@ from bert_core.refused import Refused
 from viz_app.shell.choices import Choice, one_of
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import as_written, sentence
-from viz_app.shell.work import queue, result_of
+from viz_app.shell.work import Work, need
 
 LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
 
@@ -72,10 +72,7 @@ def loaded_model(name: str) -> LoadedModel:
     Raises Refused, as `load` does.
     """
     device = os.environ.get("HEADLIGHT_DEVICE")
-    model: LoadedModel = result_of(
-        queue().submit(("model", name), f"Loading {shown_name(name)}", lambda _: load(name, device=device))
-    )
-    return model
+    return need(Work(("model", name), f"Loading {shown_name(name)}", lambda _: load(name, device=device)))
 
 
 def model_settings() -> None:

@@ -15,6 +15,7 @@ from viz_app.shell.heads import say_off
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question, mask_word
+from viz_app.shell.work import seconds_taken
 
 
 def say_notices(notices: Sequence[str]) -> None:
@@ -86,7 +87,7 @@ def status(current: Question) -> str:
     """What the page is about, in one line."""
     config = current.loaded.config
     name = as_written(shown_name(current.loaded.name))
-    seconds = st.session_state.get("_seconds")
+    seconds = seconds_taken()
     parts = [
         "click a word to hide it",
         f"{len(current.encoding)} tokens of {config.max_position_embeddings}",

@@ -20,7 +20,7 @@ from viz_app.shell.choices import Choice, Head, flag, parse_whole
 from viz_app.shell.examples import Example
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
-from viz_app.shell.work import kept, queue, result_of
+from viz_app.shell.work import Work, kept, need, seconds_of
 
 NO_TOKENS = ("query", ())
 ASKED = "_question"  # what the page asks about; None on a page that is not about the text
@@ -72,14 +72,16 @@ class Question:
         target = self.target if gradients else None
         gates = np.ones_like(self.head_mask) if all_heads_on else self.head_mask
         key = (self.loaded.name, self.encoding, target, gates.tobytes())
-        job = queue().submit(
+        work = Work(
             key,
             f"{shown_name(self.loaded.name)} reads {len(self.encoding)} tokens",
             lambda _: capture(self.loaded, self.encoding, target=target, head_mask=gates, top_k=20),
         )
-        run: ModelRun = result_of(job)
-        st.session_state["_seconds"] = job.seconds
-        return run
+        return need(work, timed=True)
+
+    def seconds(self, passes: float = 1, *, places: float = 0) -> float:
+        """What so many forward passes over this text take, about, as `seconds_of` has it."""
+        return seconds_of(self.loaded, len(self.encoding), passes, places=places)
 
     def kept(self, *name: Hashable, make: Callable[[], Any]) -> Any:
         """What `make` gives, made once for this text, model, target and head mask; for what a run is reduced to."""

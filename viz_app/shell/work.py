@@ -1,58 +1,264 @@
-"""Slow work: asked for, waited for, and kept."""
+"""Slow work, the one way: what it is called and takes, asked for, waited for, kept.
+
+A page that cannot go on without a result calls `need`; one that can, calls `look`, and is drawn again when it is
+there. What takes more than a moment is offered first, with what it costs (`offered`). Nothing asks the server again
+and again: the run of the page stays open while it waits, and shows its place in the queue.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, NoReturn, TypeVar
 
 import streamlit as st
+from streamlit.runtime import exists, get_instance
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from viz_app.shell.address import end_run
-from viz_app.shell.jobs import Job, JobQueue
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress
+from bert_core.run.pace import Pace, pace_of
+from viz_app.shell.address import end_run, publish
+from viz_app.shell.jobs import Job, JobQueue, Stopped, Visitor
 from viz_app.shell.markdown import as_written
 
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
+GLANCE = 0.5  # seconds between two looks at the queue
+QUICK = 2.0  # seconds: what takes longer is offered, not done unasked
+
+_STOPPED = "_stopped"
+_TOOK = "_took"
+_ASKED_NOW = "_asked_now"  # the jobs that this run of the page asked for
+_LOOKED_AT = "_looked_at"  # of these, those that the page is drawn without, with the place where they are waited for
+
+Result = TypeVar("Result")
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Work(Generic[Result]):
+    """A piece of slow work.
+
+    key: equal for equal questions, whoever asks them. label: as the queue shows it. seconds: what it takes, about.
+    do: the work itself, called with the `Progress` that it should tell how far it is.
+    """
+
+    key: Hashable
+    label: str
+    do: Callable[[Progress], Result]
+    seconds: float = 0.0
+
+
+class State(Enum):
+    """How things stand with a piece of work."""
+
+    READY = "ready"
+    STALE = "stale"
+    WAITING = "waiting"
+
+
+@dataclass(frozen=True)
+class Given(Generic[Value]):
+    """What there is of a piece of work.
+
+    state: READY with its result; STALE with what was shown before it; WAITING with nothing.
+    """
+
+    state: State
+    value: Value | None
 
 
 @st.cache_resource
 def queue() -> JobQueue:
     """The one queue of this server."""
-    return JobQueue()
+    return JobQueue(_is_here)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
-def kept(key: tuple[Any, ...], _make: Callable[[], Any]) -> Any:
+def kept(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
     """What `_make` gives, made once for everyone who asks by this key; for small things that take long to make."""
     return _make()
 
 
-def asked_for(what: str, key: Hashable, label: str) -> bool:
-    """Whether the visitor asked for this very thing, by the button that is drawn here until then.
+def need(work: Work[Result], *, timed: bool = False) -> Result:
+    """The result; until it is there, the page stands still and shows the place in the queue.
 
-    what: the kind of question; asking for another of its kind forgets this one.
+    timed: whether the page says how long this took (`seconds_taken`). Raises what the work raises.
     """
-    slot = f"_asked_{what}"
-    if st.session_state.get(slot) != key and st.button(label, icon=":material/play_arrow:", type="primary"):
-        st.session_state[slot] = key
+    job = _finished(work)
+    found: Result = _result(job)
+    if timed:
+        st.session_state[_TOOK] = job.seconds
+    return found
+
+
+def seconds_taken() -> float | None:
+    """What the answer on the page took; None where nothing was timed."""
+    taken: float | None = st.session_state.get(_TOOK)
+    return taken
+
+
+def look(work: Work[Result], *, slot: str = "", asked: str = "") -> Given[Result]:
+    """The result if it is there; else the last one of this slot, while the place in the queue is shown here.
+
+    The page goes on, and is drawn again when the result is there. slot: the kind of question of which the visitor's
+    last answer is kept; empty for none. asked: the slot of the button that asked for it; a stop takes that back.
+    Raises what the work raises.
+    """
+    job = _submitted(work, lasting=True)
+    if job.wait(PATIENCE):
+        if isinstance(job.error, Stopped):
+            return last(slot)
+        found = _result(job)
+        if slot:
+            remember(slot, found)
+        return Given(State.READY, found)
+    looked_at = st.session_state.setdefault(_LOOKED_AT, [])
+    looked_at.append((job, _waiting_room(job, f"stop_here{len(looked_at) or ''}", asked)))
+    return last(slot)
+
+
+def remember(slot: str, value: object) -> None:
+    """Keep the visitor's last answer of a slot, where it is made of several results."""
+    st.session_state[f"_last_{slot}"] = value
+
+
+def last(slot: str) -> Given[Any]:
+    """The last answer of a slot, STALE; WAITING if there was none."""
+    found = st.session_state.get(f"_last_{slot}")
+    return Given(State.WAITING if found is None else State.STALE, found)
+
+
+def ready(work: Work[Result]) -> Result | None:
+    """The result if it is there; nothing is started."""
+    job = queue().known(work.key)
+    return job.result if job is not None and job.done else None
+
+
+def underway(work: Work[Any]) -> float | None:
+    """Begin the work, or look after it, without waiting: the share that is done; None when all of it is.
+
+    For a part of a page that comes back by itself. Raises what the work raises.
+    """
+    job = _submitted(work, lasting=True)
+    if not job.done:
+        return job.progress or 0.0
+    _result(job)
+    return None
+
+
+def stop(work: Work[Any]) -> None:
+    """The visitor wants it no more; for others who wait for it too it goes on."""
+    queue().stop(work.key, _visitor())
+
+
+def offered(slot: str, key: Hashable, label: str, seconds: float | None, *, quick: float | None = None) -> bool:
+    """Whether to go on: with what is quick, or was asked for by the button that is drawn here until then.
+
+    slot: the kind of question; asking for another of its kind forgets this one. seconds: what it takes, about; None
+    where nobody knows. quick: seconds that nobody is asked for, if not the usual ones.
+    """
+    if seconds is not None and seconds <= (QUICK if quick is None else quick):
+        return True
+    cost = "" if seconds is None else f", about {as_time(seconds)}"
+    if not is_asked(slot, key) and st.button(label + cost, icon=":material/play_arrow:", type="primary"):
+        ask(slot, key)
         st.rerun()
-    return bool(st.session_state.get(slot) == key)
+    return is_asked(slot, key)
 
 
-def result_of(job: Job) -> Any:
-    """What a job gives; while it runs, the page shows its place in the queue instead, and comes back by itself.
+def ask(slot: str, key: Hashable) -> None:
+    """Ask for something slow, until another of its kind is asked for or it is stopped; a click on a button."""
+    st.session_state[f"_asked_{slot}"] = key
 
-    Raises what the job raised.
+
+def is_asked(slot: str, key: Hashable) -> bool:
+    """Whether this very thing was asked for."""
+    return bool(st.session_state.get(f"_asked_{slot}") == key)
+
+
+def take_back(slot: str) -> None:
+    """It was stopped, or is over."""
+    st.session_state.pop(f"_asked_{slot}", None)
+
+
+# ---------------------------------------------------------------------------- what it costs
+
+
+def seconds_of(loaded: LoadedModel, tokens: int, passes: float = 1, *, places: float = 0) -> float:
+    """What so many forward passes over a text of so many tokens take here, about; a pass back counts as two.
+
+    places: at how many the scores of all words are computed and sorted.
     """
-    if (label := st.session_state.pop("_stopped", None)) is not None:
-        st.info(f"{as_written(label)} was stopped. Change anything, or reload the page, to start it again.")
-        end_run()
+    pace: Pace = kept(("pace", loaded.name), lambda: pace_of(loaded))
+    return pace.of(tokens, passes, places)
+
+
+def as_time(seconds: float) -> str:
+    """A time as people say it: "3 s", "4 min"."""
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+
+
+# ---------------------------------------------------------------------------- one run of a page
+
+
+def begin_run() -> None:
+    """A page begins to be drawn."""
+    st.session_state[_ASKED_NOW], st.session_state[_LOOKED_AT] = [], []
+
+
+def end_of_run() -> None:
+    """A page is drawn: what it no longer asks for is dropped; wait for what it was drawn without, and draw it again."""
+    _leave_the_rest()
+    waiting: list[tuple[Job, Any]] = st.session_state.get(_LOOKED_AT, [])
+    if not waiting:
+        return
+    while not any(job.done for job, _ in waiting):
+        for job, bar in waiting:
+            _say_place(job, bar)
+        waiting[0][0].wait(GLANCE)
+    st.rerun()
+
+
+def _leave_the_rest() -> None:
+    queue().leave(_visitor(), tuple(st.session_state.get(_ASKED_NOW, ())))
+
+
+def _submitted(work: Work[Any], *, lasting: bool) -> Job:
+    job = queue().submit(
+        work.key, work.label, lambda job: work.do(job.report),
+        expected=work.seconds, visitor=_visitor(), lasting=lasting,
+    )  # fmt: skip
+    st.session_state.setdefault(_ASKED_NOW, []).append(job)
+    return job
+
+
+def _finished(work: Work[Any]) -> Job:
+    if (label := st.session_state.pop(_STOPPED, None)) is not None:
+        _say_stopped(label)
+    job = _submitted(work, lasting=False)
     if not job.wait(PATIENCE):
-        _waiting_room(job)
-        end_run()
-    return given_by(job)
+        _leave_the_rest()
+        place = st.empty()
+        with place.container():
+            bar = _waiting_room(job)
+        publish()
+        while not job.wait(GLANCE):
+            _say_place(job, bar)  # where the visitor went on, this ends the run
+        place.empty()
+    if isinstance(job.error, Stopped):
+        queue().forget(job.key)
+        _say_stopped(job.label)
+    return job
 
 
-def given_by(job: Job) -> Any:
+def _say_stopped(label: str) -> NoReturn:
+    st.info(f"{as_written(label)} was stopped. Change anything, or reload the page, to start it again.")
+    end_run()
+
+
+def _result(job: Job) -> Any:
     """What a job that is done gave; what it raised is raised, and it can be asked for again."""
     if job.error is not None:
         queue().forget(job.key)
@@ -60,29 +266,31 @@ def given_by(job: Job) -> Any:
     return job.result
 
 
-def still_running(job: Job, on_stop: Callable[[], None]) -> bool:
-    """Whether a job is not done yet; then its place in the queue is shown here, and the page goes on.
-
-    The page comes back by itself when it is done. on_stop: called if the visitor stops it. Raises what the job raised.
-    """
-    if not job.wait(PATIENCE):
-        _waiting_room(job, on_stop)
-        return True
-    given_by(job)
-    return False
+def _waiting_room(job: Job, key: str = "stop_job", asked: str | None = None) -> Any:
+    bar = st.empty()
+    _say_place(job, bar)
+    st.button("Stop", key=key, on_click=_stop, args=(job, asked))
+    return bar
 
 
-@st.fragment(run_every=0.5)
-def _waiting_room(job: Job, on_stop: Callable[[], None] | None = None) -> None:
-    if job.done:
-        st.rerun()
+def _say_place(job: Job, bar: Any) -> None:
     place = queue().place(job)
     where = "running" if place == 0 else f"waiting for {place} other {'job' if place == 1 else 'jobs'}"
-    st.progress(job.progress or 0.0, text=as_written(f"{job.label}: {where}"))
-    if st.button("Stop", key="stop_job" if on_stop is None else "stop_here"):
-        queue().forget(job.key)
-        if on_stop is None:
-            st.session_state["_stopped"] = job.label
-        else:
-            on_stop()
-        st.rerun()
+    bar.progress(job.progress or 0.0, text=as_written(f"{job.label}: {where}"))
+
+
+def _stop(job: Job, asked: str | None) -> None:
+    queue().stop(job.key, _visitor())
+    if asked is None:
+        st.session_state[_STOPPED] = job.label
+    else:
+        take_back(asked)
+
+
+def _visitor() -> Visitor:
+    context = get_script_run_ctx()
+    return None if context is None else context.session_id
+
+
+def _is_here(visitor: Visitor) -> bool:
+    return not exists() or not isinstance(visitor, str) or get_instance().is_active_session(visitor)

@@ -19,7 +19,7 @@ from viz_app.maps import Combination, MapView
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
-from viz_app.shell.work import queue, result_of
+from viz_app.shell.work import Work, need
 from viz_app.tokens import Combined, Token
 
 MOST_NAMED = 6  # rows without numbers
@@ -123,13 +123,12 @@ class Shown:
         if not self.neuron or not self.run.there[layer, head]:
             return None
         current, gates = self.current, self.current.head_mask
-        job = queue().submit(
+        work = Work(
             ("vectors", current.loaded.name, current.encoding, layer, head, gates.tobytes()),
             f"{shown_name(current.loaded.name)} gives the vectors of L{layer} H{head}",
             lambda _: head_vectors(current.loaded, current.encoding, layer, head, head_mask=gates),
         )
-        found: HeadVectors = result_of(job)
-        return found
+        return need(work)
 
     def query(self, choice: ViewChoice) -> int:
         """The query of the neuron view: the first that is selected, or the first of all."""

@@ -30,7 +30,7 @@ from viz_app.shell import screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control, file_control, missing, put
 from viz_app.shell.markdown import as_written
-from viz_app.shell.work import queue, result_of
+from viz_app.shell.work import Work, need, seconds_taken
 
 MOST_PIXELS = 24_000_000
 LARGEST_KEPT = 480  # pixels a side of what is kept of an upload: several times what a captioner sees
@@ -211,23 +211,18 @@ def look_at_upload(data: bytes) -> Looked:
 
 def _run(image: np.ndarray) -> DecoderRun:
     loaded = loaded_captioner()
-    job = queue().submit(
+    work = Work(
         ("describe", loaded.name, image.shape, sha256(image.tobytes()).digest()),
         f"{loaded.name} looks at the picture",
         lambda _: describe(loaded, image),
     )
-    run: DecoderRun = result_of(job)
-    st.session_state["_seconds"] = job.seconds
-    return run
+    return need(work, timed=True)
 
 
 def loaded_captioner() -> LoadedCaptioner:
     """The bundled captioner, loaded by the queue and kept for everyone."""
     device = os.environ.get("HEADLIGHT_DEVICE")
-    loaded: LoadedCaptioner = result_of(
-        queue().submit(("captioner",), f"Loading {BUNDLED}", lambda _: load_captioner(device=device))
-    )
-    return loaded
+    return need(Work(("captioner",), f"Loading {BUNDLED}", lambda _: load_captioner(device=device)))
 
 
 # ---------------------------------------------------------------------------- controls
@@ -331,7 +326,7 @@ def verdict(looked: Looked) -> str:
         said,
         f"{patches} patches",
         f"decoder {layers} × {heads}",
-        f"{st.session_state.get('_seconds', 0.0) * 1000:.0f} ms",
+        f"{(seconds_taken() or 0.0) * 1000:.0f} ms",
         "layers and heads count from zero",
     ]
     return " &nbsp;·&nbsp; ".join(part for part in parts if part)

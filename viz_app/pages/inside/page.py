@@ -8,7 +8,6 @@ from viz_app.components.floor_plan import floor_plan
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.pages.inside.stages import STAGES, View, legend, rooms
 from viz_app.pages.inside.walks import (
-    QUICK_WALK,
     choose_layer_and_head,
     choose_token,
     chosen_token,
@@ -20,7 +19,7 @@ from viz_app.pages.inside.walks import (
 )
 from viz_app.shell import frame, question, screen
 from viz_app.shell.controls import control
-from viz_app.shell.work import asked_for
+from viz_app.shell.work import offered, seconds_taken
 
 PADS = 3
 ENGINE_NAMES = {"torch": "PyTorch", "numpy": "NumPy"}
@@ -45,12 +44,12 @@ row.button(
 state.inside_layer, state.inside_head = state.head
 state.inside_token = chosen_token(current)
 here = config.heads_of(state.head[0])  # those that were not pruned
-for name, offered in (
+for name, choices in (
     ("layer", range(config.num_hidden_layers)),
     ("head", here or range(config.num_attention_heads)),
 ):
     control(
-        row.selectbox, name.capitalize(), f"inside_{name}", options=offered, width=100,
+        row.selectbox, name.capitalize(), f"inside_{name}", options=choices, width=100,
         disabled=name not in stage.needs or (not here and name == "head"),
         on_change=choose_layer_and_head, args=("inside_layer", "inside_head"),
     )  # fmt: skip
@@ -131,16 +130,15 @@ if number + 1 == len(STAGES):
     with place:
         (other,) = (engine for engine in ENGINES if engine != state.engine)
         beside = None
-        quick = 2 * current.weights * len(encoding) <= QUICK_WALK
-        label = f"Compare with {ENGINE_NAMES[other]}, about {max(1, round(state['_seconds']))} s"
-        if quick or asked_for("engines", (current.loaded.name, encoding, current.off), label):
+        label, key = f"Compare with {ENGINE_NAMES[other]}", (current.loaded.name, encoding, current.off)
+        if offered("engines", key, label, seconds_taken()):
             beside = second_walk(
                 current,
                 layer,
                 state.inside_token,
                 pads=pads,
                 engine=other,
-                on_stop=lambda: state.pop("_asked_engines", None),
+                asked="engines",
             )
         said = f"All stages are computed with **{ENGINE_NAMES[state.engine]}**."
         if beside is not None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import streamlit as st
 
 from bert_core.records import Walk
@@ -11,39 +9,33 @@ from bert_core.run.walk import asked_at, walk
 from viz_app.components.floor_plan import StageClick
 from viz_app.pages.inside.stages import STAGES
 from viz_app.shell.heads import take_head
-from viz_app.shell.jobs import Job
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.work import queue, result_of, still_running
-
-QUICK_WALK = 1e10  # multiplications of a second walk that nobody is asked for: well under a second
+from viz_app.shell.work import Work, look, need
 
 
 def walk_of(current: Question, layer: int, position: int, *, pads: int, engine: str) -> Walk:
     """The record of every value on the way, from the queue; see `bert_core.run.walk.walk`."""
-    job = _job(current, layer, pads, engine)
-    seen: Walk = result_of(job)
-    st.session_state["_seconds"] = job.seconds
-    return asked_at(current.loaded, seen, position)
+    return asked_at(current.loaded, need(_work(current, layer, pads, engine), timed=True), position)
 
 
-def second_walk(
-    current: Question, layer: int, position: int, *, pads: int, engine: str, on_stop: Callable[[], None]
-) -> Walk | None:
-    """The same beside the first; None while it runs, and its place in the queue is shown here."""
-    job = _job(current, layer, pads, engine)
-    return None if still_running(job, on_stop) else asked_at(current.loaded, job.result, position)
+def second_walk(current: Question, layer: int, position: int, *, pads: int, engine: str, asked: str) -> Walk | None:
+    """The same beside the first; None while it runs, and its place in the queue is shown here.
+
+    asked: the slot of the button that asked for it.
+    """
+    seen = look(_work(current, layer, pads, engine), asked=asked).value
+    return None if seen is None else asked_at(current.loaded, seen, position)
 
 
-def _job(current: Question, layer: int, pads: int, engine: str) -> Job:
+def _work(current: Question, layer: int, pads: int, engine: str) -> Work[Walk]:
     # One walk for every token: `asked_at` asks the masked-word head anew, and that alone.
     gates = current.head_mask
-    return queue().submit(
+    return Work(
         ("walk", current.loaded.name, current.encoding, layer, pads, engine, gates.tobytes()),
         f"{shown_name(current.loaded.name)} computes every step with {engine}",
-        lambda job: walk(
-            current.loaded, current.encoding, layer, head_mask=gates, pads=pads, engine=engine,
-            report=job.report,
+        lambda report: walk(
+            current.loaded, current.encoding, layer, head_mask=gates, pads=pads, engine=engine, report=report
         ),
     )  # fmt: skip
 

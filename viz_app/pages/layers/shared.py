@@ -18,7 +18,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.work import queue, result_of
+from viz_app.shell.work import Work, need
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,12 @@ class Part:
 def states_of(current: Question, encoding: Encoding) -> LayerStates:
     """Every state of a text, from the queue."""
     loaded, gates = current.loaded, current.head_mask
-    job = queue().submit(
+    work = Work(
         ("states", loaded.name, encoding, gates.tobytes()),
         f"{shown_name(loaded.name)} reads {len(encoding)} tokens",
         lambda _: layer_states(loaded, encoding, head_mask=gates),
     )
-    states: LayerStates = result_of(job)
-    return states
+    return need(work)
 
 
 def depth_slider(depths: int) -> int:

@@ -15,9 +15,10 @@ from viz_app.pages.layers.shared import Part, depth_slider, states_of, take_alon
 from viz_app.shell import screen
 from viz_app.shell.controls import control
 from viz_app.shell.question import Question
-from viz_app.shell.work import queue, result_of
+from viz_app.shell.work import Work, need
 
 PLANE_NAMES = {"axes": "Principal components (PCA)", "neighbours": "Neighbours (UMAP)"}
+LAYING_OUT = 5.0  # seconds by neighbours, most of them to get ready
 NEIGHBOURS = f"UMAP by cosine distance, with at most {MOST_NEIGHBOURS} neighbours and a fixed seed."
 
 
@@ -74,13 +75,13 @@ def plane(current: Question) -> None:
 def _neighbours(current: Question, states: np.ndarray) -> np.ndarray:
     """The layout by neighbours, from the queue. Raises Refused for a text that is too short."""
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
-    job = queue().submit(
+    work = Work(
         ("neighbours", loaded.name, encoding, gates.tobytes()),
         f"{len(encoding)} tokens of {len(states)} depths are laid out by their neighbours",
-        lambda job: neighbours_in_plane(states, report=job.report),
+        lambda report: neighbours_in_plane(states, report=report),
+        LAYING_OUT,
     )
-    points: np.ndarray = result_of(job)
-    return points
+    return need(work)
 
 
 PART = Part(

@@ -22,17 +22,14 @@ from viz_app.pages.layers import BY, EXAMPLE, LENSES
 from viz_app.pages.layers.shared import Part, draw_lines, quoted, take_along
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.jobs import Job
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question, is_shown
-from viz_app.shell.work import asked_for, kept, queue, result_of, still_running
+from viz_app.shell.work import QUICK, Work, kept, look, need, offered
 
 SHOWN_WORDS = 12
 MOST_BESIDE = 9  # depths that leave room for a distribution beside them
 FOLLOWED_POSITIONS = 6
-QUICK = 2.0  # seconds that nobody is asked for
-A_SECOND = 6e9  # multiplications of the word head, with all that is read off its scores, on two cores
 BY_NAMES = {
     "probability": "Probability",
     "divergence": "Distance to the end (KL)",
@@ -165,37 +162,33 @@ def lens_run(current: Question, position: int) -> LensRun:
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     length = len(encoding)
     maps = _translators(current) if st.session_state.lens == "tuned" else None
-    config, depths = loaded.config, loaded.config.num_hidden_layers + 1
-    seconds = length * depths * config.hidden_size * config.vocab_size / A_SECOND
+    depths = loaded.config.num_hidden_layers + 1
     key = ("lens", loaded.name, encoding, current.original.input_ids, maps is not None, gates.tobytes())
-    if seconds <= QUICK:
-        return _read(_lens_job(current, key, maps, range(length)))
-    label = f"Read all {length} tokens at {depths} depths, about {seconds:.0f} s"
-    if asked_for("lens", key, label):
-        job = _lens_job(current, key, maps, range(length))
-        if not still_running(job, lambda: st.session_state.pop("_asked_lens", None)):
-            return _read(job)
+    whole = _lens_work(current, key, maps, range(length))
+    if whole.seconds <= QUICK:
+        return need(whole, timed=True)
+    if offered("lens", key, f"Read all {length} tokens at {depths} depths", whole.seconds):
+        run = look(whole, asked="lens").value
+        if run is not None:
+            return run
     around = range(length)[window(length, position, ROWS_THAT_FIT)]
     some = sorted({*around, *encoding.mask_positions[:FOLLOWED_POSITIONS]})
-    return _read(_lens_job(current, key, maps, some))
+    return need(_lens_work(current, key, maps, some), timed=True)
 
 
-def _lens_job(current: Question, key: tuple[Any, ...], maps: Translators | None, positions: Sequence[int]) -> Job:
-    loaded = current.loaded
-    return queue().submit(
+def _lens_work(
+    current: Question, key: tuple[Any, ...], maps: Translators | None, positions: Sequence[int]
+) -> Work[LensRun]:
+    loaded, depths = current.loaded, current.loaded.config.num_hidden_layers + 1
+    return Work(
         (*key, tuple(positions)),
         f"{shown_name(loaded.name)} read at every layer",
-        lambda job: logit_lens(
+        lambda report: logit_lens(
             loaded, current.encoding, positions=positions, translators=maps, followed=current.original.input_ids,
-            top_k=SHOWN_WORDS, head_mask=current.head_mask, report=job.report,
+            top_k=SHOWN_WORDS, head_mask=current.head_mask, report=report,
         ),
+        current.seconds(places=len(positions) * depths),
     )  # fmt: skip
-
-
-def _read(job: Job) -> LensRun:
-    run: LensRun = result_of(job)
-    st.session_state["_seconds"] = job.seconds
-    return run
 
 
 def _lens_columns(current: Question, run: LensRun) -> dict[str, Sequence[object]]:

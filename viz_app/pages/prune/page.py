@@ -8,7 +8,7 @@ from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
 from viz_app.pages.prune import FIGURES, ORDERS
 from viz_app.pages.prune.history import remember, step, switch_off_below
-from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, Questions, ask, forget, is_asked
+from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, Questions
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.calm import calm
@@ -17,6 +17,7 @@ from viz_app.shell.controls import control, file_control
 from viz_app.shell.heads import head_title, switch_heads
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import serves_localhost
+from viz_app.shell.work import as_time, ask, is_asked, take_back
 
 ORDER_NAMES = {
     "importance": "Gradient of the loss", "importance-in-layer": "Gradient, scaled by layer",
@@ -131,9 +132,9 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
     if questions.needs_reference(state.order):
         give_reference()
     control(st.slider, "Share of heads to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
-    share = state.going / 100
+    share, plan_key = state.going / 100, (questions.key, state.order)
     st.button(
-        f"Switch off the first {round(share * there)}", on_click=ask, args=("plan", questions.key, state.order),
+        f"Switch off the first {round(share * there)}", on_click=ask, args=("plan", plan_key),
         key="carry_out",
     )  # fmt: skip
     with st.popover("Plan file"):
@@ -146,8 +147,8 @@ with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
             questions.carry_out(questions.read_plan(given), share)
             st.rerun()
-curve_key = ("curve", questions.key, state.order, questions.reference(state.order))
-running = is_asked(*curve_key)
+curve_key = (questions.key, state.order, questions.reference(state.order))
+running = is_asked("curve", curve_key)
 
 
 @st.fragment(run_every=1.0 if running else None)
@@ -156,21 +157,22 @@ def curve() -> None:
     """The curve; grows by itself while it is made."""
     if running:
         share = questions.grow(state.order)
-        if share >= 1:
-            forget(*curve_key)
+        if share is None:
+            take_back("curve")
             st.rerun()
         st.progress(share, text=f"{share:.0%} of the models are pruned and tested")
         if st.button("Stop", key="stop_curve"):
-            forget(*curve_key)
+            questions.stop(state.order)
+            take_back("curve")
             st.rerun()
     points, whole = questions.points(state.order), questions.points_in_all(there)
     if not running and len(points) < whole:
         seconds = (whole - len(points)) * questions.seconds_a_point()
         label = "Draw the curve" if not points else "Go on"
         if st.button(
-            f"{label}: prune {whole - len(points)} times, about {seconds:.0f} s", key="start_curve", type="primary"
+            f"{label}: prune {whole - len(points)} times, about {as_time(seconds)}", key="start_curve", type="primary"
         ):
-            ask(*curve_key)
+            ask("curve", curve_key)
             st.rerun()  # the whole page, so that this part begins to come back by itself
     if not points:
         return
@@ -207,13 +209,16 @@ st.subheader("Prune for real", anchor=False)
 if not current.off:
     st.caption("Switch some heads off above; then you can measure and download the smaller model here.")
 else:
-    cost_key = ("costs", questions.key, current.off)
+    cost_key = (questions.key, current.off)
     full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
                            help="Keeps all shapes, with zeros in place of the heads, for other programs: same outputs, "
                            "but not smaller or faster")  # fmt: skip
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         seconds = questions.seconds_to_measure()
-        st.button(f"Measure size and speed, about {seconds:.0f} s", on_click=ask, args=cost_key, key="measure_costs")
+        st.button(
+            f"Measure size and speed, about {as_time(seconds)}", on_click=ask, args=("costs", cost_key),
+            key="measure_costs",
+        )  # fmt: skip
         st.download_button(
             f"Model without {len(current.off)} head{'s' * (len(current.off) > 1)} as .zip",
             lambda: questions.file(full_shape=full_shape),
@@ -226,7 +231,7 @@ else:
             if st.button("Write", key="write_model"):
                 written = questions.save(folder, full_shape=full_shape)
                 st.success(f"Written to {as_written(str(written))}: headlight app --models opens it.")
-    if is_asked(*cost_key):
+    if is_asked("costs", cost_key):
         full, *others = costs = questions.costs()
         st.table(
             {
@@ -243,8 +248,8 @@ else:
             "Median of three passes of the encoder over this text. Switching heads off without pruning never "
             "makes a model faster."
         )
-if is_asked("plan", questions.key, state.order):
+if is_asked("plan", plan_key):
     plan = questions.plan(state.order)
-    forget("plan", questions.key, state.order)
+    take_back("plan")
     questions.carry_out(plan, share)
     st.rerun()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Hashable, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -14,7 +13,7 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel, save
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.progress import Progress
+from bert_core.progress import Progress, within
 from bert_core.pruning import pruned, zero_filled
 from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.refused import Refused
@@ -25,37 +24,15 @@ from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
 from viz_app.shell.change import other_texts
-from viz_app.shell.jobs import Job
 from viz_app.shell.models import serves_localhost, shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.work import asked_for, given_by, kept, queue, result_of
+from viz_app.shell.work import Work, kept, need, offered, ready, seconds_of, stop, underway
 
 STEPS = 12  # points of a curve after the first
 FILE_EXAMPLES, FILE_TOKENS = 64, 64  # drawn from an uploaded text: how many, and how long
 LARGEST_FILE = 20 * 2**20
-QUICK_WORK = 1e11  # multiplications of what the page opens with that nobody is asked for: about a second
-PASSES = 5  # forward, that this costs: forward and back for the importance, and two scores
+PASSES = 5  # forward, that it costs to open the page: forward and back for the importance, and two scores
 REPEATS = 3  # of each measured pass
-MOMENT = 0.8  # seconds that a growing curve takes before it is drawn again
-ASKED = "_lab_asked"  # what slow things were asked for
-
-# ---------------------------------------------------------------------------- what was asked for
-
-
-def ask(*what: Hashable) -> None:
-    """Remember that something slow was asked for, until it is done or stopped; a click on a button."""
-    st.session_state[ASKED] = {*st.session_state.get(ASKED, ()), what}
-
-
-def is_asked(*what: Hashable) -> bool:
-    """Whether it was asked for."""
-    return what in st.session_state.get(ASKED, ())
-
-
-def forget(*what: Hashable) -> None:
-    """It is done, or was stopped."""
-    st.session_state[ASKED] = {*st.session_state.get(ASKED, ())} - {what}
-
 
 # ---------------------------------------------------------------------------- questions
 
@@ -89,31 +66,25 @@ class Questions:
 
     def may_begin(self) -> bool:
         """Whether to ask: what is quick, or what was asked for by the button that is drawn here until then."""
-        tokens = sum(batch.input_ids.size for batch in self.batches)
-        if PASSES * 2 * tokens * self.current.weights <= QUICK_WORK:
-            return True
-        self.current.run()  # to time it
-        seconds = PASSES * tokens / len(self.current.encoding) * st.session_state["_seconds"]
         rows, what = sum(len(batch.input_ids) for batch in self.batches), "examples" if self.of_file else "copies"
         of = "the file" if self.of_file else "the text"
-        label = f"Test on {rows} {what} of {of}, about {max(1, round(seconds))} s"
-        return asked_for("lab", self.key, label)
+        return offered("lab", self.key, f"Test on {rows} {what} of {of}", self._seconds(PASSES))
 
-    def _job(self, what: Hashable, label: str, work: Callable[[Progress], Any]) -> Job:
-        return queue().submit(
-            (what, *self.key), f"{shown_name(self.loaded.name)} {label}", lambda job: work(job.report)
-        )
+    def _seconds(self, passes: float) -> float:
+        """What so many forward passes over all examples take, about; a pass back counts as two."""
+        texts = ((len(batch.input_ids), batch.input_ids.shape[1]) for batch in self.batches)
+        return sum(seconds_of(self.loaded, tokens, passes * count) for count, tokens in texts)
+
+    def _work(self, what: Hashable, label: str, do: Callable[[Progress], Any], passes: float) -> Work[Any]:
+        return Work((what, *self.key), f"{shown_name(self.loaded.name)} {label}", do, self._seconds(passes))
 
     def score(self, head_mask: np.ndarray) -> Score:
         """What the model gets right with some heads off."""
-        found: Score = result_of(self._score(head_mask))
-        return found
-
-    def _score(self, head_mask: np.ndarray) -> Job:
-        return self._job(
+        found: Score = need(self._work(
             ("score", head_mask.tobytes()), "is tested",
-            lambda report: score(self.loaded, self.batches, head_mask=head_mask, report=report),
-        )  # fmt: skip
+            lambda report: score(self.loaded, self.batches, head_mask=head_mask, report=report), passes=1,
+        ))  # fmt: skip
+        return found
 
     def with_all(self) -> Score:
         """What it gets right with all heads on."""
@@ -121,25 +92,25 @@ class Questions:
 
     def importance(self) -> np.ndarray:
         """The size of the loss's slope at each head, (layer, head)."""
-        job = self._job(
+        found: np.ndarray = need(self._work(
             "importance", "with the gradient of the loss at every head",
-            lambda report: loss_importance(self.loaded, self.batches, report=report),
-        )  # fmt: skip
-        found: np.ndarray = result_of(job)
+            lambda report: loss_importance(self.loaded, self.batches, report=report), passes=3,
+        ))  # fmt: skip
         return found
 
     def plan(self, method: str) -> PruningPlan:
         """An order of the heads."""
-        found: PruningPlan = result_of(self._plan(method))
+        found: PruningPlan = need(self._plan(method))
         return found
 
-    def _plan(self, method: str) -> Job:
+    def _plan(self, method: str) -> Work[PruningPlan]:
         reference = self.reference(method)
-        return self._job(
+        return self._work(
             ("plan", method, reference), f"ranks its heads by {method}",
             lambda report: propose_plan(
                 self.loaded, self.batches, method, reference=reference, report=report
             ),
+            passes=self.current.head_mask.size if method.startswith("ablation") else 3,
         )  # fmt: skip
 
     def needs_reference(self, method: str) -> bool:
@@ -152,8 +123,7 @@ class Questions:
 
     def made_plan(self, method: str) -> PruningPlan | None:
         """The same, if it is there already; nothing is started."""
-        job = self._plan(method) if self.points(method) or is_asked("made", self.key, method) else None
-        return job.result if job is not None and job.done else None
+        return ready(self._plan(method))
 
     def read_plan(self, upload: Any) -> PruningPlan:
         """The plan in a file. Raises Refused if it is none, or one for another model."""
@@ -164,7 +134,6 @@ class Questions:
     def carry_out(self, plan: PruningPlan, share: float) -> None:
         """Switch a share of a plan's heads off, and all others on."""
         st.session_state.off = tuple(sorted(plan.first(share)))
-        ask("made", self.key, plan.method)
 
     def points(self, method: str) -> list[CurvePoint]:
         """The points of an order and of random ones that there are so far; `grow` adds more."""
@@ -180,53 +149,52 @@ class Questions:
         return len(_removed(there)) * (1 + RANDOM_ORDERS)
 
     def seconds_a_point(self) -> float:
-        """What a point takes, about, as the model with all heads on has been timed: asking, and copying it."""
-        return self._score(np.ones_like(self.current.head_mask)).seconds + self.loaded.nbytes / 2**30
+        """What a point takes, about: asking, and copying the model."""
+        return self._seconds(1) + self.loaded.nbytes / 2**30
 
     def seconds_to_measure(self) -> float:
         """What `costs` takes, about: so many texts through three models, and a round to warm up."""
-        asked = sum(len(batch.input_ids) for batch in self.batches)
-        texts = 3 * (REPEATS + 1) * sum(BATCHES)
-        return texts * self._score(np.ones_like(self.current.head_mask)).seconds / asked
+        return self.current.seconds(3 * (REPEATS + 1) * sum(BATCHES))
 
-    def grow(self, method: str) -> float:
-        """Go on with a curve for a moment, so that it can be drawn again; the share of it that is there.
+    def grow(self, method: str) -> float | None:
+        """Begin a curve, or look after it, without waiting: the share of it that is there; None when all of it is.
 
-        Each point is a job of its own: whatever else the visitors ask comes in between.
+        Its points come one by one (`points`), in one long piece of work that gives way to whatever else is asked.
         """
-        until = time.monotonic() + MOMENT
-        job = self._plan(method)
-        if not job.wait(MOMENT):
-            return 0.0
-        plans = [given_by(job)]
-        plans += [propose_plan(self.loaded, (), "random", seed=seed) for seed in range(RANDOM_ORDERS)]
-        removed, points = _removed(len(plans[0].order)), self._points(method)
-        wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in points]
-        for plan, count in wanted:
-            job = self._point(plan, count)
-            if not job.wait(max(until - time.monotonic(), 0)):
-                break
-            points[plan.method, count] = given_by(job)
-            queue().forget(job.key)  # it is kept here, and what others asked for keeps its place there
-        return len(points) / (len(plans) * len(removed))
+        plan = self._plan(method)
+        return 0.0 if underway(plan) is not None else underway(self._curve(method, need(plan)))
 
-    def _point(self, plan: PruningPlan, count: int) -> Job:
-        heads = plan.order[:count]
-        return self._job(
-            ("point", plan.order, count), f"without {count} heads",
-            lambda report: point_of(
-                pruned(self.loaded, heads), self.batches, plan.method, count, report=report
-            ),
-        )  # fmt: skip
+    def stop(self, method: str) -> None:
+        """Let a curve be; the points that there are stay."""
+        plan = ready(self._plan(method))
+        stop(self._plan(method) if plan is None else self._curve(method, plan))
+
+    def _curve(self, method: str, plan: PruningPlan) -> Work[None]:
+        plans = [plan, *(propose_plan(self.loaded, (), "random", seed=seed) for seed in range(RANDOM_ORDERS))]
+        removed, points = _removed(len(plan.order)), self._points(method)
+        wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in points]
+
+        def draw(report: Progress) -> None:
+            whole = len(plans) * len(removed)
+            for plan, count in wanted:
+                smaller = pruned(self.loaded, plan.order[:count])
+                part = within(report, len(points), whole)
+                points[plan.method, count] = point_of(smaller, self.batches, plan.method, count, report=part)
+
+        return Work(
+            (("curve", method, self.reference(method)), *self.key),
+            f"{shown_name(self.loaded.name)} is pruned and tested",
+            draw,
+            len(wanted) * self.seconds_a_point(),
+        )
 
     def costs(self) -> tuple[Cost, Cost, Cost]:
         """Size and speed of the model as it is, masked, and pruned of the heads that are off."""
         encoding = self.current.original
-        job = self._job(
+        found: tuple[Cost, Cost, Cost] = need(self._work(
             ("costs", self.off, encoding.input_ids), "is pruned, and timed",
-            lambda report: pruning_costs(self.loaded, self.off, encoding, repeats=REPEATS, report=report),
-        )  # fmt: skip
-        found: tuple[Cost, Cost, Cost] = result_of(job)
+            lambda report: pruning_costs(self.loaded, self.off, encoding, repeats=REPEATS, report=report), passes=0,
+        ))  # fmt: skip
         return found
 
     def file(self, *, full_shape: bool) -> bytes:

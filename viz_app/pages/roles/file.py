@@ -7,7 +7,6 @@ import os
 import tempfile
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -15,6 +14,7 @@ import streamlit as st
 from bert_core.analysis.heads import heads_agreement
 from bert_core.analysis.roles import THRESHOLDS, Role, role_of
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress
 from bert_core.records import HeadTable
 from bert_core.refused import Refused
 from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
@@ -27,7 +27,7 @@ from viz_app.shell.choices import Head
 from viz_app.shell.controls import Upload, control, file_control, missing, put
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
-from viz_app.shell.work import asked_for, queue, still_running
+from viz_app.shell.work import Work, look, offered, seconds_of
 
 TEXT_SHARDS = 3  # of a text file, from its beginning: what the page measures while somebody waits
 TEXT_LINES = TEXT_SHARDS * SHARD_LINES
@@ -133,28 +133,22 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
     settings = CorpusSettings(importance=loaded.has_mlm, ablation=False)
     key = ("heads over a text", loaded.name, sha256(data).digest())
     lines = data.splitlines()[:TEXT_LINES]
-    current.run()  # to time it
-    tokens = sum(min(len(line) / 4, settings.max_length) for line in lines)  # about four letters to a piece
-    seconds = TEXT_PASSES * tokens / len(current.encoding) * st.session_state["_seconds"]
-    label = f"Measure the first {len(lines)} lines, about {max(1, round(seconds))} s"
-    if not asked_for("text_measured", key, label):
+    tokens = [round(min(len(line) / 4, settings.max_length)) for line in lines]  # about four letters to a piece
+    seconds = sum(seconds_of(loaded, length, TEXT_PASSES) for length in tokens)
+    if not offered("text_measured", key, f"Measure the first {len(lines)} lines", seconds, quick=0):
         return None
 
-    def work(job: Any) -> HeadTable:
+    def measure(report: Progress) -> HeadTable:
         total = HeadSums({})
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "text.txt"
             path.write_bytes(data)
             for shard in itertools.islice(shards(path), TEXT_SHARDS):
                 total = total + measure_shard(loaded, shard, settings)
-                job.report((shard.number + 1) * SHARD_LINES / (len(lines) + SHARD_LINES))
+                report((shard.number + 1) * SHARD_LINES / (len(lines) + SHARD_LINES))
         return total.table(loaded.name, settings)
 
-    job = queue().submit(key, f"{shown_name(loaded.name)} reads {name}", work)
-    if still_running(job, lambda: st.session_state.pop("_asked_text_measured", None)):
-        return None
-    table: HeadTable = job.result
-    return table
+    return look(Work(key, f"{shown_name(loaded.name)} reads {name}", measure, seconds), asked="text_measured").value
 
 
 def table_at_start(loaded: LoadedModel, path: Path) -> HeadTable:

@@ -35,7 +35,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.heads import choose_head, take_head
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
-from viz_app.shell.work import queue, result_of
+from viz_app.shell.work import Work, need
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,11 @@ def roles_of_text(current: Question) -> RolesOfText:
     """Every head on the shared text; the distances come from the queue."""
     run = current.run(gradients=current.target is not None, all_heads_on=True)
     encoding = current.encoding
-    job = queue().submit(
+    distances = need(Work(
         ("distances", current.loaded.name, encoding),
         f"{run.head_mask.size} heads are compared with each other",
-        lambda job: head_distances(run.attention, report=job.report),
-    )
-    distances: np.ndarray = result_of(job)
+        lambda report: head_distances(run.attention, report=report),
+    ))  # fmt: skip
     figures = head_figures(run.attention, encoding)
     points = classical_scaling(distances).reshape(*run.head_mask.shape, 2)
     return RolesOfText(run, figures, roles_of_heads(figures), distances, points)

@@ -12,6 +12,7 @@ import streamlit as st
 
 from bert_core.analysis.relations import DIRECTIONS, RelationTally
 from bert_core.loading import LoadedModel
+from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.treebank import TreeSentence, read_treebank
@@ -19,12 +20,12 @@ from viz_app.pages.roles.shared import grid
 from viz_app.shell import screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import Upload, control, file_control, missing, put
-from viz_app.shell.jobs import Job
 from viz_app.shell.markdown import as_written
 from viz_app.shell.question import Question
-from viz_app.shell.work import queue, result_of
+from viz_app.shell.work import Work, need, seconds_of
 
 LARGEST_TREEBANK = 5  # megabytes
+SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a treebank, about
 LEAST = 20  # times that a relation was asked before a head is said to find it
 EXAMPLE_TREES = Upload("ten-sentences.conllu", (Path(__file__).parent / "trees.conllu").read_bytes())
 EXAMINED = "_examined"  # model, name and tally of the treebank that was read last
@@ -84,11 +85,11 @@ def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
     """
     key = ("relations", loaded.name, sha256(data).digest())
 
-    def work(job: Job) -> RelationTally:
-        sentences = _sentences(data, name)
-        return track_relations(loaded, sentences, report=job.report)
+    def track(report: Progress) -> RelationTally:
+        return track_relations(loaded, _sentences(data, name), report=report)
 
-    tally: RelationTally = result_of(queue().submit(key, f"{loaded.name} reads {name}", work))
+    seconds = seconds_of(loaded, SENTENCE_TOKENS, len(data) / SENTENCE_BYTES)
+    tally = need(Work(key, f"{loaded.name} reads {name}", track, seconds))
     st.session_state[EXAMINED] = (loaded.name, name, tally)
     return tally
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -18,14 +18,11 @@ from viz_app.pages.score import EXAMPLE, VARIANTS
 from viz_app.shell import screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, file_control, missing, put
-from viz_app.shell.jobs import Job
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
-from viz_app.shell.work import asked_for, queue, still_running
+from viz_app.shell.work import Given, State, Work, last, look, offered, remember, seconds_of
 
-QUICK_TOKENS = 30_000  # of all masked copies together: what is read without being asked for, well under a second or two
 LARGEST_FILE = 5  # megabytes of an upload
-LAST, LAST_TABLE = "_last_pair", "_last_table"
 EXAMPLE_PAIRS = """\
 The keys to the cabinet are on the table. | The keys to the cabinet is on the table.
 The author laughed. | The author laugh.
@@ -46,34 +43,30 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     for sentence in (first, second):
         encodings.append(loaded.tokenizer.encode(sentence, max_length=most))
     variants = VARIANTS if any(e.typed_count > e.word_count for e in encodings) else VARIANTS[:1]
-    read = len(variants) * sum(len(encoding) ** 2 for encoding in encodings)
+    seconds = len(variants) * sum(seconds_of(loaded, len(encoding), len(encoding)) for encoding in encodings)
     copies = len(variants) * sum(map(len, encodings))
     pairs = [PairRow(1, first, second)]
     found: dict[str, PairScore] = {}
     key = ("pair", loaded.name, gates.tobytes(), first, second)
-    if not _asked_for(key, read, f"Score both sentences ({copies:,} masked copies)"):
+    if not offered("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
         return _last_pair()
     for variant in variants:
-        job = _job(loaded, gates, pairs, variant)
-        if still_running(job, _take_back):
+        scores = look(_work(loaded, gates, pairs, variant, seconds / len(variants)), asked="score").value
+        if scores is None:
             return _last_pair()
-        (score,) = job.result
+        (score,) = scores
         if score.problem is not None:
             raise Refused(score.problem)
         found[variant] = score
-    st.session_state[LAST] = found
+    remember("pair", found)
     return found, False
 
 
 def _last_pair() -> tuple[dict[str, PairScore], bool]:
-    last: dict[str, PairScore] | None = st.session_state.get(LAST)
-    if last is None:
+    before: dict[str, PairScore] | None = last("pair").value
+    if before is None:
         end_run()
-    return last, True
-
-
-def _take_back() -> None:
-    st.session_state.pop("_asked_score", None)
+    return before, True
 
 
 def scored_table(
@@ -85,13 +78,12 @@ def scored_table(
     """
     good = [row for row in rows if row.problem is None]
     key = ("table", loaded.name, gates.tobytes(), variant, _digest(rows))
-    if good and _asked_for(key, None, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}"):
-        job = _job(loaded, gates, rows, variant)
-        if not still_running(job, _take_back):
-            st.session_state[LAST_TABLE] = job.result
-            return job.result, False
-    last: list[PairScore] | None = st.session_state.get(LAST_TABLE)
-    return None if last is None else (last, True)
+    found: Given[list[PairScore]] = last("table of pairs")
+    if good and offered("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
+        pieces = sum(len(row.first) + len(row.second) for row in good) / 4  # about four letters to a piece
+        seconds = seconds_of(loaded, round(pieces / len(good) / 2), pieces)
+        found = look(_work(loaded, gates, rows, variant, seconds), slot="table of pairs", asked="score")
+    return None if found.value is None else (found.value, found.state is State.STALE)
 
 
 def table_of_pairs() -> list[PairRow] | None:
@@ -127,17 +119,15 @@ def _take_pair() -> None:
     st.session_state.one, st.session_state.two = EXAMPLE.text, EXAMPLE.pair
 
 
-def _job(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Job:
-    return queue().submit(
+def _work(
+    loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str, seconds: float
+) -> Work[list[PairScore]]:
+    return Work(
         ("pairs", loaded.name, gates.tobytes(), variant, _digest(rows)),
         f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
-        lambda job: score_pairs(loaded, rows, variant=variant, head_mask=gates, report=job.report),
+        lambda report: score_pairs(loaded, rows, variant=variant, head_mask=gates, report=report),
+        seconds,
     )
-
-
-def _asked_for(key: Hashable, read: int | None, label: str) -> bool:
-    """Whether to go on: what is quick, or was asked for by the button that this draws."""
-    return (read is not None and read <= QUICK_TOKENS) or asked_for("score", key, label)
 
 
 def _digest(rows: Sequence[PairRow]) -> str:

@@ -17,23 +17,20 @@ from bert_core.analysis.attribution import rank_agreement, scaled_rows, scores_o
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP_SHARES, Faithfulness, removable_units
 from bert_core.analysis.patterns import word_as_read
 from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, token_scores
+from bert_core.progress import Progress
 from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
-from viz_app.shell.jobs import Job
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.target import names_in
-from viz_app.shell.work import queue, still_running
+from viz_app.shell.work import QUICK, Given, State, Work, as_time, ask, is_asked, last, look, remember
 
-# Multiplications that all methods together may take before they wait for a button: about a second on one core.
-QUICK_WORK = 8e10
-SLOW, TRUST = "_asked_slow", "_asked_trust"  # the question for which the visitor asked for them
-LAST, LAST_TRUST = "_last_answers", "_last_trust"
+SLOW, TRUST = "slow methods", "trust"  # what the visitor asks for by a button
 MARKS = {"better": "●", "chance": "○", "worse": "✕"}
 STAND_IN = "gradient x attention"  # for a method that has not answered
 MEASURE_NAMES = {"aopc": "AOPC", "comprehensiveness": "Comprehensiveness", "sufficiency": "Sufficiency"}
@@ -167,10 +164,9 @@ def quick_and_slow(current: Question) -> tuple[list[Method], list[Method]]:
     """The methods that answer at once for a text of this length and model, and those that wait for a button."""
     quick: list[Method] = []
     slow: list[Method] = []
-    left = QUICK_WORK
-    tokens = len(current.encoding)
+    left, tokens = QUICK, len(current.encoding)
     for method in sorted(METHODS, key=lambda method: method.passes(tokens)):
-        left -= method.passes(tokens) * tokens * 2 * current.weights
+        left -= current.seconds(method.passes(tokens))
         (quick if left >= 0 or method.passes(tokens) <= 3 else slow).append(method)
     return sorted(quick, key=METHODS.index), sorted(slow, key=METHODS.index)
 
@@ -181,14 +177,8 @@ def method_names() -> list[str]:
 
 
 def cost(current: Question, passes: int) -> str:
-    """So many forward passes in words, with about the time they take, as the page's own run took it."""
-    seconds = st.session_state.get("_seconds") or 0.0
-    # The page's run went forward and back.
-    return f"about {passes:,} model runs, {_as_time(passes * seconds / 3)}"
-
-
-def _as_time(seconds: float) -> str:
-    return f"{max(1, round(seconds))} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+    """So many forward passes in words, with about the time they take."""
+    return f"about {passes:,} model runs, {as_time(current.seconds(passes))}"
 
 
 def slow_cost(current: Question) -> str:
@@ -198,10 +188,15 @@ def slow_cost(current: Question) -> str:
 
 def trust_cost(current: Question, answers: Answers) -> str:
     """What judging these methods costs."""
+    return cost(current, trust_passes(current, answers))
+
+
+def trust_passes(current: Question, answers: Answers) -> int:
+    """How many copies of the text are read to judge these methods."""
     # Random rankings come in pairs, and half of what one takes away is what the other leaves.
     copies = len(answers.names) * (len(REMOVED_SHARES) + len(TOP_SHARES)) + RANDOM_RANKINGS * len(REMOVED_SHARES)
     units = len(removable_units(answers.encoding, answers.target, words=bool(st.session_state.words)))
-    return cost(current, min(copies, 2**units))
+    return int(min(copies, 2**units))
 
 
 # ---------------------------------------------------------------------------- asking
@@ -209,16 +204,12 @@ def trust_cost(current: Question, answers: Answers) -> str:
 
 def ask_for(what: str, current: Question) -> None:
     """Ask for the slow methods, or for trust, for this question alone; a click on a button."""
-    st.session_state[what] = _question(current)
+    ask(what, _question(current))
 
 
 def was_asked(what: str, current: Question) -> bool:
     """Whether it was asked for, for this very question."""
-    return st.session_state.get(what) == _question(current)
-
-
-def _take_back(what: str) -> None:
-    st.session_state.pop(what, None)
+    return is_asked(what, _question(current))
 
 
 def _question(current: Question) -> Hashable:
@@ -233,8 +224,9 @@ def answers(current: Question) -> Answers | None:
 
     Until they are there, or while there is no target, the last answers, marked as stale; None if there are none.
     """
-    last: Answers | None = st.session_state.get(LAST)
-    before = None if last is None else replace(last, stale=True)
+    before: Answers | None = last("answers").value
+    if before is not None:
+        before = replace(before, stale=True)
     if current.target is None:
         return before
     run = current.run(gradients=True)
@@ -243,21 +235,23 @@ def answers(current: Question) -> Answers | None:
     found: list[Answers] = []
     for methods, why in groups:
         names = tuple(method.name for method in methods)
-        job = queue().submit(
+        work = Work(
             ("answers", names, _question(current)),
             f"{shown_name(current.loaded.name)}: {len(names)} methods on {len(current.encoding)} tokens",
             partial(_answer, current, run, names, question(current, run)),
+            current.seconds(sum(method.passes(len(current.encoding)) for method in methods)),
         )
-        if not still_running(job, partial(_take_back, why)):
-            found.append(job.result)
+        part = look(work, asked=why).value
+        if part is not None:
+            found.append(part)
         elif not why:
             return before
     together = _joined(found)
-    st.session_state[LAST] = together
+    remember("answers", together)
     return together
 
 
-def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str, job: Job) -> Answers:
+def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str, report: Progress) -> Answers:
     target = current.target
     assert target is not None  # the page asks for one
     scores, there, refused = [], [], []
@@ -269,7 +263,7 @@ def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str
         else:
             scores.append(found[0])
             there.append(name)
-        job.report((number + 1) / len(names))
+        report((number + 1) / len(names))
     array = np.array(scores).reshape(len(there), len(current.encoding))
     return Answers(current.encoding, target, asked, tuple(there), array, tuple(refused), run)
 
@@ -287,25 +281,24 @@ def trust(current: Question, given: Answers) -> Trust | None:
 
     None if nothing was asked yet.
     """
-    last: Trust | None = st.session_state.get(LAST_TRUST)
+    known: Given[Trust] = last(TRUST)
     if was_asked(TRUST, current) and not given.stale:
-        words = bool(st.session_state.words)
-        job = queue().submit(
+        work = Work(
             ("trust", given.names, _question(current)),
             f"{shown_name(current.loaded.name)} tests the methods by hiding words",
-            lambda job: _judge(current, given, words, job),
+            partial(_judge, current, given, bool(st.session_state.words)),
+            current.seconds(trust_passes(current, given)),
         )
-        if not still_running(job, lambda: _take_back(TRUST)):
-            st.session_state[LAST_TRUST] = job.result
-            found: Trust = job.result
-            return found
-    return None if last is None else replace(last, stale=True)
+        known = look(work, slot=TRUST, asked=TRUST)
+    if known.value is None or known.state is State.READY:
+        return known.value
+    return replace(known.value, stale=True)
 
 
-def _judge(current: Question, given: Answers, words: bool, job: Job) -> Trust:
+def _judge(current: Question, given: Answers, words: bool, report: Progress) -> Trust:
     found = faithfulness(
         current.loaded, given.encoding, given.target, given.scores, words=words, head_mask=current.head_mask,
-        report=job.report,
+        report=report,
     )  # fmt: skip
     return Trust(given.names, given.question, found)
 

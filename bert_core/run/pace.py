@@ -1,0 +1,58 @@
+"""How quick a model is on this machine, measured once, so that what is asked of it can be told beforehand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from bert_core.loading import LoadedModel
+
+_FEW, _MANY, _ROUNDS = 8, 128, 5
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of a forward pass however short, of each of its tokens, and of all words at one place.
+
+    Short texts: in a pass over hundreds of tokens attention weighs more, and this is too little.
+    """
+
+    a_pass: float
+    a_token: float
+    a_place: float
+
+    def of(self, tokens: int, passes: float = 1, places: float = 0) -> float:
+        """What so many forward passes over a text of so many tokens take, about; a pass back counts as two.
+
+        places: at how many the scores of all words are computed and sorted.
+        """
+        return passes * (self.a_pass + self.a_token * tokens) + places * self.a_place
+
+
+@torch.no_grad()
+def pace_of(loaded: LoadedModel) -> Pace:
+    """Time a model: the quickest of five short passes, as other work on the machine only makes them slower."""
+
+    def quickest(do: Callable[[], Tensor]) -> float:
+        took = []
+        for _ in range(_ROUNDS):
+            start = time.perf_counter()
+            do().sum().item()
+            took.append(time.perf_counter() - start)
+        return min(took)
+
+    def read(tokens: int) -> Tensor:
+        states: Tensor = loaded.model.bert(ids[:, :tokens]).last_hidden_state
+        return states
+
+    many = min(_MANY, loaded.config.max_position_embeddings)
+    few = min(_FEW, many)
+    ids = torch.zeros((1, many), dtype=torch.long, device=loaded.device)
+    short, long, states = quickest(lambda: read(few)), quickest(lambda: read(many)), read(few)[0]
+    words = quickest(lambda: loaded.model.cls.predictions(states).log_softmax(-1).sort().values)
+    a_token = max(long - short, 0.0) / max(many - few, 1)
+    return Pace(max(short - few * a_token, 0.0), a_token, words / len(states))

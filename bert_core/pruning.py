@@ -24,7 +24,7 @@ def pruned(model: Model, heads: Iterable[Head]) -> Model:
     model: a model of ours, or a LoadedModel; it stays as it is.
     heads: (layer, head) by their first numbers, which the others keep, in head masks and records too. One that is
         named twice or gone already counts once. A layer may lose all of them: attention is then skipped there.
-    Raises ValueError for a head that never was.
+    Raises Refused for a head that never was.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
     of_layers: dict[int, list[int]] = {}

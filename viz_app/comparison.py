@@ -24,7 +24,7 @@ class Comparison:
 
     names: what the two are called. models: what ran. Tokens are those of the first text that have a partner in the
     second.
-    Raises ValueError for models that have not as many layers and heads.
+    Raises Refused for models that have not as many layers and heads.
     """
 
     before: ModelRun

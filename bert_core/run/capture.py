@@ -32,7 +32,7 @@ def capture(
     positions: where to predict pieces; None means at every [MASK].
     head_mask: (layer, head), 1 on and 0 off, or any gate between; None leaves all on.
     Safe to call from many threads on one model: nothing is written to the model or its parameters.
-    Raises ValueError for a target the model has no trained head for, or a position or head that does not exist.
+    Raises Refused for a target the model has no trained head for, or a position or head that does not exist.
     """
     model, config = loaded.model, loaded.config
     positions, wanted = asked_positions(loaded, encoding, target, positions)

@@ -176,7 +176,7 @@ def decompx(
     explained and not the log-probability: that depends on all other words too (a contrast says it of two). Layer norms
     and activations are taken as the multiplications they come to on this text; each bias is shared out among the tokens
     by the size of its products with their vectors, which is a choice.
-    Raises ValueError for a target that the model has no trained head for, or where the vectors do not fit in memory.
+    Raises Refused for a target that the model has no trained head for, or where the vectors do not fit in memory.
     Source: Modarressi 2023, section 3 (arXiv:2306.02873).
     """
     check_target(loaded, encoding, target)

@@ -12,14 +12,13 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
-from viz_app.cli.shared import Device, ModelName, Notes, check_place, first_texts, load, note
+from viz_app.cli.shared import SECONDS_BETWEEN_LINES, Device, ModelName, Notes, check_place, first_texts, load, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import HeadTable
     from bert_core.studies.heads import CorpusSettings, HeadSums
     from bert_core.studies.treebank import TreeSentence
 
-SECONDS_BETWEEN_NOTES = 5.0
 SHOWN = 10
 
 
@@ -95,7 +94,7 @@ def heads(
             now, texts = time.monotonic(), total.counts["texts"]
             if resumed:  # the first sums are those of the run before
                 resumed, began, texts_before, share_before = False, now, texts, share
-            elif now - told >= SECONDS_BETWEEN_NOTES:
+            elif now - told >= SECONDS_BETWEEN_LINES:
                 told = now
                 note(_progress(now - began, texts, share, texts_before, share_before))
     except KeyboardInterrupt:

@@ -15,7 +15,7 @@ def caption_maps(run: DecoderRun, what: str = "attention", *, as_one: bool = Fal
     """Words as queries, patches as keys, row after row of the picture; of the product, what is above zero.
 
     what: "attention", "gradient" or "product". as_one: the average of all heads in their place.
-    Raises ValueError for another name.
+    Raises Refused for another name.
     """
     values = run.shown(what).transpose(1, 2, 0, 3)
     if what == "product":

@@ -341,7 +341,7 @@ class _Model(ABC):
                 raise Refused(f"{folder} has no {name}: the NumPy model reads config.json and model.safetensors")
         try:
             weights = load_file(folder / "model.safetensors")
-        except (SafetensorError, TypeError, OSError) as error:  # TypeError: a number type that NumPy does not have
+        except (SafetensorError, TypeError, AttributeError, OSError) as error:  # a number type that NumPy does not have
             raise Refused(f"{folder / 'model.safetensors'} cannot be read as NumPy arrays: {error}") from error
         return cls.from_weights(weights, BertConfig.from_json(folder / "config.json"), dtype)
 

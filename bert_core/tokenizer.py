@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 import tokenizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+from tokenizers.models import WordPiece
 
 from bert_core.config import BertConfig
 from bert_core.refused import Refused
@@ -142,9 +143,8 @@ class Tokenizer:
             if vocabulary.is_file():
                 settings = json.loads(settings_file.read_text(encoding="utf-8")) if settings_file.is_file() else {}
                 lowercase = settings.get("do_lower_case", True)
-                built = BertWordPieceTokenizer(
-                    str(vocabulary), lowercase=lowercase, strip_accents=settings.get("strip_accents")
-                )
+                pieces = WordPiece.read_file(str(vocabulary))
+                built = BertWordPieceTokenizer(pieces, lowercase=lowercase, strip_accents=settings.get("strip_accents"))
                 return cls(built._tokenizer)
         except Exception as error:  # the Rust library raises bare Exception
             raise Refused(f"the tokenizer files in {folder} are broken: {error}") from error

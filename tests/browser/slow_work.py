@@ -1,0 +1,38 @@
+"""A page with slow work, for the test of how it waits: something that it needs, and something that it can do without."""
+
+import os
+import time
+from pathlib import Path
+
+import streamlit as st
+
+from bert_core.progress import Progress
+from viz_app.shell import address, work
+from viz_app.shell.work import Work, look, need, offered
+
+work.PATIENCE = 0.2
+address.restore({})
+gate = Path(os.environ["GATE"])
+
+
+def waits(report: Progress) -> str:
+    """Until the file of the test is there."""
+    while not gate.exists():
+        report(0.5)
+        time.sleep(0.05)
+    return "it is done"
+
+
+work.begin_run()
+try:
+    st.text_input("Typed", key="typed")
+    st.write(f"Typed: {st.session_state.typed}")
+    if st.session_state.typed != "need":
+        if offered("slow", "slow", "Do it", 60.0):
+            given = look(Work(("slow",), "Slow work", waits, 60.0), slot="slow", asked="slow")
+            st.write(f"Beside it: {given.state.value}, {given.value}")
+        st.write("The end of the page")
+    else:
+        st.write(f"Needed: {need(Work(('needed',), 'Needed work', waits))}")
+finally:
+    work.end_of_run()

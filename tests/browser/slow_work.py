@@ -1,4 +1,4 @@
-"""A page with slow work, for the test of how it waits: something that it needs, and something that it can do without."""
+"""A page with slow work, for the test of how it waits: something that it needs, something it can do without."""
 
 import os
 import time

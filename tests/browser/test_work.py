@@ -51,7 +51,7 @@ def test_what_is_beside_the_page_is_stopped(opened: Page, gate: Path) -> None:
 
 
 def test_a_page_waits_for_what_it_needs(opened: Page, gate: Path) -> None:
-    """It shows the place in the queue, goes elsewhere at once, is stopped in a sentence, and goes on when it is done."""
+    """It shows the place in the queue, lets one go on at once, is stopped in a sentence, and ends with the result."""
     typed = opened.get_by_label("Typed")
     typed.fill("need")
     typed.press("Enter")

@@ -104,7 +104,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.pages.layers", "viz_app.pages.heads", "viz_app.pages.roles", "viz_app.pages.prune",
         "viz_app.pages.score", "viz_app.pages.images", "viz_app.pages.inside",
     },
-    "viz_app.pages.predict": {"streamlit", "bert_core.records", "viz_app.figures", "viz_app.shell"},
+    "viz_app.pages.predict": {
+        "streamlit", "bert_core.refused", "bert_core.calibration", "bert_core.records", "viz_app.figures",
+        "viz_app.shell",
+    },
     "viz_app.pages.attention": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.records", "bert_core.run", "bert_core.analysis",
         "viz_app.figures", "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.export", "viz_app.shell",

@@ -25,6 +25,7 @@ order going figure
 compared one two variant
 picture seed count shapes word look heat boxes edges
 stage token engine pads
+calibrated
 """
 DEFAULTS = {
     "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
@@ -40,7 +41,7 @@ DEFAULTS = {
     "colour": "slope", "over": "text", "order": "importance", "going": 30, "figure": "loss", "compared": "pair",
     "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
-    "heat": "product", "stage": "pieces", "token": None, "engine": "torch",
+    "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
 }  # fmt: skip
 STEPS = """
 text pair masked model off head also other stage seed shapes word cell several one two

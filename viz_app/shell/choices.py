@@ -83,9 +83,9 @@ def collected(groups: Iterable[Mapping[str, Choice]]) -> dict[str, Choice]:
     return table
 
 
-def flag() -> Choice:
-    """A choice between no and yes, no at first."""
-    return Choice(False, parse=lambda value: value == "1", write=lambda value: "1" if value else "0")
+def flag(*, first: bool = False) -> Choice:
+    """A choice between no and yes; first: which at first."""
+    return Choice(first, parse=lambda value: value == "1", write=lambda value: "1" if value else "0")
 
 
 def choice_of(*allowed: str, first: str | None = None, step: bool = False) -> Choice:

@@ -1,5 +1,5 @@
 """The page Predict: what belongs in the gap, and does B follow A."""
 
-from viz_app.shell.choices import Page
+from viz_app.shell.choices import Page, flag
 
-PAGE = Page("predict", "Predict", ":material/edit_note:")
+PAGE = Page("predict", "Predict", ":material/edit_note:", choices={"calibrated": flag(first=True)})

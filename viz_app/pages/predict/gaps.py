@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from bert_core.calibration import at_temperature, temperature_of
 from bert_core.records import MaskPrediction
+from bert_core.refused import Refused
+from viz_app.shell.markdown import sentence
 from viz_app.shell.question import NO_TOKENS, Question
+from viz_app.shell.work import kept
 
 UNSURE = 0.2  # a best guess below this probability is called unsure
 
@@ -34,6 +38,28 @@ def put_word(current: Question, position: int, word: str) -> None:
     state.masked = tuple(w for w in state.masked if w != number)
 
 
-def is_unsure(prediction: MaskPrediction) -> bool:
-    """Whether the best guess is too improbable to be called an answer."""
-    return prediction.top[0][1] < UNSURE
+def temperature(current: Question) -> float | None:
+    """What calibrates the model's confidence; None where nobody measured it. A file that cannot be read is said."""
+    loaded = current.loaded
+    try:
+        found: float | None = kept(("temperature", loaded.name), lambda: temperature_of(loaded))
+    except Refused as error:
+        st.warning(sentence(error), icon=":material/link_off:")
+        return None
+    return found
+
+
+def say_if_unsure(prediction: MaskPrediction, temperature: float | None) -> None:
+    """Say that the best guess is too improbable to be called an answer, where it is.
+
+    temperature: what the scores are divided by first, so that guesses are right as often as they are sure; None: 1.
+    """
+    sure = prediction.top[0][1]
+    if temperature is not None:
+        sure = float(at_temperature(prediction.probabilities, temperature).max())
+    if sure >= UNSURE:
+        return
+    said = f"its best guess has only probability {sure:.2g}"
+    if temperature is not None:
+        said = f"of first guesses as sure as this one, about {sure:.0%} are right"
+    st.warning(f"The model is unsure: {said}.", icon=":material/help:")

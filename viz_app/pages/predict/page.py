@@ -4,10 +4,10 @@ import streamlit as st
 
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
-from viz_app.pages.predict.gaps import is_unsure, put_chosen_word, put_word, swap_sentences
+from viz_app.pages.predict.gaps import put_chosen_word, put_word, say_if_unsure, swap_sentences, temperature
 from viz_app.shell import downloads, examples, frame, question, screen
 from viz_app.shell.change import largest_of
-from viz_app.shell.controls import missing, put
+from viz_app.shell.controls import control, missing, put
 from viz_app.shell.markdown import as_written
 from viz_app.shell.notices import say_no_word_hidden
 
@@ -104,11 +104,11 @@ def gap(number: int) -> None:
         args=(current, position, pick),
         label_visibility="collapsed",
     )
-    if is_unsure(prediction):
-        st.warning(f"The model is unsure: its best guess has only probability {top[0][1]:.2g}.", icon=":material/help:")
+    say_if_unsure(prediction, scale if st.session_state.calibrated else None)
 
 
 with gaps:
+    scale = temperature(current) if shown else None
     if loaded.has_mlm and not run.predictions:
         say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
     for first in range(0, len(shown), abreast):
@@ -117,6 +117,12 @@ with gaps:
                 gap(number)
     if len(run.predictions) > SHOWN_MASKS:
         st.caption(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
+    if scale is not None:
+        control(
+            st.toggle, "Calibrated confidence", "calibrated",
+            help=f"Before it is called sure or unsure, scores are divided by {scale:g}: on held-out text, first "
+            "guesses are then right as often as they are sure. The bars stay as they are.",
+        )  # fmt: skip
     if run.predictions:
         screen.read(
             f"**How to read this:** each bar is the probability of a word piece; all {loaded.config.vocab_size:,} "

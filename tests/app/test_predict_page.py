@@ -1,0 +1,58 @@
+"""The page Predict without a browser: when it calls a guess unsure, and by what."""
+
+from __future__ import annotations
+
+import pytest
+
+import bert_core
+from bert_core.calibration import at_temperature
+from tests.visit import key_of, visited, words
+from viz_app.pages.predict import gaps
+
+UNSURE = "The model is unsure: "
+
+
+def sure_of(text: str, temperature: float) -> float:
+    """How sure the bundled model is of its first guess, with its scores divided."""
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    (prediction,) = bert_core.capture(loaded, loaded.tokenizer.encode(text)).predictions
+    return float(at_temperature(prediction.probabilities, temperature).max())
+
+
+def test_unsure_is_said_by_calibrated_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the temperature that lies beside the weights, until the switch is off; the switch is in the address."""
+    text = "It was a [MASK] of the old."
+    cool, hot = sure_of(text, 1.0), sure_of(text, 3.0)
+    monkeypatch.setattr(gaps, "UNSURE", (cool + hot) / 2)
+    monkeypatch.setattr(gaps, "temperature_of", lambda _: 3.0)
+    monkeypatch.setattr(gaps, "kept", lambda _, make: make())
+    app = visited("predict", text=text)
+    assert not app.exception and f"{UNSURE}of first guesses as sure as this one, about {hot:.0%} are right." in words(
+        app
+    )
+    app.toggle(key=key_of(app, "calibrated")).set_value(False).run()
+    assert not app.exception and UNSURE not in words(app)
+    assert app.query_params["calibrated"] == "0"
+
+
+def test_without_a_temperature_probability_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that nobody measured is unsure by its own probability, and there is no switch."""
+    text = "It was a [MASK] of the old."
+    monkeypatch.setattr(gaps, "UNSURE", 1.1)
+    monkeypatch.setattr(gaps, "temperature_of", lambda _: None)
+    monkeypatch.setattr(gaps, "kept", lambda _, make: make())
+    app = visited("predict", text=text)
+    assert f"{UNSURE}its best guess has only probability {sure_of(text, 1.0):.2g}." in words(app)
+    assert not [toggle for toggle in app.toggle if toggle.label == "Calibrated confidence"]
+
+
+def test_a_temperature_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broken file beside the weights is one sentence, and the words are there."""
+
+    def broken(_: object) -> float:
+        raise bert_core.Refused("calibration.json cannot be read: it holds no temperature and weights")
+
+    monkeypatch.setattr(gaps, "temperature_of", broken)
+    monkeypatch.setattr(gaps, "kept", lambda _, make: make())
+    app = visited("predict", text="It was a [MASK] of the old.")
+    assert not app.exception and "alibration.json cannot be read" in words(app) and app.get("plotly_chart")

@@ -18,13 +18,13 @@ from tables import write_table
 from bert_core import scenes
 from bert_core.analysis.pointing import chance_of, heat, owner_of, patches_in, points_into, share_in
 from bert_core.run.decoding import describe
-from bert_core.scenes import COLOURS, KINDS
+from bert_core.scenes import COLOURS, SHAPE_KINDS
 from bert_core.training.captioner import fresh_scenes
 from bert_core.vision import LoadedCaptioner, load_captioner
 
 TEST_SEED, VALIDATION_SEED = 31, 32
 RESAMPLES = 2000
-KINDS_OF_WORD = {"colour words": tuple(COLOURS), "shape words": KINDS}
+KINDS_OF_WORD = {"colour words": tuple(COLOURS), "shape words": SHAPE_KINDS}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
 
 
-class _Question:
+class _MethodInputs:
     """What a method may look at; the run is made when a method first asks for it."""
 
     def __init__(
@@ -81,8 +81,8 @@ class Method:
     targeted: bool
     claims: str
     misleads: str
-    scores: Callable[[_Question], np.ndarray]
-    layers: Callable[[_Question], np.ndarray] | None = None
+    scores: Callable[[_MethodInputs], np.ndarray]
+    layers: Callable[[_MethodInputs], np.ndarray] | None = None
     passes: Callable[[int], int] = lambda tokens: 1
 
 
@@ -103,26 +103,26 @@ def _each_pairs_vector(tokens: int) -> int:
     return 1 + tokens // 25
 
 
-def _shares(method: Callable[..., TokenMaps]) -> Callable[[_Question], np.ndarray]:
+def _shares(method: Callable[..., TokenMaps]) -> Callable[[_MethodInputs], np.ndarray]:
     """Of each layer by itself, how the target's position shares itself out among the tokens."""
 
-    def layers(asked: _Question) -> np.ndarray:
-        return asked.at_target(rows_of_one(method(asked.loaded, asked.encoding, head_mask=asked.head_mask).maps))
+    def layers(inputs: _MethodInputs) -> np.ndarray:
+        return inputs.at_target(rows_of_one(method(inputs.loaded, inputs.encoding, head_mask=inputs.head_mask).maps))
 
     return layers
 
 
-def _effective(asked: _Question) -> np.ndarray:
+def _effective(inputs: _MethodInputs) -> np.ndarray:
     # All layers' values are computed for the last one's sake: one forward pass either way.
-    values = decomposition.head_values(asked.loaded, asked.encoding)[-1]
-    return asked.at_target(mean_of_heads(effective_attention(asked.run.attention[-1], values)))
+    values = decomposition.head_values(inputs.loaded, inputs.encoding)[-1]
+    return inputs.at_target(mean_of_heads(effective_attention(inputs.run.attention[-1], values)))
 
 
-def _of_input(method: Callable[..., object]) -> Callable[[_Question], np.ndarray]:
+def _of_input(method: Callable[..., object]) -> Callable[[_MethodInputs], np.ndarray]:
     """Scores of a method that gives an `Attribution`."""
 
-    def scores(asked: _Question) -> np.ndarray:
-        found = method(asked.loaded, asked.encoding, asked.target, head_mask=asked.head_mask)
+    def scores(inputs: _MethodInputs) -> np.ndarray:
+        found = method(inputs.loaded, inputs.encoding, inputs.target, head_mask=inputs.head_mask)
         array: np.ndarray = found.scores  # type: ignore[attr-defined]
         return array
 
@@ -134,8 +134,8 @@ METHODS = (
         "attention", False, False,
         "Where the last layer looks from the predicted position, averaged over its heads.",
         "Looking is not using: much attention goes to [CLS] and [SEP], which contribute little.",
-        lambda asked: asked.at_target(mean_of_heads(asked.run.attention[-1])),
-        layers=lambda asked: asked.at_target(mean_of_heads(asked.run.attention)),
+        lambda inputs: inputs.at_target(mean_of_heads(inputs.run.attention[-1])),
+        layers=lambda inputs: inputs.at_target(mean_of_heads(inputs.run.attention)),
     ),
     Method(
         "effective attention", False, False,
@@ -147,14 +147,14 @@ METHODS = (
         "rollout", False, False,
         "Attention multiplied through all layers; the residual connection counts for half of each layer.",
         "It ignores which word is predicted, has no sign, treats all heads alike, and favours the predicted position.",
-        lambda asked: asked.at_target(attention_rollout(asked.run.attention)[-1]),
-        layers=lambda asked: asked.at_target(attention_rollout(asked.run.attention)),
+        lambda inputs: inputs.at_target(attention_rollout(inputs.run.attention)[-1]),
+        layers=lambda inputs: inputs.at_target(attention_rollout(inputs.run.attention)),
     ),
     Method(
         "flow", False, False,
         "The most attention that can flow from each token to the predicted position, through all layers.",
         "In a deep model the first layer is the bottleneck, so every prediction gets nearly the same scores.",
-        lambda asked: attention_flow(asked.run.attention, asked.target.rows).mean(0),
+        lambda inputs: attention_flow(inputs.run.attention, inputs.target.rows).mean(0),
         passes=_each_token,
     ),
     Method(
@@ -162,17 +162,17 @@ METHODS = (
         "Each attention weight times the gradient of the answer, added up for each token over all heads and layers.",
         "A gradient holds for small changes only; in upper layers a position holds more than its own word.",
         # A head that was pruned, NaN in both, owes nothing to any token.
-        lambda asked: np.nansum(gradient_attention(asked.run.attention, asked.gradient), (0, 1, 2)),
-        layers=lambda asked: np.nansum(gradient_attention(asked.run.attention, asked.gradient), (1, 2)),
+        lambda inputs: np.nansum(gradient_attention(inputs.run.attention, inputs.gradient), (0, 1, 2)),
+        layers=lambda inputs: np.nansum(gradient_attention(inputs.run.attention, inputs.gradient), (1, 2)),
         passes=_there_and_back,
     ),
     Method(
         "gradient relevance", False, True,
         "Attention weighted by its gradient where that supports the answer, layer after layer (Chefer 2021).",
         "It drops everything that speaks against the answer; if all does, nothing is left.",
-        lambda asked: asked.at_target(gradient_relevance(asked.run.attention, asked.gradient)),
-        layers=lambda asked: asked.at_target(
-            mean_of_heads(gradient_attention(asked.run.attention, asked.gradient, clip=True))
+        lambda inputs: inputs.at_target(gradient_relevance(inputs.run.attention, inputs.gradient)),
+        layers=lambda inputs: inputs.at_target(
+            mean_of_heads(gradient_attention(inputs.run.attention, inputs.gradient, clip=True))
         ),
         passes=_there_and_back,
     ),
@@ -180,7 +180,7 @@ METHODS = (
         "norms of attention", False, False,
         "How much attention brings from each token: the length of its weighted value vectors.",
         "Later layers may not use a long vector; it ignores which word is predicted.",
-        lambda asked: asked.rolled(decomposition.attention_norms),
+        lambda inputs: inputs.rolled(decomposition.attention_norms),
         layers=_shares(decomposition.attention_norms),
         passes=_each_pair,
     ),
@@ -188,7 +188,7 @@ METHODS = (
         "norms with residual", False, False,
         "Norms of attention, with the residual connection and the layer norm after attention.",
         "Lengths have no direction, and multiplying the layers treats each as a mere mixing of tokens.",
-        lambda asked: asked.rolled(decomposition.residual_norms),
+        lambda inputs: inputs.rolled(decomposition.residual_norms),
         layers=_shares(decomposition.residual_norms),
         passes=_each_pair,
     ),
@@ -196,7 +196,7 @@ METHODS = (
         "GlobEnc", False, False,
         "Norms of attention, through both layer norms of every layer.",
         "It leaves out what the feed-forward network does, and ignores which word is predicted.",
-        lambda asked: asked.rolled(decomposition.globenc),
+        lambda inputs: inputs.rolled(decomposition.globenc),
         layers=_shares(decomposition.globenc),
         passes=_each_pair,
     ),
@@ -204,7 +204,7 @@ METHODS = (
         "ALTI", False, False,
         "How much closer each token's part brings a position to its output, layer by layer.",
         "Parts that pull away count as zero; the feed-forward network and the predicted word are ignored.",
-        lambda asked: asked.rolled(decomposition.alti),
+        lambda inputs: inputs.rolled(decomposition.alti),
         layers=_shares(decomposition.alti),
         passes=_each_pairs_vector,
     ),
@@ -212,7 +212,7 @@ METHODS = (
         "value zeroing", False, False,
         "How far a layer's output turns when a token's values are set to zero, multiplied through all layers.",
         "Each layer is tested alone, and a change of direction need not matter for the answer.",
-        lambda asked: asked.rolled(perturbation.value_zeroing),
+        lambda inputs: inputs.rolled(perturbation.value_zeroing),
         layers=_shares(perturbation.value_zeroing),
         passes=_each_token,
     ),
@@ -281,10 +281,10 @@ def token_scores(
     long for the memory of a method.
     """
     chosen = [method_of(name) for name in ([one.name for one in METHODS] if methods is None else methods)]
-    asked = _Question(loaded, encoding, target, head_mask, run)
+    inputs = _MethodInputs(loaded, encoding, target, head_mask, run)
     found = np.empty((len(chosen), len(encoding)))
     for number, method in enumerate(chosen):
-        found[number] = method.scores(asked)
+        found[number] = method.scores(inputs)
         counted(report, number + 1, len(chosen), "methods")
     return found
 
@@ -308,7 +308,7 @@ def layer_scores(
     if chosen.layers is None:
         there = ", ".join(one.name for one in METHODS if one.layers is not None)
         raise Refused(f"{method} has no answer for a layer by itself: these have, {there}")
-    return np.asarray(chosen.layers(_Question(loaded, encoding, target, head_mask, run)), np.float64)
+    return np.asarray(chosen.layers(_MethodInputs(loaded, encoding, target, head_mask, run)), np.float64)
 
 
 def faithfulness(

@@ -24,7 +24,7 @@ COLOURS: Mapping[str, tuple[int, int, int]] = {
     "purple": (138, 66, 182),
     "orange": (246, 138, 28),
 }
-KINDS = ("circle", "square", "triangle", "cross", "star")
+SHAPE_KINDS = ("circle", "square", "triangle", "cross", "star")
 SIZES: Mapping[str, tuple[float, float]] = {"small": (0.16, 0.19), "large": (0.27, 0.33)}
 RELATIONS = ("above", "below", "left of", "right of")
 OPPOSITE: Mapping[str, str] = {"above": "below", "below": "above", "left of": "right of", "right of": "left of"}
@@ -33,7 +33,7 @@ MOST_SHAPES = 3
 # Word level, in the order of a BERT's vocab.txt: a sentence starts with [CLS] and ends with [SEP].
 VOCABULARY = (
     *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "and", "of"),
-    *SIZES, *COLOURS, *KINDS, *("above", "below", "left", "right"),
+    *SIZES, *COLOURS, *SHAPE_KINDS, *("above", "below", "left", "right"),
 )  # fmt: skip
 LONGEST_CAPTION = 2 + 4 * MOST_SHAPES + 2 * 2 + 1  # [CLS], [SEP], three shapes, two relations of two words, "and"
 
@@ -51,7 +51,7 @@ _STAR_INNER = 0.42  # radius of a star's notches, as a share of that of its tips
 class Shape:
     """One thing in a picture.
 
-    kind, colour, size: words of KINDS, COLOURS and SIZES. shade: the very colour it is painted in.
+    kind, colour, size: words of SHAPE_KINDS, COLOURS and SIZES. shade: the very colour it is painted in.
     box: the square it is drawn in.
     """
 
@@ -102,7 +102,7 @@ def random_scene(
     if named is None:
         count = int(rng.integers(1, MOST_SHAPES + 1)) if count is None else count
         _check_count(count)
-        everything = list(itertools.product(SIZES, COLOURS, KINDS))
+        everything = list(itertools.product(SIZES, COLOURS, SHAPE_KINDS))
         named = [everything[i] for i in rng.choice(len(everything), count, replace=False)]
     else:
         _check_count(len(named))
@@ -130,7 +130,7 @@ def _check_count(count: int) -> None:
 
 def all_names() -> list[str]:
     """What a shape can be called: "small red circle", and so on."""
-    return [" ".join(words) for words in itertools.product(SIZES, COLOURS, KINDS)]
+    return [" ".join(words) for words in itertools.product(SIZES, COLOURS, SHAPE_KINDS)]
 
 
 def check_names(names: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -329,7 +329,7 @@ def parse(caption: str) -> Statement:
 
 @cache
 def _grammar() -> re.Pattern[str]:
-    size, colour, kind = ("|".join(words) for words in (SIZES, COLOURS, KINDS))
+    size, colour, kind = ("|".join(words) for words in (SIZES, COLOURS, SHAPE_KINDS))
     shape = f"a ((?:{size}) (?:{colour}) (?:{kind}))"
     relation = f"({'|'.join(RELATIONS)})"
     return re.compile(f"{shape}(?: {relation} {shape}(?: and {relation} {shape})?)?")
@@ -365,7 +365,7 @@ def is_unseen(colour: str, kind: str, relation: str) -> bool:
 
     Of a colour and kind at most one relation is unseen, so that every word, and every pair of words, is seen.
     """
-    c, k, r = list(COLOURS).index(colour), KINDS.index(kind), RELATIONS.index(relation)
+    c, k, r = list(COLOURS).index(colour), SHAPE_KINDS.index(kind), RELATIONS.index(relation)
     return (c + 2 * k + 3 * r) % 8 == 0
 
 

@@ -9,11 +9,11 @@ import numpy as np
 
 from bert_core.tokenizer import CLS, SEP, Encoding
 
-KINDS = (CLS, SEP, "punctuation", "other")
+TOKEN_KINDS = (CLS, SEP, "punctuation", "other")
 
 
 class KindFigures(NamedTuple):
-    """By layer and kind of the key, in the order of KINDS.
+    """By layer and kind of the key, in the order of TOKEN_KINDS.
 
     share: (layer, kind), of the attention, mean over heads and queries; sums to 1 over the kinds.
     tokens: (kind,), the share of the tokens: what evenly spread attention would give.
@@ -27,13 +27,13 @@ class KindFigures(NamedTuple):
 
 
 def kinds_of(encoding: Encoding) -> np.ndarray:
-    """The kind of each token as a number in KINDS, (seq,)."""
-    kinds = np.full(len(encoding), KINDS.index("other"))
+    """The kind of each token as a number in TOKEN_KINDS, (seq,)."""
+    kinds = np.full(len(encoding), TOKEN_KINDS.index("other"))
     for position, token in enumerate(encoding.tokens):
-        if token in KINDS[:2]:
-            kinds[position] = KINDS.index(token)
+        if token in TOKEN_KINDS[:2]:
+            kinds[position] = TOKEN_KINDS.index(token)
         elif all(unicodedata.category(sign).startswith("P") for sign in token.removeprefix("##")):
-            kinds[position] = KINDS.index("punctuation")
+            kinds[position] = TOKEN_KINDS.index("punctuation")
     return kinds
 
 
@@ -44,7 +44,7 @@ def kind_figures(attention: np.ndarray, gradient: np.ndarray | None, encoding: E
     does little: the "no-op" reading of [SEP].
     Source: Clark 2019, figures 2 and 3 (arXiv:1906.04341).
     """
-    belongs = kinds_of(encoding)[None] == np.arange(len(KINDS))[:, None]  # (kind, key)
+    belongs = kinds_of(encoding)[None] == np.arange(len(TOKEN_KINDS))[:, None]  # (kind, key)
     share = attention.mean((1, 2)) @ belongs.T
     found = None
     if gradient is not None:

@@ -15,7 +15,7 @@ MOST_LISTED = 8  # pieces
 
 
 @dataclass(frozen=True)
-class Kind:
+class TargetKind:
     """What one kind of target asks for, and how it is said: the one place that knows.
 
     needs: what a `Target` of it must give. head: which head of the model answers, "words", "next" or "classifier".
@@ -42,30 +42,30 @@ class Kind:
 
 
 _NATS, _WORD = "nats of log-probability", "“{word}”"
-KINDS: Mapping[str, Kind] = MappingProxyType({
-    "mlm": Kind(
+TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
+    "mlm": TargetKind(
         ("position", "token_id"), "words", _NATS, "exp",
         "Why “{word}” at position {first}?", _WORD, "probability {probability}",
     ),
-    "contrast": Kind(
+    "contrast": TargetKind(
         ("position", "token_id", "against"), "words", "nats between the two words", "sigmoid",
         "Why “{word}” rather than “{other}” at position {first}?", _WORD, "difference of the two logits {value}",
     ),
-    "joint": Kind(
+    "joint": TargetKind(
         ("pieces",), "words", _NATS, "exp",
         "Why “{word}” at positions {first} to {last}?", _WORD, "probability {probability}",
     ),
-    "loss": Kind(
+    "loss": TargetKind(
         ("pieces",), "words", f"{_NATS} per piece", "exp",
         "Which words help to guess all {count} hidden pieces?", "the hidden words", "loss {loss} nats per piece",
         mean=True,
     ),
     # A difference of logits is one of log-odds, so in nats too.
-    "nsp": Kind(
+    "nsp": TargetKind(
         (), "next", "nats of log-odds", "sigmoid",
         "Why does it {verdict} B?", "“B follows A”", "probability that B follows A: {probability}",
     ),
-    "class": Kind(
+    "class": TargetKind(
         ("label",), "classifier", "units of its logit", None,
         "Why the class “{label}”?", "the class “{label}”", "logit {value}",
     ),
@@ -99,8 +99,8 @@ class Target:
     pieces: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"target kind {self.kind!r} is unknown: one of {', '.join(KINDS)}")
+        if self.kind not in TARGET_KINDS:
+            raise ValueError(f"target kind {self.kind!r} is unknown: one of {', '.join(TARGET_KINDS)}")
         if any(getattr(self, name) in (None, ()) for name in self.asks.needs):
             *first, last = (_GIVEN[name] for name in self.asks.needs)
             needs = f"{', '.join(first)} and {last}" if first else last
@@ -109,9 +109,9 @@ class Target:
             raise ValueError(f"a {self.kind!r} target asks for two pieces at one position")
 
     @property
-    def asks(self) -> Kind:
+    def asks(self) -> TargetKind:
         """What its kind asks for."""
-        return KINDS[self.kind]
+        return TARGET_KINDS[self.kind]
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.targets import asked_positions, target_values
 from bert_core.tokenizer import Encoding
 
-METHODS = ("zero", "mean", "resample")
+REPLACEMENTS = ("zero", "mean", "resample")
 
 Head = tuple[int, int]
 
@@ -153,8 +153,8 @@ class Replacement:
         *,
         head_mask: np.ndarray | None = None,
     ) -> None:
-        if method not in METHODS:
-            raise Refused(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
+        if method not in REPLACEMENTS:
+            raise Refused(f"method {method!r} is unknown: one of {', '.join(REPLACEMENTS)}")
         if method != "zero" and not reference:
             raise Refused(f"method {method!r} needs a reference text")
         self.method = method

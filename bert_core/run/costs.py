@@ -20,7 +20,7 @@ from bert_core.refused import Refused
 from bert_core.run.ablation import Head
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import gate_tensor, head_mask_without
-from bert_core.run.losses import KINDS, Asked
+from bert_core.run.losses import ANSWER_KINDS, AskedBatch
 from bert_core.tokenizer import Encoding
 
 BATCHES = (1, 8, 32)
@@ -47,16 +47,16 @@ def score(
     Raises Refused where nothing can be asked.
     """
     gates = gate_tensor(loaded, head_mask)
-    losses, kinds, right = [np.empty(0)], [np.empty(0, int)], np.zeros(len(KINDS))
+    losses, kinds, right = [np.empty(0)], [np.empty(0, int)], np.zeros(len(ANSWER_KINDS))
     for number, batch in enumerate(batches):
-        asked = Asked(loaded, batch)
+        asked = AskedBatch(loaded, batch)
         answers = asked.answers(asked.states(gates))
         losses.append(as_array(asked.losses(answers)))
         kinds.append(asked.kinds)
         right += [int((logits.argmax(-1) == wanted).sum()) for logits, wanted in answers]
         report((number + 1) / len(batches))
     loss = mean_loss(loaded, np.concatenate(losses), np.concatenate(kinds))
-    asked_of = np.bincount(np.concatenate(kinds), minlength=len(KINDS))
+    asked_of = np.bincount(np.concatenate(kinds), minlength=len(ANSWER_KINDS))
     mlm, nsp, _ = (float(share / of) if of else nan for share, of in zip(right, asked_of, strict=True))
     return Score(float(loss), mlm, nsp)
 
@@ -64,7 +64,7 @@ def score(
 def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """The mean loss of an answer of each kind, the kinds added: losses (..., answer) to (...).
 
-    kinds: (answer,), as `Asked` has them. Raises Refused where nothing was asked.
+    kinds: (answer,), as `AskedBatch` has them. Raises Refused where nothing was asked.
     """
     if not len(kinds):
         raise Refused(f"{loaded.name} cannot be tested on these examples: it has no trained output for them")

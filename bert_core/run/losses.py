@@ -25,7 +25,7 @@ from bert_core.run.arrays import as_array, with_gaps
 from bert_core.run.memory import BYTES_AT_ONCE, TOKENS_AT_ONCE, copies_at_once
 from bert_core.tokenizer import MASK, PAD, Encoding, Tokenizer
 
-KINDS = ("pieces", "next sentences", "classes")
+ANSWER_KINDS = ("pieces", "next sentences", "classes")
 VARIANTS_AT_ONCE = 8  # of a batch of texts, at least, so that short texts fill a batch and long ones do not swell it
 HIDDEN_APART = 8  # every how many pieces of a text are hidden together: about as many as in pre-training
 TOKENS_TOGETHER = 1024  # of copies of a text that are asked at once, so that there is progress to report
@@ -53,9 +53,9 @@ class AskedText:
 
     @property
     def kinds(self) -> set[str]:
-        """Which of `KINDS` are asked of it."""
+        """Which of `ANSWER_KINDS` are asked of it."""
         asked = (bool(self.positions), self.follows is not None, self.label is not None)
-        return {kind for kind, there in zip(KINDS, asked, strict=True) if there}
+        return {kind for kind, there in zip(ANSWER_KINDS, asked, strict=True) if there}
 
 
 def hide_pieces(
@@ -104,7 +104,7 @@ def examples_of(loaded: LoadedModel, encoding: Encoding) -> tuple[Batch, ...]:
 
 
 def check_can_answer(loaded: LoadedModel, kinds: Collection[str]) -> None:
-    """Raise Refused if a model has no trained head for some of `KINDS`, and so no loss to speak of."""
+    """Raise Refused if a model has no trained head for some of `ANSWER_KINDS`, and so no loss to speak of."""
     if "pieces" in kinds and not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: its heads have no loss to be measured by")
     if "next sentences" in kinds and not loaded.has_nsp:
@@ -134,15 +134,15 @@ def heads_there(loaded: LoadedModel) -> np.ndarray:
 # ---------------------------------------------------------------------------- a batch, and its losses
 
 
-class Asked:
+class AskedBatch:
     """A batch of texts on the model's device, and the answers that are asked of them.
 
     batch: the texts, their hidden pieces and next sentences; classes: (text,), the number of the class of each, or -100
     where nobody asks. What the model has no trained head for is not asked.
     positions: (text, some), where the last layer is read: [CLS] if a text as a whole is asked, then the hidden pieces,
         those of a text with fewer filled up with [CLS].
-    kinds: (answer,), the number in `KINDS` of each answer; they come kind after kind.
-    counts: how many answers of each of `KINDS` are asked for.
+    kinds: (answer,), the number in `ANSWER_KINDS` of each answer; they come kind after kind.
+    counts: how many answers of each of `ANSWER_KINDS` are asked for.
     The loss of a text is the sum of its kinds, each the mean over its answers.
     """
 
@@ -169,7 +169,7 @@ class Asked:
         self.mask = tensor(batch.attention_mask) if (batch.attention_mask == 0).any() else None
         self.positions = tensor(positions)
         self.counts = np.array([len(of_kind) for of_kind in owners])
-        self.kinds = np.repeat(np.arange(len(KINDS)), self.counts)
+        self.kinds = np.repeat(np.arange(len(ANSWER_KINDS)), self.counts)
         self._owners = tensor(np.concatenate(owners))
         self._shares = tensor(np.concatenate(shares).astype(np.float32))
         self._of_kind = [tensor(of_kind) for of_kind in owners]
@@ -226,7 +226,7 @@ class Asked:
         return found.index_add(-1, self._owners, losses * self._shares)
 
 
-def losses_and_slopes(asked: Asked) -> tuple[np.ndarray, np.ndarray]:
+def losses_and_slopes(asked: AskedBatch) -> tuple[np.ndarray, np.ndarray]:
     """The loss of every text, and how it changes with each head's gate: one pass forward and one back for all.
 
     Each text has gates of its own, and texts do not meet, so the gradient of the summed losses is that of each.
@@ -249,7 +249,7 @@ def losses_and_slopes(asked: Asked) -> tuple[np.ndarray, np.ndarray]:
 
 @torch.no_grad()
 def answers_without_each(
-    asked: Asked,
+    asked: AskedBatch,
     replacement: Replacement | None = None,
     *,
     batch_tokens: int = TOKENS_AT_ONCE,
@@ -299,7 +299,7 @@ def attention_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterat
         return min(copies_at_once(loaded, tokens), BYTES_AT_ONCE // (4 * layers * heads * tokens**2))
 
     for some in together(encodings, at_once):
-        asked = _asked(loaded, [AskedText(encodings[number]) for number in some])
+        asked = _batch_of(loaded, [AskedText(encodings[number]) for number in some])
         with torch.no_grad(), record() as recording:
             asked.states(None)
         for row, number in enumerate(some):
@@ -319,7 +319,7 @@ def gate_gradients(loaded: LoadedModel, texts: Sequence[AskedText]) -> tuple[np.
     losses = np.empty(len(texts))
     gradients = np.empty((len(texts), config.num_hidden_layers, config.num_attention_heads))
     for some in together(texts, lambda tokens: copies_at_once(loaded, tokens, gradients=True)):
-        losses[some], gradients[some] = losses_and_slopes(_asked(loaded, [texts[number] for number in some]))
+        losses[some], gradients[some] = losses_and_slopes(_batch_of(loaded, [texts[number] for number in some]))
     return losses, gradients
 
 
@@ -342,7 +342,7 @@ def losses_without_each(
     whole = np.empty(len(texts))
     without = np.full((len(texts), config.num_hidden_layers, config.num_attention_heads), np.nan)
     for some in together(texts, lambda tokens: batch_tokens // (VARIANTS_AT_ONCE * tokens)):
-        asked = _asked(loaded, [texts[number] for number in some])
+        asked = _batch_of(loaded, [texts[number] for number in some])
         losses, of_heads = answers_without_each(asked, replacement, batch_tokens=batch_tokens)
         whole[some] = as_array(asked.of_texts(losses))
         without[some] = as_array(asked.of_texts(of_heads).movedim(-1, 0))
@@ -364,7 +364,7 @@ def together(texts: Sequence[Sized], at_once: Callable[[int], int]) -> Iterator[
         yield some
 
 
-def _asked(loaded: LoadedModel, texts: Sequence[AskedText]) -> Asked:
+def _batch_of(loaded: LoadedModel, texts: Sequence[AskedText]) -> AskedBatch:
     """The texts as one padded batch on the model's device."""
     shape = (len(texts), max(map(len, texts)))
     ids, segments = np.full(shape, loaded.tokenizer.id_of(PAD)), np.zeros(shape, np.int64)
@@ -377,4 +377,4 @@ def _asked(loaded: LoadedModel, texts: Sequence[AskedText]) -> Asked:
         labels[row, list(text.positions)] = text.answers
         follows[row] = IGNORED_LABEL if text.follows is None else text.follows
         classes[row] = IGNORED_LABEL if text.label is None else text.label
-    return Asked(loaded, Batch(ids, segments, mask, labels, follows), classes)
+    return AskedBatch(loaded, Batch(ids, segments, mask, labels, follows), classes)

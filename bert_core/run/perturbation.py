@@ -30,7 +30,7 @@ VARIANTS = ("original", "within word")
 # ---------------------------------------------------------------------------- copies of a text
 
 
-class _Asked:
+class _TargetOnCopies:
     """One target on one text, to be asked of copies of the text with other words.
 
     words: (1, seq, hidden), the word embeddings of the text itself.
@@ -120,9 +120,9 @@ def saliency(
     Raises Refused for a target that the model has no trained head for, or a position that does not exist.
     Source: Simonyan 2014 (arXiv:1312.6034).
     """
-    asked = _Asked(loaded, encoding, target, head_mask)
-    values, gradient = asked.gradients(asked.words)
-    return asked.attribution("saliency", gradient[0].norm(dim=-1), values.item(), signed=False)
+    copies = _TargetOnCopies(loaded, encoding, target, head_mask)
+    values, gradient = copies.gradients(copies.words)
+    return copies.attribution("saliency", gradient[0].norm(dim=-1), values.item(), signed=False)
 
 
 def input_x_gradient(
@@ -134,9 +134,9 @@ def input_x_gradient(
     linear in them, which none is.
     Source: Shrikumar 2016 (arXiv:1605.01713).
     """
-    asked = _Asked(loaded, encoding, target, head_mask)
-    values, gradient = asked.gradients(asked.words)
-    return asked.attribution("input x gradient", (gradient * asked.words)[0].sum(-1), values.item(), signed=True)
+    copies = _TargetOnCopies(loaded, encoding, target, head_mask)
+    values, gradient = copies.gradients(copies.words)
+    return copies.attribution("input x gradient", (gradient * copies.words)[0].sum(-1), values.item(), signed=True)
 
 
 def integrated_gradients(
@@ -160,13 +160,13 @@ def integrated_gradients(
     there.
     Source: Sundararajan 2017 (arXiv:1703.01365).
     """
-    asked = _Asked(loaded, encoding, target, head_mask)
+    copies = _TargetOnCopies(loaded, encoding, target, head_mask)
     if steps < 1:
         raise Refused(f"{steps} steps: it takes at least one")
     removed = _removable(encoding, target, keep)
-    start = torch.where(removed[:, None].to(loaded.device), asked.words_of(baseline), asked.words)
+    start = torch.where(removed[:, None].to(loaded.device), copies.words_of(baseline), copies.words)
     points, weights = np.polynomial.legendre.leggauss(steps)
-    way = asked.words - start
+    way = copies.words - start
     mean = torch.zeros_like(way[0])
     together = copies_at_once(loaded, len(encoding), gradients=True)
     for first in range(0, steps, together):
@@ -174,11 +174,11 @@ def integrated_gradients(
         # From the interval -1 to 1 of the rule to the 0 to 1 of the way.
         along = torch.tensor((points[some] + 1) / 2, dtype=way.dtype, device=way.device)
         weight = torch.tensor(weights[some] / 2, dtype=way.dtype, device=way.device)
-        _, gradient = asked.gradients(start + along[:, None, None] * way)
+        _, gradient = copies.gradients(start + along[:, None, None] * way)
         mean += torch.einsum("c,csh->sh", weight, gradient)
     with torch.no_grad():
-        ends = target_values(loaded, target, asked.rows(torch.cat([start, asked.words]))).tolist()
-    return asked.attribution(
+        ends = target_values(loaded, target, copies.rows(torch.cat([start, copies.words]))).tolist()
+    return copies.attribution(
         "integrated gradients", (mean * way[0]).sum(-1), ends[1],
         signed=True, baseline=baseline, baseline_value=ends[0], complete=True,
     )  # fmt: skip
@@ -219,11 +219,11 @@ def values_without(
     Returns float64 (copies,); copies that are alike are computed once.
     Raises Refused as `saliency`, for an unknown baseline, or if removed has another shape.
     """
-    asked = _Asked(loaded, encoding, target, head_mask)
+    copies = _TargetOnCopies(loaded, encoding, target, head_mask)
     if removed.ndim != 2 or removed.shape[1] != len(encoding):
         raise Refused(f"removed is {removed.shape}: (copies, {len(encoding)}) for this text")
     different, place = np.unique(removed.astype(bool), axis=0, return_inverse=True)
-    return asked.without(different, baseline, probability=probability, report=report)[place.reshape(-1)]
+    return copies.without(different, baseline, probability=probability, report=report)[place.reshape(-1)]
 
 
 def occlusion(
@@ -250,12 +250,12 @@ def occlusion(
     removed = np.zeros((len(parts) + 1, len(encoding)), bool)  # the last row is the text itself
     for row, unit in zip(removed, parts, strict=False):
         row[unit] = True
-    asked = _Asked(loaded, encoding, target, head_mask)
-    values = asked.without(removed, baseline, probability=False)
+    copies = _TargetOnCopies(loaded, encoding, target, head_mask)
+    values = copies.without(removed, baseline, probability=False)
     scores = np.zeros(len(encoding))
     for unit, value in zip(parts, values, strict=False):
         scores[unit] = (values[-1] - value) / len(unit)
-    return asked.attribution("occlusion", scores, float(values[-1]), signed=True, baseline=baseline)
+    return copies.attribution("occlusion", scores, float(values[-1]), signed=True, baseline=baseline)
 
 
 @torch.no_grad()

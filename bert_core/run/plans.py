@@ -16,10 +16,10 @@ from bert_core.refused import Refused
 from bert_core.run.ablation import Head, Replacement
 from bert_core.run.arrays import as_array
 from bert_core.run.costs import mean_loss
-from bert_core.run.losses import Asked, answers_without_each, heads_there, losses_and_slopes
+from bert_core.run.losses import AskedBatch, answers_without_each, heads_there, losses_and_slopes
 from bert_core.tokenizer import Encoding
 
-METHODS = (
+ORDERS = (
     "importance", "importance-in-layer", "ablation", "ablation-mean", "ablation-resample", "iterative", "random"
 )  # fmt: skip
 RANDOM_ORDERS = 5  # make the band that the other orders stand beside
@@ -34,7 +34,7 @@ def loss_importance(loaded: LoadedModel, batches: Sequence[Batch], *, report: Pr
     """
     total, examples = np.where(heads_there(loaded), 0.0, nan), 0
     for number, batch in enumerate(batches):
-        total += np.abs(losses_and_slopes(Asked(loaded, batch))[1]).sum(0)
+        total += np.abs(losses_and_slopes(AskedBatch(loaded, batch))[1]).sum(0)
         examples += len(batch.input_ids)
         report((number + 1) / len(batches))
     found: np.ndarray = total / max(examples, 1)
@@ -54,7 +54,7 @@ def loss_without_each(
     """
     losses, kinds = [], []
     for number, batch in enumerate(batches):
-        asked = Asked(loaded, batch)
+        asked = AskedBatch(loaded, batch)
         losses.append(
             as_array(answers_without_each(asked, replacement, report=within(report, number, len(batches)))[1])
         )
@@ -81,8 +81,8 @@ def propose_plan(
     Raises Refused for an unknown method, one without its reference, or examples of which nothing can be asked.
     Source: Michel 2019, sections 3 and 4 (arXiv:1905.10650).
     """
-    if method not in METHODS:
-        raise Refused(f"method {method!r} is unknown: one of {', '.join(METHODS)}")
+    if method not in ORDERS:
+        raise Refused(f"method {method!r} is unknown: one of {', '.join(ORDERS)}")
     if method != "random" and not batches:
         raise Refused(f"there are no examples: an order by {method} is found on some")
     config, existing = loaded.config, heads_there(loaded)

@@ -76,7 +76,7 @@ def walk(
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     if not 0 <= pads <= (room := config.max_position_embeddings - len(encoding)):
         raise Refused(f"{pads} pads: behind this text there is room for 0 to {room}")
-    question = _Question(
+    question = _WalkInputs(
         layer=layer,
         position=position,
         ids=np.array([[*encoding.input_ids, *[config.pad_token_id] * pads]]),
@@ -105,7 +105,7 @@ def asked_at(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
 
 
 @dataclass(frozen=True)
-class _Question:
+class _WalkInputs:
     """What is asked of either engine; ids, segments and mask are (1, seq), the gates (layer, head)."""
 
     layer: int
@@ -153,7 +153,7 @@ class _Overheard(TorchFunctionMode):
         return result
 
 
-def _by_torch(loaded: LoadedModel, question: _Question, report: Progress) -> dict[str, np.ndarray]:
+def _by_torch(loaded: LoadedModel, question: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
     """The values as the model's own modules compute them."""
     model, device, layer = loaded.model, loaded.device, f"layer.{question.layer}."
     ids, segments, mask, gates = (
@@ -266,7 +266,7 @@ def _words_by_numpy(loaded: LoadedModel, state: np.ndarray) -> dict[str, np.ndar
     return found
 
 
-def _by_numpy(loaded: LoadedModel, question: _Question, report: Progress) -> dict[str, np.ndarray]:
+def _by_numpy(loaded: LoadedModel, question: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
     """The values as the NumPy twin computes them with the same weights."""
     twin = _twin(loaded)
     layer = f"layer.{question.layer}."

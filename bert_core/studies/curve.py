@@ -40,7 +40,7 @@ def pruning_curve(
     """Loss, accuracies, size and speed along some orders of heads, each point from a model that was really pruned.
 
     estimated, asked: examples to find the orders on, and others to test on. table: a CSV file, which is gone on with;
-    the order of each name stands beside it, as a plan. orders: of `run.plans.METHODS`; "random" is a band of several.
+    the order of each name stands beside it, as a plan. orders: of `run.plans.ORDERS`; "random" is a band of several.
     steps: into how many the heads are divided. reference: texts for ablation-mean and -resample.
     made_on: what the examples are, as columns of the table; None: a fingerprint of them. found_on, reference_is: what
     the plans are found on, and what stands in for a head, in words. report: as for `Progress`.
@@ -86,8 +86,8 @@ def points_there(
 ) -> list[CurvePoint]:
     """The points from which `pruning_curve` goes on. Raises Refused as it does, before there are examples."""
     for name in orders:
-        if name not in plans.METHODS:
-            raise Refused(f"order {name!r} is unknown: one of {', '.join(plans.METHODS)}")
+        if name not in plans.ORDERS:
+            raise Refused(f"order {name!r} is unknown: one of {', '.join(plans.ORDERS)}")
     check_has_heads(loaded)
     same = {"model": Path(loaded.name).name, **made_on}
     found = []

@@ -27,7 +27,7 @@ from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.studies.resume import GrowingTable, as_kept, check_same
 from bert_core.tokenizer import UNKNOWN, Encoding
 
-KINDS = ("content", "function", "nsp")
+QUESTION_KINDS = ("content", "function", "nsp")
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
 # for, a closed list; every other word of three letters or more is a content word.
 _FUNCTION_WORDS = """
@@ -47,7 +47,7 @@ FUNCTION_WORDS = frozenset(_FUNCTION_WORDS.split())
 class StudySettings:
     """What a table is made with; to go on with one, all of it must be the same, but for `questions`.
 
-    questions: how many of each kind. kinds: of `KINDS`. methods: names.
+    questions: how many of each kind. kinds: of `QUESTION_KINDS`. methods: names.
     lengths, pair_lengths: the fewest and the most tokens of a sentence, and of a pair.
     least: probability that the model gives the answer, at least: where it does not give the answer, there is little to
         explain, and all measures are near 0.
@@ -55,7 +55,7 @@ class StudySettings:
     """
 
     questions: int = 150
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = QUESTION_KINDS
     methods: tuple[str, ...] = tuple(method.name for method in METHODS)
     lengths: tuple[int, int] = (10, 24)
     pair_lengths: tuple[int, int] = (16, 40)
@@ -68,8 +68,8 @@ class StudySettings:
         if self.questions < 1:
             raise Refused(f"{self.questions} questions of each kind: at least one")
         for kind in self.kinds:
-            if kind not in KINDS:
-                raise Refused(f"kind {kind!r} is unknown: one of {', '.join(KINDS)}")
+            if kind not in QUESTION_KINDS:
+                raise Refused(f"kind {kind!r} is unknown: one of {', '.join(QUESTION_KINDS)}")
         if not self.kinds or not self.methods:
             raise Refused("there is nothing to judge: name at least one kind of question and one method")
         for name in self.methods:
@@ -84,7 +84,7 @@ class StudySettings:
 
 
 @dataclass(frozen=True)
-class Question:
+class StudyQuestion:
     """One thing to explain: a hidden word of a sentence, or that a sentence follows the one before.
 
     number: counts within its kind. kind: "content" or "function", the kind of the hidden word, or "nsp".
@@ -126,7 +126,7 @@ class Judgement:
 # ---------------------------------------------------------------------------- the questions of a file
 
 
-def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[Question]:
+def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[StudyQuestion]:
     """The questions of a file, the kinds in turn; each kind's are drawn by the seed from the whole file.
 
     Of a sentence one word is asked, a content word or a function word, among those that are one piece; the true piece
@@ -139,7 +139,7 @@ def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[
     if "nsp" in settings.kinds and not loaded.has_nsp:
         raise Refused(f"{loaded.name} has no trained next-sentence head: ask for content and function alone")
     paragraphs = [split_sentences(paragraph) for document in read_documents(text) for paragraph in document]
-    found: dict[str, list[Question]] = {kind: [] for kind in settings.kinds}
+    found: dict[str, list[StudyQuestion]] = {kind: [] for kind in settings.kinds}
     for asked in (*_of_words(loaded, paragraphs, settings, hidden), *_of_pairs(loaded, paragraphs, settings)):
         found[asked.kind].append(asked)
     in_turn = [one for group in zip_longest(*found.values()) for one in group if one is not None]
@@ -153,7 +153,7 @@ def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[
 
 def _of_words(
     loaded: LoadedModel, paragraphs: Iterable[Sequence[str]], settings: StudySettings, kinds: Sequence[str]
-) -> Iterator[Question]:
+) -> Iterator[StudyQuestion]:
     sentences = [sentence for paragraph in paragraphs for sentence in paragraph]
     counts = dict.fromkeys(kinds, 0)
     for number in np.random.default_rng(settings.seed).permutation(len(sentences)).tolist():
@@ -173,7 +173,7 @@ def _of_words(
 
 def _a_word(
     loaded: LoadedModel, encoding: Encoding, settings: StudySettings, kind: str, number: int, sentence: int
-) -> Question | None:
+) -> StudyQuestion | None:
     """One word of a kind, of those that the model guesses; None if there is none."""
     words = _single_pieces(encoding)[kind]
     for word in np.random.default_rng([settings.seed, sentence]).permutation(words).tolist():
@@ -181,7 +181,7 @@ def _a_word(
         target = Target("mlm", position, encoding.input_ids[position])
         masked = loaded.tokenizer.mask_words(encoding, [word])
         if _probability(loaded, masked, target) >= settings.least:
-            return Question(number, kind, masked, target, encoding.word_text(word).lower())
+            return StudyQuestion(number, kind, masked, target, encoding.word_text(word).lower())
     return None
 
 
@@ -199,7 +199,9 @@ def _single_pieces(encoding: Encoding) -> dict[str, list[int]]:
     return found
 
 
-def _of_pairs(loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings) -> Iterator[Question]:
+def _of_pairs(
+    loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings
+) -> Iterator[StudyQuestion]:
     if "nsp" not in settings.kinds:
         return
     # Two by two, so that none is in two pairs.
@@ -210,7 +212,7 @@ def _of_pairs(loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings
             return
         encoding = _encoded(loaded, settings.pair_lengths, *pairs[drawn])
         if encoding is not None and _probability(loaded, encoding, target) >= settings.least:
-            yield Question(number, "nsp", encoding, target, "follows")
+            yield StudyQuestion(number, "nsp", encoding, target, "follows")
             number += 1
 
 
@@ -239,7 +241,7 @@ def _range(lengths: tuple[int, int]) -> str:
 # ---------------------------------------------------------------------------- the answers, and how they fare
 
 
-def judge_question(loaded: LoadedModel, asked: Question, settings: StudySettings) -> list[Judgement]:
+def judge_question(loaded: LoadedModel, asked: StudyQuestion, settings: StudySettings) -> list[Judgement]:
     """Every method on one question, in the order of the settings; all are beside the same random rankings."""
     encoding, target = asked.encoding, asked.target
     scores = token_scores(loaded, encoding, target, settings.methods)
@@ -395,7 +397,7 @@ def standings(judgements: Iterable[Judgement]) -> list[Standing]:
             verdicts.append((better, chance, worse))
         found.append(Standing(kind, method, len(rows), medians, tuple(verdicts)))
     aopc = MEASURES.index("aopc")
-    return sorted(found, key=lambda one: (KINDS.index(one.kind), -one.medians[aopc]))
+    return sorted(found, key=lambda one: (QUESTION_KINDS.index(one.kind), -one.medians[aopc]))
 
 
 def markdown(found: Sequence[Standing]) -> str:
@@ -404,7 +406,7 @@ def markdown(found: Sequence[Standing]) -> str:
         "content": "A masked content word", "function": "A masked function word", "nsp": "B follows A",
     }  # fmt: skip
     aopc, lines = MEASURES.index("aopc"), []
-    for kind in KINDS:
+    for kind in QUESTION_KINDS:
         rows = [one for one in found if one.kind == kind]
         if not rows:
             continue

@@ -27,7 +27,7 @@ from bert_core.analysis.roles import head_figures
 from bert_core.loading import LoadedModel, load
 from bert_core.records import LOSSES, HeadTable, pieces_of, word_target
 from bert_core.refused import Refused
-from bert_core.run.ablation import METHODS, Replacement
+from bert_core.run.ablation import REPLACEMENTS, Replacement
 from bert_core.run.losses import (
     AskedText,
     attention_maps,
@@ -91,8 +91,8 @@ class CorpusSettings:
             raise Refused(f"the loss {self.loss!r} does not need the column {answer!r}")
         if self.loss == "next" and self.columns is not None and self.columns.pair is None:
             raise Refused("whether B follows A needs a column of second texts")
-        if self.method not in METHODS:
-            raise Refused(f"method {self.method!r} is unknown: one of {', '.join(METHODS)}")
+        if self.method not in REPLACEMENTS:
+            raise Refused(f"method {self.method!r} is unknown: one of {', '.join(REPLACEMENTS)}")
         if self.method != "zero" and not self.ablation:
             raise Refused(f"method {self.method!r} is one of ablation, which was not asked for")
         if (self.method == "zero") == bool(self.reference):

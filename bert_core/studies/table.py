@@ -15,22 +15,24 @@ import numpy as np
 from bert_core import checkpoint
 from bert_core.records import LOSSES, HeadTable
 from bert_core.refused import Refused
-from bert_core.run.ablation import METHODS
+from bert_core.run.ablation import REPLACEMENTS
 from bert_core.studies.rows import separator_of
 
-KINDS = (".csv", ".parquet")
+TABLE_SUFFIXES = (".csv", ".parquet")
 LARGEST_FILE = 8  # megabytes: a model of 96 layers of 96 heads has less
 MOST_LAYERS = MOST_HEADS = 256
 MOST_COLUMNS = 64
 _DECIMAL_COMMA = re.compile(r"^\s*([-+]?\d*),(\d+(?:[eE][-+]?\d+)?)\s*$")
 _FIXED = ("model", "layer", "head", "texts", "tokens", "loss")
-_SAID = {"loss_of": tuple(LOSSES), "method": METHODS}  # older tables do not say it, and mean the first
+_SAID = {"loss_of": tuple(LOSSES), "method": REPLACEMENTS}  # older tables do not say it, and mean the first
 
 
 def check_kind(path: Path) -> None:
     """Raise Refused unless the name says CSV or Parquet."""
-    if path.suffix not in KINDS:
-        raise Refused(f"the file {path.name} is neither {' nor '.join(KINDS)}: the name of a table says which it is")
+    if path.suffix not in TABLE_SUFFIXES:
+        raise Refused(
+            f"the file {path.name} is neither {' nor '.join(TABLE_SUFFIXES)}: the name of a table says which it is"
+        )
 
 
 def write_table(table: HeadTable, path: Path) -> None:

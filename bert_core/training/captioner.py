@@ -17,7 +17,7 @@ from bert_core.analysis.pointing import patches_in
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
 from bert_core.refused import Refused
-from bert_core.scenes import COLOURS, KINDS, LONGEST_CAPTION, SIZES, VOCABULARY, Scene, Verdict
+from bert_core.scenes import COLOURS, LONGEST_CAPTION, SHAPE_KINDS, SIZES, VOCABULARY, Scene, Verdict
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.runs import (
     adamw,
@@ -35,7 +35,7 @@ from bert_core.vision import Captioner, CaptionerConfig, LoadedCaptioner, save_c
 START, END, FILLER, HIDDEN = (VOCABULARY.index(token) for token in (CLS, SEP, PAD, MASK))
 RELATING = [VOCABULARY.index(relation.split()[0]) for relation in scenes.RELATIONS]
 # What a patch can be taught to name, each with "nothing" in front.
-PATCH_WORDS: tuple[Sequence[str], ...] = (tuple(COLOURS), KINDS, tuple(SIZES))
+PATCH_WORDS: tuple[Sequence[str], ...] = (tuple(COLOURS), SHAPE_KINDS, tuple(SIZES))
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def write_card(loaded: LoadedCaptioner, run: Path, destination: Path, *, total: int, hardware: str) -> None:
     """Measure a captioner and write its `MODEL_CARD.md`."""
     config, rng = loaded.config, np.random.default_rng(0)
-    triples = [(c, k, r) for c in scenes.COLOURS for k in scenes.KINDS for r in scenes.RELATIONS]
+    triples = [(c, k, r) for c in scenes.COLOURS for k in scenes.SHAPE_KINDS for r in scenes.RELATIONS]
     card = CARD.format(
         parameters=sum(p.numel() for p in loaded.model.parameters()) / 1e6,
         image=config.image_size,
@@ -138,7 +138,7 @@ def write_card(loaded: LoadedCaptioner, run: Path, destination: Path, *, total: 
         text_heads=config.text.num_attention_heads,
         words=config.text.vocab_size,
         colours=len(scenes.COLOURS),
-        kinds=len(scenes.KINDS),
+        kinds=len(scenes.SHAPE_KINDS),
         coverage=np.mean([scenes.coverage(scenes.random_scene(rng), 96) for _ in range(2000)]),
         unseen=sum(scenes.is_unseen(*triple) for triple in triples),
         triples=len(triples),

@@ -21,7 +21,7 @@ from tests.hostile import HOSTILE, run_of
 from tests.near import assert_near
 from tests.visit import settled, visited
 from viz_app.comparison import Comparison
-from viz_app.export import KINDS
+from viz_app.export import FILE_KINDS
 from viz_app.export.captions import caption_maps
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.page import attention_page, caption_page
@@ -96,7 +96,7 @@ def test_a_picture_of_a_head_carries_its_head(views: dict[str, Files]) -> None:
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_leaves_as_every_kind(views: dict[str, Files], name: str) -> None:
     """Each file begins as its kind does, is called by it, and pictures open; dark ones are dark."""
-    for kind in KINDS:
+    for kind in FILE_KINDS:
         made = file_of(views[name], kind)
         assert made.startswith(STARTS.get(kind, b"")) and views[name].name(kind).endswith(f".{kind}")
     assert len(list(csv.reader(io.StringIO(file_of(views[name], "csv").decode())))) > 1

@@ -14,12 +14,11 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.hostile import HOSTILE, run_of
 from viz_app import cli
-from viz_app.export.bertviz import CDN, WHAT_IT_IS, Kind, bertviz_page, escaped, estimate, layers_that_fit
+from viz_app.export.bertviz import CDN, VIEWS, WHAT_IT_IS, View, bertviz_page, escaped, estimate, layers_that_fit
 from viz_app.maps import MapView
 
 # BertViz reads its own script and leaves the file to be closed by chance.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")
-KINDS: tuple[Kind, ...] = ("head", "model")
 # What stands in for require.js: it keeps the function that BertViz hands to it, and does not run it.
 STAND_IN = "window.require = { config() {} }; window.requirejs = (names, draw) => { window.handed = draw.toString(); };"
 
@@ -37,8 +36,8 @@ def handed_over(page: Page) -> list[dict]:
     return json.loads(found[1])["attention"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_text_runs_and_every_text_arrives(page: Page, tmp_path: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", VIEWS)
+def test_no_text_runs_and_every_text_arrives(page: Page, tmp_path: Path, kind: View) -> None:
     """Hostile tokens leave BertViz's script whole: it is handed over with every token as it was written."""
     run = run_of(HOSTILE)
     opened(page, tmp_path, bertviz_page(MapView().of(run), kind), lambda r: r.fulfill(body=STAND_IN))
@@ -51,8 +50,8 @@ def test_no_text_runs_and_every_text_arrives(page: Page, tmp_path: Path, kind: K
     assert page.problems == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_its_cdn_a_sentence_says_why_nothing_is_drawn(page: Page, tmp_path: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", VIEWS)
+def test_without_its_cdn_a_sentence_says_why_nothing_is_drawn(page: Page, tmp_path: Path, kind: View) -> None:
     """Blocked, the page asks the CDN alone, nothing runs, and it names what is missing and the way out."""
     opened(page, tmp_path, bertviz_page(MapView().of(run_of(HOSTILE)), kind), lambda r: r.abort())
     expect(page.get_by_role("alert")).to_contain_text("cdnjs.cloudflare.com cannot be reached")
@@ -70,8 +69,8 @@ def test_its_layers_keep_their_numbers(page: Page, tmp_path: Path) -> None:
     assert '"include_layers": [1, 2]' in page.evaluate("window.handed")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_estimate_is_near_the_file(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", VIEWS)
+def test_the_estimate_is_near_the_file(kind: View) -> None:
     """What is said of the size before the page is built is within a third of what it then has."""
     run = run_of(["word"] * 62, layers=4)
     assert len(bertviz_page(MapView().of(run), kind, [0, 2, 3])) == pytest.approx(estimate(64, 3, 3, kind)[0], rel=0.33)

@@ -11,7 +11,7 @@ import torch
 
 from bert_core import scenes
 from bert_core.modeling import IGNORED_LABEL
-from bert_core.scenes import COLOURS, KINDS, RELATIONS, SIZES, VOCABULARY
+from bert_core.scenes import COLOURS, RELATIONS, SHAPE_KINDS, SIZES, VOCABULARY
 from bert_core.training import shapes_card
 from bert_core.training.captioner import (
     CaptionerSettings,
@@ -73,9 +73,9 @@ def test_patches_name_the_shape_they_lie_in() -> None:
     blue, red = 1 + list(COLOURS).index("blue"), 1 + list(COLOURS).index("red")
     above = [int(relation == "above") for relation in RELATIONS]
     below = [int(relation == "below") for relation in RELATIONS]
-    assert found[0, 0].tolist() == [blue, 1 + KINDS.index("star"), 1 + list(SIZES).index("large"), *above]
+    assert found[0, 0].tolist() == [blue, 1 + SHAPE_KINDS.index("star"), 1 + list(SIZES).index("large"), *above]
     assert np.array_equal(found[:2, :2], np.broadcast_to(found[0, 0], (2, 2, 7)))
-    assert found[3, 2].tolist() == [red, 1 + KINDS.index("cross"), 1 + list(SIZES).index("small"), *below]
+    assert found[3, 2].tolist() == [red, 1 + SHAPE_KINDS.index("cross"), 1 + list(SIZES).index("small"), *below]
     assert np.count_nonzero(found[..., 0]) == 5
 
 

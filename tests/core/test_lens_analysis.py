@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_core import LoadedModel
-from bert_core.analysis.kinds import KINDS, kind_figures, kinds_of
+from bert_core.analysis.kinds import TOKEN_KINDS, kind_figures, kinds_of
 from bert_core.analysis.lens import (
     cosine_similarities,
     mean_similarity,
@@ -104,7 +104,7 @@ def test_cosines_pair_by_pair() -> None:
 def test_attention_and_gradient_by_kind(tiny_loaded: LoadedModel) -> None:
     """Shares add up to 1 and are sums over keys; a gradient is a mean over them; a kind that is not there is NaN."""
     encoding = tiny_loaded.tokenizer.encode("the cat sat .", "a dog ran")
-    names = [KINDS[kind] for kind in kinds_of(encoding)]
+    names = [TOKEN_KINDS[kind] for kind in kinds_of(encoding)]
     assert names == ["[CLS]", *["other"] * 3, "punctuation", "[SEP]", *["other"] * 3, "[SEP]"]
     rng = np.random.default_rng(3)
     attention = rng.dirichlet(np.ones(10), size=(2, 4, 10))

@@ -16,7 +16,7 @@ from bert_core.records import CurvePoint
 from bert_core.run import losses
 from bert_core.run.costs import curve_points, pruning_costs, score
 from bert_core.run.losses import examples_of
-from bert_core.run.plans import METHODS, loss_importance, loss_without_each, propose_plan
+from bert_core.run.plans import ORDERS, loss_importance, loss_without_each, propose_plan
 from tests.near import assert_near
 
 
@@ -142,7 +142,7 @@ def test_copies_of_a_long_text_are_asked_a_few_at_a_time(
 # ---------------------------------------------------------------------------- plans
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ORDERS)
 def test_a_plan_has_every_head_once(tiny_loaded: LoadedModel, batches: list[Batch], method: str) -> None:
     """Of a whole model all heads, of a pruned one those that are left; and the same order when it is asked again."""
     given = {"reference": [tiny_loaded.tokenizer.encode("a dog ran to the door")]}

@@ -11,10 +11,10 @@ import pytest
 
 from bert_core.scenes import (
     COLOURS,
-    KINDS,
     LONGEST_CAPTION,
     OPPOSITE,
     RELATIONS,
+    SHAPE_KINDS,
     SIZES,
     VOCABULARY,
     Background,
@@ -66,7 +66,7 @@ def test_the_same_seed_draws_the_same_picture() -> None:
     assert np.array_equal(first, again) and not np.array_equal(first, other)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SHAPE_KINDS)
 def test_a_shape_fills_its_box_and_nothing_outside(kind: str) -> None:
     """The outermost painted pixels lie on the edges of the box; a star is a twentieth less high than wide."""
     painted = draw(one(kind), 200)[..., 0] > 127
@@ -103,7 +103,7 @@ def test_scenes_use_every_word_and_both_backgrounds(scenes: list[Scene]) -> None
     for values, allowed in (
         ([shape.size for shape in shapes], SIZES),
         ([shape.colour for shape in shapes], COLOURS),
-        ([shape.kind for shape in shapes], KINDS),
+        ([shape.kind for shape in shapes], SHAPE_KINDS),
         ([len(scene.shapes) for scene in scenes], (1, 2, 3)),
         ([scene.background.noise > 0 for scene in scenes], (False, True)),
     ):
@@ -235,7 +235,7 @@ def test_training_never_shows_a_held_out_combination() -> None:
 
 def test_the_rule_hides_combinations_of_three_and_nothing_less() -> None:
     """15 of 120 combinations of colour, kind and relation are unseen; every combination of two of them is seen."""
-    triples = list(itertools.product(COLOURS, KINDS, RELATIONS))
+    triples = list(itertools.product(COLOURS, SHAPE_KINDS, RELATIONS))
     shown = [triple for triple in triples if not is_unseen(*triple)]
     assert len(triples) - len(shown) == 15
     for first, second in ((0, 1), (0, 2), (1, 2)):

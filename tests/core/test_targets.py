@@ -10,7 +10,7 @@ from bert_core import Encoding, LoadedModel, Target, ablate_heads, capture, deco
 from bert_core.analysis.faithfulness import removable_units
 from bert_core.methods import METHODS, token_scores
 from bert_core.records import hidden_pieces, loss_target, pieces_of, word_target
-from bert_core.records.targets import KINDS
+from bert_core.records.targets import TARGET_KINDS
 from bert_core.run.perturbation import values_without
 from tests.near import assert_near
 
@@ -180,7 +180,7 @@ def test_every_kind_says_what_it_asks(tiny_loaded: LoadedModel, encoding: Encodi
     """Every template takes the names that a page gives it; a probability is that of the sigmoid, or of the exponent."""
     names = dict.fromkeys(("word", "other", "label", "first", "last", "count", "verdict"), "x")
     numbers = dict.fromkeys(("value", "probability", "loss"), "1")
-    for kind in KINDS.values():
+    for kind in TARGET_KINDS.values():
         for said in (kind.question.format(**names), kind.speaks_for.format(**names), kind.says.format(**numbers)):
             assert said and "{" not in said
         found = [kind.probability(value) for value in (-700.0, -2.0, 0.0)]

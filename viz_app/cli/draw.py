@@ -10,7 +10,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli.shared import Device, ModelName, check_place, encode, kind_of_file, load, note, parse_heads
-from viz_app.export import KINDS, PICTURES
+from viz_app.export import FILE_KINDS, PICTURES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 def attention(
     text: Annotated[str, typer.Argument(help="A text.")],
-    out: Annotated[Path, typer.Option(help=f"The file; its ending says which kind: {', '.join(KINDS)}.")],
+    out: Annotated[Path, typer.Option(help=f"The file; its ending says which kind: {', '.join(FILE_KINDS)}.")],
     pair: Annotated[str | None, typer.Option(help="A second text.")] = None,
     model: ModelName = "headlight-mini",
     layer: Annotated[int | None, typer.Option(min=0, help="Which layer; layers count from zero.")] = None,
@@ -70,7 +70,7 @@ def attention(
 
     Without --layer all heads of all layers; with it, one or some of its heads, or all of them.
     """
-    kind = kind_of_file("--out", out, KINDS)
+    kind = kind_of_file("--out", out, FILE_KINDS)
     check_place(out)
     if against is not None and not against.strip():
         raise Refused("--against is empty: give the text to compare with")

@@ -85,13 +85,13 @@ def prune_curve(
     """
     from bert_core.analysis.pruning import hardly_missed
     from bert_core.run.losses import heads_there
-    from bert_core.run.plans import METHODS
+    from bert_core.run.plans import ORDERS
     from bert_core.studies.curve import points_there, pruning_curve, read_curve
 
     check_place(out, corpus, *([] if reference is None else [reference]))
     chosen = [name.strip() for name in orders.split(",") if name.strip()]
     if not chosen:
-        raise Refused(f"--orders is {orders!r}: some of {', '.join(METHODS)}")
+        raise Refused(f"--orders is {orders!r}: some of {', '.join(ORDERS)}")
     loaded = load(model, device)
     made_on = {"text": corpus.name, "examples": str(examples), "length": str(length)}
     points_there(loaded, out, chosen, made_on)  # what is wrong is said before anything is read

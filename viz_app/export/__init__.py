@@ -1,4 +1,4 @@
 """What is on a page as a file: numbers, a picture, a page of its own, and the Python that makes it again."""
 
 PICTURES = ("png", "svg", "pdf")
-KINDS = (*PICTURES, "html", "npz", "csv", "py")
+FILE_KINDS = (*PICTURES, "html", "npz", "csv", "py")

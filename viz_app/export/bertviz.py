@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
 from bert_core.refused import Refused
 from viz_app.maps import ShownMaps
 
-Kind = Literal["head", "model"]
-KINDS = ("head", "model")
+View = Literal["head", "model"]
+VIEWS: tuple[View, ...] = get_args(View)
 DIGITS = 4  # after the point; BertViz itself writes up to twenty
 BYTES_A_NUMBER = 8  # of these digits, with what stands between them
 # What a browser still opens: BertViz draws every number of the model view, and of a layer of the head view, as a line.
@@ -56,27 +56,27 @@ from there. Connect to a network and open this page again, or export Headlight's
 """
 
 
-def estimate(tokens: int, heads: int, layers: int, kind: Kind) -> tuple[int, int]:
+def estimate(tokens: int, heads: int, layers: int, kind: View) -> tuple[int, int]:
     """About how many bytes BertViz's page of so many layers has, and how many lines it draws at once."""
     numbers = heads * tokens**2
     return BYTES_A_NUMBER * numbers * layers, numbers * (layers if kind == "model" else 1)
 
 
-def layers_that_fit(tokens: int, heads: int, layers: int, kind: Kind, first: int = 0) -> list[int]:
+def layers_that_fit(tokens: int, heads: int, layers: int, kind: View, first: int = 0) -> list[int]:
     """As many layers, from `first` on and then from the start, as a browser can open in this view; maybe none."""
     order = [*range(first, layers), *range(first)]
     fit = [count for count in range(layers + 1) if _fits(*estimate(tokens, heads, count, kind))]
     return sorted(order[: max(fit, default=0)])
 
 
-def bertviz_page(shown: ShownMaps, kind: Kind = "model", layers: Sequence[int] | None = None) -> str:
+def bertviz_page(shown: ShownMaps, kind: View = "model", layers: Sequence[int] | None = None) -> str:
     """BertViz's head view or model view of some layers, or of all, as a page; no text in it can run.
 
     A value that is no number, and a head that does not exist, are drawn as zero: BertViz knows neither.
     Raises Refused for values with a sign, which BertViz cannot draw, for queries that are not the keys, for layers
     that do not exist, and for more than a browser can open, with what would fit; ModuleNotFoundError without BertViz.
     """
-    if kind not in KINDS:
+    if kind not in VIEWS:
         raise Refused(f"a view {kind!r} is unknown: BertViz has 'head' and 'model' here")
     if shown.signed:
         raise Refused(f"BertViz draws attention only: {shown.unit} can be negative")
@@ -113,7 +113,7 @@ def _listed(layers: Sequence[int]) -> str:
     return ", ".join(f"L{layer}" for layer in layers)
 
 
-def _rendered(shown: ShownMaps, kind: Kind, layers: list[int]) -> str:
+def _rendered(shown: ShownMaps, kind: View, layers: list[int]) -> str:
     try:
         import bertviz
     except ModuleNotFoundError as error:

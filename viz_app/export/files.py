@@ -9,7 +9,7 @@ from bert_core.progress import Progress, silent
 from bert_core.records import DecoderRun, HeadVectors, ModelRun
 from bert_core.refused import Refused
 from viz_app.comparison import Comparison
-from viz_app.export import KINDS, PICTURES, tables
+from viz_app.export import FILE_KINDS, PICTURES, tables
 from viz_app.export.captions import caption_maps
 from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
 from viz_app.export.snippet import caption_snippet, change_snippet, neuron_snippet, snippet
@@ -42,7 +42,7 @@ class Files(Protocol):
 
 
 def file_of(view: Files, kind: str, *, dark: bool = False, report: Progress = silent) -> bytes:
-    """A view as a file of one of `KINDS`. Raises Refused for another kind, and as the view does.
+    """A view as a file of one of `FILE_KINDS`. Raises Refused for another kind, and as the view does.
 
     report: of a page, told how many of its heads are done, as for `Progress`.
     """
@@ -52,8 +52,8 @@ def file_of(view: Files, kind: str, *, dark: bool = False, report: Progress = si
         return picture_bytes(view.picture(dark=dark), kind)
     if kind == "html":
         return view.page("dark" if dark else None, report).encode()
-    if kind not in KINDS:
-        raise Refused(f"a file of kind {kind!r} is unknown: one of {', '.join(KINDS)}")
+    if kind not in FILE_KINDS:
+        raise Refused(f"a file of kind {kind!r} is unknown: one of {', '.join(FILE_KINDS)}")
     if kind == "py":
         return view.python().encode()
     return view.npz() if kind == "npz" else view.csv()

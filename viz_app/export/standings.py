@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.refused import Refused
-from bert_core.studies.faithfulness import KINDS, Standing
+from bert_core.studies.faithfulness import QUESTION_KINDS, Standing
 from viz_app.figures.style import HEAD_COLOURS, page
 
 TITLES = {"content": "Masked content word", "function": "Masked function word", "nsp": "B follows A"}
@@ -20,7 +20,7 @@ def standings_picture(found: Sequence[Standing], *, dark: bool = False) -> Figur
 
     The order of the methods is that of the first panel. Raises Refused if there are no standings.
     """
-    kinds = [kind for kind in KINDS if any(one.kind == kind for one in found)]
+    kinds = [kind for kind in QUESTION_KINDS if any(one.kind == kind for one in found)]
     if not kinds:
         raise Refused("there is nothing to draw: no question was asked")
     names = [one.method for one in found if one.kind == kinds[0]]

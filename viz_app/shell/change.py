@@ -7,8 +7,7 @@ import streamlit as st
 from bert_core.records import HeadSweep, MaskPrediction, ModelRun
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
-from bert_core.run.ablation import METHODS as INSTEAD
-from bert_core.run.ablation import ablate_heads
+from bert_core.run.ablation import REPLACEMENTS, ablate_heads
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
@@ -20,7 +19,7 @@ from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.work import Work, need
 
-INSTEAD_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample": "Its output on another text"}
+REPLACEMENT_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample": "Its output on another text"}
 
 
 def word_change(
@@ -72,8 +71,8 @@ def choose_instead() -> None:
     """What takes the place of a head that is removed: the control, and the texts that it needs."""
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(
-            st.segmented_control, "Replace it by", "instead", options=INSTEAD, format_func=INSTEAD_NAMES.__getitem__,
-            required=True,
+            st.segmented_control, "Replace it by", "instead", options=REPLACEMENTS,
+            format_func=REPLACEMENT_NAMES.__getitem__, required=True,
         )  # fmt: skip
         if st.session_state.instead != "zero":
             give_reference()
@@ -125,4 +124,4 @@ def other_texts(current: Question) -> tuple[Encoding, ...]:
     return tuple(current.loaded.tokenizer.encode(line, max_length=longest) for line in lines)
 
 
-CHOICES = {"instead": choice_of(*INSTEAD), "reference": Choice(REFERENCE, about="reference", free=True)}
+CHOICES = {"instead": choice_of(*REPLACEMENTS), "reference": Choice(REFERENCE, about="reference", free=True)}

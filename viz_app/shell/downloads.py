@@ -14,7 +14,7 @@ import streamlit as st
 from bert_core.records import HeadVectors, ModelRun
 from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, tables
-from viz_app.export.bertviz import WHAT_IT_IS, Kind, bertviz_page, layers_that_fit
+from viz_app.export.bertviz import WHAT_IT_IS, View, bertviz_page, layers_that_fit
 from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, Files, NeuronFiles, file_of
 from viz_app.export.packing import MOST_EXACT
 from viz_app.maps import MapView
@@ -204,7 +204,7 @@ def _bertviz(run: ModelRun, view: MapView) -> None:
         return
     layers, heads, tokens = run.attention.shape[:3]
     whole = replace(view, part="all", together=None)
-    kinds: dict[Kind, str] = {"head": "BertViz head view", "model": "BertViz model view"}
+    kinds: dict[View, str] = {"head": "BertViz head view", "model": "BertViz model view"}
     for place, (kind, label) in zip(st.columns(2, vertical_alignment="bottom"), kinds.items(), strict=True):
         with place:
             fit = chosen = layers_that_fit(tokens, heads, layers, kind, view.layer)
@@ -223,5 +223,5 @@ def _bertviz(run: ModelRun, view: MapView) -> None:
             _button(label, partial(_bertviz_page, run, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
 
 
-def _bertviz_page(run: ModelRun, view: MapView, kind: Kind, layers: Sequence[int]) -> str:
+def _bertviz_page(run: ModelRun, view: MapView, kind: View, layers: Sequence[int]) -> str:
     return bertviz_page(view.of(run), kind, layers)

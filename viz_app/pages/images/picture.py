@@ -335,7 +335,7 @@ def verdict(looked: Looked) -> str:
 def reading(what: str, word: str) -> str:
     """How to read the map of a word, and how it can mislead, with what was measured for words of its kind."""
     reads = READ[what].format(word=as_written(word))
-    if word not in scenes.COLOURS and word not in scenes.KINDS:
+    if word not in scenes.COLOURS and word not in scenes.SHAPE_KINDS:
         return f"{reads} {MISLEAD} “{as_written(word)}” names no colour and no shape: there is no one right place."
     kind = 0 if word in scenes.COLOURS else 1
     shares = ", ".join(f"{POINTS[way][kind]:.0%} by {name}" for way, name in NAMED.items())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.kinds import KINDS, kind_figures
+from bert_core.analysis.kinds import TOKEN_KINDS, kind_figures
 from viz_app.pages.layers.shared import Part, draw_lines, take_along
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
@@ -16,7 +16,7 @@ def kinds(current: Question) -> None:
     run = current.run(gradients=current.target is not None)
     found = kind_figures(run.attention, run.gradient, current.encoding)
     layers = [f"L{layer}" for layer in range(len(found.share))]
-    there = [(number, name) for number, name in enumerate(KINDS) if found.tokens[number] > 0]
+    there = [(number, name) for number, name in enumerate(TOKEN_KINDS) if found.tokens[number] > 0]
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Where attention goes", anchor=False)
@@ -34,8 +34,8 @@ def kinds(current: Question) -> None:
     # The kind, apart from the rest, that draws the most attention in any layer.
     most, kind = np.unravel_index(int(found.share[:, :-1].argmax()), found.share[:, :-1].shape)
     st.markdown(
-        f"{KINDS[kind]} is {found.tokens[kind]:.0%} of the tokens and gets **{found.share[most, kind]:.0%}** of the "
-        f"attention of L{most}"
+        f"{TOKEN_KINDS[kind]} is {found.tokens[kind]:.0%} of the tokens and gets **{found.share[most, kind]:.0%}** of "
+        f"the attention of L{most}"
         + (
             "."
             if found.gradient is None

@@ -4,7 +4,7 @@ from bert_core.refused import Refused
 from bert_core.run import plans
 from viz_app.shell.choices import Choice, Page, choice_of, parse_whole
 
-ORDERS = tuple(name for name in plans.METHODS if name != "random")  # that is the band the others stand beside
+OFFERED_ORDERS = tuple(name for name in plans.ORDERS if name != "random")  # that is the band the others stand beside
 FIGURES = ("loss", "mlm", "nsp", "parameters", "tokens_per_second")
 
 
@@ -21,7 +21,7 @@ PAGE = Page(
     "Prune",
     ":material/content_cut:",
     choices={
-        "order": choice_of(*ORDERS),
+        "order": choice_of(*OFFERED_ORDERS),
         "going": Choice(30, parse_percent),
         "figure": choice_of(*FIGURES),
     },

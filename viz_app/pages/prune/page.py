@@ -6,9 +6,9 @@ from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from bert_core.refused import Refused
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.pruning import pruning_curve
-from viz_app.pages.prune import FIGURES, ORDERS
+from viz_app.pages.prune import FIGURES, OFFERED_ORDERS
 from viz_app.pages.prune.history import remember, step, switch_off_below
-from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, Questions
+from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, PruningQuestions
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.calm import calm
@@ -48,10 +48,10 @@ if not there:
     st.info("All heads of this model were pruned: none is left to remove.")
     end_run()
 try:
-    questions = Questions(current, file)
+    questions = PruningQuestions(current, file)
 except Refused as error:  # of the file: the text is asked instead, and the control stays
     st.error(as_written(f"The file cannot be used: {error}."), icon=":material/error:")
-    questions = Questions(current, None)
+    questions = PruningQuestions(current, None)
 if not questions.can_ask:
     st.info(
         "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence output."
@@ -128,7 +128,7 @@ with right:
 
 st.subheader("Prune in which order, and how far?", anchor=False)
 with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-    control(st.selectbox, "Order", "order", options=ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
+    control(st.selectbox, "Order", "order", options=OFFERED_ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
     if questions.needs_reference(state.order):
         give_reference()
     control(st.slider, "Share of heads to go", "going", min_value=0, max_value=100, format="%d%%", width=170)

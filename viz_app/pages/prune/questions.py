@@ -37,7 +37,7 @@ REPEATS = 3  # of each measured pass
 # ---------------------------------------------------------------------------- questions
 
 
-class Questions:
+class PruningQuestions:
     """What the page asks of the page's model; every answer comes from the queue.
 
     upload: a text file to ask about, or None for the text of the page.

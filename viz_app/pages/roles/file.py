@@ -19,7 +19,7 @@ from bert_core.records import HeadTable
 from bert_core.refused import Refused
 from bert_core.studies.heads import CorpusSettings, HeadSums, measure_shard
 from bert_core.studies.lines import SHARD_LINES, shards
-from bert_core.studies.table import KINDS, LARGEST_FILE, check_fits, read_table
+from bert_core.studies.table import LARGEST_FILE, TABLE_SUFFIXES, check_fits, read_table
 from viz_app.figures.heads import sweep_scatter
 from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.shell import examples, screen
@@ -114,7 +114,7 @@ def tables_at_start() -> list[Path]:
     folder = os.environ.get(TABLES)
     if not folder:
         return []
-    return sorted(path for path in Path(folder).glob("*") if path.suffix in KINDS)
+    return sorted(path for path in Path(folder).glob("*") if path.suffix in TABLE_SUFFIXES)
 
 
 def table_of(loaded: LoadedModel, data: bytes, name: str) -> HeadTable:

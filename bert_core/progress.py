@@ -13,26 +13,29 @@ class Progress(Protocol):
     """
 
     def __call__(self, done: float | None, what: str = "", /) -> None:
-        """Take it in."""
+        """Take note of it; raise to stop the work."""
 
 
 def silent(done: float | None, what: str = "") -> None:
-    """Nobody wants to know."""
+    """A report that does nothing: what long work calls where none is given."""
 
 
 def printed(done: float | None, what: str = "") -> None:
-    """What there is to say, on standard output."""
+    """A report that prints what it is told; nothing where there are no words."""
     if what:
         print(what)
 
 
 def counted(report: Progress, done: int, of: int, what: str) -> None:
-    """Tell how many are done, of how many; what: of what, in the plural."""
+    """Report that so many things are done, of so many. what: what they are, in the plural."""
     report(done / of, f"{done:,} of {of:,} {what}")
 
 
 def within(report: Progress, number: int, of: int) -> Progress:
-    """For the part with this number, from zero, of so many parts alike: its share as a share of the whole."""
+    """A report for one of several parts that take equally long: its share is passed on as a share of the whole.
+
+    number: of the part, from zero. of: how many parts there are.
+    """
 
     def of_the_whole(done: float | None, what: str = "") -> None:
         report(None if done is None else (number + done) / of, what)

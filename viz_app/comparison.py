@@ -38,7 +38,7 @@ class Comparison:
 
     @cached_property
     def pairs(self) -> Alignment:
-        """Which tokens belong together."""
+        """Which tokens of the two texts are the same one, or stand in its place."""
         return aligned(self.before.encoding.tokens, self.after.encoding.tokens)
 
     @cached_property
@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """What is taken from what."""
+        """What the difference is, in words: "B minus A"."""
         return f"{self.names[1]} minus {self.names[0]}"
 
     @property

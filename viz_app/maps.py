@@ -100,7 +100,7 @@ class Combination:
 
     @property
     def by_importance(self) -> bool:
-        """Whether the heads' gradients weigh them."""
+        """Whether each head's weight is its importance, since the reader gave no weights."""
         return self.how == "weighted" and not self.weights
 
     def name(self, layer: int, heads: Sequence[int]) -> str:

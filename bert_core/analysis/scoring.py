@@ -67,7 +67,7 @@ class PairColumns(NamedTuple):
 
     @property
     def owed_to_rest(self) -> float:
-        """The same in the columns that they share: what the parting words do to their neighbours."""
+        """By how much it is likelier in the columns that they share, nats: what their parting words do to these."""
         return self._owed(self.same)
 
     def _owed(self, where: np.ndarray) -> float:
@@ -99,7 +99,7 @@ def pair_columns(pair: PairScore) -> PairColumns:
 
 
 def _values(score: SentenceScore, places: Sequence[int | None]) -> np.ndarray:
-    """Log-probabilities at some places, NaN for none."""
+    """The log-probabilities at some places of a sentence, (column,); NaN where the place is None."""
     return np.array([np.nan if place is None else score.log_probabilities[place] for place in places], np.float64)
 
 
@@ -154,7 +154,7 @@ def _is_heading(field: str) -> bool:
 
 
 def _fields(text: str) -> list[tuple[int, list[str]]]:
-    """The lines that hold something, with their numbers and fields."""
+    """The lines of a table that are not empty, each with its number and its fields."""
     lines = text.splitlines()
     for mark in ("\t", " | "):
         if any(mark in line for line in lines):
@@ -187,7 +187,7 @@ def _fit(lines: list[tuple[int, list[str]]] | ValueError) -> tuple[bool, int]:
 
 
 def _of_columns(number: int, fields: Sequence[str], header: Sequence[str], columns: Sequence[int]) -> PairRow:
-    """The two sentences of a row that has more columns than these."""
+    """The pair in two columns of a row; a pair with a problem where the row has more fields than the header."""
     if len(fields) > len(header):
         problem = f"{len(fields)} parts where the header has {len(header)}: {_QUOTED}"
         return PairRow(number, fields[0], ", ".join(fields[1:]), problem)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def as_array(tensor: Tensor) -> np.ndarray:
-    """A copy out of torch: a record must not change with a tensor."""
+    """The values of a tensor in an array of their own, float32: a record must not change with the tensor."""
     return tensor.detach().float().cpu().numpy().copy()
 
 

@@ -76,7 +76,7 @@ def walk(
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     if not 0 <= pads <= (room := config.max_position_embeddings - len(encoding)):
         raise Refused(f"{pads} pads: behind this text there is room for 0 to {room}")
-    question = _WalkInputs(
+    inputs = _WalkInputs(
         layer=layer,
         position=position,
         ids=np.array([[*encoding.input_ids, *[config.pad_token_id] * pads]]),
@@ -87,7 +87,7 @@ def walk(
         has_mlm=loaded.has_mlm,
         has_nsp=loaded.has_nsp and encoding.pair is not None,
     )
-    values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, question, report), layer, config)
+    values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, inputs, report), layer, config)
     return Walk(engine, encoding, (*encoding.tokens, *[PAD] * pads), layer, position, values)
 
 
@@ -153,12 +153,12 @@ class _Overheard(TorchFunctionMode):
         return result
 
 
-def _by_torch(loaded: LoadedModel, question: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
+def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
     """The values as the model's own modules compute them."""
-    model, device, layer = loaded.model, loaded.device, f"layer.{question.layer}."
+    model, device, layer = loaded.model, loaded.device, f"layer.{inputs.layer}."
     ids, segments, mask, gates = (
         None if given is None else torch.from_numpy(given).to(device)
-        for given in (question.ids, question.segments, question.mask, question.gates)
+        for given in (inputs.ids, inputs.segments, inputs.mask, inputs.gates)
     )
     assert ids is not None
     layers = loaded.config.num_hidden_layers
@@ -169,14 +169,14 @@ def _by_torch(loaded: LoadedModel, question: _WalkInputs, report: Progress) -> d
     # Only the watched layer builds its map; the others stay fused.
     with (
         torch.no_grad(),
-        record([question.layer]),
+        record([inputs.layer]),
         _Overheard(model, passed) as heard,
     ):
         outputs = model.bert(
             ids, token_type_ids=segments, attention_mask=mask, head_mask=gates, output_hidden_states=True
         )
     modules = {name.removeprefix("bert.").removeprefix("encoder."): value for name, value in heard.modules.items()}
-    attention, length = cast("BertLayer", model.bert.encoder.layer[question.layer]).attention.self, ids.shape[1]
+    attention, length = cast("BertLayer", model.bert.encoder.layer[inputs.layer]).attention.self, ids.shape[1]
     nothing = torch.empty(1, 0, length, length, device=device)  # of a layer without heads
     masked_scores, probabilities = heard.softmaxes[0] if attention.heads else (nothing, nothing)
     scores, added = masked_scores, torch.zeros(length, length, device=device)
@@ -185,7 +185,7 @@ def _by_torch(loaded: LoadedModel, question: _WalkInputs, report: Progress) -> d
         added = model.bert.get_extended_attention_mask(allowed, (1, length))[0, 0].expand_as(added)
         if attention.heads:
             # The module once more without the mask: taking -10000 off again would leave few digits of the scores.
-            with torch.no_grad(), record([question.layer]), _Overheard(model) as unmasked:
+            with torch.no_grad(), record([inputs.layer]), _Overheard(model) as unmasked:
                 attention(modules[layer + "attention.self.query"][_INTO])
             ((scores, _),) = unmasked.softmaxes
 
@@ -204,10 +204,10 @@ def _by_torch(loaded: LoadedModel, question: _WalkInputs, report: Progress) -> d
         parts = found[layer + name].reshape(length, len(attention.heads), attention.attention_head_size)
         found[layer + name] = parts.transpose(0, 1)
     found["hidden_states"] = torch.stack([state[0] for state in outputs.hidden_states])
-    if question.has_pooler:
+    if inputs.has_pooler:
         found["pooler_dense"], found["pooler"] = modules["pooler.dense"][_OUT][0], outputs.pooler_output[0]
-    answers = _words_by_torch(loaded, outputs.last_hidden_state[0, question.position]) if question.has_mlm else {}
-    if question.has_nsp:
+    answers = _words_by_torch(loaded, outputs.last_hidden_state[0, inputs.position]) if inputs.has_mlm else {}
+    if inputs.has_nsp:
         with torch.no_grad():
             logits = model.cls.seq_relationship(outputs.pooler_output)[0]
         answers |= _copied({"nsp_logits": logits})
@@ -253,7 +253,7 @@ def _twin(loaded: LoadedModel) -> BertForPretraining:
 
 
 def _words_by_numpy(loaded: LoadedModel, state: np.ndarray) -> dict[str, np.ndarray]:
-    """The same by the NumPy twin."""
+    """What the masked-word head makes of one vector (hidden,) of the last layer, by the NumPy twin."""
     found: dict[str, np.ndarray] = {}
 
     def keep(name: str, value: np.ndarray) -> np.ndarray:
@@ -266,10 +266,10 @@ def _words_by_numpy(loaded: LoadedModel, state: np.ndarray) -> dict[str, np.ndar
     return found
 
 
-def _by_numpy(loaded: LoadedModel, question: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
+def _by_numpy(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
     """The values as the NumPy twin computes them with the same weights."""
     twin = _twin(loaded)
-    layer = f"layer.{question.layer}."
+    layer = f"layer.{inputs.layer}."
     # What leaves each layer, which enters the next.
     states = ["embeddings.output", *(f"layer.{n}.output" for n in range(loaded.config.num_hidden_layers))]
     found: dict[str, np.ndarray] = {}
@@ -280,24 +280,24 @@ def _by_numpy(loaded: LoadedModel, question: _WalkInputs, report: Progress) -> d
             leaving.append(value[0])
             counted(report, len(leaving) - 1, len(states) - 1, "layers")
         if name == layer + "masked_scores":
-            mask = twin.bert.additive_mask(question.mask, *question.ids.shape)
+            mask = twin.bert.additive_mask(inputs.mask, *inputs.ids.shape)
             found[layer + "mask"] = np.broadcast_to(0 if mask is None else mask[0, 0], value.shape[-2:])
         if not name.startswith("layer.") or name.startswith(layer):
             found[name] = value if name == "embeddings.position" else value[0]
         return value
 
     sequence_output = twin.bert.forward(
-        question.ids,
-        token_type_ids=question.segments,
-        attention_mask=question.mask,
-        head_mask=question.gates,
+        inputs.ids,
+        token_type_ids=inputs.segments,
+        attention_mask=inputs.mask,
+        head_mask=inputs.gates,
         keep=keep,
     )
     found["hidden_states"] = np.stack(leaving)
-    pooled_output = twin.bert.pool(sequence_output, keep) if question.has_pooler else None
-    if question.has_mlm and twin.mlm is not None:
-        twin.mlm.forward(sequence_output[:, question.position], keep)
-    if question.has_nsp and twin.nsp is not None and pooled_output is not None:
+    pooled_output = twin.bert.pool(sequence_output, keep) if inputs.has_pooler else None
+    if inputs.has_mlm and twin.mlm is not None:
+        twin.mlm.forward(sequence_output[:, inputs.position], keep)
+    if inputs.has_nsp and twin.nsp is not None and pooled_output is not None:
         twin.nsp.forward(pooled_output, keep)
     # Copied: some are views of the model's own weights.
     return {name: np.array(value, np.float32) for name, value in found.items()}

@@ -107,7 +107,7 @@ def read_curve(table: Path) -> list[CurvePoint]:
 
 
 def plan_beside(table: Path, method: str, seed: int = 0) -> Path:
-    """Where the order of a method stands beside a table."""
+    """The file beside a table that holds the order of a method."""
     return table.with_name(f"{table.stem}.{f'{method}-{seed}' if method == 'random' else method}.json")
 
 
@@ -126,7 +126,7 @@ def _write_plan(path: Path, plan: PruningPlan) -> None:
 
 
 def _point(line: Sequence[str]) -> list[CurvePoint]:
-    """The point of a line; none for one that was written over."""
+    """The point that a line of the table holds, in a list; an empty list for a line that cannot be read."""
     order, removed, *figures = line[-len(_FIGURES) :]
     try:
         values: dict[str, Any] = dict(zip(_FIGURES[2:], map(float, figures), strict=True))
@@ -136,7 +136,7 @@ def _point(line: Sequence[str]) -> list[CurvePoint]:
 
 
 def _fingerprint(*parts: Sequence[Batch]) -> str:
-    """Of examples: others have another one."""
+    """A digest of some examples; other examples have another one."""
     digest = sha256()
     for batch in (batch for part in parts for batch in part):
         digest.update(batch.input_ids.tobytes() + batch.labels.tobytes() + batch.next_sentence_label.tobytes())

@@ -186,7 +186,7 @@ def _a_word(
 
 
 def _single_pieces(encoding: Encoding) -> dict[str, list[int]]:
-    """Words that are one piece, by their kind."""
+    """The numbers of the words that are one piece, by kind; unknown and short ones are left out."""
     found: dict[str, list[int]] = {"content": [], "function": []}
     for word in range(encoding.word_count):
         (first, *more), written = encoding.pieces_of(word), encoding.word_text(word).lower()
@@ -229,7 +229,7 @@ def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Enco
 
 
 def _probability(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:
-    """That the model gives the answer, with the text whole."""
+    """The probability of the answer with nothing taken out of the text."""
     whole = np.zeros((1, len(encoding)), bool)
     return float(values_without(loaded, encoding, target, whole, probability=True)[0])
 
@@ -350,7 +350,7 @@ def _to_line(one: Judgement) -> list[object]:
 
 
 def _from_line(line: Sequence[str]) -> Judgement | None:
-    """None for a line that was cut off."""
+    """The judgement that a line of the table holds; None for a line that was cut off."""
     if len(line) != len(_HEADER):
         return None
     kind, number, tokens, answer, probability, method, *measured = line

@@ -245,7 +245,7 @@ def paired(lines: Sequence[Line], seed: int) -> list[Line]:
 
 @lru_cache(maxsize=1)
 def _replacement(loaded: LoadedModel, settings: CorpusSettings) -> Replacement:
-    """What takes the place of a head's output, once in a process."""
+    """What takes the place of a head's output, made once in a process."""
     encode = loaded.tokenizer.encode
     reference = [encode(text, max_length=settings.max_length) for text in settings.reference]
     return Replacement(loaded, settings.method, reference)
@@ -349,7 +349,7 @@ def _identity(path: Path, model: str, settings: CorpusSettings) -> dict[str, Any
 
 
 def _write_state(state: Path, asked: Mapping[str, Any], total: HeadSums, shard: Shard) -> None:
-    """All that going on needs, whole or not at all."""
+    """Write all that the study needs to go on from here; the file is there whole, or not at all."""
     header = {
         "asked": asked, "loss": total.loss, "counts": total.counts,
         "place": {"number": shard.number + 1, "start": shard.end, "line": shard.next_line},
@@ -373,7 +373,7 @@ def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[s
 
 
 def note_of(counts: Mapping[str, int]) -> str:
-    """What became of the lines, in one sentence."""
+    """How many lines of the file were read, and why others were not, in one sentence."""
     said = f"{counts.get('texts', 0):,} of {counts.get('lines', 0):,} lines were read"
     if counts.get("strangers"):
         said = (
@@ -385,7 +385,7 @@ def note_of(counts: Mapping[str, int]) -> str:
 
 
 def _odd(counts: Mapping[str, int]) -> list[str]:
-    """Which lines were not read, or not as they stand, and how many."""
+    """How many lines were not read, or not as they stand, for each reason, in words."""
     odd = {
         "empty": "empty", "unreadable": "without a sign that can be read",
         "without the word": "without a [MASK] at which the word can be asked for",

@@ -80,7 +80,7 @@ def _read_line(file: BinaryIO, counts: Counter[str]) -> bytes | None:
 
 
 def _whole_characters(raw: bytes) -> bytes:
-    """Without the beginning of a character that was cut at the end."""
+    """The bytes without a UTF-8 character that is cut off at their end."""
     for cut in range(1, 4):
         if raw[-cut] & 0xC0 == 0xC0:  # this byte begins a character of more bytes than one
             return raw[:-cut]

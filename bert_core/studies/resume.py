@@ -16,7 +16,7 @@ from bert_core.refused import Refused
 
 
 def as_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What a study is asked, as it comes back from a file."""
+    """The settings of a study as JSON gives them back: tuples are lists, and keys are strings."""
     return json.loads(json.dumps(asked))  # type: ignore[no-any-return]
 
 

@@ -162,7 +162,7 @@ def _parquet(data: bytes, name: str) -> dict[str, list[Any]]:
 
 
 def _numbers(values: Sequence[Any], column: str, name: str) -> np.ndarray:
-    """NaN for nothing."""
+    """The values of a column as float64; NaN where a cell is empty. Raises Refused for what is no number."""
     try:
         return np.array([float("nan") if value in ("", None) else float(value) for value in values])
     except (TypeError, ValueError) as error:

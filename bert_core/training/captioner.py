@@ -259,7 +259,7 @@ def fresh_scenes(total: int, *, held_out: bool, seed: int) -> list[Scene]:
 
 
 def judged(loaded: LoadedCaptioner, shown: Sequence[Scene], batch: int = 50) -> list[tuple[str, Verdict]]:
-    """The caption of every scene, and what it is worth."""
+    """The model's caption of every scene, and the verdict on it."""
     was_training = loaded.model.training
     loaded.model.eval()
     captions: list[str] = []

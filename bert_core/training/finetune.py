@@ -95,7 +95,7 @@ class Scores:
         return float(self.f1[(self.confusion.sum(0) + self.confusion.sum(1)) > 0].mean())
 
     def table(self) -> list[str]:
-        """A line for each class."""
+        """The figures as lines of text: a header, then a line for each class."""
         width = max(len("class"), *(len(name) for name in self.classes))
         lines = [f"{'class':<{width}}  precision  recall     F1  texts"]
         rows = zip(self.classes, self.precision, self.recall, self.f1, self.confusion.sum(1), strict=True)

@@ -176,7 +176,7 @@ class Average:
 
     @torch.no_grad()
     def add(self, model: nn.Module) -> None:
-        """Take a step's weights in."""
+        """Add the weights after one more step to the mean."""
         self.steps += 1
         share = 1 - min(self.keep, self.steps / (self.steps + 10))
         for name, tensor in model.named_parameters():
@@ -184,7 +184,7 @@ class Average:
 
     @contextmanager
     def instead(self, model: nn.Module) -> Iterator[None]:
-        """The model has the mean for its weights."""
+        """Inside this block the model has the mean for its weights; after it, its own again."""
         own = {name: tensor.detach().clone() for name, tensor in model.named_parameters()}
         self.put_into(model)
         try:
@@ -193,7 +193,7 @@ class Average:
             model.load_state_dict(own, strict=False)
 
     def put_into(self, model: nn.Module) -> None:
-        """Give the model the mean for good."""
+        """Replace the model's weights by the mean, for good."""
         model.load_state_dict(self.weights, strict=False)
 
     def state_dict(self) -> dict[str, Any]:

@@ -335,7 +335,7 @@ def _about_layer(shown: ShownMaps, layer: int) -> dict[str, Any]:
 
 
 def _about_one(one: ShownMaps) -> dict[str, Any]:
-    """What is said of the map that stands for several heads."""
+    """What the page says of one map made of several heads: its name, empty places and strongest values."""
     values = one.values[0, 0]
     return {"name": one.together, "holes": int((~np.isfinite(values)).sum()), "strongest": _strongest(values)}
 

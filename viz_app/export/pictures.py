@@ -445,7 +445,7 @@ def _curves(
 
 
 def _head_colour(shown: ShownMaps, head: int, dark: bool) -> str:
-    """Several heads as one have no head's colour."""
+    """The colour of a head; that of text for several heads as one map."""
     return page(dark).text if shown.together else HEAD_COLOURS[head % 12]
 
 

@@ -61,7 +61,7 @@ def snippet(run: ModelRun, view: MapView, model: str, *, kind: str = "svg") -> s
 
 
 def neuron_snippet(run: ModelRun, vectors: HeadVectors, query: int, model: str, *, kind: str = "svg") -> str:
-    """The same for one query of a head in the neuron view; `q`, `k`, `scores` and `softmax` hold its numbers."""
+    """The Python that draws the neuron view of one query; `q`, `k`, `scores` and `softmax` hold its numbers."""
     return _script(
         ["from viz_app.export.drawing import picture_bytes", "from viz_app.export.pictures import neuron_picture"],
         _read(run, model),
@@ -70,7 +70,7 @@ def neuron_snippet(run: ModelRun, vectors: HeadVectors, query: int, model: str, 
 
 
 def change_snippet(comparison: Comparison, view: MapView, *, kind: str = "svg") -> str:
-    """The same for the difference of two runs; `before` and `after` are the two, `maps` holds their difference."""
+    """The Python that draws the difference of two runs, `before` and `after`; `maps` holds it."""
     before, after = comparison.before, comparison.after
     return _script(
         ["from viz_app.comparison import Comparison", "from viz_app.export.drawing import picture_bytes",
@@ -83,7 +83,7 @@ def change_snippet(comparison: Comparison, view: MapView, *, kind: str = "svg") 
 
 
 def caption_snippet(run: DecoderRun, what: str, head: tuple[int, int] | None, model: str, *, kind: str = "svg") -> str:
-    """The same for where a captioner looks, with the picture in the script; `maps` holds its numbers."""
+    """The Python that draws where a captioner looks, with the picture in the script; `maps` holds the numbers."""
     text = base64.b64encode(zlib.compress(run.image.tobytes(), 9)).decode()
     lines = (text[at : at + 100] for at in range(0, len(text), 100))
     return _script(
@@ -96,14 +96,14 @@ def caption_snippet(run: DecoderRun, what: str, head: tuple[int, int] | None, mo
 
 
 def _script(imports: list[str], *parts: str, first: tuple[str, ...] = ()) -> str:
-    """The imports, then the parts as they follow each other."""
+    """A script: the imports, then its parts in this order. first: modules of the standard library to import."""
     above = [*(f"import {name}" for name in first), "from pathlib import Path", "", "import numpy as np", "",
              "import bert_core", *imports]  # fmt: skip
     return "\n".join([*above, "", ""]) + "".join(parts)
 
 
 def _read(run: ModelRun, model: str) -> str:
-    """Loads a model, and gives it the same text and head mask."""
+    """The lines of a script that load a model and make the text and the head mask of a run."""
     encoding = run.encoding
     words = (encoding.words[position] for position in encoding.mask_positions)
     return _READ.format(
@@ -116,5 +116,5 @@ def _read(run: ModelRun, model: str) -> str:
 
 
 def _capture(run: ModelRun, name: str) -> str:
-    """Runs it, with the same target."""
+    """The lines of a script that make the run again, with the same target. name: what it is called there."""
     return _RUN.format(run=name, target="None" if run.target is None else f"bert_core.{run.target!r}")

@@ -24,7 +24,7 @@ def window(length: int, chosen: int, room: int = ROWS_THAT_FIT) -> slice:
 
 
 def _part(shown: slice, length: int, what: str) -> str:
-    """Which part is drawn, where it is not all."""
+    """Which of the rows or columns are drawn, in words; empty where all are."""
     whole = shown.stop - shown.start == length
     return "" if whole else f"{what} {shown.start} to {shown.stop - 1} of {length}"
 
@@ -271,7 +271,7 @@ def key_bars(
 
 
 def with_row_framed(figure: go.Figure, row: int, columns: int, *, dark: bool, lecture: bool = False) -> go.Figure:
-    """The same map with a frame around one of its rows."""
+    """Put a frame around one row of a map, and return the figure."""
     return figure.add_shape(
         type="rect",
         x0=-0.5,

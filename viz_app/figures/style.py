@@ -21,11 +21,11 @@ class Scale(NamedTuple):
     dark: tuple[str, ...]
 
     def on(self, dark: bool) -> tuple[str, ...]:
-        """The colours for one of the two pages."""
+        """The colours for a dark page, or for a light one."""
         return self.dark if dark else self.light
 
     def colorscale(self, dark: bool) -> list[tuple[float, str]]:
-        """The same as plotly wants it: (share of the range, colour)."""
+        """The colours for one of the two pages as plotly takes them: (share of the range, colour)."""
         colours = self.on(dark)
         return [(i / (len(colours) - 1), colour) for i, colour in enumerate(colours)]
 
@@ -146,7 +146,7 @@ def one_line(text: str, longest: int | None = None) -> str:
 
 
 def styled(figure: go.Figure, *, dark: bool, lecture: bool = False) -> go.Figure:
-    """The same figure in the app's type and colours, on a light or a dark page; `lecture` enlarges the type."""
+    """Give a figure the app's type and colours, for a light or a dark page; `lecture` enlarges the type."""
     return figure.update_layout(template=_TEMPLATES[dark, lecture])
 
 

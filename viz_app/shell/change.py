@@ -53,12 +53,12 @@ def largest_of(*runs: ModelRun, gaps: int) -> float:
 
 
 def nsp_words(before: float, after: float) -> str:
-    """The probability that B follows A, of both, in words."""
+    """The probability that B follows A, with all heads and now, in a sentence."""
     return f"Probability that B follows A: {two_digits(before)} with all heads, {two_digits(after)} now"
 
 
 def nsp_change(current: Question, before: float, after: float, *, key: str) -> None:
-    """The same as bars."""
+    """Draw the probability that B follows A, with all heads and now, as bars."""
     screen.chart(
         nsp_bar(after, before=before, dark=current.dark, lecture=current.lecture),
         key=key,

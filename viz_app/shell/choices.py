@@ -94,7 +94,7 @@ def choice_of(*allowed: str, first: str | None = None, step: bool = False) -> Ch
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
-    """Reads one of these words, and refuses any other."""
+    """A parser of a choice: gives back one of these words, and raises Refused for any other."""
 
     def parse(value: str) -> str:
         if value not in allowed:
@@ -122,7 +122,7 @@ def parse_head(value: str) -> Head:
 
 
 def write_head(head: Head) -> str:
-    """The same as it is read."""
+    """A head as the address names it, layer.head: what `parse_head` reads."""
     return f"{head[0]}.{head[1]}"
 
 
@@ -135,5 +135,5 @@ def parse_numbers(value: str) -> tuple[int, ...]:
 
 
 def write_numbers(numbers: tuple[int, ...]) -> str:
-    """The same as they are read."""
+    """Numbers between commas: what `parse_numbers` reads."""
     return ",".join(map(str, numbers))

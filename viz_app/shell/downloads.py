@@ -121,7 +121,7 @@ def _large_page(files: Files, key: Hashable) -> None:
 
 
 def _key(run: ModelRun) -> tuple[Hashable, ...]:
-    """What tells a run from others of its model."""
+    """What a run was made of, besides the model: equal for equal runs."""
     return run.encoding, run.target, run.head_mask.tobytes()
 
 
@@ -167,7 +167,7 @@ def _button(
     icon: str | None = None,
     width: Literal["stretch", "content"] = "stretch",
 ) -> None:
-    """off: why there is no such file; None where there is one."""
+    """Draw a download button. off: why there is no such file, shown on a disabled button; None where there is one."""
     st.download_button(
         label, make, name, MIME[name.rpartition(".")[2]], on_click="ignore", key=f"export_{label}_{name}", width=width,
         disabled=off is not None, help=off, icon=icon,
@@ -175,7 +175,7 @@ def _button(
 
 
 def _too_long(run: ModelRun, view: MapView) -> str | None:
-    """Why there is no CSV; None where there is one."""
+    """Why the maps cannot be a CSV file, in a sentence; None where they can."""
     heads = len(view.drawn[1]) or run.head_mask.size
     if heads * run.attention[0, 0].size <= tables.MOST_LINES:
         return None
@@ -183,7 +183,7 @@ def _too_long(run: ModelRun, view: MapView) -> str | None:
 
 
 def _size(run: ModelRun, what: str) -> str:
-    """About how large a page of all maps is, where it is large."""
+    """What a button says of the size of a page with all maps; empty where the page is small."""
     layers, heads, tokens = run.attention.shape[:3]
     # As measured: a third of a byte for each value; or two thin matrices a head, of a head's 64 numbers at most.
     each = 2 * 64 * 1.4 * 4 / 3 if what == "gradient" else 0.35 * tokens

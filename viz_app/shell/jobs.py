@@ -58,7 +58,7 @@ class Job:
 
     @property
     def long(self) -> bool:
-        """Whether it gives way to others."""
+        """Whether the job is expected to take so long that it gives way to others."""
         return self.expected > LONG
 
     @property
@@ -67,11 +67,11 @@ class Job:
         return self._done.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end, at most this long; whether it came."""
+        """Wait until the job is done, at most so many seconds; returns whether it is done."""
         return self._done.wait(seconds)
 
     def stop(self) -> None:
-        """Ask the work to end; it does at its next `report`."""
+        """Ask the job to stop: `report` raises Stopped when the work calls it next."""
         self._stop.set()
 
     def report(self, done: float | None, what: str = "") -> None:

@@ -75,37 +75,37 @@ def _place(name: str) -> DeltaGenerator:
 
 
 def text() -> DeltaGenerator:
-    """Where the text is typed."""
+    """The place where the text is typed."""
     return _place("text")
 
 
 def strip() -> DeltaGenerator:
-    """Where the text stands as chips, and what is to be said of it."""
+    """The place of the text as chips, and of what is to be said of it."""
     return _place("strip")
 
 
 def target() -> DeltaGenerator:
-    """Where it is chosen what is explained."""
+    """The place where the target is chosen."""
     return _place("target")
 
 
 def settings() -> DeltaGenerator:
-    """Where the model is chosen."""
+    """The place where the model is chosen."""
     return _place("settings")
 
 
 def title() -> DeltaGenerator:
-    """Where the question stands that a page answers."""
+    """The place of the heading: the question that a page answers."""
     return _place("title")
 
 
 def controls() -> DeltaGenerator:
-    """Where the controls of a page stand."""
+    """The place of a page's own controls."""
     return _place("controls")
 
 
 def picture() -> DeltaGenerator:
-    """Where the picture of a page stands; in a lecture it takes the height that is left."""
+    """The place of a page's picture; in a lecture it takes the height that is left."""
     return _place("picture")
 
 

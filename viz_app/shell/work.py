@@ -51,7 +51,7 @@ class Work(Generic[Result]):
 
 
 class State(Enum):
-    """How things stand with a piece of work."""
+    """What there is of a piece of work: its result, an earlier one, or nothing yet."""
 
     READY = "ready"
     STALE = "stale"
@@ -149,7 +149,7 @@ def underway(work: Work[Any]) -> float | None:
 
 
 def stop(work: Work[Any]) -> None:
-    """The visitor wants it no more; for others who wait for it too it goes on."""
+    """Take the visitor off the list of those who wait for the work; it ends when nobody is left on it."""
     queue().stop(work.key, _visitor())
 
 
@@ -174,12 +174,12 @@ def ask(slot: str, key: Hashable) -> None:
 
 
 def is_asked(slot: str, key: Hashable) -> bool:
-    """Whether this very thing was asked for."""
+    """Whether `key` is what the visitor asked for last in this slot, and did not stop."""
     return bool(st.session_state.get(f"_asked_{slot}") == key)
 
 
 def take_back(slot: str) -> None:
-    """It was stopped, or is over."""
+    """Forget what was asked for in this slot, since it was stopped or is over."""
     st.session_state.pop(f"_asked_{slot}", None)
 
 
@@ -204,12 +204,15 @@ def as_time(seconds: float) -> str:
 
 
 def begin_run() -> None:
-    """A page begins to be drawn."""
+    """Forget what the last run of the page asked for: called before a page is drawn."""
     st.session_state[_ASKED_NOW], st.session_state[_LOOKED_AT] = [], []
 
 
 def end_of_run() -> None:
-    """A page is drawn: what it no longer asks for is dropped; wait for what it was drawn without, and draw it again."""
+    """Drop what the page no longer asks for, wait for what it was drawn without, and draw it again.
+
+    Called when a page is drawn; returns where nothing is waited for.
+    """
     _leave_the_rest()
     waiting: list[tuple[Job, Any]] = st.session_state.get(_LOOKED_AT, [])
     if not waiting:

@@ -70,7 +70,7 @@ def name_of(values: np.ndarray, *, signed: bool) -> str:
 
 
 def name_of_bytes(content: bytes, form: str) -> str:
-    """The same for bytes, and what makes them differ from equal bytes."""
+    """A name for some bytes. form: what makes them differ from equal bytes, such as a shape."""
     name = hashlib.blake2b(content, digest_size=9)
     name.update(form.encode())
     return name.hexdigest()

@@ -24,7 +24,7 @@ def parse_weights(value: str) -> tuple[float, ...]:
 
 
 def write_weights(weights: tuple[float, ...]) -> str:
-    """The same numbers as they are read."""
+    """The weights between commas: what `parse_weights` reads."""
     return ",".join(f"{weight:g}" for weight in weights)
 
 

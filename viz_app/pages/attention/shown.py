@@ -167,7 +167,7 @@ def shown_now(current: Question) -> Shown:
 
 
 def _together() -> Combination | None:
-    """How several heads are to be one map; None to draw them apart."""
+    """How the reader wants several heads as one map; None to draw them apart."""
     state = st.session_state
     if state.view in ("heads", "neuron") or state.combine == "apart":
         return None

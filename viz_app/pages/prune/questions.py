@@ -99,7 +99,7 @@ class PruningQuestions:
         return found
 
     def plan(self, method: str) -> PruningPlan:
-        """An order of the heads."""
+        """The order in which a method would take the heads out; waits for it."""
         found: PruningPlan = need(self._plan(method))
         return found
 
@@ -122,7 +122,7 @@ class PruningQuestions:
         return other_texts(self.current) if self.needs_reference(method) else ()
 
     def made_plan(self, method: str) -> PruningPlan | None:
-        """The same, if it is there already; nothing is started."""
+        """The order of a method, if it was made before; None if not, and nothing is started."""
         return ready(self._plan(method))
 
     def read_plan(self, upload: Any) -> PruningPlan:
@@ -165,7 +165,7 @@ class PruningQuestions:
         return 0.0 if underway(plan) is not None else underway(self._curve(method, need(plan)))
 
     def stop(self, method: str) -> None:
-        """Let a curve be; the points that there are stay."""
+        """Stop a curve that is being made; its points so far stay."""
         plan = ready(self._plan(method))
         stop(self._plan(method) if plan is None else self._curve(method, plan))
 

@@ -177,7 +177,7 @@ def method_names() -> list[str]:
 
 
 def cost(current: Question, passes: int) -> str:
-    """So many forward passes in words, with about the time they take."""
+    """What so many forward passes cost, in words: their number, and about the time they take."""
     return f"about {passes:,} model runs, {as_time(current.seconds(passes))}"
 
 
@@ -208,7 +208,7 @@ def ask_for(what: str, current: Question) -> None:
 
 
 def was_asked(what: str, current: Question) -> bool:
-    """Whether it was asked for, for this very question."""
+    """Whether the slow methods, or trust, were asked for with this text, model, target and heads."""
     return is_asked(what, _question(current))
 
 

@@ -97,8 +97,8 @@ def _page(browser: Browser, folder: Path) -> None:
     encoding = loaded.tokenizer.encode("She opened the [MASK] and walked in.", PAIR["pair"])
     gates = np.ones((6, 12), np.float32)
     gates[[0, 1], [2, 3]] = 0
-    runs = (bert_core.capture(loaded, encoding, head_mask=mask) for mask in (None, gates))
-    made = change_page(Comparison(*runs, ("all heads on", "L0 H2 and L1 H3 off")), MapView(layer=2, heads=(1,)))
+    before, after = (bert_core.capture(loaded, encoding, head_mask=mask) for mask in (None, gates))
+    made = change_page(Comparison(before, after, ("all heads on", "L0 H2 and L1 H3 off")), MapView(layer=2, heads=(1,)))
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "page.html"
         file.write_text(made, encoding="utf-8")

@@ -99,7 +99,7 @@ def test_gradients_at_the_words_are_those_of_captum(kind: str, name: str, tiny: 
     assert_near(found.scores, Saliency(value).attribute(words.clone().requires_grad_())[0].norm(dim=-1))
     assert not found.signed and found.gap is None
     found = input_x_gradient(loaded, encoding, target)
-    products = InputXGradient(value).attribute(words.clone().requires_grad_())[0]
+    products = InputXGradient(value).attribute(words.clone().requires_grad_())[0].detach()
     # Products of both signs are summed: what is lost there is a share of them, not of what is left.
     assert_near(found.scores, products.sum(-1), of=float(products.abs().sum(-1).max()))
     assert found.signed

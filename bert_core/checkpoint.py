@@ -196,12 +196,12 @@ def fill(
 
 def _of_pruned_heads(model: nn.Module, name: str) -> str:
     """What the configuration says of the heads that a weight has lost; nothing for one that has no part in a head."""
-    found = re.search(r"encoder\.layer\.(\d+)\.attention\.(self|output\.dense)\.", name)
-    if found is None:
+    match = re.search(r"encoder\.layer\.(\d+)\.attention\.(self|output\.dense)\.", name)
+    if match is None:
         return ""
-    heads = getattr(model, "pruned_heads", {}).get(int(found[1]), ())
+    heads = getattr(model, "pruned_heads", {}).get(int(match[1]), ())
     gone = f"without heads {', '.join(map(str, heads))}" if heads else "with all its heads"
-    return f", a layer {found[1]} {gone} (pruned_heads)"
+    return f", a layer {match[1]} {gone} (pruned_heads)"
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -61,8 +61,8 @@ class _MethodInputs:
 
     def rolled(self, method: Callable[..., TokenMaps]) -> np.ndarray:
         """The target's rows of a method's maps through all layers, (token,)."""
-        found = method(self.loaded, self.encoding, head_mask=self.head_mask)
-        return self.at_target(norm_rollout(found.maps, residual=not found.residual)[-1])
+        of_layers = method(self.loaded, self.encoding, head_mask=self.head_mask)
+        return self.at_target(norm_rollout(of_layers.maps, residual=not of_layers.residual)[-1])
 
 
 @dataclass(frozen=True)
@@ -282,11 +282,11 @@ def token_scores(
     """
     chosen = [method_of(name) for name in ([one.name for one in METHODS] if methods is None else methods)]
     inputs = _MethodInputs(loaded, encoding, target, head_mask, run)
-    found = np.empty((len(chosen), len(encoding)))
+    scores = np.empty((len(chosen), len(encoding)))
     for number, method in enumerate(chosen):
-        found[number] = method.scores(inputs)
+        scores[number] = method.scores(inputs)
         counted(report, number + 1, len(chosen), "methods")
-    return found
+    return scores
 
 
 def layer_scores(
@@ -306,8 +306,8 @@ def layer_scores(
     """
     chosen = method_of(method)
     if chosen.layers is None:
-        there = ", ".join(one.name for one in METHODS if one.layers is not None)
-        raise Refused(f"{method} has no answer for a layer by itself: these have, {there}")
+        names = ", ".join(one.name for one in METHODS if one.layers is not None)
+        raise Refused(f"{method} has no answer for a layer by itself: these have, {names}")
     return np.asarray(chosen.layers(_MethodInputs(loaded, encoding, target, head_mask, run)), np.float64)
 
 

@@ -132,9 +132,9 @@ def judge(plan: RemovalPlan, values: np.ndarray) -> dict[str, Faithfulness]:
     falls = (values[0] - values[1:]).reshape(len(plan.rankings), -1)
     without, alone = falls[:, : len(REMOVED_SHARES)], falls[:, len(REMOVED_SHARES) :]
     measured = (without[:, : len(TOP_SHARES)].mean(-1), alone.mean(-1), without.mean(-1))
-    found = {}
+    measures = {}
     for name, of_rankings in zip(MEASURES, measured, strict=True):
         random = of_rankings[plan.methods :]
         low, high = np.quantile(random, [0.025, 0.975]).tolist()
-        found[name] = Faithfulness(name, of_rankings[: plan.methods], random, (low, high))
-    return found
+        measures[name] = Faithfulness(name, of_rankings[: plan.methods], random, (low, high))
+    return measures

@@ -154,14 +154,14 @@ class _Pipes:
         from scipy.sparse.csgraph import maximum_flow
 
         copies, length = self._first.shape
-        found = [np.empty(0, np.int64)]
+        totals = [np.empty(0, np.int64)]
         self._first[:] = self._capacities[-1, query]
         for some in np.split(keys, range(copies, len(keys), copies)):
             self._last[: len(some)], self._last[len(some) :] = self._capacities[0].T[some], 0
             flow = maximum_flow(self._graph, 0, self._graph.shape[0] - 1).flow
             leaving = flow.data[: copies * length].reshape(copies, length)  # the source is the first row
-            found.append(leaving.sum(1, dtype=np.int64)[: len(some)])
-        return np.concatenate(found)
+            totals.append(leaving.sum(1, dtype=np.int64)[: len(some)])
+        return np.concatenate(totals)
 
 
 def _is_widest(capacities: np.ndarray, widest: int) -> np.ndarray:

@@ -46,8 +46,8 @@ def kind_figures(attention: np.ndarray, gradient: np.ndarray | None, encoding: E
     """
     belongs = kinds_of(encoding)[None] == np.arange(len(TOKEN_KINDS))[:, None]  # (kind, key)
     share = attention.mean((1, 2)) @ belongs.T
-    found = None
+    mean_gradient = None
     if gradient is not None:
         with np.errstate(invalid="ignore"):
-            found = np.abs(gradient).mean((1, 2)) @ belongs.T / belongs.sum(1)
-    return KindFigures(share, belongs.mean(1), found)
+            mean_gradient = np.abs(gradient).mean((1, 2)) @ belongs.T / belongs.sum(1)
+    return KindFigures(share, belongs.mean(1), mean_gradient)

@@ -85,9 +85,9 @@ def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress =
     for depth, one in enumerate(states):
         neighbours = min(MOST_NEIGHBOURS, length - 1)
         layout = UMAP(n_neighbors=neighbours, metric="cosine", init=before + jitter, random_state=seed, n_jobs=1)
-        found = layout.fit_transform(one)
-        found = found - found.mean(0)
-        before = points[depth] = found / max(np.sqrt((found**2).sum(-1).mean()), 1e-12)
+        laid_out = layout.fit_transform(one)
+        laid_out = laid_out - laid_out.mean(0)
+        before = points[depth] = laid_out / max(np.sqrt((laid_out**2).sum(-1).mean()), 1e-12)
         report((depth + 1) / depths)
     # All depths turned alike: the first axis is the longer one.
     turned: np.ndarray = points @ np.linalg.svd(points.reshape(-1, 2), full_matrices=False)[2].T

@@ -28,12 +28,12 @@ def random_band(points: Collection[CurvePoint], figure: str) -> Band:
 
     figure: "loss", "mlm", "nsp", "parameters" or "tokens_per_second".
     """
-    found: dict[int, list[float]] = {}
+    by_removed: dict[int, list[float]] = {}
     names = {point.order for point in points if point.order.startswith(RANDOM)}
     for point in points:
         if point.order in names:
-            found.setdefault(point.removed, []).append(float(getattr(point, figure)))
-    whole = {removed: values for removed, values in sorted(found.items()) if len(values) == len(names)}
+            by_removed.setdefault(point.removed, []).append(float(getattr(point, figure)))
+    whole = {removed: values for removed, values in sorted(by_removed.items()) if len(values) == len(names)}
     values = np.array(list(whole.values())).reshape(len(whole), len(names))
     none = np.empty(0)
     if not whole:

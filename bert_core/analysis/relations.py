@@ -96,7 +96,7 @@ class RelationTally:
 
     def rows(self, least: int = 1) -> list[RelationRow]:
         """One row for each relation that was asked at least so often, the most frequent first."""
-        found = []
+        table = []
         for relation, count in sorted(self.asked.items(), key=lambda item: (-item[1], item[0])):
             if count < least:
                 continue
@@ -104,20 +104,20 @@ class RelationTally:
             offset = max(near, key=lambda offset: (near[offset], -abs(offset), offset), default=1)
             right = np.where(self._there, self._right[relation], -1)
             direction, layer, head = map(int, np.unravel_index(right.argmax(), right.shape))
-            there = bool(right[direction, layer, head] > 0)
-            found.append(
+            any_right = bool(right[direction, layer, head] > 0)
+            table.append(
                 RelationRow(
                     relation,
                     count,
-                    layer if there else None,
-                    head if there else None,
-                    DIRECTIONS[direction] if there else None,
+                    layer if any_right else None,
+                    head if any_right else None,
+                    DIRECTIONS[direction] if any_right else None,
                     right[direction, layer, head] / count if self._there.any() else float("nan"),
                     offset,
                     near.get(offset, 0) / count,
                 )
             )
-        return found
+        return table
 
     def of_head(self, layer: int, head: int, least: int = 20) -> list[RelationRow]:
         """The relations that this head finds best of all heads, and better than any fixed offset; the surest first.

@@ -182,18 +182,18 @@ def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
     are NaN is NaN.
     Source: Torgerson 1952.
     """
-    there = np.isfinite(np.diag(distances))
-    known = distances[np.ix_(there, there)]
+    existing = np.isfinite(np.diag(distances))
+    known = distances[np.ix_(existing, existing)]
     points = np.full((len(distances), dimensions), np.nan)
     if not len(known):
         return points
     centre = np.eye(len(known)) - 1 / len(known)
     sizes, directions = np.linalg.eigh(-centre @ known**2 @ centre / 2)
     sizes, directions = sizes[::-1][:dimensions], directions[:, ::-1][:, :dimensions]
-    found = directions * np.sqrt(np.maximum(sizes, 0))
-    signs = np.sign(found[np.abs(found).argmax(0), np.arange(found.shape[1])])
-    points[there, : found.shape[1]] = found * np.where(signs == 0, 1, signs)
-    points[np.ix_(there, np.arange(found.shape[1], dimensions))] = 0
+    coordinates = directions * np.sqrt(np.maximum(sizes, 0))
+    signs = np.sign(coordinates[np.abs(coordinates).argmax(0), np.arange(coordinates.shape[1])])
+    points[existing, : coordinates.shape[1]] = coordinates * np.where(signs == 0, 1, signs)
+    points[np.ix_(existing, np.arange(coordinates.shape[1], dimensions))] = 0
     return points
 
 
@@ -253,9 +253,9 @@ def role_ranks(roles: Sequence[Sequence[Role | None]]) -> np.ndarray:
 
 def heads_by_role(roles: Sequence[Sequence[Role | None]]) -> dict[str, list[tuple[int, int]]]:
     """Role -> its heads (layer, head), the highest score first; roles in the order of `THRESHOLDS`, then `NO_ROLE`."""
-    found: dict[str, list[tuple[float, int, int]]] = {name: [] for name in (*THRESHOLDS, NO_ROLE)}
+    by_role: dict[str, list[tuple[float, int, int]]] = {name: [] for name in (*THRESHOLDS, NO_ROLE)}
     for layer, row in enumerate(roles):
         for head, role in enumerate(row):
             if role is not None:
-                found[role.name].append((-role.score, layer, head))
-    return {name: [(layer, head) for _, layer, head in sorted(heads)] for name, heads in found.items()}
+                by_role[role.name].append((-role.score, layer, head))
+    return {name: [(layer, head) for _, layer, head in sorted(heads)] for name, heads in by_role.items()}

@@ -166,8 +166,8 @@ class Replacement:
         total: list[Tensor] = []
         for text in reference if method == "mean" else reference[:1]:
             seen = clean_pass(loaded.model.bert, embedded(loaded, text), None, gates, first).contexts
-            found = [context[0].sum(0, keepdim=True) if method == "mean" else context[0] for context in seen]
-            total = [one + other for one, other in zip(total, found, strict=True)] if total else found
+            contexts = [context[0].sum(0, keepdim=True) if method == "mean" else context[0] for context in seen]
+            total = [one + other for one, other in zip(total, contexts, strict=True)] if total else contexts
         tokens = sum(map(len, reference)) if method == "mean" else 1
         self._contexts = [context / tokens for context in total]
 
@@ -220,14 +220,14 @@ def ablate_heads(
     heads = [(n, head) for n, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
     judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)
     base = judge(clean.leaving)
-    found = {name: np.full(gates.shape, np.nan, np.float32) for name in ("value", "nsp", "kl", "flips")}
+    figures = {name: np.full(gates.shape, np.nan, np.float32) for name in ("value", "nsp", "kl", "flips")}
     done = 0
     for some, states in without_each(
         bert, clean, heads, None, opened, asked, replacement=replacement, batch_tokens=batch_tokens
     ):
         for name, numbers in judge.compare(states[:, 0], base).items():
             for (layer, head), number in zip(some, numbers.tolist(), strict=True):
-                found[name][layer, head] = number
+                figures[name][layer, head] = number
         done += len(some)
         counted(report, done, len(heads), "heads")
     return HeadSweep(
@@ -236,12 +236,12 @@ def ablate_heads(
         head_mask=gates,
         target=target,
         base_value=None if target is None else float(base["value"][0]),
-        values=None if target is None else found["value"],
+        values=None if target is None else figures["value"],
         base_nsp=float(base["nsp"][0]) if "nsp" in base else None,
-        nsp=found["nsp"] if "nsp" in base else None,
+        nsp=figures["nsp"] if "nsp" in base else None,
         positions=positions,
-        divergence=found["kl"] if positions else None,
-        flips=found["flips"] if positions else None,
+        divergence=figures["kl"] if positions else None,
+        flips=figures["flips"] if positions else None,
     )
 
 
@@ -258,24 +258,24 @@ class _Judge:
     @torch.no_grad()
     def __call__(self, states: Tensor) -> dict[str, Tensor]:
         """value, nsp: (variant,). pieces: log-probabilities (variant, position, vocab)."""
-        model, target, found = self.loaded.model, self.target, {}
+        model, target, answers = self.loaded.model, self.target, {}
         if target is not None:
-            found["value"] = target_values(self.loaded, target, states[:, self.target_rows])
+            answers["value"] = target_values(self.loaded, target, states[:, self.target_rows])
         if self.asks_nsp:
             pooled = None if model.bert.pooler is None else model.bert.pooler(states)
-            found["nsp"] = model.cls.seq_relationship(pooled).float().softmax(-1)[:, 0]
+            answers["nsp"] = model.cls.seq_relationship(pooled).float().softmax(-1)[:, 0]
         if self.rows:
-            found["pieces"] = model.cls.predictions(states[:, self.rows]).float().log_softmax(-1)
-        return found
+            answers["pieces"] = model.cls.predictions(states[:, self.rows]).float().log_softmax(-1)
+        return answers
 
     def compare(self, states: Tensor, base: dict[str, Tensor]) -> dict[str, Tensor]:
         """Each variant's value and nsp; with positions, their mean kl (nats) and flips (share of first guesses)."""
-        found = self(states)
-        if "pieces" in found:
-            before, after = base["pieces"], found.pop("pieces")
-            found["kl"] = (before.exp() * (before - after)).sum(-1).mean(-1)
-            found["flips"] = (before.argmax(-1) != after.argmax(-1)).float().mean(-1)
-        return found
+        answers = self(states)
+        if "pieces" in answers:
+            before, after = base["pieces"], answers.pop("pieces")
+            answers["kl"] = (before.exp() * (before - after)).sum(-1).mean(-1)
+            answers["flips"] = (before.argmax(-1) != after.argmax(-1)).float().mean(-1)
+        return answers
 
 
 def _layers(bert: BertModel) -> list[BertLayer]:

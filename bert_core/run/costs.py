@@ -69,8 +69,8 @@ def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.
     if not len(kinds):
         raise Refused(f"{loaded.name} cannot be tested on these examples: it has no trained output for them")
     means = [losses[..., kinds == kind].mean(-1, dtype=np.float64) for kind in np.unique(kinds)]
-    found: np.ndarray = np.sum(means, axis=0)
-    return found
+    total: np.ndarray = np.sum(means, axis=0)
+    return total
 
 
 # ---------------------------------------------------------------------------- curves
@@ -108,11 +108,11 @@ def point_of(
 ) -> CurvePoint:
     """One point of a curve: a model that has lost so many heads of an order is asked, and timed."""
     start = time.perf_counter()
-    found = score(left, batches, report=report)
+    measured = score(left, batches, report=report)
     seconds = time.perf_counter() - start
     tokens = sum(int(batch.attention_mask.sum()) for batch in batches)
     return CurvePoint(
-        order=order, removed=removed, loss=found.loss, mlm=found.mlm, nsp=found.nsp,
+        order=order, removed=removed, loss=measured.loss, mlm=measured.mlm, nsp=measured.nsp,
         parameters=sum(parameter.numel() for parameter in left.model.parameters()),
         tokens_per_second=tokens / seconds,
     )  # fmt: skip

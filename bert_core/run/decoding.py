@@ -37,12 +37,12 @@ def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) ->
     words, patches = len(chosen), config.grid**2
     attention = np.empty((words, len(maps), config.text.num_attention_heads, patches), np.float32)
     gradient = np.empty_like(attention)
-    for layer, one in enumerate(maps):
-        attention[:, layer] = one[0].detach().transpose(0, 1).cpu().numpy()
+    for layer, of_layer in enumerate(maps):
+        attention[:, layer] = of_layer[0].detach().transpose(0, 1).cpu().numpy()
     for word in range(words):
-        found = torch.autograd.grad(values[word], maps, retain_graph=word + 1 < words)
-        for layer, one in enumerate(found):
-            gradient[word, layer] = one[0, :, word].cpu().numpy()
+        gradients = torch.autograd.grad(values[word], maps, retain_graph=word + 1 < words)
+        for layer, of_layer in enumerate(gradients):
+            gradient[word, layer] = of_layer[0, :, word].cpu().numpy()
     probabilities = log_probabilities.detach().exp()
     top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
     name = loaded.tokenizer.token_of

@@ -111,10 +111,10 @@ def head_values(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
     """
     config = loaded.config
     shape = (config.num_hidden_layers, config.num_attention_heads, len(encoding), config.attention_head_size)
-    found = np.zeros(shape, np.float32)
-    for number, one in enumerate(layer_passes(loaded, encoding)):
-        found[number, list(one.layer.attention.self.heads)] = as_array(one.values)
-    return found
+    vectors = np.zeros(shape, np.float32)
+    for number, layer_pass in enumerate(layer_passes(loaded, encoding)):
+        vectors[number, list(layer_pass.layer.attention.self.heads)] = as_array(layer_pass.values)
+    return vectors
 
 
 def _summed_norms(mixing: Tensor, brought: Tensor) -> Tensor:
@@ -196,7 +196,7 @@ def decompx(
     return Attribution(encoding, target, "DecompX", as_array(parts), logit.item(), signed=True, complete=True)
 
 
-def _through_layer(one: LayerPass, vectors: Tensor, asked: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _through_layer(one: LayerPass, vectors: Tensor, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
     """What leaves a layer at the positions asked for: the tokens' vectors (some, token, hidden), and their sum.
 
     vectors: (seq, token, hidden), what enters.
@@ -212,18 +212,18 @@ def _through_layer(one: LayerPass, vectors: Tensor, asked: Sequence[int]) -> tup
     before = layer.intermediate.dense(normed)
     slope = _slope(layer.intermediate.intermediate_act_fn, before)
     summed = layer.output.dense(layer.intermediate.intermediate_act_fn(before)) + normed
-    found = vectors.new_empty(len(asked), length, hidden)
+    leaving = vectors.new_empty(len(positions), length, hidden)
     together = max(1, BYTES_AT_ONCE // (2 * 4 * length * layer.intermediate.dense.out_features))
-    for first in range(0, len(asked), together):
-        some = list(asked[first : first + together])
+    for first in range(0, len(positions), together):
+        some = list(positions[first : first + together])
         mixed = torch.einsum("hqj,jthd->qthd", one.mixing[:, some], values).flatten(2)
         mixed = _with_bias(F.linear(mixed, attention.output.dense.weight), bias[some])
         mixed = _through_norm(attention.output.LayerNorm, mixed + vectors[some], one.summed[some])
         inner = _with_bias(F.linear(mixed, layer.intermediate.dense.weight), layer.intermediate.dense.bias)
         inner = F.linear(inner.mul_(slope[some, None]), layer.output.dense.weight)
         inner = _with_bias(inner, layer.output.dense.bias) + mixed
-        found[first : first + together] = _through_norm(layer.output.LayerNorm, inner, summed[some])
-    return found, layer.output.LayerNorm(summed[list(asked)])
+        leaving[first : first + together] = _through_norm(layer.output.LayerNorm, inner, summed[some])
+    return leaving, layer.output.LayerNorm(summed[list(positions)])
 
 
 def _through_head(loaded: LoadedModel, target: Target, vectors: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:

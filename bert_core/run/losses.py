@@ -198,7 +198,7 @@ class AskedBatch:
         """
         heads, classifier = self.loaded.model.cls, self.loaded.classifier
         pieces, told, sorted_in = self._of_kind
-        found = [heads.predictions(states[..., pieces, self._places, :]).float()]
+        of_kinds = [heads.predictions(states[..., pieces, self._places, :]).float()]
         judges = (heads.seq_relationship, None if classifier is None else classifier.classifier)
         for whole, head in zip((told, sorted_in), judges, strict=True):
             if len(whole) and head is not None:
@@ -206,24 +206,24 @@ class AskedBatch:
                 assert pooler is not None  # a model that judges whole texts has one
                 # It reads the first of the positions, which is [CLS] wherever a text as a whole is asked.
                 logits = head(pooler(states[..., whole, :1, :].flatten(0, -3))).float()
-                found.append(logits.view(*states.shape[:-3], len(whole), -1))
+                of_kinds.append(logits.view(*states.shape[:-3], len(whole), -1))
             else:
-                found.append(states.new_empty(*states.shape[:-3], 0, 2))
-        return list(zip(found, self._right, strict=True))
+                of_kinds.append(states.new_empty(*states.shape[:-3], 0, 2))
+        return list(zip(of_kinds, self._right, strict=True))
 
     def losses(self, answers: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """The loss of every answer, (..., answer), nats. answers: as `answers` gives them."""
-        found = []
+        of_kinds = []
         for logits, right in answers:
             wanted = right.expand(logits.shape[:-1])
             each = F.cross_entropy(logits.flatten(0, -2), wanted.flatten(), reduction="none")
-            found.append(each.view(wanted.shape))
-        return torch.cat(found, dim=-1)
+            of_kinds.append(each.view(wanted.shape))
+        return torch.cat(of_kinds, dim=-1)
 
     def of_texts(self, losses: Tensor) -> Tensor:
         """The loss of every text, (..., text), from that of every answer, (..., answer)."""
-        found = losses.new_zeros(*losses.shape[:-1], self.texts)
-        return found.index_add(-1, self._owners, losses * self._shares)
+        zeros = losses.new_zeros(*losses.shape[:-1], self.texts)
+        return zeros.index_add(-1, self._owners, losses * self._shares)
 
 
 def losses_and_slopes(asked: AskedBatch) -> tuple[np.ndarray, np.ndarray]:
@@ -239,12 +239,12 @@ def losses_and_slopes(asked: AskedBatch) -> tuple[np.ndarray, np.ndarray]:
     with torch.enable_grad():
         # On a CPU the way back through fused attention costs more than that through the maps.
         states = asked.states(gates, maps=loaded.device.type == "cpu")
-        found = asked.of_texts(asked.losses(asked.answers(states)))
+        losses = asked.of_texts(asked.losses(asked.answers(states)))
         slopes = np.full((asked.texts, shape[0], shape[2]), np.nan)
-        if found.requires_grad:  # a model without any head has no slope
-            slopes = as_array(torch.autograd.grad(found.sum(), gates)[0].transpose(0, 1)).astype(np.float64)
+        if losses.requires_grad:  # a model without any head has no slope
+            slopes = as_array(torch.autograd.grad(losses.sum(), gates)[0].transpose(0, 1)).astype(np.float64)
     slopes[:, ~heads_there(loaded)] = np.nan
-    return as_array(found).astype(np.float64), slopes
+    return as_array(losses).astype(np.float64), slopes
 
 
 @torch.no_grad()
@@ -267,10 +267,10 @@ def answers_without_each(
     if asked.mask is not None:
         mask = bert.get_extended_attention_mask(asked.mask, (asked.texts, asked.ids.shape[1]))
     clean = clean_pass(bert, bert.embeddings(asked.ids, token_type_ids=asked.segments), mask, None, asked.positions)
-    there = heads_there(asked.loaded)
-    heads: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(there)]
+    existing = heads_there(asked.loaded)
+    heads: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(existing)]
     whole = asked.losses(asked.answers(clean.leaving))
-    without, done = whole.new_full((*there.shape, len(whole)), torch.nan), 0
+    without, done = whole.new_full((*existing.shape, len(whole)), torch.nan), 0
     for some, states in without_each(
         bert, clean, heads, mask, None, asked.positions,
         replacement=None if replacement is None else replacement.of_length(asked.ids.shape[1]),
@@ -293,7 +293,7 @@ def attention_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterat
     """
     config = loaded.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
-    there = [list(module.heads) for module in loaded.model.attention_modules]
+    heads_left = [list(module.heads) for module in loaded.model.attention_modules]
 
     def at_once(tokens: int) -> int:
         return min(copies_at_once(loaded, tokens), BYTES_AT_ONCE // (4 * layers * heads * tokens**2))
@@ -305,7 +305,8 @@ def attention_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterat
         for row, number in enumerate(some):
             length = len(encodings[number])
             seen = (as_array(recording.attention[layer][row, :, :length, :length]) for layer in range(layers))
-            yield number, np.stack([with_gaps(one, kept, heads) for one, kept in zip(seen, there, strict=True)])
+            whole = [with_gaps(of_layer, left, heads) for of_layer, left in zip(seen, heads_left, strict=True)]
+            yield number, np.stack(whole)
 
 
 def gate_gradients(loaded: LoadedModel, texts: Sequence[AskedText]) -> tuple[np.ndarray, np.ndarray]:

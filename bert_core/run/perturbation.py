@@ -85,13 +85,13 @@ class _TargetOnCopies:
         changed = torch.from_numpy(removed).to(self.loaded.device)
         nothing = self.words_of(baseline)
         read = target_probabilities if probability else target_values
-        found = []
+        values = []
         with torch.no_grad():
             for some in torch.split(changed, copies_at_once(self.loaded, len(self.encoding))):
                 rows = self.rows(torch.where(some[..., None], nothing, self.words))
-                found.append(as_array(read(self.loaded, self.target, rows)))
-                counted(report, sum(map(len, found)), len(changed), "changed copies")
-        return np.concatenate(found).astype(np.float64)
+                values.append(as_array(read(self.loaded, self.target, rows)))
+                counted(report, sum(map(len, values)), len(changed), "changed copies")
+        return np.concatenate(values).astype(np.float64)
 
     def words_of(self, baseline: str) -> Tensor:
         """The word embedding (hidden,) that stands for no word. Raises Refused for an unknown baseline."""
@@ -323,7 +323,7 @@ def pseudo_log_likelihood(
         torch.from_numpy(hidden).to(loaded.device), torch.tensor(loaded.tokenizer.id_of(MASK), device=ids.device), ids
     )
     gates, segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
-    found = np.full(len(encoding), np.nan, np.float32)
+    log_probabilities = np.full(len(encoding), np.nan, np.float32)
     for first in range(0, len(scored), together := copies_at_once(loaded, len(encoding))):
         some = scored[first : first + together]
         at = torch.tensor(some, device=ids.device)[:, None]
@@ -335,6 +335,6 @@ def pseudo_log_likelihood(
             positions=at,
         )
         scores = loaded.model.cls.predictions(outputs.last_hidden_state[:, 0]).float().log_softmax(-1)
-        found[some] = as_array(scores.gather(1, ids[0, at])[:, 0])
+        log_probabilities[some] = as_array(scores.gather(1, ids[0, at])[:, 0])
         counted(report, first + len(some), len(scored), "masked copies")
-    return SentenceScore(encoding, variant, found)
+    return SentenceScore(encoding, variant, log_probabilities)

@@ -37,8 +37,8 @@ def loss_importance(loaded: LoadedModel, batches: Sequence[Batch], *, report: Pr
         total += np.abs(losses_and_slopes(AskedBatch(loaded, batch))[1]).sum(0)
         examples += len(batch.input_ids)
         report((number + 1) / len(batches))
-    found: np.ndarray = total / max(examples, 1)
-    return found
+    mean: np.ndarray = total / max(examples, 1)
+    return mean
 
 
 def loss_without_each(

@@ -38,30 +38,32 @@ def score_pairs(
         if len(pair) != 2 and not isinstance(pair, PairRow):
             raise Refused(f"pair {number} has {len(pair)} parts: give two sentences, or a row of read_pairs")
         row, first, second, problem = pair if isinstance(pair, PairRow) else PairRow(number, *pair)
-        one = PairScore(row, (first, second), problem=problem)
+        pair_score = PairScore(row, (first, second), problem=problem)
         if problem is None:
             try:
                 for sentence in (first, second):
                     known[sentence] = known.get(sentence) or _whole(loaded, sentence)
             except Refused as error:
-                one = PairScore(row, (first, second), problem=str(error))
-        scored.append(one)
-    read = {sentence for one in scored if one.problem is None for sentence in one.sentences}
+                pair_score = PairScore(row, (first, second), problem=str(error))
+        scored.append(pair_score)
+    read = {sentence for pair_score in scored if pair_score.problem is None for sentence in pair_score.sentences}
     copies = {sentence: encoding.typed_count for sentence, encoding in known.items() if sentence in read}
     done, of = 0, sum(copies.values())
-    found: dict[str, SentenceScore] = {}
-    for sentence, its in copies.items():
+    score_of: dict[str, SentenceScore] = {}
+    for sentence, pieces in copies.items():
 
-        def tell(share: float | None, what: str = "", before: int = done, its: int = its) -> None:
-            counted(report, before + round((share or 0) * its), of, "masked copies")
+        def tell(share: float | None, what: str = "", before: int = done, pieces: int = pieces) -> None:
+            counted(report, before + round((share or 0) * pieces), of, "masked copies")
 
-        found[sentence] = pseudo_log_likelihood(
+        score_of[sentence] = pseudo_log_likelihood(
             loaded, known[sentence], variant=variant, head_mask=head_mask, report=tell
         )
-        done += its
+        done += pieces
     return [
-        one if one.problem is not None else replace(one, first=found[one.sentences[0]], second=found[one.sentences[1]])
-        for one in scored
+        pair_score
+        if pair_score.problem is not None
+        else replace(pair_score, first=score_of[pair_score.sentences[0]], second=score_of[pair_score.sentences[1]])
+        for pair_score in scored
     ]
 
 

@@ -54,7 +54,7 @@ def pruning_curve(
     same = {"model": Path(loaded.name).name, **made_on}
     grows = GrowingTable(table, (*same, *_FIGURES), WHAT)
     wanted = [(name, seed) for name in orders for seed in (range(plans.RANDOM_ORDERS) if name == "random" else (0,))]
-    found = []
+    plans_made = []
     for number, (name, seed) in enumerate(wanted):
         on = "" if name == "random" else found_on
         if name in ("ablation-mean", "ablation-resample") and reference_is:
@@ -69,13 +69,12 @@ def pruning_curve(
             plan = plans.propose_plan(loaded, estimated, name, seed=seed, reference=reference, report=told)
             plan = replace(plan, found_on=on)
             _write_plan(path, plan)
-        found.append(plan)
-    there = len(found[0].order)
-    removed = sorted({round(there * step / steps) for step in range(steps + 1)})
+        plans_made.append(plan)
+    heads = len(plans_made[0].order)
+    removed = sorted({round(heads * step / steps) for step in range(steps + 1)})
     grows.keep([*same.values(), *astuple(point)] for point in known)
-    points = curve_points(
-        loaded, asked, {plan.method: plan.order for plan in found}, removed, known=known, report=within(report, 1, 2)
-    )
+    by_name = {plan.method: plan.order for plan in plans_made}
+    points = curve_points(loaded, asked, by_name, removed, known=known, report=within(report, 1, 2))
     for point in points:
         grows.add([[*same.values(), *astuple(point)]])
         yield point
@@ -90,11 +89,11 @@ def points_there(
             raise Refused(f"order {name!r} is unknown: one of {', '.join(plans.ORDERS)}")
     check_has_heads(loaded)
     same = {"model": Path(loaded.name).name, **made_on}
-    found = []
+    points = []
     for line in GrowingTable(table, (*same, *_FIGURES), WHAT).lines():
         check_same(dict(zip(same, line, strict=False)), same, table)
-        found += _point(line)
-    return found
+        points += _point(line)
+    return points
 
 
 def read_curve(table: Path) -> list[CurvePoint]:

@@ -139,10 +139,10 @@ def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[
     if "nsp" in settings.kinds and not loaded.has_nsp:
         raise Refused(f"{loaded.name} has no trained next-sentence head: ask for content and function alone")
     paragraphs = [split_sentences(paragraph) for document in read_documents(text) for paragraph in document]
-    found: dict[str, list[StudyQuestion]] = {kind: [] for kind in settings.kinds}
-    for asked in (*_of_words(loaded, paragraphs, settings, hidden), *_of_pairs(loaded, paragraphs, settings)):
-        found[asked.kind].append(asked)
-    in_turn = [one for group in zip_longest(*found.values()) for one in group if one is not None]
+    by_kind: dict[str, list[StudyQuestion]] = {kind: [] for kind in settings.kinds}
+    for question in (*_of_words(loaded, paragraphs, settings, hidden), *_of_pairs(loaded, paragraphs, settings)):
+        by_kind[question.kind].append(question)
+    in_turn = [each for group in zip_longest(*by_kind.values()) for each in group if each is not None]
     if not in_turn:
         raise Refused(
             f"{text.name} holds no question: it needs sentences of {_range(settings.lengths)} tokens, or two in a row "
@@ -187,16 +187,16 @@ def _a_word(
 
 def _single_pieces(encoding: Encoding) -> dict[str, list[int]]:
     """The numbers of the words that are one piece, by kind; unknown and short ones are left out."""
-    found: dict[str, list[int]] = {"content": [], "function": []}
+    by_kind: dict[str, list[int]] = {"content": [], "function": []}
     for word in range(encoding.word_count):
         (first, *more), written = encoding.pieces_of(word), encoding.word_text(word).lower()
         if more or encoding.tokens[first] == UNKNOWN or not written.isalpha():
             continue
         if written in FUNCTION_WORDS:
-            found["function"].append(word)
+            by_kind["function"].append(word)
         elif len(written) > 2:
-            found["content"].append(word)
-    return found
+            by_kind["content"].append(word)
+    return by_kind
 
 
 def _of_pairs(
@@ -241,19 +241,19 @@ def _range(lengths: tuple[int, int]) -> str:
 # ---------------------------------------------------------------------------- the answers, and how they fare
 
 
-def judge_question(loaded: LoadedModel, asked: StudyQuestion, settings: StudySettings) -> list[Judgement]:
+def judge_question(loaded: LoadedModel, question: StudyQuestion, settings: StudySettings) -> list[Judgement]:
     """Every method on one question, in the order of the settings; all are beside the same random rankings."""
-    encoding, target = asked.encoding, asked.target
+    encoding, target = question.encoding, question.target
     scores = token_scores(loaded, encoding, target, settings.methods)
-    found = faithfulness(
+    by_measure = faithfulness(
         loaded, encoding, target, scores, words=settings.words, random_rankings=settings.random_rankings,
-        seed=settings.seed + asked.number,
+        seed=settings.seed + question.number,
     )  # fmt: skip
     whole = _probability(loaded, encoding, target)
-    measures = [found[name] for name in MEASURES]
+    measures = [by_measure[name] for name in MEASURES]
     return [
         Judgement(
-            asked.kind, asked.number, len(encoding), asked.answer, whole, name,
+            question.kind, question.number, len(encoding), question.answer, whole, name,
             tuple(float(measure.scores[row]) for measure in measures),
             tuple(measure.band[0] for measure in measures), tuple(measure.band[1] for measure in measures),
         )
@@ -329,13 +329,18 @@ def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[J
     Raises Refused for a file that is no such table.
     """
     lines = _grows(table).lines()
-    found = [one for line in lines if (one := _from_line(line)) is not None]
+    judgements = [judgement for line in lines if (judgement := _from_line(line)) is not None]
     if methods is None:
-        return found
-    there: dict[tuple[str, int], list[Judgement]] = {}
-    for one in found:
-        there.setdefault((one.kind, one.number), []).append(one)
-    whole = [one for rows in there.values() if [row.method for row in rows] == list(methods) for one in rows]
+        return judgements
+    of_question: dict[tuple[str, int], list[Judgement]] = {}
+    for judgement in judgements:
+        of_question.setdefault((judgement.kind, judgement.number), []).append(judgement)
+    whole = [
+        judgement
+        for rows in of_question.values()
+        if [row.method for row in rows] == list(methods)
+        for judgement in rows
+    ]
     _grows(table).keep(map(_to_line, whole))
     return whole
 
@@ -385,9 +390,9 @@ class Standing:
 def standings(judgements: Iterable[Judgement]) -> list[Standing]:
     """Every method on every kind of question, the kinds in their order, the largest median AOPC first."""
     groups: dict[tuple[str, str], list[Judgement]] = {}
-    for one in judgements:
-        groups.setdefault((one.kind, one.method), []).append(one)
-    found = []
+    for judgement in judgements:
+        groups.setdefault((judgement.kind, judgement.method), []).append(judgement)
+    table = []
     for (kind, method), rows in groups.items():
         medians = tuple(np.median([row.scores for row in rows], axis=0).tolist())
         verdicts = []
@@ -395,19 +400,19 @@ def standings(judgements: Iterable[Judgement]) -> list[Standing]:
             said = [row.verdict(measure) for row in rows]
             better, chance, worse = (said.count(word) / len(said) for word in ("better", "chance", "worse"))
             verdicts.append((better, chance, worse))
-        found.append(Standing(kind, method, len(rows), medians, tuple(verdicts)))
+        table.append(Standing(kind, method, len(rows), medians, tuple(verdicts)))
     aopc = MEASURES.index("aopc")
-    return sorted(found, key=lambda one: (QUESTION_KINDS.index(one.kind), -one.medians[aopc]))
+    return sorted(table, key=lambda standing: (QUESTION_KINDS.index(standing.kind), -standing.medians[aopc]))
 
 
-def markdown(found: Sequence[Standing]) -> str:
+def markdown(standings: Sequence[Standing]) -> str:
     """The standings as tables, one for each kind of question: medians, and the verdicts by AOPC."""
     titles = {
         "content": "A masked content word", "function": "A masked function word", "nsp": "B follows A",
     }  # fmt: skip
     aopc, lines = MEASURES.index("aopc"), []
     for kind in QUESTION_KINDS:
-        rows = [one for one in found if one.kind == kind]
+        rows = [standing for standing in standings if standing.kind == kind]
         if not rows:
             continue
         lines += [
@@ -416,8 +421,9 @@ def markdown(found: Sequence[Standing]) -> str:
             "| Method | Comprehensiveness | Sufficiency | AOPC | Better than chance | Chance | Worse |",
             "| --- | --- | --- | --- | --- | --- | --- |",
         ]
-        for one in rows:
-            cells = [f"{median:.3f}" for median in one.medians] + [f"{share:.0%}" for share in one.verdicts[aopc]]
-            lines.append(f"| {' | '.join([one.method, *cells])} |")
+        for standing in rows:
+            medians = [f"{median:.3f}" for median in standing.medians]
+            verdicts = [f"{share:.0%}" for share in standing.verdicts[aopc]]
+            lines.append(f"| {' | '.join([standing.method, *medians, *verdicts])} |")
         lines.append("")
     return "\n".join(lines)

@@ -54,14 +54,14 @@ class GrowingTable:
         written = self._written()
         whole = written[: written.rfind("\n") + 1]  # the last may be cut off
         try:
-            found = list(csv.reader(io.StringIO(whole, newline="")))
+            rows = list(csv.reader(io.StringIO(whole, newline="")))
         except csv.Error:
-            found = [[]]
-        if not found:
+            rows = [[]]
+        if not rows:
             return []
-        if tuple(found[0]) != self.header:
+        if tuple(rows[0]) != self.header:
             raise Refused(f"{self.path} is there already and holds no {self.what}: choose another name")
-        return [line for line in found[1:] if len(line) == len(self.header)]
+        return [line for line in rows[1:] if len(line) == len(self.header)]
 
     def keep(self, lines: Iterable[Sequence[object]]) -> None:
         """Make the file one of these lines, whole or not at all; where there is no file, none is made."""

@@ -128,9 +128,9 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
     header = [name.strip() for name in next(rows, (1, [], 0))[1]]
     for name in names:
         if header.count(name) != 1:
-            found = "twice" if name in header else "not"
-            there = ", ".join(header) or "none: it is empty"
-            raise Refused(f"the column {name!r} is {found} in {path.name}: its columns are {there}")
+            how_often = "twice" if name in header else "not"
+            columns_there = ", ".join(header) or "none: it is empty"
+            raise Refused(f"the column {name!r} is {how_often} in {path.name}: its columns are {columns_there}")
     needed = [name for name in (text, pair if pairs else None, label) if name is not None]
     empty: dict[str, list[int]] = defaultdict(list)
     count = 0

@@ -82,12 +82,12 @@ def read_table(data: bytes, name: str) -> HeadTable:
     figures = {}
     said = {}
     for column, (default, *others) in _SAID.items():
-        found = {str(value) for value in columns.pop(column, [default])}
-        if len(found) != 1 or not found <= {default, *others}:
+        words = {str(value) for value in columns.pop(column, [default])}
+        if len(words) != 1 or not words <= {default, *others}:
             raise Refused(
                 f"the column {column!r} of {name} is one of {', '.join((default, *others))}, the same for every head"
             )
-        said[column] = found.pop()
+        said[column] = words.pop()
     for column in columns.keys() - set(_FIXED):
         values = np.full((max(layers) + 1, max(heads) + 1), np.nan)
         values[layers, heads] = _numbers(columns[column], column, name)

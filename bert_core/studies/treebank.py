@@ -43,7 +43,7 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
     Raises Refused, with the number of the line, for one that CoNLL-U does not allow, or a file without sentences.
     """
     block: list[tuple[int, str]] = []
-    found = False
+    any_sentence = False
     for number, line in enumerate(lines, 1):
         line = line.strip("\ufeff\r\n")
         if line.strip():
@@ -56,11 +56,11 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
                     )
         elif block:
             yield _sentence(block, name)
-            found, block = True, []
+            any_sentence, block = True, []
     if block:
         yield _sentence(block, name)
-        found = True
-    if not found:
+        any_sentence = True
+    if not any_sentence:
         raise Refused(
             f"the file {name} contains no sentence: CoNLL-U has one word per line, in {FIELDS} columns separated by "
             "tabs"

@@ -94,8 +94,8 @@ def attention(
     loaded = load(model, device)
     encoding = encode(loaded, text, pair)
     explains = show != "attention" or target is not None or (together is not None and together.by_importance)
-    found = _target(loaded, encoding, target) if explains else None
-    run = bert_core.capture(loaded, encoding, target=found)
+    explained = _target(loaded, encoding, target) if explains else None
+    run = bert_core.capture(loaded, encoding, target=explained)
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])

@@ -158,15 +158,15 @@ def _check_same(out: Path, model: str, settings: CorpusSettings) -> None:
     if not out.exists():
         return
     try:
-        there = read_table(out.read_bytes(), out.name)
+        before = read_table(out.read_bytes(), out.name)
     except Refused as error:
         raise Refused(f"{out} is there already and holds no table of heads: choose another name") from error
-    for what, found, asked in (
-        ("model", there.model, Path(model).name), ("loss", there.loss_of, settings.loss),
-        ("method", there.method, settings.method),
+    for what, kept, asked in (
+        ("model", before.model, Path(model).name), ("loss", before.loss_of, settings.loss),
+        ("method", before.method, settings.method),
     ):  # fmt: skip
-        if found != asked:
-            raise Refused(f"{out} holds a table with another {what} ({found:.60}, not {asked}): choose another name")
+        if kept != asked:
+            raise Refused(f"{out} holds a table with another {what} ({kept:.60}, not {asked}): choose another name")
 
 
 def _with_first(first: TreeSentence, others: Iterator[TreeSentence]) -> Iterator[TreeSentence]:

@@ -15,21 +15,21 @@ TITLES = {"content": "Masked content word", "function": "Masked function word", 
 VERDICTS = ("better than chance", "no better", "worse")
 
 
-def standings_picture(found: Sequence[Standing], *, dark: bool = False) -> Figure:
+def standings_picture(standings: Sequence[Standing], *, dark: bool = False) -> Figure:
     """Of each kind of question, how often each method is better than random rankings, no better, or worse, by AOPC.
 
     The order of the methods is that of the first panel. Raises Refused if there are no standings.
     """
-    kinds = [kind for kind in QUESTION_KINDS if any(one.kind == kind for one in found)]
+    kinds = [kind for kind in QUESTION_KINDS if any(standing.kind == kind for standing in standings)]
     if not kinds:
         raise Refused("there is nothing to draw: no question was asked")
-    names = [one.method for one in found if one.kind == kinds[0]]
+    names = [standing.method for standing in standings if standing.kind == kinds[0]]
     colours, measure = page(dark), MEASURES.index("aopc")
     figure = Figure(figsize=(3.1 * len(kinds) + 1.4, 0.27 * len(names) + 1), facecolor=colours.background)
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
     fills = ((HEAD_COLOURS[0], None), (colours.line, None), (colours.background, "////"))
     for panel, kind in zip(panels, kinds, strict=True):
-        rows = {one.method: one for one in found if one.kind == kind}
+        rows = {standing.method: standing for standing in standings if standing.kind == kind}
         left = [0.0] * len(names)
         for place, (verdict, (fill, hatch)) in enumerate(zip(VERDICTS, fills, strict=True)):
             shares = [rows[name].verdicts[measure][place] if name in rows else 0.0 for name in names]

@@ -134,14 +134,14 @@ def target_word(current: Question, target: Target) -> str:
 
 def names_in(current: Question, target: Target) -> dict[str, str | int]:
     """What the sentences of a target's kind name, for a place that reads Markdown."""
-    found: dict[str, str | int] = {"first": target.rows[0], "last": target.rows[-1], "count": len(target.pieces)}
+    names: dict[str, str | int] = {"first": target.rows[0], "last": target.rows[-1], "count": len(target.pieces)}
     if target.asked:
-        found["word"] = as_written(target_word(current, target))
+        names["word"] = as_written(target_word(current, target))
     if target.against is not None:
-        found["other"] = as_written(current.word(target.against))
+        names["other"] = as_written(current.word(target.against))
     if target.label is not None:
-        found["label"] = as_written(current.loaded.labels[target.label])
-    return found
+        names["label"] = as_written(current.loaded.labels[target.label])
+    return names
 
 
 def _key_of(current: Question, target: Target) -> str:
@@ -182,25 +182,25 @@ def _against(current: Question, target: Target, place: DeltaGenerator) -> Target
     prediction = current.run().prediction_at(position)
     likely = [] if prediction is None else [current.word(token) for token, _ in prediction.top[:4]]
     offered = ["", *(word for word in likely if word != target_word(current, target))]
-    found = target
+    chosen = target
     if state.contrast:
         try:
-            found = word_target(
+            chosen = word_target(
                 current.loaded.tokenizer, current.encoding, target_word(current, target), position=position,
                 against=state.contrast,
             )  # fmt: skip
         except Refused as error:
             place.warning(sentence(error))
             state.contrast = ""
-    if found.against == target.token_id:
-        state.contrast, found = "", target
+    if chosen.against == target.token_id:
+        state.contrast, chosen = "", target
     control(
         place.selectbox, "Rather than", "contrast",
         options=[*offered, *([state.contrast] if state.contrast not in offered else [])],
         format_func=lambda word: f"rather than “{word}”" if word else "rather than …", accept_new_options=True,
         label_visibility="collapsed", help="Why this word rather than that one? Choose, or type a word of one piece",
     )  # fmt: skip
-    return found
+    return chosen
 
 
 CHOICES = {"target": Choice("", about="text"), "contrast": Choice("", about="text")}

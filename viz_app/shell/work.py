@@ -87,10 +87,10 @@ def need(work: Work[Result], *, timed: bool = False) -> Result:
     timed: whether the page says how long this took (`seconds_taken`). Raises what the work raises.
     """
     job = _finished(work)
-    found: Result = _result(job)
+    result: Result = _result(job)
     if timed:
         st.session_state[_TOOK] = job.seconds
-    return found
+    return result
 
 
 def seconds_taken() -> float | None:
@@ -110,10 +110,10 @@ def look(work: Work[Result], *, slot: str = "", asked: str = "") -> Given[Result
     if job.wait(PATIENCE):
         if isinstance(job.error, Stopped):
             return last(slot)
-        found = _result(job)
+        result = _result(job)
         if slot:
-            remember(slot, found)
-        return Given(State.READY, found)
+            remember(slot, result)
+        return Given(State.READY, result)
     looked_at = st.session_state.setdefault(_LOOKED_AT, [])
     looked_at.append((job, _waiting_room(job, f"stop_here{len(looked_at) or ''}", asked)))
     return last(slot)
@@ -126,8 +126,8 @@ def remember(slot: str, value: object) -> None:
 
 def last(slot: str) -> Given[Any]:
     """The last answer of a slot, STALE; WAITING if there was none."""
-    found = st.session_state.get(f"_last_{slot}")
-    return Given(State.WAITING if found is None else State.STALE, found)
+    answer = st.session_state.get(f"_last_{slot}")
+    return Given(State.WAITING if answer is None else State.STALE, answer)
 
 
 def ready(work: Work[Result]) -> Result | None:

@@ -14,45 +14,45 @@ from viz_app.shell.target import say_no_target
 def kinds(current: Question) -> None:
     """Where attention goes by kind of token, and how much it would matter there."""
     run = current.run(gradients=current.target is not None)
-    found = kind_figures(run.attention, run.gradient, current.encoding)
-    layers = [f"L{layer}" for layer in range(len(found.share))]
-    there = [(number, name) for number, name in enumerate(TOKEN_KINDS) if found.tokens[number] > 0]
+    by_kind = kind_figures(run.attention, run.gradient, current.encoding)
+    layers = [f"L{layer}" for layer in range(len(by_kind.share))]
+    present = [(number, name) for number, name in enumerate(TOKEN_KINDS) if by_kind.tokens[number] > 0]
     left, right = st.columns(2, gap="medium")
     with left:
         st.subheader("Where attention goes", anchor=False)
-        share = {f"{name} ({found.tokens[n]:.0%} of tokens)": found.share[:, n] for n, name in there}
+        share = {f"{name} ({by_kind.tokens[n]:.0%} of tokens)": by_kind.share[:, n] for n, name in present}
         draw_lines(current, "kind_share", share, layers, "share of attention")
     with right:
         st.subheader("How much it matters", anchor=False)
-        if found.gradient is None:
+        if by_kind.gradient is None:
             say_no_target(current, "A gradient needs something to explain")
         else:
-            gradient = {name: found.gradient[:, n] for n, name in there}
+            gradient = {name: by_kind.gradient[:, n] for n, name in present}
             draw_lines(
                 current, "kind_gradient", gradient, layers, "sensitivity of the answer (mean size of the gradient)"
             )
     # The kind, apart from the rest, that draws the most attention in any layer.
-    most, kind = np.unravel_index(int(found.share[:, :-1].argmax()), found.share[:, :-1].shape)
+    most, kind = np.unravel_index(int(by_kind.share[:, :-1].argmax()), by_kind.share[:, :-1].shape)
     st.markdown(
-        f"{TOKEN_KINDS[kind]} is {found.tokens[kind]:.0%} of the tokens and gets **{found.share[most, kind]:.0%}** of "
-        f"the attention of L{most}"
+        f"{TOKEN_KINDS[kind]} is {by_kind.tokens[kind]:.0%} of the tokens and gets "
+        f"**{by_kind.share[most, kind]:.0%}** of the attention of L{most}"
         + (
             "."
-            if found.gradient is None
-            else f"; the gradient there is {_times(found.gradient[most, kind], found.gradient[most, -1])} that at "
+            if by_kind.gradient is None
+            else f"; the gradient there is {_times(by_kind.gradient[most, kind], by_kind.gradient[most, -1])} that at "
             "other words."
         )
     )
-    figures = {"share_of_attention": found.share}
-    if found.gradient is not None:
-        figures["mean_size_of_gradient"] = found.gradient
+    figures = {"share_of_attention": by_kind.share}
+    if by_kind.gradient is not None:
+        figures["mean_size_of_gradient"] = by_kind.gradient
     take_along(
         "kinds",
         lambda: {
-            "layer": [layer for layer in range(len(layers)) for _ in there],
-            "kind": [name for _, name in there] * len(layers),
+            "layer": [layer for layer in range(len(layers)) for _ in present],
+            "kind": [name for _, name in present] * len(layers),
             **{
-                what: [table[layer, n] for layer in range(len(layers)) for n, _ in there]
+                what: [table[layer, n] for layer in range(len(layers)) for n, _ in present]
                 for what, table in figures.items()
             },
         },

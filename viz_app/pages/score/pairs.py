@@ -159,10 +159,10 @@ def figures(scores: dict[str, PairScore]) -> dict[str, list[Any]]:
         for name in ("variant", "first, nats", "second, nats", "first − second", "perplexity 1", "perplexity 2")
     }
     for variant, score in scores.items():
-        one, other = score.both
+        first, second = score.both
         name = VARIANT_NAMES[variant] if len(scores) > 1 else "Either: no word has several pieces"
         row = (
-            name, one.total, other.total, score.difference, one.perplexity, other.perplexity
+            name, first.total, second.total, score.difference, first.perplexity, second.perplexity
         )  # fmt: skip
         for column, value in zip(table.values(), row, strict=True):
             column.append(value)
@@ -211,10 +211,10 @@ def unknown(scores: Sequence[PairScore]) -> str | None:
 
 def labels(columns: PairColumns, score: PairScore) -> tuple[list[str | None], list[str | None]]:
     """The tokens of both sentences, column by column."""
-    one, other = (sentence.encoding.tokens for sentence in score.both)
+    first, second = (sentence.encoding.tokens for sentence in score.both)
     return (
-        [None if column.first is None else one[column.first] for column in columns.columns],
-        [None if column.second is None else other[column.second] for column in columns.columns],
+        [None if column.first is None else first[column.first] for column in columns.columns],
+        [None if column.second is None else second[column.second] for column in columns.columns],
     )
 
 

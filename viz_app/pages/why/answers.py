@@ -130,14 +130,14 @@ class Answers:
 
     def layers(self, current: Question, method: str, words: bool) -> np.ndarray:
         """(layer, unit) of a method that has something to say of each layer."""
-        found: np.ndarray = current.kept(
+        scores: np.ndarray = current.kept(
             "layers", method,
             make=partial(
                 layer_scores, current.loaded, self.encoding, self.target, method, run=self.run,
                 head_mask=current.head_mask,
             ),
         )  # fmt: skip
-        return scores_of_units(found, self.units(words))
+        return scores_of_units(scores, self.units(words))
 
 
 @dataclass(frozen=True)
@@ -254,18 +254,20 @@ def answers(current: Question) -> Answers | None:
 def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str, report: Progress) -> Answers:
     target = current.target
     assert target is not None  # the page asks for one
-    scores, there, refused = [], [], []
+    scores, answered, refused = [], [], []
     for number, name in enumerate(names):
         try:
-            found = token_scores(current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask)
+            of_method = token_scores(
+                current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask
+            )
         except Refused as error:
             refused.append(str(error))
         else:
-            scores.append(found[0])
-            there.append(name)
+            scores.append(of_method[0])
+            answered.append(name)
         report((number + 1) / len(names))
-    array = np.array(scores).reshape(len(there), len(current.encoding))
-    return Answers(current.encoding, target, asked, tuple(there), array, tuple(refused), run)
+    array = np.array(scores).reshape(len(answered), len(current.encoding))
+    return Answers(current.encoding, target, asked, tuple(answered), array, tuple(refused), run)
 
 
 def _joined(parts: list[Answers]) -> Answers:
@@ -296,11 +298,11 @@ def trust(current: Question, given: Answers) -> Trust | None:
 
 
 def _judge(current: Question, given: Answers, words: bool, report: Progress) -> Trust:
-    found = faithfulness(
+    by_measure = faithfulness(
         current.loaded, given.encoding, given.target, given.scores, words=words, head_mask=current.head_mask,
         report=report,
     )  # fmt: skip
-    return Trust(given.names, given.question, found)
+    return Trust(given.names, given.question, by_measure)
 
 
 # ---------------------------------------------------------------------------- in words
@@ -319,25 +321,25 @@ def pushed(current: Question, target: Target) -> str:
     return target.asks.speaks_for.format(**names_in(current, target))
 
 
-def value(current: Question, found: Answers) -> str:
+def value(current: Question, answers: Answers) -> str:
     """How sure the model is, in Markdown; nothing for an earlier question."""
-    number = found.run.target_value
-    if found.stale or number is None:
+    number = answers.run.target_value
+    if answers.stale or number is None:
         return ""
-    asks, numbers = found.target.asks, {"value": number, "loss": -number, "probability": np.nan}
+    asks, numbers = answers.target.asks, {"value": number, "loss": -number, "probability": np.nan}
     if (probability := asks.probability(number)) is not None:
         numbers["probability"] = probability
     return f":small[{asks.says.format(**{name: two_digits(one) for name, one in numbers.items()})}]"
 
 
-def chosen(found: Answers, waiting: list[str]) -> Method:
+def chosen(answers: Answers, waiting: list[str]) -> Method:
     """The method to draw large: the chosen one; where it has not answered, why not is said, and another stands in."""
     name = st.session_state.method
-    for sentence in found.refused:
+    for sentence in answers.refused:
         st.warning(as_written(sentence[:1].upper() + sentence[1:] + "."), icon=":material/memory:")
-    if name in found.names:
+    if name in answers.names:
         return method_of(name)
-    other = STAND_IN if STAND_IN in found.names else found.names[0]
+    other = STAND_IN if STAND_IN in answers.names else answers.names[0]
     if name in waiting:
         st.info(f"{name} is slow on this text: press the button above to run it. Until then, {other} is shown.")
     return method_of(other)

@@ -24,7 +24,7 @@ from bert_core.vision import LoadedCaptioner, load_captioner
 
 TEST_SEED, VALIDATION_SEED = 31, 32
 RESAMPLES = 2000
-KINDS_OF_WORD = {"colour words": tuple(COLOURS), "shape words": SHAPE_KINDS}
+WORDS_OF_KIND = {"colour words": tuple(COLOURS), "shape words": SHAPE_KINDS}
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def words_of(loaded: LoadedCaptioner, shown: Sequence[scenes.Scene]) -> Iterator
         run = describe(loaded, scenes.draw(scene, loaded.config.image_size))
         named = scenes.judge(run.sentence, scene).named
         for position, word in enumerate(run.words):
-            kind = next((kind for kind, words in KINDS_OF_WORD.items() if word in words), None)
+            kind = next((kind for kind, words in WORDS_OF_KIND.items() if word in words), None)
             owner = owner_of(run.words, position)
             if kind is None or owner is None:
                 continue
@@ -125,7 +125,7 @@ def table(test: Sequence[Word], validation: Sequence[Word]) -> str:
         "| words | map | peak in the named box | 95% | peak in another box | share of the map in the box |",
         "| --- | --- | ---: | --- | ---: | ---: |",
     ]
-    for kind in KINDS_OF_WORD:
+    for kind in WORDS_OF_KIND:
         layer, number = best_head(validation, kind)
         maps: dict[str, Map | None] = {
             "chance: a random patch": None,

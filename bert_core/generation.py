@@ -131,7 +131,7 @@ def _append(input_ids: Tensor, attention_mask: Tensor | None, token: Tensor) -> 
 
 
 def _keep_likeliest(scores: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Scores (batch, vocab) with those that may not be drawn at minus infinity."""
+    """The scores (batch, vocab), with minus infinity for the tokens that may not be drawn."""
     if 0 < top_k < scores.shape[-1]:
         scores = scores.masked_fill(scores < scores.topk(top_k).values[:, -1:], -torch.inf)
     if top_p < 1:

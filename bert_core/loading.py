@@ -61,7 +61,7 @@ class LoadedModel:
 
     @property
     def has_mlm(self) -> bool:
-        """Whether the masked-word head came trained."""
+        """Whether the weights of the masked-word head were in the file."""
         return self.report.has_mlm
 
     @property
@@ -71,7 +71,7 @@ class LoadedModel:
 
     @property
     def has_classifier(self) -> bool:
-        """Whether there is a classifier, and it came trained."""
+        """Whether the model has a classifier whose weights were in the file."""
         untrained = self.report.lacks("classifier.") or self.report.lacks("bert.pooler.")
         return self.classifier is not None and not untrained
 

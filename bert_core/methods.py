@@ -255,7 +255,7 @@ METHODS = (
 
 
 def method_of(name: str) -> Method:
-    """A method by its name. Raises Refused for a name that is none."""
+    """The method of this name. Raises Refused for an unknown name."""
     for method in METHODS:
         if method.name == name:
             return method

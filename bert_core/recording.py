@@ -89,7 +89,7 @@ def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
 
 
 def watcher_of(module: WatchedModule) -> Watcher | None:
-    """Who takes this module's map in this context: a recording, the module itself, or nobody (None)."""
+    """What takes this module's map in this context: a recording's place for its layer, the module itself, or None."""
     recording = _current.get()
     if recording is not None:
         return recording.watcher(module.layer_num, module.is_cross_attention)

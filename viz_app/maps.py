@@ -30,7 +30,6 @@ UNITS = {
     "positive_product": "attention × gradient, above zero",
     "change": "change of attention",
 }
-SHOWN = ("attention", "gradient", "product")  # what a page can show of a run
 AMONG = ("chosen", "layer", "all")
 MOST_NAMED = 4  # heads in the name of a file
 

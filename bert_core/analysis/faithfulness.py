@@ -63,7 +63,7 @@ class Faithfulness:
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """Of each method: "better", "worse", or "chance" where it lies inside the band, its edges included."""
+        """Of each method, whether it is "better" or "worse" than the random rankings' band, or inside it: "chance"."""
         low, high = self.band if self.more_is_better else (-self.band[1], -self.band[0])
         signed = self.scores if self.more_is_better else -self.scores
         return tuple("better" if score > high else "worse" if score < low else "chance" for score in signed.tolist())

@@ -165,7 +165,10 @@ class _Pipes:
 
 
 def _is_widest(capacities: np.ndarray, widest: int) -> np.ndarray:
-    """Boolean, of the same shape: the so many largest of each row."""
+    """Whether a capacity is among the largest of its row, boolean, of the shape of the capacities.
+
+    widest: how many of each row are; equal ones may be more.
+    """
     length = capacities.shape[-1]
     if widest >= length:
         return np.ones(capacities.shape, bool)

@@ -95,7 +95,7 @@ class RelationTally:
             self._offsets[relation][head - word] += 1
 
     def rows(self, least: int = 1) -> list[RelationRow]:
-        """One row for each relation that was asked at least so often, the most frequent first."""
+        """One row for each relation that was asked at least `least` times, the most frequent first."""
         table = []
         for relation, count in sorted(self.asked.items(), key=lambda item: (-item[1], item[0])):
             if count < least:

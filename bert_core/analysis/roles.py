@@ -236,7 +236,7 @@ def roles_of_heads(scores: Mapping[str, np.ndarray]) -> list[list[Role | None]]:
 
 
 def in_words(roles: Sequence[Sequence[Role | None]]) -> list[list[str]]:
-    """What every head does, with its score; layer by layer, nothing for one that is not there."""
+    """What every head does, with its score, in words, layer by layer; empty for a head that was pruned."""
     return [["" if role is None else f"{IN_WORDS[role.name]} ({role.score:.2f})" for role in row] for row in roles]
 
 

@@ -168,7 +168,7 @@ def _fields(text: str) -> list[tuple[int, list[str]]]:
 
 
 def _separated(text: str, mark: str) -> list[tuple[int, list[str]]] | ValueError:
-    """A text as CSV with this sign between fields, or why it is none."""
+    """The rows of a text that is read as CSV with this sign between fields, or the error that says why it is none."""
     found, reader = [], csv.reader(io.StringIO(text, newline=""), strict=True, skipinitialspace=True, delimiter=mark)
     try:
         for fields in reader:

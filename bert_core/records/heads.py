@@ -101,7 +101,7 @@ class PruningPlan:
 
     @classmethod
     def from_json(cls, text: str) -> PruningPlan:
-        """The plan in a plan file. Raises Refused if it holds none."""
+        """The plan that the text of a plan file holds. Raises Refused if it holds none."""
         try:
             values = json.loads(text)
             sizes = {name: values[name] for name in ("layers", "heads")}

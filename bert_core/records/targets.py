@@ -110,7 +110,7 @@ class Target:
 
     @property
     def asks(self) -> TargetKind:
-        """What its kind asks for."""
+        """The row of `TARGET_KINDS` for its kind."""
         return TARGET_KINDS[self.kind]
 
     @property
@@ -190,7 +190,7 @@ def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
 
 
 def _place(encoding: Encoding, pieces: int, position: int | None) -> int:
-    """Where the word is asked for."""
+    """The first position at which a word of so many pieces is asked for. Raises Refused as `word_target`."""
     masks = encoding.mask_positions
     if not masks:
         raise Refused(f"no word is hidden: hide one first, or type {MASK}")

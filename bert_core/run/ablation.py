@@ -172,7 +172,10 @@ class Replacement:
         self._contexts = [context / tokens for context in total]
 
     def of_length(self, tokens: int) -> Callable[[int], Tensor] | None:
-        """For texts of so many tokens: layer -> (1, tokens or 1, heads * head size), as `without_each` takes it."""
+        """A function of the layer, as `without_each` takes it, for texts of so many tokens; None for zeros.
+
+        It gives (1, tokens or 1, heads * head size), what stands in for the outputs of all heads of the layer.
+        """
         if self.method == "zero":
             return None
 

@@ -106,7 +106,7 @@ def curve_points(
 def point_of(
     left: LoadedModel, batches: Sequence[Batch], order: str, removed: int, *, report: Progress = silent
 ) -> CurvePoint:
-    """One point of a curve: a model that has lost so many heads of an order is asked, and timed."""
+    """One point of a curve: test and time a model that has lost the first `removed` heads of an order."""
     start = time.perf_counter()
     measured = score(left, batches, report=report)
     seconds = time.perf_counter() - start

@@ -22,7 +22,7 @@ from tests.near import assert_near
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]], np.float32)
 BOTH = pytest.mark.parametrize("gates", [None, GATES], ids=["all heads", "gates"])
-KINDS = ("mlm", "contrast", "nsp", "class")
+ASKED_KINDS = ("mlm", "contrast", "nsp", "class")
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +180,7 @@ def test_values_make_attention_effective(tiny: LoadedModel) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ASKED_KINDS)
 def test_decompx_is_complete(tiny: LoadedModel, kind: str, gates: np.ndarray | None) -> None:
     """The tokens' parts sum to the logit of an ordinary forward pass, for every target."""
     encoding = example(tiny)
@@ -203,7 +203,7 @@ def test_decompx_is_complete(tiny: LoadedModel, kind: str, gates: np.ndarray | N
     assert_near(found.gap, 0, of=size)
 
 
-@pytest.mark.parametrize("kind", KINDS[:3])
+@pytest.mark.parametrize("kind", ASKED_KINDS[:3])
 def test_decompx_of_the_bundled_model_is_complete(kind: str) -> None:
     """Through six layers and either head, within 1e-4 of the parts' size."""
     loaded = bert_core.load("headlight-mini", device="cpu")

@@ -30,7 +30,7 @@ TEMPLATES = {
     "realm": ("the {} {} of france went to {}", ("king", "queen", "capital")),
     "river": ("a {} {} ran from london to {}", ("river", "city", "man")),
 }
-KINDS = ("old", "new", "big", "small", "red", "blue")
+ADJECTIVES = ("old", "new", "big", "small", "red", "blue")
 ENDS = ("the red mat", "the blue door", "an old man", "a small city", "one new house")
 QUICK = FinetuneSettings(epochs=12, learning_rate=3e-3, max_length=32, patience=4)
 
@@ -42,7 +42,7 @@ def sentences(count: int, seed: int) -> list[tuple[str, str]]:
     for _ in range(count):
         label = draw.choice(sorted(TEMPLATES))
         template, subjects = TEMPLATES[label]
-        rows.append((template.format(draw.choice(KINDS), draw.choice(subjects), draw.choice(ENDS)), label))
+        rows.append((template.format(draw.choice(ADJECTIVES), draw.choice(subjects), draw.choice(ENDS)), label))
     return rows
 
 

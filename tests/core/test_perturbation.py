@@ -30,7 +30,7 @@ from bert_core.tokenizer import MASK
 from tests.near import apart, assert_near
 
 GATES = np.array([[1.0, 0.0, 0.5, 1.0], [0.5, 1.0, 1.0, 0.0]])
-KINDS = ("mlm", "contrast", "nsp", "class")
+ASKED_KINDS = ("mlm", "contrast", "nsp", "class")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def words_of(loaded: LoadedModel, ids: tuple[int, ...] | list[int]) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [*((kind, "tiny") for kind in KINDS), *((kind, "mini") for kind in KINDS[:3])]
+    ("kind", "name"), [*((kind, "tiny") for kind in ASKED_KINDS), *((kind, "mini") for kind in ASKED_KINDS[:3])]
 )
 def test_gradients_at_the_words_are_those_of_captum(kind: str, name: str, tiny: LoadedModel, mini: LoadedModel) -> None:
     """Saliency and input x gradient, every target, on the tiny model and the bundled one."""
@@ -107,7 +107,7 @@ def test_gradients_at_the_words_are_those_of_captum(kind: str, name: str, tiny: 
 
 
 @pytest.mark.parametrize("baseline", ["pad", "mask", "zero"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ASKED_KINDS)
 def test_integrated_gradients_are_those_of_captum(kind: str, baseline: str, tiny: LoadedModel) -> None:
     """Gauss-Legendre, equal steps, every baseline; kept tokens score 0."""
     encoding = example(tiny)
@@ -181,7 +181,7 @@ def test_what_fits_at_once_shrinks_with_the_text(mini: LoadedModel) -> None:
     assert memory.copies_at_once(mini, 64, gradients=True) < memory.copies_at_once(mini, 64)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ASKED_KINDS)
 @pytest.mark.parametrize("gates", [None, GATES], ids=["all heads", "gates"])
 def test_occlusion_is_one_forward_pass_a_token(kind: str, gates: np.ndarray | None, tiny: LoadedModel) -> None:
     """The fall of the target with a [MASK] in the token's place, signed; kept tokens score 0."""
@@ -213,7 +213,7 @@ def test_pieces_of_a_word_are_occluded_together(tiny: LoadedModel) -> None:
     assert np.count_nonzero(found.scores) == 4
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ASKED_KINDS)
 def test_probabilities_without_words(kind: str, tiny: LoadedModel) -> None:
     """Of the word, of one word of two, of B following A, of the class: as capture finds them, copy by copy."""
     encoding = example(tiny)
@@ -312,9 +312,9 @@ def test_threads_share_a_model_that_is_left_alone(tiny: LoadedModel) -> None:
         asked = (integrated_gradients(tiny, encoding, target, steps=5), saliency(tiny, encoding, target))
         return [*(one.scores for one in asked), occlusion(tiny, encoding, target).scores]
 
-    expected = [answer(kind) for kind in KINDS]
+    expected = [answer(kind) for kind in ASKED_KINDS]
     with ThreadPoolExecutor(4) as pool:
-        for kinds in pool.map(lambda kind: answer(kind), KINDS * 5):
+        for kinds in pool.map(lambda kind: answer(kind), ASKED_KINDS * 5):
             assert any(all(apart(*pair) <= 1e-5 for pair in zip(kinds, one, strict=True)) for one in expected)
     for name, weight in tiny.model.named_parameters():
         assert weight.grad is None and not weight.requires_grad and torch.equal(weight, before[name])

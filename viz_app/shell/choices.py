@@ -36,7 +36,7 @@ class Choice:
     alone: Any = DEFAULT
 
     def first(self, *, with_text: bool) -> Any:
-        """What it is before anything was chosen; with_text: in a link that names the text."""
+        """The value before anything was chosen. with_text: in a link that names a text."""
         if with_text and self.alone is not DEFAULT:
             return self.alone
         return self.default() if callable(self.default) else self.default
@@ -89,7 +89,7 @@ def flag(*, first: bool = False) -> Choice:
 
 
 def choice_of(*allowed: str, first: str | None = None, step: bool = False) -> Choice:
-    """A choice of one of these words; first: which at first, if not the first of them. step: as in `Choice`."""
+    """A choice of one of these words. first: the default, if not the first of them. step: as in `Choice`."""
     return Choice(allowed[0] if first is None else first, one_of(*allowed), step=step)
 
 

@@ -21,7 +21,7 @@ _DEFAULTS = {"segmented_control": "default", "multiselect": "default", "selectbo
 
 @dataclass(frozen=True)
 class Upload:
-    """A file that was given, and stays when its control is gone."""
+    """A file that a visitor uploaded, kept when its control is no longer drawn."""
 
     name: str
     data: bytes

@@ -81,7 +81,7 @@ def show(page: StreamlitPage) -> None:
 
 
 def welcome() -> None:
-    """What this is, on the first page; not in a lecture, where somebody says it."""
+    """Say on the first page what the app is; not in a lecture, where somebody says it."""
     if not st.session_state.lecture:
         screen.text().markdown(
             "**Headlight** shows how BERT, a language model, reads your sentence: what it predicts, where it looks, "

@@ -146,7 +146,7 @@ class JobQueue:
             self._drop(self._jobs.get(key))
 
     def stop(self, key: Hashable, visitor: Visitor) -> None:
-        """This visitor wants it no more: it is dropped, and stopped, unless others wait for it too."""
+        """Take a visitor off those who wait for a job, and drop and stop it if nobody else waits for it."""
         with self._changed:
             job = self._jobs.get(key)
             if job is not None:

@@ -80,11 +80,11 @@ class Question:
         return need(work, timed=True)
 
     def seconds(self, passes: float = 1, *, places: float = 0) -> float:
-        """What so many forward passes over this text take, about, as `seconds_of` has it."""
+        """About how many seconds so many forward passes over this text take, as `seconds_of` estimates."""
         return seconds_of(self.loaded, len(self.encoding), passes, places=places)
 
     def kept(self, *name: Hashable, make: Callable[[], Any]) -> Any:
-        """What `make` gives, made once for this text, model, target and head mask; for what a run is reduced to."""
+        """What `make` returns, made once for this text, model, target and head mask, under this name."""
         encoding = self.encoding
         text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
         return kept((*name, self.loaded.name, *text, repr(self.target), self.head_mask.tobytes()), make)

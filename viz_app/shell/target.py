@@ -171,7 +171,7 @@ def _typed_target(current: Question, typed: str) -> tuple[Target | None, str]:
 
 
 def _target_typed() -> None:
-    """Another target was chosen or typed: the word that the last one stood against is not meant any more."""
+    """Forget the word that the last target stood against, since another target was chosen or typed."""
     state = st.session_state
     state["_typed"], state[OWN_TARGET], state.contrast = True, True, ""
 

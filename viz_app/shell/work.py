@@ -77,7 +77,7 @@ def queue() -> JobQueue:
 
 @st.cache_resource(max_entries=64, show_spinner=False)
 def kept(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
-    """What `_make` gives, made once for everyone who asks by this key; for small things that take long to make."""
+    """What `_make` returns, made once for all visitors who ask by this key; for small results of slow functions."""
     return _make()
 
 
@@ -131,7 +131,7 @@ def last(slot: str) -> Given[Any]:
 
 
 def ready(work: Work[Result]) -> Result | None:
-    """The result if it is there; nothing is started."""
+    """The result of the work, if it was done before; None if not, and nothing is started."""
     job = queue().known(work.key)
     return job.result if job is not None and job.done else None
 
@@ -149,7 +149,7 @@ def underway(work: Work[Any]) -> float | None:
 
 
 def stop(work: Work[Any]) -> None:
-    """Take the visitor off the list of those who wait for the work; it ends when nobody is left on it."""
+    """Take the visitor off those who wait for the work; it is stopped if nobody else waits for it."""
     queue().stop(work.key, _visitor())
 
 

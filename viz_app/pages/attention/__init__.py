@@ -1,8 +1,9 @@
 """The page Attention: who looks at whom."""
 
 from bert_core.analysis import patterns
+from bert_core.records import MAPS
 from bert_core.refused import Refused
-from viz_app.maps import AMONG, SHOWN
+from viz_app.maps import AMONG
 from viz_app.shell.choices import Choice, Page, choice_of, flag
 from viz_app.shell.heads import VIEWS
 
@@ -36,7 +37,7 @@ PAGE = Page(
         "sort": choice_of(*SORTS),
         "rows": choice_of(*ROW_SORTS),
         "view": choice_of(*VIEWS, first="curves"),
-        "show": choice_of(*SHOWN),
+        "show": choice_of(*MAPS),
         "part": choice_of(*PARTS, first="all"),
         "hide": flag(),
         "share": flag(),  # whether the rows of a part are renormalised

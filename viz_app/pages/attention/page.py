@@ -9,12 +9,13 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.patterns import heads_by, layers_by, role_figures
 from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
+from bert_core.records import MAPS
 from viz_app.components.attention_view.view import attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
-from viz_app.maps import AMONG, SHOWN, UNITS
+from viz_app.maps import AMONG, UNITS
 from viz_app.pages.attention import COMBINED, PARTS, ROW_SORTS, SORTS, parse_weights, write_weights
 from viz_app.pages.attention.shown import as_sent, reading, shown_now
 from viz_app.shell import downloads, frame, question, screen
@@ -46,7 +47,7 @@ with screen.controls().container(horizontal=True, vertical_alignment="top", gap=
     )
     if not neuron:
         control(
-            st.segmented_control, "Show", "show", options=SHOWN,
+            st.segmented_control, "Show", "show", options=MAPS,
             format_func=lambda name: UNITS[name].capitalize(), required=True,
         )  # fmt: skip
         control(

@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from bert_core.records import MAPS
 from viz_app.components.attention_view.view import attention_view
 from viz_app.components.head_grid.view import head_grid
 from viz_app.components.token_strip import token_strip
@@ -9,7 +10,7 @@ from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
 from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
-from viz_app.maps import SHOWN, UNITS, ShownMaps
+from viz_app.maps import UNITS, ShownMaps
 from viz_app.pages.images import picture
 from viz_app.pages.images.picture import loaded_captioner
 from viz_app.shell import downloads, frame, screen
@@ -45,7 +46,7 @@ control(
     first.segmented_control,
     "Show",
     "heat",
-    options=SHOWN,
+    options=MAPS,
     format_func=lambda name: UNITS[name].capitalize(),
     required=True,
 )

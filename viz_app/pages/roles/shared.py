@@ -29,5 +29,5 @@ def grid(current: Question, values: np.ndarray, what: str, key: str, titles: lis
 
 
 def does(role: Role | None) -> str:
-    """A role as the end of a sentence that begins with the name of the head."""
+    """What a head of this role does, as the end of a sentence that begins with the head's name."""
     return "was pruned" if role is None else f"{IN_WORDS[role.name]} ({role.score:.2f})"

@@ -75,11 +75,11 @@ class Answers:
         return [word_as_read(self.encoding, unit) for unit in self.units(words)]
 
     def of_units(self, words: bool) -> np.ndarray:
-        """(method, unit): of a word the sum over its pieces."""
+        """The scores of pieces or of words, (method, unit): of a word the sum over its pieces."""
         return scores_of_units(self.scores, self.units(words))
 
     def shares(self, words: bool) -> np.ndarray:
-        """(method, unit): each row scaled to its largest size."""
+        """The scores of pieces or of words, (method, unit), each method's divided by its largest in size."""
         return scaled_rows(self.of_units(words))
 
     def agreement(self, words: bool) -> np.ndarray:
@@ -153,7 +153,7 @@ class Trust:
     stale: bool = False
 
     def verdict(self, method: str, measure: str) -> str | None:
-        """Of a method; None if it was not judged."""
+        """Whether a method does "better" than chance, "worse", or no better ("chance"); None if it was not judged."""
         return self.found[measure].verdicts[self.names.index(method)] if method in self.names else None
 
 

@@ -433,10 +433,8 @@ def test_two_models_are_compared_head_by_head(
 ) -> None:
     """The picture is the other model's map minus this one's, and the page says what that is not worth."""
     other = of_size(tiny_loaded, 2, 4)
-    for module in ("session", "models"):
-        monkeypatch.setattr(f"viz_app.shell.{module}.models_on_offer", lambda: ("one", "two"))
-    monkeypatch.setattr(sides, "models_on_offer", lambda: ("one", "two"))
     for module in (models, sides):
+        monkeypatch.setattr(module, "models_on_offer", lambda: ("one", "two"))
         monkeypatch.setattr(module, "loaded_model", lambda name: tiny_loaded if name == "one" else other)
     app = AppTest.from_file(ENTRY, default_timeout=60)
     app.query_params.update(PAIR | {"model": "one", "against": "model", "other_model": "two", "head": "1.3"})
@@ -451,10 +449,8 @@ def test_models_of_other_shapes_are_not_compared(
     opened: Callable[..., AppTest], tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One sentence names both shapes."""
-    for module in ("session", "models"):
-        monkeypatch.setattr(f"viz_app.shell.{module}.models_on_offer", lambda: ("one", "two"))
-    monkeypatch.setattr(sides, "models_on_offer", lambda: ("one", "two"))
     for module in (models, sides):
+        monkeypatch.setattr(module, "models_on_offer", lambda: ("one", "two"))
         monkeypatch.setattr(
             module, "loaded_model", lambda name: tiny_loaded if name == "one" else of_size(tiny_loaded, 1, 4)
         )

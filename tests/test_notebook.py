@@ -43,7 +43,9 @@ def test_every_cell_runs(tmp_path: Path) -> None:
     """From top to bottom in a kernel of its own, as Jupyter would; each cell shows what is kept of it."""
     command = ["-m", "jupyter", "execute", "--output", str(tmp_path / "run.ipynb"), str(NOTEBOOK)]
     own = {name: str(tmp_path) for name in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR")}
-    environment = {**os.environ, **own, "PYTHONPATH": str(ROOT)}
+    # A test before this one may have told matplotlib to draw for files alone.
+    inherited = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
+    environment = {**inherited, **own, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, *command], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     kinds = [

@@ -111,7 +111,7 @@ def test_kept_results_are_bounded_by_bytes_and_the_newest_stays(monkeypatch: pyt
     assert calls == [1, 2, 3, 4, 5, 1]
 
 
-LONG = jobs.LONG + 1
+LONG = jobs.LONG_SECONDS + 1
 
 
 def held(queue: JobQueue, **how: object) -> tuple[Job, threading.Event]:

@@ -19,7 +19,7 @@ from typing import Any
 
 KEPT_BYTES = 1 << 30
 KEPT_JOBS = 64
-LONG = 2.0  # seconds: what is expected to take longer gives way to all that is shorter
+LONG_SECONDS = 2.0  # seconds: what is expected to take longer gives way to all that is shorter
 MOST_PATIENCE = 2.0  # seconds that long work gives way at a time: it goes on, if slowly, in the busiest class
 MOST_ALONE = 60.0  # seconds that long work goes on when all who asked are gone: a connection may break and come back
 NICENESS = 10
@@ -59,7 +59,7 @@ class Job:
     @property
     def long(self) -> bool:
         """Whether the job is expected to take so long that it gives way to others."""
-        return self.expected > LONG
+        return self.expected > LONG_SECONDS
 
     @property
     def done(self) -> bool:

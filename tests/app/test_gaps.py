@@ -1,4 +1,4 @@
-"""The page Predict without a browser: when it calls a guess unsure, and by what."""
+"""viz_app/pages/predict/gaps: when a guess is called unsure, and by what."""
 
 from __future__ import annotations
 

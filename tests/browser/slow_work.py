@@ -16,8 +16,9 @@ gate = Path(os.environ["GATE"])
 
 
 def waits(report: Progress) -> str:
-    """Until the file of the test is there."""
-    while not gate.exists():
+    """Until the file of the test is there, and a moment at least."""
+    begun = time.monotonic()
+    while not gate.exists() or time.monotonic() < begun + 1:
         report(0.5)
         time.sleep(0.05)
     return "it is done"
@@ -33,6 +34,7 @@ try:
             st.write(f"Beside it: {given.state.value}, {given.value}")
         st.write("The end of the page")
     else:
-        st.write(f"Needed: {need(Work(('needed',), 'Needed work', waits))}")
+        first, second = (need(Work((name,), f"{name} work", waits)) for name in ("Needed", "More"))
+        st.write(f"Needed: {first}, {second}")
 finally:
     work.end_of_run()

@@ -58,9 +58,7 @@ def opened(window: Page, base: str, path: str, size: tuple[int, int], query: str
     window.set_viewport_size({"width": size[0], "height": size[1]})
     window.goto(f"{base}/{path}{query}")
     expect(window.locator(".st-key-screen_reading p").first).to_be_attached(timeout=180_000)
-    expect(window.locator(".st-key-stop_job, .st-key-stop_here, [data-testid=stSkeleton]")).to_have_count(
-        0, timeout=180_000
-    )
+    expect(window.locator("[class*='st-key-stop_'], [data-testid=stSkeleton]")).to_have_count(0, timeout=180_000)
     expect(window.locator(FIGURES).first).to_be_visible(timeout=180_000)
     before: dict[str, list] = {}
     for _ in range(100):  # until nothing moves any more

@@ -69,5 +69,6 @@ def test_a_page_waits_for_what_it_needs(opened: Page, gate: Path) -> None:
     typed.press("Enter")
     expect(opened.get_by_text("Needed work: running")).to_be_visible()
     gate.touch()
-    expect(opened.get_by_text("Needed: it is done")).to_be_visible()
+    expect(opened.get_by_text("More work: running")).to_be_visible()
+    expect(opened.get_by_text("Needed: it is done, it is done")).to_be_visible()
     expect(opened.get_by_role("button", name="Stop")).to_have_count(0)

@@ -31,6 +31,7 @@ _STOPPED = "_stopped"
 _TOOK = "_took"
 _ASKED_NOW = "_asked_now"  # the jobs that this run of the page asked for
 _LOOKED_AT = "_looked_at"  # of these, those that the page is drawn without, with the place where they are waited for
+_ROOMS = "_rooms"  # how many places in the queue this run has shown
 
 Result = TypeVar("Result")
 Value = TypeVar("Value")
@@ -114,8 +115,7 @@ def look(work: Work[Result], *, slot: str = "", asked: str = "") -> Given[Result
         if slot:
             remember(slot, result)
         return Given(State.READY, result)
-    looked_at = st.session_state.setdefault(_LOOKED_AT, [])
-    looked_at.append((job, _waiting_room(job, f"stop_here{len(looked_at) or ''}", asked)))
+    st.session_state.setdefault(_LOOKED_AT, []).append((job, _waiting_room(job, asked)))
     return last(slot)
 
 
@@ -205,7 +205,7 @@ def as_time(seconds: float) -> str:
 
 def begin_run() -> None:
     """Forget what the last run of the page asked for: called before a page is drawn."""
-    st.session_state[_ASKED_NOW], st.session_state[_LOOKED_AT] = [], []
+    st.session_state[_ASKED_NOW], st.session_state[_LOOKED_AT], st.session_state[_ROOMS] = [], [], 0
 
 
 def end_of_run() -> None:
@@ -269,9 +269,13 @@ def _result(job: Job) -> Any:
     return job.result
 
 
-def _waiting_room(job: Job, key: str = "stop_job", asked: str | None = None) -> Any:
+def _waiting_room(job: Job, asked: str | None = None) -> Any:
     bar = st.empty()
     _say_place(job, bar)
+    # A run may wait several times, and Streamlit takes no key twice, also where the first button is gone again.
+    number = st.session_state.get(_ROOMS, 0)
+    st.session_state[_ROOMS] = number + 1
+    key = f"{'stop_job' if asked is None else 'stop_here'}{number or ''}"
     st.button("Stop", key=key, on_click=_stop, args=(job, asked))
     return bar
 

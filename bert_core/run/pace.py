@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bert_core.loading import LoadedModel
+from bert_core.run.memory import TOKENS_AT_ONCE
 
 _FEW, _MANY, _ROUNDS = 8, 128, 5
 
@@ -28,9 +29,11 @@ class Pace:
     def of(self, tokens: int, passes: float = 1, places: float = 0) -> float:
         """What so many forward passes over a text of so many tokens take, about; a pass back counts as two.
 
-        places: at how many the scores of all words are computed and sorted.
+        Copies of a text travel together, as many as fit a batch. places: at how many the scores of all words are
+        computed and sorted.
         """
-        return passes * (self.a_pass + self.a_token * tokens) + places * self.a_place
+        read = passes * tokens
+        return max(read / TOKENS_AT_ONCE, min(passes, 1)) * self.a_pass + read * self.a_token + places * self.a_place
 
 
 @torch.no_grad()

@@ -180,13 +180,6 @@ class JobQueue:
             running = self._running.get(job.long)
             return sum(other.long == job.long for other in before) + (running is not None)
 
-    def long_job_of(self, visitor: Visitor) -> Job | None:
-        """The long job that this visitor waits for, if there is one."""
-        with self._changed:
-            return next(
-                (job for job in self._jobs.values() if job.long and not job.done and visitor in job.waited_for), None
-            )
-
     def _drop(self, job: Job | None) -> None:
         if job is not None:
             self._jobs.pop(job.key, None)

@@ -49,11 +49,6 @@ class Question:
         """(layer, head): 0 for each head that is off, 1 for all others."""
         return head_mask_without(self.loaded.config, self.off)
 
-    @property
-    def weights(self) -> int:
-        """How many weights every token goes through."""
-        return sum(weight.numel() for weight in self.loaded.model.bert.encoder.parameters())
-
     def truth_at(self, position: int) -> int | None:
         """The piece that was typed where now a mask is; None where a [MASK] was typed."""
         hidden = self.encoding.tokens[position] != self.original.tokens[position]

@@ -82,6 +82,12 @@ def kept(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
     return _make()
 
 
+@st.cache_resource(max_entries=16, show_spinner=False)
+def kept_of_model(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
+    """The same for what is true of a model whatever the text: apart, so that many texts do not push it out."""
+    return _make()
+
+
 def need(work: Work[Result], *, timed: bool = False) -> Result:
     """The result; until it is there, the page stands still and shows the place in the queue.
 
@@ -191,7 +197,7 @@ def seconds_of(loaded: LoadedModel, tokens: int, passes: float = 1, *, places: f
 
     places: at how many the scores of all words are computed and sorted.
     """
-    pace: Pace = kept(("pace", loaded.name), lambda: pace_of(loaded))
+    pace: Pace = kept_of_model(("pace", loaded.name), lambda: pace_of(loaded))
     return pace.of(tokens, passes, places)
 
 

@@ -25,7 +25,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question, is_shown
-from viz_app.shell.work import QUICK, Work, kept, look, need, offered
+from viz_app.shell.work import QUICK, Work, kept_of_model, look, need, offered
 
 SHOWN_WORDS = 12
 MOST_BESIDE = 9  # depths that leave room for a distribution beside them
@@ -211,7 +211,7 @@ def _translators(current: Question) -> Translators | None:
     """Those of the chosen model, or None where it has none; a file that does not fit is said and left out."""
     loaded = current.loaded
     try:
-        found: Translators | None = kept(("translators", loaded.name), lambda: read_translators(loaded))
+        found: Translators | None = kept_of_model(("translators", loaded.name), lambda: read_translators(loaded))
     except CheckpointError as error:
         st.warning(as_written(f"{error}."), icon=":material/link_off:")
         return None

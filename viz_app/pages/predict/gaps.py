@@ -9,7 +9,7 @@ from bert_core.records import MaskPrediction
 from bert_core.refused import Refused
 from viz_app.shell.markdown import sentence
 from viz_app.shell.question import NO_TOKENS, Question
-from viz_app.shell.work import kept
+from viz_app.shell.work import kept_of_model
 
 UNSURE = 0.2  # a best guess below this probability is called unsure
 
@@ -42,7 +42,7 @@ def temperature(current: Question) -> float | None:
     """What calibrates the model's confidence; None where nobody measured it. A file that cannot be read is said."""
     loaded = current.loaded
     try:
-        found: float | None = kept(("temperature", loaded.name), lambda: temperature_of(loaded))
+        found: float | None = kept_of_model(("temperature", loaded.name), lambda: temperature_of(loaded))
     except Refused as error:
         st.warning(sentence(error), icon=":material/link_off:")
         return None

@@ -96,8 +96,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.shell": {
         "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
-        "bert_core.loading", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app", "viz_app.figures",
-        "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
+        "bert_core.loading", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app", "viz_app.door",
+        "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.export",
+        "viz_app.export.bertviz",
     },
     "viz_app.pages": {
         "viz_app.pages.predict", "viz_app.pages.attention", "viz_app.pages.compare", "viz_app.pages.why",
@@ -137,7 +138,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages.prune": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.modeling",
         "bert_core.loading", "bert_core.pruning", "bert_core.records", "bert_core.run", "bert_core.analysis",
-        "bert_core.training", "viz_app.figures", "viz_app.components", "viz_app.shell",
+        "bert_core.training", "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.score": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.records", "bert_core.run",
@@ -156,9 +157,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training",
-        "viz_app", "viz_app.maps", "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
+        "viz_app", "viz_app.door", "viz_app.maps", "viz_app.comparison", "viz_app.export", "viz_app.export.bertviz",
     },
-    "streamlit_app": {"streamlit", "viz_app.shell", "viz_app.pages"},
+    "viz_app.door": {"google", "starlette", "streamlit"},
+    "viz_app.front": {"streamlit", "viz_app.shell", "viz_app.pages"},
+    "streamlit_app": {"streamlit", "viz_app", "viz_app.door"},
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from bert_core.studies.relations import track_relations
 from bert_core.studies.table import write_table
 from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, at, key_of, said, settled, visited, words
+from viz_app import door
 from viz_app.pages import PAGES as DECLARED
 from viz_app.pages import compare, score
 from viz_app.pages.roles import treebank
@@ -269,9 +270,7 @@ def test_naming_a_folder_loads_it(tiny_model_folder: Path, tmp_path: Path, packe
 
 def test_a_page_for_others_loads_nothing_but_what_is_offered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Served beyond this machine, there is no control to name a model, and an address cannot name one either."""
-    import streamlit as st
-
-    monkeypatch.setattr(st, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
+    monkeypatch.setattr(door, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
     app = start(text="A word.", model="/etc")
     assert not [b for b in app.button if b.label == "Load"]
     assert app.session_state.model == "headlight-mini"

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import bert_core
@@ -20,6 +19,7 @@ from bert_core.run import costs, losses, plans
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
 from tests.visit import at, key_of, said, settled, words
+from viz_app import door
 from viz_app.pages.prune import questions
 from viz_app.pages.why import MEASURES
 from viz_app.shell import work
@@ -185,7 +185,7 @@ def test_a_model_is_measured_and_taken_along(
 
 def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Served beyond this machine there is no control to write a folder; a download there is."""
-    monkeypatch.setattr(st, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
+    monkeypatch.setattr(door, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
     app = lab_of(tiny_model_folder, monkeypatch, off="0.1")
     assert not app.exception and app.get("download_button")
     assert not [b for b in app.button if b.key == "write_model"]

@@ -39,6 +39,15 @@ def open_app(
     device: Device = "auto",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="8501, or the next free one.")] = None,
     address: Annotated[str, typer.Option(help="Where to listen; any but localhost is for others too.")] = "localhost",
+    shared: Annotated[
+        bool, typer.Option("--shared", help="For others too, though it listens on localhost: behind a proxy.")
+    ] = False,
+    host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="A name by which others ask; with none, any is answered.")
+    ] = None,
+    base_path: Annotated[
+        str, typer.Option(metavar="PATH", help="What stands before every path, where a proxy serves more than this.")
+    ] = "",
 ) -> None:
     """Serve the app to a browser."""
     offered = [*(models or []), *(more_models or [])]
@@ -48,6 +57,10 @@ def open_app(
         from bert_core.loading import best_device
 
         best_device(device)
+    from viz_app.door import LOCAL
+
+    if host and not shared and address in LOCAL:
+        raise Refused("--host names a server for others: give --shared too, or an --address that others reach")
     front_door = find_spec("streamlit_app")
     if front_door is None or front_door.origin is None:
         raise Refused("streamlit_app.py is not installed beside this command: install Headlight again")
@@ -62,13 +75,17 @@ def open_app(
         "client.showErrorDetails": "none",
         "theme.base": str(Path(__file__).parents[1] / "theme.toml"),
         **({} if port is None else {"server.port": str(port)}),
+        **({"server.baseUrlPath": base_path.strip("/")} if base_path.strip("/") else {}),
     }
     choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
+    if shared:
+        choices["HEADLIGHT_SHARED"] = "1"
     if tables is not None:
         choices["HEADLIGHT_TABLES"] = str(tables.resolve())
     # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
     command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
     command += [f"--{name}={value}" for name, value in flags.items()]
+    command += [f"--server.allowedHosts={name}" for name in host or ()]
     os.execve(sys.executable, command, {**malloc_settings(), **os.environ, **choices})
 
 

@@ -11,6 +11,7 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel, bundled_models, load
 from bert_core.refused import Refused
+from viz_app.door import is_own
 from viz_app.shell.choices import Choice, one_of
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import as_written, sentence
@@ -34,11 +35,6 @@ def models_on_offer() -> tuple[str, ...]:
 def parse_model(value: str) -> str:
     """A model that is on offer now. Raises Refused for any other."""
     return one_of(*models_on_offer())(value)
-
-
-def serves_localhost() -> bool:
-    """Whether only this machine can open the page; then any folder and the hub may be loaded."""
-    return st.get_option("server.address") in ("localhost", "127.0.0.1", "::1")
 
 
 def shown_name(model: str) -> str:
@@ -84,7 +80,7 @@ def model_settings() -> None:
     if state.model not in offered:
         state.model = offered[0]
     control(st.selectbox, "Model", "model", options=offered, format_func=shown_name, help=whole_name(state.model))
-    if serves_localhost():
+    if is_own():
         # In a form Enter loads.
         with st.popover("Another model", width="stretch"), st.form("another_model_form", border=False):
             st.text_input(

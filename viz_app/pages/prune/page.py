@@ -5,6 +5,7 @@ import streamlit as st
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from bert_core.refused import Refused
 from viz_app.components.head_grid.view import head_grid
+from viz_app.door import is_own
 from viz_app.figures.pruning import pruning_curve
 from viz_app.pages.prune import FIGURES, OFFERED_ORDERS
 from viz_app.pages.prune.history import remember, step, switch_off_below
@@ -16,7 +17,6 @@ from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_wor
 from viz_app.shell.controls import control, file_control
 from viz_app.shell.heads import head_title, switch_heads
 from viz_app.shell.markdown import as_written
-from viz_app.shell.models import serves_localhost
 from viz_app.shell.work import as_time, ask, is_asked, take_back
 
 ORDER_NAMES = {
@@ -224,7 +224,7 @@ else:
             lambda: questions.file(full_shape=full_shape),
             "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
         )  # fmt: skip
-        if serves_localhost():
+        if is_own():
             folder = control(
                 st.text_input, "Or write it to a folder", "lab_place", first="", placeholder="models/pruned", width=260
             )

@@ -23,8 +23,9 @@ from bert_core.run.plans import RANDOM_ORDERS, loss_importance, propose_plan
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
+from viz_app.door import is_own
 from viz_app.shell.change import other_texts
-from viz_app.shell.models import serves_localhost, shown_name
+from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.work import Work, kept, need, offered, ready, seconds_of, stop, underway
 
@@ -207,7 +208,7 @@ class PruningQuestions:
 
         Raises Refused for a server that others reach, or a place that is taken, missing or full.
         """
-        if not serves_localhost():
+        if not is_own():
             raise Refused("only a page that this machine alone can open may write to its disk")
         if not place.strip():
             raise Refused("there is no name: give a folder, or a name that ends in .zip")

@@ -1,0 +1,195 @@
+"""The door: one's own server answers this machine alone, a shared one gives no rights, and nothing is too large."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from starlette.datastructures import Headers
+from starlette.types import Message
+from streamlit.proto.BackMsg_pb2 import BackMsg
+
+from viz_app import door
+from viz_app.door import LONGEST_ADDRESS, LONGEST_TEXT, MOST_BYTES, Guard, bounded, is_own, refusal
+
+Options = Callable[..., None]
+
+
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch) -> Options:
+    """`options(address=..., hosts=..., origins=..., shared=...)`: how the server was started."""
+
+    def start(
+        address: str | None = "localhost",
+        hosts: tuple[str, ...] = (),
+        origins: tuple[str, ...] = (),
+        shared: bool = False,
+    ) -> None:
+        said = {"server.address": address, "server.allowedHosts": hosts, "server.corsAllowedOrigins": origins}
+        monkeypatch.setattr(door, "get_option", said.__getitem__)
+        monkeypatch.setenv("HEADLIGHT_SHARED", "1" if shared else "")
+
+    start()
+    return start
+
+
+@pytest.mark.parametrize(
+    ("address", "shared", "own"),
+    [
+        ("localhost", False, True), ("127.0.0.1", False, True), ("::1", False, True),
+        ("localhost", True, False), ("0.0.0.0", False, False), ("192.168.1.7", False, False), (None, False, False),
+    ],
+)  # fmt: skip
+def test_rights_follow_from_how_the_server_was_started(
+    options: Options, address: str | None, shared: bool, own: bool
+) -> None:
+    """They are there on localhost alone, and not if it was started for others."""
+    options(address, shared=shared)
+    assert is_own() == own
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8501", "LOCALHOST:8501", "127.0.0.1:9", "[::1]:8501", "localhost."]
+)
+def test_ones_own_server_answers_by_the_names_of_this_machine(options: Options, host: str) -> None:
+    """With any port: a tunnel may end at another."""
+    assert refusal(Headers({"host": host})) is None
+    assert refusal(Headers({"host": host, "origin": f"http://{host}"})) is None
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example", "evil.example:8501", "localhost.evil.example", "127.0.0.1.nip.io:8501", "", "localhost:x",
+        "evil@localhost", "localhost/evil", "192.168.1.7:8501", "0.0.0.0:8501", "localhost:8501, evil.example",
+    ],
+)  # fmt: skip
+def test_ones_own_server_answers_by_no_other_name(options: Options, host: str) -> None:
+    """A name that was made to point here is refused, with its own name and what would let it in."""
+    said = refusal(Headers({"host": host}))
+    assert said is not None and (host or "no name at all") in said and "headlight app --shared" in said
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://localhost:3000", "http://localhost.evil.example:8501"]
+)
+def test_no_page_of_another_site_is_answered(options: Options, origin: str) -> None:
+    """Whoever the server is for; a page that was named at start is."""
+    for shared in (False, True):
+        options(shared=shared)
+        said = refusal(Headers({"host": "localhost:8501", "origin": origin}))
+        assert said is not None and origin in said
+    options(origins=(origin,))
+    assert refusal(Headers({"host": "localhost:8501", "origin": origin})) is None
+
+
+@pytest.mark.parametrize("header", door.PASSED_ON)
+def test_ones_own_server_answers_no_proxy(options: Options, header: str) -> None:
+    """What a proxy passes on from others is refused, also when it calls the server localhost; a shared one is not."""
+    headers = Headers({"host": "localhost:8501", header: "203.0.113.7"})
+    said = refusal(headers)
+    assert said is not None and header in said and "--shared" in said
+    options(shared=True)
+    assert refusal(headers) is None
+
+
+def test_a_shared_server_answers_by_the_names_it_was_given(options: Options) -> None:
+    """With none by any; `*.` stands for what is below a name, not for what ends like it."""
+    options("0.0.0.0")
+    assert refusal(Headers({"host": "class.example:8501"})) is None
+    options("0.0.0.0", hosts=("class.example", "*.rooms.example"))
+    for host in ("class.example", "Class.Example:80", "a.rooms.example", "b.a.rooms.example:8501"):
+        assert refusal(Headers({"host": host, "origin": f"https://{host}"})) is None
+    for host in ("rooms.example", "evil.example", "badclass.example", "localhost", ""):
+        said = refusal(Headers({"host": host}))
+        assert said is not None and "--host" in said
+
+
+def answer(scope_type: str, headers: dict[str, str], query: bytes = b"") -> tuple[list[Message], bool]:
+    """What the guard sends, and whether it let the request through."""
+    sent, passed = [], []
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        passed.append(scope)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    scope = {
+        "type": scope_type, "path": "/", "raw_path": b"/", "query_string": query, "method": "GET",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }  # fmt: skip
+    asyncio.run(Guard(app)(scope, receive, send))
+    return sent, bool(passed)
+
+
+@pytest.mark.parametrize("scope", ["http", "websocket"])
+def test_what_is_refused_gets_no_further(options: Options, scope: str) -> None:
+    """Pages, files, uploads and sockets all pass the guard; a refusal is a sentence, or the end of the socket."""
+    assert answer(scope, {"host": "localhost"}) == ([], True)
+    sent, passed = answer(scope, {"host": "evil.example"})
+    assert not passed
+    if scope == "http":
+        assert sent[0]["status"] == 403 and b"evil.example" in sent[1]["body"]
+    else:
+        assert sent[0]["type"] == "websocket.close"
+
+
+def test_an_endless_address_is_refused(options: Options) -> None:
+    """Before anything reads it."""
+    sent, passed = answer("http", {"host": "localhost"}, b"text=" + b"a" * LONGEST_ADDRESS)
+    assert not passed and sent[0]["status"] == 414
+    assert answer("http", {"host": "localhost"}, b"text=" + b"a" * 2_000)[1]
+
+
+def received(*messages: BackMsg | bytes) -> tuple[list[Message], list[Message]]:
+    """What arrives behind the bound of these messages and a last heartbeat, and what was sent back."""
+    sent: list[Message] = []
+    raw = [one if isinstance(one, bytes) else one.SerializeToString() for one in messages]
+    waiting = [
+        {"type": "websocket.receive", "bytes": one} for one in [*raw, BackMsg(app_heartbeat=True).SerializeToString()]
+    ]
+
+    async def receive() -> Message:
+        return waiting.pop(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def all_of() -> list[Message]:
+        read, arrived = bounded(receive, send), []
+        while waiting:
+            arrived.append(await read())
+        return arrived
+
+    return asyncio.run(all_of()), sent
+
+
+def test_an_endless_text_is_cut_to_what_says_that_it_is_too_long() -> None:
+    """24 MB in one field become one character more than is read; the other fields stay."""
+    message = BackMsg()
+    message.rerun_script.widget_states.widgets.add(id="other", string_value="é" * 24_000_000)
+    message.rerun_script.widget_states.widgets.add(id="text", string_value="A word.")
+    (arrived, _), sent = received(message)
+    long, short = BackMsg.FromString(arrived["bytes"]).rerun_script.widget_states.widgets
+    assert long.string_value == "é" * (LONGEST_TEXT + 1) and short.string_value == "A word." and sent == []
+
+
+def test_a_message_that_is_no_text_has_an_end() -> None:
+    """What is still too large when its texts are cut closes the connection."""
+    message = BackMsg()
+    message.rerun_script.widget_states.widgets.add(id="x", bytes_value=bytes(MOST_BYTES + 1))
+    (arrived, *_), sent = received(message)
+    assert arrived["type"] == "websocket.disconnect" and sent[0]["code"] == 1009
+
+
+def test_no_visitor_empties_the_caches_of_all() -> None:
+    """What no page of the app sends is dropped, whoever sends it; what it sends arrives as it was."""
+    install = BackMsg()
+    install.backend_operation_request.install_skills.SetInParent()
+    arrived, sent = received(BackMsg(clear_cache=True), BackMsg(debug_shutdown_runtime=True), install, b"\xff\xff")
+    assert [BackMsg.FromString(one["bytes"]).WhichOneof("type") for one in arrived] == ["app_heartbeat"] and sent == []

@@ -1,0 +1,145 @@
+"""Who is let in: rights that are decided when the server starts, and a guard before every route.
+
+A server of one's own listens on this machine alone, and answers only what is asked of it by a name of this machine: a
+foreign page whose name was made to point here (DNS rebinding), and a proxy that lets others in, use another. Who opens
+it may load any folder and the hub, and write files. A shared server answers all, or those who use one of its names,
+and nobody has these rights there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from google.protobuf.message import DecodeError
+from starlette.datastructures import Headers
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from streamlit import get_option
+from streamlit.proto.BackMsg_pb2 import BackMsg
+
+LOCAL = ("localhost", "127.0.0.1", "::1")
+# What a proxy adds to what it passes on.
+PASSED_ON = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+LONGEST_TEXT = 200_000  # characters that are read at all, of whatever somebody types
+LONGEST_ADDRESS = 64_000  # bytes of a path and what is asked with it
+MOST_BYTES = 16 << 20  # of a message when its texts are cut: with more the connection is closed
+ASKED_BY_PAGES = (
+    "rerun_script", "stop_script", "file_urls_request", "app_heartbeat", "deferred_file", "dataframe_chunk",
+)  # fmt: skip
+
+
+def is_own() -> bool:
+    """Whether the server is for this machine alone: then any folder and the hub may be loaded, and files written."""
+    return os.environ.get("HEADLIGHT_SHARED") != "1" and get_option("server.address") in LOCAL
+
+
+def middleware() -> list[Middleware]:
+    """What stands before every route of the server."""
+    return [Middleware(Guard)]
+
+
+class Guard:
+    """Answers what comes from elsewhere with one sentence, and lets nothing in that is larger than can be read."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse it: 403 by whom it is, 414 by its address."""
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        status, why = 403, refusal(Headers(scope=scope))
+        if len(scope.get("raw_path") or b"") + len(scope.get("query_string", b"")) > LONGEST_ADDRESS:
+            status, why = 414, f"The address is too long: at most {LONGEST_ADDRESS:,} bytes are read."
+        if why is None:
+            await self.app(scope, bounded(receive, send) if scope["type"] == "websocket" else receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})  # before it is accepted: 403
+        else:
+            await PlainTextResponse(f"{why}\n", status)(scope, receive, send)
+
+
+def refusal(headers: Headers) -> str | None:
+    """Why a request with these headers is not answered; None where it is."""
+    host, origin = headers.get("host", ""), headers.get("origin")
+    names = LOCAL if is_own() else get_option("server.allowedHosts")
+    if not _is_named(_hostname(host), names):
+        return _not_for(host or "no name at all")
+    if is_own() and (by := next((name for name in PASSED_ON if name in headers), None)) is not None:
+        return _not_for(f"{host}, through a proxy ({by})")
+    others = get_option("server.corsAllowedOrigins")
+    if origin is None or origin in others or urlsplit(origin).netloc.lower() == host.lower():
+        return None
+    return f"This server answers its own pages alone, and this was asked by one of {origin}."
+
+
+def _not_for(host: str) -> str:
+    if is_own():
+        return (
+            f"This server is for the machine it runs on, and was asked for as {host}. "
+            "For others, start it with `headlight app --shared`."
+        )
+    return f"This server was asked for as {host}, which is none of the names that `--host` gave it."
+
+
+def _hostname(host: str) -> str:
+    """A host without its port, in small letters; empty where it is none."""
+    try:
+        parts = urlsplit(f"//{host}")
+        parts.port  # noqa: B018  (raises where it is no number)
+        plain = parts.username is None and not (parts.path or parts.query or parts.fragment)
+    except ValueError:
+        return ""
+    return (parts.hostname or "").rstrip(".") if plain else ""
+
+
+def _is_named(hostname: str, names: Iterable[str]) -> bool:
+    """Whether a host is one of these names; `*.example.org` stands for all below it, and no names for any."""
+    names = [name.strip().lower().rstrip(".") for name in names]
+    below = (name[1:] for name in names if name.startswith("*."))
+    return not names or hostname in names or "*" in names or any(map(hostname.endswith, below))
+
+
+def bounded(receive: Receive, send: Send) -> Receive:
+    """What a browser's pages send, and nothing else: no message empties the caches that all visitors share.
+
+    Each text in it is cut to one character more than is read, so that a page can say so.
+    """
+
+    async def read() -> Message:
+        while True:
+            message = await receive()
+            if not message.get("bytes"):
+                return message
+            asked = _asked(message["bytes"])
+            if asked is None:
+                continue
+            if len(asked) <= MOST_BYTES:
+                return {**message, "bytes": asked}
+            await send({"type": "websocket.close", "code": 1009, "reason": f"more than {MOST_BYTES:,} bytes"})
+            return {"type": "websocket.disconnect", "code": 1009}
+
+    return read
+
+
+def _asked(data: bytes) -> bytes | None:
+    """A message of a page with its texts cut; None for one that no page of ours sends."""
+    message, most = BackMsg(), LONGEST_TEXT + 1
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        return None
+    operation = message.backend_operation_request.WhichOneof("payload")
+    if (operation or message.WhichOneof("type")) not in ASKED_BY_PAGES:
+        return None
+    if len(data) <= most:
+        return data
+    for widget in message.rerun_script.widget_states.widgets:
+        if len(widget.string_value) > most:
+            widget.string_value = widget.string_value[:most]
+    cut: bytes = message.SerializeToString()
+    return cut

@@ -1,10 +1,10 @@
-"""Where the server finds the app: `streamlit run streamlit_app.py`."""
-
-from pathlib import Path
+"""The front door: `streamlit run streamlit_app.py`."""
 
 from streamlit.starlette import App
 
-import viz_app
-from viz_app import door
+from viz_app import door, front
 
-app = App(Path(viz_app.__file__).parent / "front.py", middleware=door.middleware())
+if __name__ == "__main__":  # a visitor's run of the app
+    front.draw()
+else:  # the server, once
+    app = App(__file__, middleware=door.middleware())

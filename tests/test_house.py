@@ -161,7 +161,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.door": {"google", "starlette", "streamlit"},
     "viz_app.front": {"streamlit", "viz_app.shell", "viz_app.pages"},
-    "streamlit_app": {"streamlit", "viz_app", "viz_app.door"},
+    "streamlit_app": {"streamlit", "viz_app.door", "viz_app.front"},
 }  # fmt: skip
 
 

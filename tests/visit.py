@@ -8,7 +8,7 @@ from pathlib import Path
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
-ENTRY = str(Path(__file__).parents[1] / "viz_app" / "front.py")
+ENTRY = str(Path(__file__).parents[1] / "streamlit_app.py")
 
 
 def visited(page: str, **address: str) -> AppTest:

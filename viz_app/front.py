@@ -1,4 +1,4 @@
-"""The front of the app, drawn anew at every run: what is chosen, the frame, and the page that was opened."""
+"""What every run of the app draws: what is chosen, the frame, and the page that was opened."""
 
 import streamlit as st
 
@@ -6,28 +6,31 @@ from viz_app.pages import PAGES
 from viz_app.shell import address, frame, screen, work
 from viz_app.shell.calm import PAGE, calm
 
-st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
-st.logo(frame.LOGO, size="large")
-notices = address.restore(frame.choices_of(PAGES))
-work.begin_run()
-opened = st.navigation(
-    [
-        st.Page(page.file, title=page.title, icon=page.icon, url_path=page.path, default=page is PAGES[0])
-        for page in PAGES
-    ],
-    position="top" if st.session_state.lecture else "sidebar",
-)
-page = next((page for page in PAGES if page.path == opened.url_path), PAGES[0])
-address.open_example(page)
-rest = screen.divide(lecture=st.session_state.lecture)
-try:
-    st.session_state[PAGE] = page.path
-    with calm(screen.picture()):
-        if page is PAGES[0]:
-            frame.welcome()
-        if frame.open_frame(page, PAGES, notices):
-            with rest:
-                frame.show(opened)
-finally:
-    address.publish()
-    work.end_of_run()
+
+def draw() -> None:
+    """Draw the app, for one visitor and one moment."""
+    st.set_page_config(page_title="Headlight", page_icon=frame.LOGO, layout="wide", initial_sidebar_state=250)
+    st.logo(frame.LOGO, size="large")
+    notices = address.restore(frame.choices_of(PAGES))
+    work.begin_run()
+    opened = st.navigation(
+        [
+            st.Page(page.file, title=page.title, icon=page.icon, url_path=page.path, default=page is PAGES[0])
+            for page in PAGES
+        ],
+        position="top" if st.session_state.lecture else "sidebar",
+    )
+    page = next((page for page in PAGES if page.path == opened.url_path), PAGES[0])
+    address.open_example(page)
+    rest = screen.divide(lecture=st.session_state.lecture)
+    try:
+        st.session_state[PAGE] = page.path
+        with calm(screen.picture()):
+            if page is PAGES[0]:
+                frame.welcome()
+            if frame.open_frame(page, PAGES, notices):
+                with rest:
+                    frame.show(opened)
+    finally:
+        address.publish()
+        work.end_of_run()

@@ -32,7 +32,7 @@ from viz_app.pages.compare import sides
 from viz_app.shell import downloads, models, question
 from viz_app.tokens import Combined, Token
 
-ENTRY = str(Path(__file__).parents[2] / "viz_app" / "front.py")
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 PAIR = {"text": "the cat sat on the mat", "pair": "it was red"}
 
 

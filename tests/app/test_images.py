@@ -17,7 +17,7 @@ from tests.visit import at, key_of
 from viz_app.figures.images import Outline, picture_figure, picture_heat
 from viz_app.pages.images import picture as pictures
 
-ENTRY = str(Path(__file__).parents[2] / "viz_app" / "front.py")
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 
 
 def start(**address: str) -> AppTest:

@@ -12,7 +12,7 @@ from tests.visit import at, key_of, settled, words
 from viz_app.pages.inside.stages import STAGES
 from viz_app.shell import work
 
-ENTRY = str(Path(__file__).parents[2] / "viz_app" / "front.py")
+ENTRY = str(Path(__file__).parents[2] / "streamlit_app.py")
 TEXT, PAIR = "a cat sat on the mat.", "it was red."
 
 

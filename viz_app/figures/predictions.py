@@ -7,7 +7,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
+from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, figure_of, page, plain, two_digits
 
 LONGEST_LABEL = 18
 
@@ -37,40 +37,33 @@ def prediction_bars(
             _check(number)
     places = list(range(len(labels)))
     whole = [plain(label, 160) for label in labels]
-    figure = go.Figure(
-        [
-            go.Bar(
-                x=numbers,
-                y=places,
-                orientation="h",
-                name=name,
-                marker=_fill(name, dark),
-                text=[two_digits(number) for number in numbers],
-                textposition="outside",
-                constraintext="none",
-                cliponaxis=False,
-                customdata=whole,
-                hovertemplate=f"%{{customdata}}<br>{name} %{{x:.9g}}<extra></extra>",
-            )
-            for name, numbers in series.items()
-        ]
-    )
+    bars = [
+        {
+            "type": "bar", "orientation": "h", "name": name, "x": numbers, "y": places, "marker": _fill(name, dark),
+            "text": [two_digits(number) for number in numbers], "textposition": "outside", "constraintext": "none",
+            "cliponaxis": False, "customdata": whole,
+            "hovertemplate": f"%{{customdata}}<br>{name} %{{x:.9g}}<extra></extra>",
+        }
+        for name, numbers in series.items()
+    ]  # fmt: skip
     if largest is None:
         largest = max((number for numbers in series.values() for number in numbers), default=1.0)
     thickness = (34 if before is None else 50) * (1.3 if lecture else 1)
-    figure.update_layout(
-        barmode="group",
-        bargap=0.3,
-        bargroupgap=0.06,
-        showlegend=before is not None,
-        legend_traceorder="normal",
-        height=round(len(labels) * thickness + (70 if before is None else 100)),
-        margin={"t": 8 if before is None else 36, "r": 64},
-        dragmode=False,
+    layout = {
+        "barmode": "group",
+        "bargap": 0.3,
+        "bargroupgap": 0.06,
+        "showlegend": before is not None,
+        "legend": {"traceorder": "normal"},
+        "height": round(len(labels) * thickness + (70 if before is None else 100)),
+        "margin": {"t": 8 if before is None else 36, "r": 64},
+        "dragmode": False,
         # A short bar is as easily met as a long one: anywhere in its row.
-        hovermode="y",
-        xaxis={"range": [0, (largest or 1.0) * 1.02], "title": {"text": "probability"}, "nticks": 5, "zeroline": False},
-        yaxis={
+        "hovermode": "y",
+        "xaxis": {
+            "range": [0, (largest or 1.0) * 1.02], "title": {"text": "probability"}, "nticks": 5, "zeroline": False
+        },
+        "yaxis": {
             "tickmode": "array",
             "tickvals": places,
             "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in labels],
@@ -79,8 +72,8 @@ def prediction_bars(
             "showgrid": False,
             "zeroline": False,
         },
-    )
-    return styled(figure, dark=dark, lecture=lecture)
+    }  # fmt: skip
+    return figure_of(bars, layout, dark=dark, lecture=lecture)
 
 
 def nsp_verdict(probability: float) -> str:
@@ -99,52 +92,43 @@ def nsp_bar(probability: float, *, before: float | None = None, dark: bool, lect
     for number in rows.values():
         _check(number)
     colours = page(dark)
-    figure = go.Figure(
-        [
-            go.Bar(
-                base=[0.5],
-                x=[number - 0.5],
-                y=[name],
-                orientation="h",
-                marker=_fill(name, dark),
-                customdata=[number],
-                text=[two_digits(number)],
-                textposition="outside",
-                constraintext="none",
-                cliponaxis=False,
-                hovertemplate=f"P(B follows A), {name}: %{{customdata:.9g}}<extra></extra>",
-                showlegend=False,
-            )
-            for name, number in rows.items()
-        ]
-    )
-    figure.add_vline(x=0.5, line={"color": colours.faint, "width": 2 if lecture else 1})
-    for x, anchor, text in ((0, "left", "◀ no"), (1, "right", "yes ▶")):
-        figure.add_annotation(
-            x=x,
-            y=1,
-            yref="paper",
-            xanchor=anchor,
-            yanchor="bottom",
-            text=text,
-            showarrow=False,
-            font_color=colours.faint,
-        )
-    figure.update_layout(
-        barmode="overlay",
-        height=round((140 if before is None else 180) * (1.25 if lecture else 1)),
-        dragmode=False,
-        margin={"t": 38, "l": 40, "r": 40},
-        xaxis={
+    bars = [
+        {
+            "type": "bar", "orientation": "h", "base": [0.5], "x": [number - 0.5], "y": [name],
+            "marker": _fill(name, dark), "customdata": [number], "text": [two_digits(number)],
+            "textposition": "outside", "constraintext": "none", "cliponaxis": False, "showlegend": False,
+            "hovertemplate": f"P(B follows A), {name}: %{{customdata:.9g}}<extra></extra>",
+        }
+        for name, number in rows.items()
+    ]  # fmt: skip
+    layout = {
+        "barmode": "overlay",
+        "height": round((140 if before is None else 180) * (1.25 if lecture else 1)),
+        "dragmode": False,
+        "margin": {"t": 38, "l": 40, "r": 40},
+        "shapes": [
+            {
+                "type": "line", "x0": 0.5, "x1": 0.5, "y0": 0, "y1": 1, "yref": "y domain",
+                "line": {"color": colours.faint, "width": 2 if lecture else 1},
+            }
+        ],
+        "annotations": [
+            {
+                "x": x, "y": 1, "yref": "paper", "xanchor": anchor, "yanchor": "bottom", "text": text,
+                "showarrow": False, "font": {"color": colours.faint},
+            }
+            for x, anchor, text in ((0, "left", "◀ no"), (1, "right", "yes ▶"))
+        ],
+        "xaxis": {
             "range": [0, 1],
             "tickvals": [0, 0.25, 0.5, 0.75, 1],
             "ticktext": ["0", "0.25", "0.5", "0.75", "1"],
             "title": {"text": "probability that B follows A"},
             "zeroline": False,
         },
-        yaxis={"autorange": "reversed", "showgrid": False, "showticklabels": before is not None, "ticksuffix": "  "},
-    )
-    return styled(figure, dark=dark, lecture=lecture)
+        "yaxis": {"autorange": "reversed", "showgrid": False, "showticklabels": before is not None, "ticksuffix": "  "},
+    }  # fmt: skip
+    return figure_of(bars, layout, dark=dark, lecture=lecture)
 
 
 def _check(probability: float) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import html
 import re
 import unicodedata
-from typing import Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import plotly.graph_objects as go
 
@@ -84,6 +85,9 @@ SENTENCE_TINTS: dict[Literal["A", "B"], Scale] = {
     "B": Scale(light=("#f2e1f5",), dark=("#43294a",)),
 }
 
+# Whether plotly checks every value of a figure, which takes ten times as long as making it. The tests have it checked.
+CHECKED = False
+
 BODY_FONT = '"Source Sans", "Source Sans Pro", "Helvetica Neue", Arial, sans-serif'
 TOKEN_FONT = '"Source Code", "Source Code Pro", "DejaVu Sans Mono", Menlo, Consolas, monospace'
 
@@ -145,12 +149,23 @@ def one_line(text: str, longest: int | None = None) -> str:
     return text[: longest - 1] + "…" if longest is not None and len(text) > longest else text
 
 
+def figure_of(
+    traces: Sequence[Mapping[str, Any]], layout: Mapping[str, Any], *, dark: bool, lecture: bool = False
+) -> go.Figure:
+    """A figure with the app's type and colours, for a light or a dark page; `lecture` enlarges the type.
+
+    traces, layout: as plotly.js reads them, each trace with its type.
+    """
+    return go.Figure(traces, {**layout, "template": _TEMPLATES[dark, lecture]}, _validate=CHECKED)
+
+
 def styled(figure: go.Figure, *, dark: bool, lecture: bool = False) -> go.Figure:
-    """Give a figure the app's type and colours, for a light or a dark page; `lecture` enlarges the type."""
-    return figure.update_layout(template=_TEMPLATES[dark, lecture])
+    """The same for a figure that was made with plotly's own objects."""
+    traces = [trace.to_plotly_json() for trace in figure.data]
+    return figure_of(traces, figure.layout.to_plotly_json(), dark=dark, lecture=lecture)
 
 
-def _template(dark: bool, lecture: bool) -> go.layout.Template:
+def _template(dark: bool, lecture: bool) -> dict[str, Any]:
     colours = page(dark)
     size = 20 if lecture else 14
     axis = {
@@ -162,8 +177,8 @@ def _template(dark: bool, lecture: bool) -> go.layout.Template:
         "title": {"font": {"color": colours.faint, "size": size}, "standoff": 12},
         "automargin": True,
     }
-    return go.layout.Template(
-        layout={
+    return {
+        "layout": {
             "font": {"family": BODY_FONT, "size": size, "color": colours.text},
             "title": {
                 "font": {"size": round(size * 1.25), "color": colours.text},
@@ -192,7 +207,7 @@ def _template(dark: bool, lecture: bool) -> go.layout.Template:
             "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
             "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": colours.faint, "activecolor": colours.accent},
         }
-    )
+    }
 
 
 _TEMPLATES = {(dark, lecture): _template(dark, lecture) for dark in (False, True) for lecture in (False, True)}

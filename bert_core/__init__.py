@@ -44,7 +44,7 @@ _NAMES = {
     "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
     "methods": "METHODS Method faithfulness layer_scores token_scores",
     "run.ablation": "ablate_heads",
-    "run.capture": "capture",
+    "run.capture": "capture captures",
     "run.costs": "curve_points pruning_costs",
     "run.decoding": "describe",
     "run.decomposition": "alti attention_norms decompx globenc head_values residual_norms",
@@ -224,6 +224,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.refused import Refused as Refused
     from bert_core.run.ablation import ablate_heads as ablate_heads
     from bert_core.run.capture import capture as capture
+    from bert_core.run.capture import captures as captures
     from bert_core.run.costs import curve_points as curve_points
     from bert_core.run.costs import pruning_costs as pruning_costs
     from bert_core.run.decoding import describe as describe

@@ -1,5 +1,8 @@
 """What every run of the app draws: what is chosen, the frame, and the page that was opened."""
 
+import gc
+from functools import cache
+
 import streamlit as st
 
 from viz_app.pages import PAGES
@@ -34,3 +37,11 @@ def draw() -> None:
     finally:
         address.publish()
         work.end_of_run()
+    _settle()
+
+
+@cache
+def _settle() -> None:
+    """Once a page stands, what was imported and loaded for it is there for good, and no garbage to look through."""
+    gc.collect()
+    gc.freeze()

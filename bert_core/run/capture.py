@@ -10,8 +10,10 @@ from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
+from bert_core.modeling import BertModelOutput
 from bert_core.recording import record
 from bert_core.records import ClassPrediction, MaskPrediction, ModelRun, Target
+from bert_core.refused import Refused
 from bert_core.run.arrays import with_gaps
 from bert_core.run.inputs import check_head_mask, gate_tensor, ids_of, segments_of
 from bert_core.run.targets import asked_positions, class_logits, is_exclusive, is_number, target_values
@@ -67,21 +69,13 @@ def capture(
         gate_gradient = np.einsum("lhqk,lhqk->lhq", attention, gradient).sum(-1)
         if slopes:
             gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].cpu().numpy())
-    probabilities, nsp, classes = None, None, None
-    with torch.no_grad():  # what is only read needs no way back
-        if positions:
-            asked = outputs.last_hidden_state[0, [wanted.index(position) for position in positions]]
-            probabilities = model.cls.predictions(asked).float().softmax(-1)
-        if loaded.has_nsp and encoding.pair is not None:
-            nsp = model.cls.seq_relationship(outputs.pooler_output)[0].float().softmax(-1)[0].item()
-        if loaded.has_classifier:
-            classes = _classes(loaded.config, class_logits(loaded, outputs.pooler_output)[0])
-
+    rows = [wanted.index(position) for position in positions]
+    ((predictions, nsp, classes),) = _answers(loaded, [encoding], outputs, [positions], [rows], top_k)
     return ModelRun(
         encoding=encoding,
         attention=attention,
         head_mask=gates,
-        predictions=_predictions(positions, probabilities, top_k),
+        predictions=predictions,
         nsp=nsp,
         target=target,
         target_value=target_value,
@@ -89,6 +83,96 @@ def capture(
         gate_gradient=gate_gradient,
         classes=classes,
     )
+
+
+@torch.no_grad()
+def captures(
+    loaded: LoadedModel, encodings: Sequence[Encoding], *, head_mask: np.ndarray | None = None, top_k: int = 10
+) -> list[ModelRun]:
+    """Attention maps and predictions of several texts in one pass: for each what `capture` gives, up to rounding.
+
+    The shorter texts are padded, so texts of about one length are quickest. head_mask: as for `capture`, for all.
+    Raises Refused for no text.
+    """
+    if not encodings:
+        raise Refused("there is no text to read: give at least one")
+    model, config = loaded.model, loaded.config
+    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
+    asked = [asked_positions(loaded, encoding, None, None) for encoding in encodings]
+    positions, wanted = [of_text for of_text, _ in asked], [of_text for _, of_text in asked]
+    lengths, most = [len(encoding) for encoding in encodings], max(map(len, wanted))
+    with record() as recording:
+        outputs = model.bert(
+            _padded([encoding.input_ids for encoding in encodings], config.pad_token_id, loaded),
+            token_type_ids=_padded([encoding.token_type_ids for encoding in encodings], 0, loaded)
+            if config.type_vocab_size
+            else None,
+            attention_mask=_padded([[1] * length for length in lengths], 0, loaded) if len(set(lengths)) > 1 else None,
+            head_mask=gate_tensor(loaded, gates),
+            positions=torch.tensor([[*rows, *[0] * (most - len(rows))] for rows in wanted], device=loaded.device),
+        )
+    there = [config.heads_of(layer) for layer in range(config.num_hidden_layers)]
+    maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
+    rows = [[of_text.index(position) for position in at] for of_text, at in zip(wanted, positions, strict=True)]
+    answers = _answers(loaded, encodings, outputs, positions, rows, top_k)
+    return [
+        ModelRun(
+            encoding=encoding,
+            attention=_stack([one[number : number + 1, :, :length, :length] for one in maps], there, config),
+            head_mask=gates,
+            predictions=predictions,
+            nsp=nsp,
+            target=None,
+            target_value=None,
+            gradient=None,
+            gate_gradient=None,
+            classes=classes,
+        )
+        for number, (encoding, length, (predictions, nsp, classes)) in enumerate(
+            zip(encodings, lengths, answers, strict=True)
+        )
+    ]
+
+
+def _padded(rows: Sequence[Sequence[int]], padding: int, loaded: LoadedModel) -> Tensor:
+    """(text, token), each row filled up to the longest."""
+    longest = max(map(len, rows))
+    return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows], device=loaded.device)
+
+
+@torch.no_grad()  # what is only read needs no way back
+def _answers(
+    loaded: LoadedModel,
+    encodings: Sequence[Encoding],
+    outputs: BertModelOutput,
+    positions: Sequence[Sequence[int]],
+    rows: Sequence[Sequence[int]],
+    top_k: int,
+) -> list[tuple[tuple[MaskPrediction, ...], float | None, ClassPrediction | None]]:
+    """What the heads say of each text: its predictions, whether B follows A, its classes.
+
+    outputs: of all texts, last_hidden_state (text, some, hidden). positions: where each asks for pieces; rows: which of
+    `some` these are.
+    """
+    heads, states = loaded.model.cls, outputs.last_hidden_state
+    texts = [text for text, of_text in enumerate(rows) for _ in of_text]
+    probabilities = None
+    if texts:
+        probabilities = heads.predictions(states[texts, [row for of_text in rows for row in of_text]])
+        probabilities = probabilities.float().softmax(-1)
+    follows = heads.seq_relationship(outputs.pooler_output).float().softmax(-1)[:, 0] if loaded.has_nsp else None
+    pooled = outputs.pooler_output
+    logits = class_logits(loaded, pooled) if pooled is not None and loaded.has_classifier else None
+    answers, first = [], 0
+    for text, encoding in enumerate(encodings):
+        last = first + len(rows[text])
+        answers.append((
+            () if probabilities is None else _predictions(positions[text], probabilities[first:last], top_k),
+            None if follows is None or encoding.pair is None else follows[text].item(),
+            None if logits is None else _classes(loaded.config, logits[text]),
+        ))  # fmt: skip
+        first = last
+    return answers
 
 
 def _classes(config: BertConfig, logits: Tensor) -> ClassPrediction:
@@ -115,10 +199,8 @@ def _stack(maps: Sequence[Tensor], there: Sequence[Sequence[int]], config: BertC
     return result
 
 
-def _predictions(positions: Sequence[int], probabilities: Tensor | None, top_k: int) -> tuple[MaskPrediction, ...]:
+def _predictions(positions: Sequence[int], probabilities: Tensor, top_k: int) -> tuple[MaskPrediction, ...]:
     """probabilities: (position, vocab)."""
-    if probabilities is None:
-        return ()
     top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
     return tuple(
         MaskPrediction(

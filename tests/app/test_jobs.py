@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from viz_app.shell import jobs
-from viz_app.shell.jobs import Job, JobQueue
+from viz_app.shell.jobs import MOST_TOGETHER, Job, JobQueue, Together
 
 
 def test_one_job_runs_at_a_time_in_the_order_asked() -> None:
@@ -243,3 +243,44 @@ def test_a_stop_is_that_of_one_visitor() -> None:
     assert not job.wait(0.2)
     queue.stop("endless", "b")
     assert job.wait(10)
+
+
+def test_what_waits_together_is_done_together() -> None:
+    """Jobs of one kind that wait are one call, up to so many; each gets its own result, another kind none of them."""
+    queue, calls = JobQueue(), []
+
+    def all_of(items: list[int]) -> list[int]:
+        calls.append(items)
+        return [10 * item for item in items]
+
+    _, go = held(queue)
+    asked = [
+        queue.submit(n, "one", lambda _, n=n: 10 * n, together=Together("odd" if n % 2 else "even", n, all_of))
+        for n in range(2 * MOST_TOGETHER + 4)
+    ]
+    alone = queue.submit("alone", "alone", lambda _: "alone")
+    go.set()
+    assert all(job.wait(10) for job in (*asked, alone))
+    assert [job.result for job in asked] == [10 * n for n in range(len(asked))] and alone.result == "alone"
+    assert sorted(map(len, calls)) == [2, 2, MOST_TOGETHER, MOST_TOGETHER]
+    assert all(len({item % 2 for item in items}) == 1 for items in calls)
+
+
+def test_one_that_cannot_be_done_does_not_spoil_the_others() -> None:
+    """Where all at once fails, each is done by itself, and the error is that of the one whose it is."""
+    queue = JobQueue()
+
+    def one(item: int) -> int:
+        if item == 2:
+            raise ValueError("two cannot be read")
+        return item
+
+    _, go = held(queue)
+    asked = [
+        queue.submit(n, "one", lambda _, n=n: one(n), together=Together("kind", n, lambda items: [*map(one, items)]))
+        for n in range(4)
+    ]
+    go.set()
+    assert all(job.wait(10) for job in asked)
+    assert [job.result for job in asked] == [0, 1, None, 3]
+    assert [str(job.error) for job in asked if job.error is not None] == ["two cannot be read"]

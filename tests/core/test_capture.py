@@ -409,3 +409,33 @@ def test_what_is_not_asked_for_is_not_computed(tiny_loaded: LoadedModel, monkeyp
         patched.setattr(ModelRun, "product", property(lambda self: pytest.fail("nobody asked for the product")))
         assert run.shown("attention") is run.attention and run.shown("gradient") is run.gradient
     np.testing.assert_array_equal(run.shown("product"), run.gradient * run.attention)
+
+
+def test_several_texts_at_once_are_each_as_alone(tiny_classifier_folder: Path) -> None:
+    """Of several lengths, with and without gaps and second sentences, heads on or off: every record, up to rounding."""
+    loaded = bert_core.load(str(tiny_classifier_folder), device="cpu")
+    texts = [
+        ("the cat [MASK] on the mat", "it was [MASK] red"),
+        ("a dog", None),
+        ("the king of france had an old house by the river", "[MASK] dog ran"),
+        ("the cat sat", "it was red and blue"),
+    ]
+    encodings = [loaded.tokenizer.encode(*text) for text in texts]
+    off = bert_core.head_mask_without(loaded.config, [(0, 1), (1, 2)])
+    for mask in (None, off):
+        together = bert_core.captures(loaded, encodings, head_mask=mask, top_k=5)
+        for encoding, run in zip(encodings, together, strict=True):
+            alone = bert_core.capture(loaded, encoding, head_mask=mask, top_k=5)
+            assert run.encoding is encoding and run.gradient is None and run.target is None
+            assert run.attention.shape == alone.attention.shape
+            assert_near(run.attention, alone.attention)
+            assert (run.head_mask == alone.head_mask).all()
+            assert (run.nsp is None) == (alone.nsp is None)
+            assert_near(run.nsp or 0.0, alone.nsp or 0.0, of=1.0)
+            assert run.classes is not None and alone.classes is not None
+            assert_near(run.classes.logits, alone.classes.logits)
+            assert [one.position for one in run.predictions] == [one.position for one in alone.predictions]
+            for one, other in zip(run.predictions, alone.predictions, strict=True):
+                assert_near(one.probabilities, other.probabilities)
+    with pytest.raises(bert_core.Refused, match="no text"):
+        bert_core.captures(loaded, [])

@@ -82,6 +82,8 @@ def open_app(
         choices["HEADLIGHT_SHARED"] = "1"
     if tables is not None:
         choices["HEADLIGHT_TABLES"] = str(tables.resolve())
+    # Threads of a computation that wait for each other sleep: busy waiting would take the cores from other visitors.
+    choices["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.
     command = [sys.executable, "-P", "-m", "streamlit", "run", front_door.origin]
     command += [f"--{name}={value}" for name, value in flags.items()]

@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,12 +23,25 @@ LONG_SECONDS = 2.0  # seconds: what is expected to take longer gives way to all 
 MOST_PATIENCE = 2.0  # seconds that long work gives way at a time: it goes on, if slowly, in the busiest class
 MOST_ALONE = 60.0  # seconds that long work goes on when all who asked are gone: a connection may break and come back
 NICENESS = 10
+MOST_TOGETHER = 8  # jobs that are done at once
 
 Visitor = Hashable
 
 
 class Stopped(Exception):
     """The visitor stopped the job."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """A way to do several jobs of a kind at once, quicker than each by itself.
+
+    kind: equal for those that can be. item: what this one gives to `do`, which returns a result for each item.
+    """
+
+    kind: Hashable
+    item: Any
+    do: Callable[[list[Any]], Sequence[Any]]
 
 
 @dataclass(eq=False)
@@ -44,6 +57,7 @@ class Job:
     label: str
     work: Callable[[Job], Any] = field(repr=False)
     expected: float = 0.0
+    together: Together | None = field(default=None, repr=False)
     progress: float | None = None
     result: Any = field(default=None, repr=False)
     error: Exception | None = None
@@ -119,18 +133,19 @@ class JobQueue:
         work: Callable[[Job], Any],
         *,
         expected: float = 0.0,
+        together: Together | None = None,
         visitor: Visitor = None,
         lasting: bool = False,
     ) -> Job:
         """The job with this key: the one that is known, or a new one.
 
-        expected: seconds it should take. visitor: who asks. lasting: whether it is wanted also while the visitor is on
-        another page.
+        expected: seconds it should take. together: how it is done with others that wait. visitor: who
+        asks. lasting: whether it is wanted also while the visitor is on another page.
         """
         with self._changed:
             job = self._jobs.get(key)
             if job is None:
-                job = self._jobs[key] = Job(key, label, work, expected)
+                job = self._jobs[key] = Job(key, label, work, expected, together)
                 if job.long:
                     job._give_way = self._give_way
                 self._waiting.append(job)
@@ -224,6 +239,14 @@ class JobQueue:
             ready.sort(key=lambda job: min(self._turns.get(visitor, -1) for visitor in job.waited_for))
         return next(iter(ready), None)
 
+    def _alike(self, job: Job) -> list[Job]:
+        """Those that wait and can be done together with this one."""
+        if job.together is None:
+            return []
+        kind = job.together.kind
+        alike = (one for one in self._waiting if one.together is not None and one.together.kind == kind)
+        return list(itertools.islice((one for one in alike if one is not job), MOST_TOGETHER - 1))
+
     def _serve(self, long: bool) -> None:
         for turn in itertools.count():
             with self._changed:
@@ -231,22 +254,20 @@ class JobQueue:
                     self._changed.wait()
                 if job is None or self._closed:
                     return
-                self._waiting.remove(job)
+                group = [job, *self._alike(job)]
+                self._waiting = [other for other in self._waiting if other not in group]
                 self._running[long] = job
-                self._turns.update(dict.fromkeys(job.waited_for, turn))
-                job.started = job._last_seen = time.monotonic()
+                for one in group:
+                    self._turns.update(dict.fromkeys(one.waited_for, turn))
+                    one.started = one._last_seen = time.monotonic()
             if turn == 0:
                 _take_place(long)
-            try:
-                job.report(job.progress)  # one that was stopped before it began is over; a long one gives way first
-                job.result = job.work(job)
-            except Exception as error:
-                job.error = error
-            job.seconds = time.monotonic() - job.started - job._gave_way
+            _do(group)
             with self._changed:
                 del self._running[long]
                 self._changed.notify_all()
-            job._done.set()
+            for one in group:
+                one._done.set()
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
@@ -261,6 +282,32 @@ class JobQueue:
                 # The newest result always stays, however large: a page is waiting for it.
                 if kept > 1 and (kept > KEPT_JOBS or kept_bytes > KEPT_BYTES):
                     del self._jobs[key]
+
+
+def _do(group: list[Job]) -> None:
+    """Do these jobs: all at once where they are several, or each by itself where that fails, to find whose fault it is.
+
+    One that was stopped before it began is over; a long one gives way first.
+    """
+    start = time.monotonic()
+    if len(group) > 1:
+        together = [job.together for job in group if job.together is not None]
+        try:
+            results = together[0].do([one.item for one in together])
+        except Exception:
+            pass
+        else:
+            for job, result in zip(group, results, strict=True):
+                job.result, job.seconds = result, time.monotonic() - start
+            return
+    for job in group:
+        start = time.monotonic()
+        try:
+            job.report(job.progress)
+            job.result = job.work(job)
+        except Exception as error:
+            job.error = error
+        job.seconds = time.monotonic() - start - job._gave_way
 
 
 _threads = threading.Lock()

@@ -11,18 +11,21 @@ import streamlit as st
 
 from bert_core.loading import LoadedModel
 from bert_core.records import ModelRun, Target
-from bert_core.run.capture import capture
+from bert_core.run.capture import capture, captures
 from bert_core.run.inputs import head_mask_without
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import TokenClick
 from viz_app.shell import examples
 from viz_app.shell.choices import Choice, Head, flag, parse_whole
 from viz_app.shell.examples import Example
+from viz_app.shell.jobs import Together
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.work import Work, kept, need, seconds_of
 
 NO_TOKENS = ("query", ())
+TOP = 20  # words for a gap that are kept
+SHORT = 64  # tokens of a text that is read together with others
 ASKED = "_question"  # what the page asks about; None on a page that is not about the text
 EXAMPLES = "examples_open"  # whether the list of examples is open
 
@@ -66,11 +69,20 @@ class Question:
         """The record of this text, from the queue. gradients: for the question's target, if there is one."""
         target = self.target if gradients else None
         gates = np.ones_like(self.head_mask) if all_heads_on else self.head_mask
-        key = (self.loaded.name, self.encoding, target, gates.tobytes())
+        loaded, length = self.loaded, len(self.encoding)
+        together = None
+        if target is None and length <= SHORT:
+            # The questions of a class that wait together are read together; texts of about one length waste little.
+            together = Together(
+                (loaded.name, gates.tobytes(), length // 8),
+                self.encoding,
+                lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=TOP),
+            )
         work = Work(
-            key,
-            f"{shown_name(self.loaded.name)} reads {len(self.encoding)} tokens",
-            lambda _: capture(self.loaded, self.encoding, target=target, head_mask=gates, top_k=20),
+            (loaded.name, self.encoding, target, gates.tobytes()),
+            f"{shown_name(loaded.name)} reads {length} tokens",
+            lambda _: capture(loaded, self.encoding, target=target, head_mask=gates, top_k=TOP),
+            together=together,
         )
         return need(work, timed=True)
 

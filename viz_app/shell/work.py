@@ -20,7 +20,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.run.pace import Pace, pace_of
 from viz_app.shell.address import end_run, publish
-from viz_app.shell.jobs import Job, JobQueue, Stopped, Visitor
+from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor
 from viz_app.shell.markdown import as_written
 
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
@@ -42,13 +42,15 @@ class Work(Generic[Result]):
     """A piece of slow work.
 
     key: equal for equal questions, whoever asks them. label: as the queue shows it. seconds: what it takes, about.
-    do: the work itself, called with the `Progress` that it should tell how far it is.
+    do: the work itself, called with the `Progress` that it should tell how far it is. together: how it is done with
+    others of its kind that wait.
     """
 
     key: Hashable
     label: str
     do: Callable[[Progress], Result]
     seconds: float = 0.0
+    together: Together | None = None
 
 
 class State(Enum):
@@ -237,7 +239,7 @@ def _leave_the_rest() -> None:
 def _submitted(work: Work[Any], *, lasting: bool) -> Job:
     job = queue().submit(
         work.key, work.label, lambda job: work.do(job.report),
-        expected=work.seconds, visitor=_visitor(), lasting=lasting,
+        expected=work.seconds, together=work.together, visitor=_visitor(), lasting=lasting,
     )  # fmt: skip
     st.session_state.setdefault(_ASKED_NOW, []).append(job)
     return job

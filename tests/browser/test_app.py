@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.reader import address_of, opened, reaches_address, settled
 from viz_app.pages.inside.stages import STAGES
 
 ROOT = Path(__file__).parents[2]
@@ -28,74 +27,11 @@ HEADINGS = {
     "Inside BERT": "What happens to my sentence?",
     "Heads": "Which heads matter, and what if they were gone?",
 }
-# Sockets to anywhere but this machine raise, and leave a line in a file.
-BLOCK = """
-import os, socket
-_connect, _connect_ex, _sendto = socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto
-def _check(address):
-    host = address[0] if isinstance(address, tuple) else None
-    if host is not None and host not in ("127.0.0.1", "::1", "localhost", "0.0.0.0", ""):
-        with open(os.environ["SOCKET_LOG"], "a") as log:
-            log.write(f"{address}\\n")
-        raise OSError("no network here")
-def connect(self, address):
-    _check(address); return _connect(self, address)
-def connect_ex(self, address):
-    _check(address); return _connect_ex(self, address)
-def sendto(self, data, *rest):
-    _check(rest[-1]); return _sendto(self, data, *rest)
-socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto = connect, connect_ex, sendto
-"""
 
 
-@pytest.fixture(scope="module")
-def app(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    """The app on a free port, with outside sockets blocked; the file lists the attempts."""
-    folder = tmp_path_factory.mktemp("blocked")
-    (folder / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
-    log = folder / "attempts.txt"
-    log.touch()
-    return serve(ENTRY, env={"PYTHONPATH": f"{folder}:{ROOT}", "SOCKET_LOG": str(log)}), log
-
-
-def opened(page: Page, base: str, path: str = "", **address: str) -> Page:
-    """A page of the app, once it has drawn its heading."""
-    page.goto(f"{base}/{path}?{urlencode(address)}")
-    expect(page.get_by_test_id("stHeading").first).to_be_visible()
-    settled(page)
-    return page
-
-
-def settled(page: Page) -> None:
-    """Wait until no run of the script has been under way for a while: the one that a click starts begins later."""
-    page.evaluate("window.idleSince = undefined")
-    page.wait_for_function(
-        """() => {
-            const idle = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning";
-            window.idleSince = idle ? (window.idleSince ?? performance.now()) : undefined;
-            return idle && performance.now() - window.idleSince > 400;
-        }"""
-    )
-
-
-def address_of(page: Page) -> dict[str, str]:
-    """The parameters in the address bar."""
-    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()}
-
-
-def reaches_address(page: Page, holds: Callable[[dict[str, str]], bool]) -> bool:
-    """Whether the address bar, which follows the page with some delay, comes to say what it should."""
-    for _ in range(300):
-        if holds(address_of(page)):
-            return True
-        page.wait_for_timeout(100)
-    return False
-
-
-def test_what_is_chosen_survives_every_page_and_a_reload(app: tuple[str, Path], page: Page) -> None:
+def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -> None:
     """Text, target and head mask stay as they were through all pages, a reload, and in a second visitor's link."""
-    base, _ = app
-    opened(page, base)
+    opened(page, app)
     page.get_by_label("Sentence", exact=True).fill(TEXT)
     page.get_by_label("Sentence", exact=True).press("Enter")
     settled(page)
@@ -134,21 +70,17 @@ def test_what_is_chosen_survives_every_page_and_a_reload(app: tuple[str, Path], 
     expect(page.get_by_role("combobox", name="Explain")).to_have_value("Explain “B follows A”")
 
 
-def test_a_page_that_stops_early_has_its_address(app: tuple[str, Path], page: Page) -> None:
+def test_a_page_that_stops_early_has_its_address(app: str, page: Page) -> None:
     """Why, without anything to explain, draws no figure; the address bar says the text all the same."""
-    base, _ = app
-    opened(page, base, text=TEXT)
+    opened(page, app, text=TEXT)
     page.get_by_role("link", name="Why").click()
     expect(page.get_by_text("There is nothing to explain yet")).to_be_visible()
     assert reaches_address(page, lambda address: address == {"text": TEXT}), address_of(page)
 
 
-def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(
-    app: tuple[str, Path], page: Page
-) -> None:
+def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(app: str, page: Page) -> None:
     """Before and after stand side by side, and Restore undoes the switches."""
-    base, _ = app
-    opened(page, base, "heads", text=TEXT, pair=PAIR, masked="4")
+    opened(page, app, "heads", text=TEXT, pair=PAIR, masked="4")
     page.get_by_role("button", name=re.compile(r"^L0 H0\b")).click()
     expect(page.get_by_text("1 head is off: L0 H0")).to_be_visible()
     page.get_by_role("button", name="Restore").click()
@@ -157,10 +89,9 @@ def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(
     assert reaches_address(page, lambda address: "off" not in address)
 
 
-def test_attention_opens_the_head_that_is_clicked(app: tuple[str, Path], page: Page) -> None:
+def test_attention_opens_the_head_that_is_clicked(app: str, page: Page) -> None:
     """A click in the grid chooses a head, and the address says which."""
-    base, _ = app
-    opened(page, base, "attention", text=TEXT, masked="4")
+    opened(page, app, "attention", text=TEXT, masked="4")
     page.get_by_role("button", name=re.compile(r"^L3 H5\b")).click()
     page.wait_for_url(re.compile(r"head=3\.5"))
     settled(page)
@@ -177,10 +108,10 @@ def test_attention_opens_the_head_that_is_clicked(app: tuple[str, Path], page: P
 
 
 @pytest.mark.parametrize("path", ["attention", "compare"])
-def test_a_head_is_opened_from_all_heads(app: tuple[str, Path], page: Page, path: str) -> None:
+def test_a_head_is_opened_from_all_heads(app: str, page: Page, path: str) -> None:
     """The view of all heads has the page for itself; a click opens that head as curves, and the address says so."""
     view = "view" if path == "attention" else "compare_view"
-    opened(page, app[0], path, **{"text": TEXT, "masked": "4", view: "heads"})
+    opened(page, app, path, **{"text": TEXT, "masked": "4", view: "heads"})
     cell = page.get_by_role("button", name=re.compile(r"^L3 H5\b"))
     expect(cell).to_be_visible()
     assert cell.bounding_box()["width"] > 50 and page.locator(".view").count() == 0
@@ -190,10 +121,9 @@ def test_a_head_is_opened_from_all_heads(app: tuple[str, Path], page: Page, path
     assert reaches_address(page, lambda address: address.get("head") == "3.5" and view not in address)
 
 
-def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: tuple[str, Path], page: Page) -> None:
+def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: str, page: Page) -> None:
     """N goes on and P goes back, every stage draws its picture, the address says which; typing in the text does not."""
-    base, _ = app
-    opened(page, base, "inside", text=TEXT, pair=PAIR, masked="4")
+    opened(page, app, "inside", text=TEXT, pair=PAIR, masked="4")
     for number, name in enumerate(STAGES, start=1):
         expect(page.get_by_role("heading", name=re.compile(rf"^{number}\. "))).to_be_visible()
         settled(page)
@@ -216,10 +146,9 @@ def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: tuple[str, 
     expect(page.get_by_text("All stages are computed with NumPy")).to_be_visible()
 
 
-def test_enter_loads_a_model_and_what_is_wrong_stands_on_the_page(app: tuple[str, Path], page: Page) -> None:
+def test_enter_loads_a_model_and_what_is_wrong_stands_on_the_page(app: str, page: Page) -> None:
     """Enter in the name is enough; the page, not the side bar, says why not, and keeps what was typed."""
-    base, _ = app
-    opened(page, base, text=TEXT, masked="3")
+    opened(page, app, text=TEXT, masked="3")
     page.get_by_role("button", name="Another model").click()
     name = page.get_by_role("textbox", name="Checkpoint folder or hub id")
     name.fill("/no/such/model.zip")
@@ -234,10 +163,9 @@ def test_enter_loads_a_model_and_what_is_wrong_stands_on_the_page(app: tuple[str
     expect(problem).to_have_count(0)
 
 
-def test_the_list_of_examples_closes_when_one_is_taken(app: tuple[str, Path], page: Page) -> None:
+def test_the_list_of_examples_closes_when_one_is_taken(app: str, page: Page) -> None:
     """Each has a title; a click puts it on the page and the list away, and the list opens again."""
-    base, _ = app
-    opened(page, base, text=TEXT)
+    opened(page, app, text=TEXT)
     for hidden, text in (
         ("capital, hidden; B follows", "Paris is the capital of France."),
         ("pocket, hidden", "He put"),
@@ -250,10 +178,9 @@ def test_the_list_of_examples_closes_when_one_is_taken(app: tuple[str, Path], pa
         settled(page)
 
 
-def test_the_floor_plan_says_where_one_is_and_leads_elsewhere(app: tuple[str, Path], page: Page) -> None:
+def test_the_floor_plan_says_where_one_is_and_leads_elsewhere(app: str, page: Page) -> None:
     """A click, or the arrow keys and Enter, go to a stage; the plan marks it, and the address names it."""
-    base, _ = app
-    opened(page, base, "inside", text=TEXT, stage="softmax", head="1.3")
+    opened(page, app, "inside", text=TEXT, stage="softmax", head="1.3")
     stages, here = page.locator(".plan .stage"), page.locator(".plan .stage[aria-current=step]")
     expect(stages).to_have_count(len(STAGES))
     expect(here).to_have_text("7 Softmax")
@@ -272,10 +199,9 @@ def test_the_floor_plan_says_where_one_is_and_leads_elsewhere(app: tuple[str, Pa
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the plan fits a narrow window"
 
 
-def test_the_numbers_of_a_stage_can_be_taken_along(app: tuple[str, Path], page: Page) -> None:
+def test_the_numbers_of_a_stage_can_be_taken_along(app: str, page: Page) -> None:
     """The CSV has one line a number, and the NPZ all values by name."""
-    base, _ = app
-    opened(page, base, "inside", text=TEXT, stage="softmax", head="1.3")
+    opened(page, app, "inside", text=TEXT, stage="softmax", head="1.3")
     with page.expect_download() as table:
         page.get_by_role("button", name="This stage as CSV").click()
     lines = Path(table.value.path()).read_text(encoding="utf-8").splitlines()
@@ -287,10 +213,9 @@ def test_the_numbers_of_a_stage_can_be_taken_along(app: tuple[str, Path], page: 
         assert file["layer.1.probabilities"].shape == (12, 10, 10) and file["tokens"][0] == "[CLS]"
 
 
-def test_long_text_stays_out_of_the_address_with_a_notice(app: tuple[str, Path], page: Page) -> None:
+def test_long_text_stays_out_of_the_address_with_a_notice(app: str, page: Page) -> None:
     """Over 2,000 characters the address bar does not hold the text, and the page says so."""
-    base, _ = app
-    opened(page, base, text="short.")
+    opened(page, app, text="short.")
     page.get_by_label("Sentence", exact=True).fill("many words " * 300)
     page.get_by_label("Sentence", exact=True).press("Enter")
     expect(page.get_by_text("does not contain it")).to_be_visible()
@@ -299,10 +224,10 @@ def test_long_text_stays_out_of_the_address_with_a_notice(app: tuple[str, Path],
     assert page.get_by_label("Sentence", exact=True).input_value().startswith("many words many")
 
 
-def test_a_long_text_leaves_the_window_to_the_picture(app: tuple[str, Path], page: Page) -> None:
+def test_a_long_text_leaves_the_window_to_the_picture(app: str, page: Page) -> None:
     """With 512 tokens the text, cut off with a notice, takes less than half of a window of 900 lines."""
     page.set_viewport_size({"width": 1440, "height": 900})
-    opened(page, app[0], "attention", text="many words and many more " * 110, masked="300")
+    opened(page, app, "attention", text="many words and many more " * 110, masked="300")
     expect(page.get_by_text("are left out")).to_be_visible()
     heading = page.get_by_role("heading", name=HEADINGS["Attention"]).bounding_box()
     token = page.locator(".view .token").first.bounding_box()
@@ -311,21 +236,20 @@ def test_a_long_text_leaves_the_window_to_the_picture(app: tuple[str, Path], pag
 
 
 @pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
-def test_hostile_text_is_text(app: tuple[str, Path], page: Page, path: str) -> None:
+def test_hostile_text_is_text(app: str, page: Page, path: str) -> None:
     """Nothing that was typed runs, whichever page shows it."""
-    base, _ = app
     hostile = (
         '</script><script>window.hit=1</script><img src=x onerror="window.hit=1"> ]]> \u2028 \u202egnp.exe **b** $x$'
     )
-    opened(page, base, path, text=hostile, pair='"><svg onload=window.hit=1> [MASK]', show="attention")
+    opened(page, app, path, text=hostile, pair='"><svg onload=window.hit=1> [MASK]', show="attention")
     assert page.evaluate("window.hit") is None
     assert page.locator("img[src=x]").count() == 0
     expect(page.get_by_test_id("stException")).to_have_count(0)
 
 
-def test_a_line_of_the_largest_changes_opens_its_head(app: tuple[str, Path], page: Page) -> None:
+def test_a_line_of_the_largest_changes_opens_its_head(app: str, page: Page) -> None:
     """Compare: clicking the first line of its list chooses the head that changed most, which the large view draws."""
-    opened(page, app[0], "compare", text=TEXT, masked="4", head="0.0")
+    opened(page, app, "compare", text=TEXT, masked="4", head="0.0")
     table = page.get_by_test_id("stDataFrame").locator(".dvn-scroller")
     table.scroll_into_view_if_needed()
     table.click(position={"x": 16, "y": 54})  # the box before the first line
@@ -336,10 +260,9 @@ def test_a_line_of_the_largest_changes_opens_its_head(app: tuple[str, Path], pag
     expect(page.locator(".view .head[aria-pressed=true]")).to_have_text(f"H{head}")
 
 
-def test_a_class_is_chosen_and_linked(serve: Callable[..., str], tiny_classifier_folder: Path, page: Page) -> None:
+def test_a_class_is_chosen_and_linked(app: str, tiny_classifier_folder: Path, page: Page) -> None:
     """The classes of a fine-tuned model are targets; one stays through a reload, and its name is text on every page."""
-    base = serve(ENTRY, env={"HEADLIGHT_MODELS": json.dumps([str(tiny_classifier_folder)])})
-    opened(page, base, "attention", text="the cat sat", model=str(tiny_classifier_folder), show="gradient")
+    opened(page, app, "attention", text="the cat sat", model=str(tiny_classifier_folder), show="gradient")
     page.get_by_role("combobox", name="Explain").click()
     page.get_by_role("option", name="http://e.org").click()
     settled(page)
@@ -356,39 +279,32 @@ def test_a_class_is_chosen_and_linked(serve: Callable[..., str], tiny_classifier
 
 
 @pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
-def test_no_request_leaves_the_machine(app: tuple[str, Path], page: Page, path: str) -> None:
+def test_no_request_leaves_the_machine(app: str, attempts: Path, page: Page, path: str) -> None:
     """Neither the page nor the server asks any other machine for anything."""
-    base, log = app
-    requested: list[str] = []
-    page.on("request", lambda request: requested.append(request.url))
-    opened(page, base, path, text=TEXT, pair=PAIR, masked="4")
-    outside = [url for url in requested if urlsplit(url).hostname not in ("localhost", "127.0.0.1", None)]
+    opened(page, app, path, text=TEXT, pair=PAIR, masked="4")
+    outside = [url for url in page.requested if urlsplit(url).hostname not in ("localhost", "127.0.0.1", None)]
     outside = [url for url in outside if not url.startswith(("data:", "blob:"))]
-    assert requested and not outside
-    assert log.read_text(encoding="utf-8") == ""
+    assert page.requested and not outside
+    assert attempts.read_text(encoding="utf-8") == ""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
-def test_every_page_draws_in_both_themes(app: tuple[str, Path], page: Page, path: str, scheme: str) -> None:
+def test_every_page_draws_in_both_themes(app: str, page: Page, path: str, scheme: str) -> None:
     """Every page shows its picture on a light and on a dark screen, without an error in the console."""
-    base, _ = app
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
     page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    opened(page, base, path, text=TEXT, pair=PAIR, masked="4")
+    opened(page, app, path, text=TEXT, pair=PAIR, masked="4")
     picture = page.locator(".view .token") if path == "attention" else page.get_by_test_id("stPlotlyChart")
     expect(picture.first).to_be_visible()
     background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
     brightness = sum(int(part) for part in re.findall(r"\d+", background)[:3])
     assert (brightness > 380) == (scheme == "light")
-    assert not errors
+    assert not [line for line in page.problems if "404" not in line]
 
 
-def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: tuple[str, Path], page: Page) -> None:
+def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: str, page: Page) -> None:
     """The cell under the pointer is drawn and named in the address, whatever the colour of its word."""
-    base, _ = app
-    opened(page, base, "layers", text="The ship sailed from England to America.", masked="5")
+    opened(page, app, "layers", text="The ship sailed from England to America.", masked="5")
     grid = page.locator(".js-plotly-plot").first
     expect(grid.get_by_text("kindness")).to_be_visible()
     for depth, position, token in ((3, 2, "ship"), (6, 4, "from")):  # a pale cell and a strong one

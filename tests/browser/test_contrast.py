@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Serve
-from tests.browser.test_app import settled
+from tests.browser.reader import settled
 
-ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
 TEXT = {"text": "The army crossed the river at night.", "pair": "It rained.", "masked": "4"}
 # WCAG contrast (2.2, 1.4.3) of every text on the page, also in shadow roots: [ratio, text, where], the lowest first.
 # Left out: icons, which are graphics, what is disabled, and what is there for screen readers alone.
@@ -54,11 +51,6 @@ CONTRASTS = """() => {
     visit(document.querySelector("[data-testid=stApp]"));
     return found.sort((a, b) => a[0] - b[0]);
 }"""
-
-
-@pytest.fixture(scope="module")
-def app(serve: Serve) -> str:
-    return serve(ENTRY)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Serve
-from tests.browser.test_app import settled
+from tests.browser.reader import settled
 
-ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
 TEXT = "The army crossed the river at night."
-
-
-@pytest.fixture(scope="module")
-def app(serve: Serve) -> str:
-    return serve(ENTRY)
 
 
 @pytest.mark.parametrize("path", ["heads", "prune"])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
 PAGES = ("", "attention", "compare", "why", "layers", "heads", "roles", "prune", "score", "images", "inside")
 PROJECTORS = ((1280, 720), (1920, 1080))
 FIGURES = "[data-testid=stPlotlyChart], [data-testid^=stBidiComponentIsolated]"
@@ -36,12 +34,6 @@ SEEN = """
     };
 }
 """
-
-
-@pytest.fixture(scope="module")
-def app(serve: Callable[..., str]) -> str:
-    """The app, with the models that come with it."""
-    return serve(ENTRY)
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Browser, Page, TimeoutError, expect
 
-from tests.browser.test_app import ENTRY, PAIR, TEXT, address_of, opened, reaches_address, settled
+from tests.browser.reader import address_of, opened, reaches_address, settled
+from tests.browser.test_app import PAIR, TEXT
 
 PAGES = {
     "": "Predict", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers", "heads": "Heads",
@@ -61,12 +60,6 @@ SENTENCE = """text => {
 SHARED = {"Sentence", "Second sentence", "Model", "Lecture mode", "Checkpoint folder or hub id"}
 NOT_LINKED = ("text Pairs, one per line", "text Sensitivity below")  # kept, but in no address
 LAST = ("group", "text", "several")  # what may take other controls away, or brings some, is changed last
-
-
-@pytest.fixture(scope="module")
-def base(serve: Callable[..., str], tiny_model_folder: Path) -> str:
-    """The app with a tiny model beside its own."""
-    return serve(ENTRY, env={"HEADLIGHT_MODELS": json.dumps([str(tiny_model_folder)])})
 
 
 def controls(page: Page) -> list[dict]:
@@ -156,10 +149,10 @@ def tour(paths: list[str]) -> Iterator[str]:
 
 
 def test_every_page_shows_what_was_chosen_however_one_comes_to_it(
-    base: str, page: Page, browser: Browser, tiny_model_folder: Path
+    app: str, page: Page, browser: Browser, tiny_model_folder: Path
 ) -> None:
     """Every control of every page changed, then every ordered pair of pages: as a fresh browser shows its address."""
-    opened(page, base, text="the cat sat on the mat", pair="it was old", masked="1", model=str(tiny_model_folder))
+    opened(page, app, text="the cat sat on the mat", pair="it was old", masked="1", model=str(tiny_model_folder))
     before, changed = {}, {}
     for path in PAGES:
         if path:
@@ -194,9 +187,9 @@ def test_every_page_shows_what_was_chosen_however_one_comes_to_it(
     assert not page.problems or all("_stcore/health" in problem for problem in page.problems), page.problems
 
 
-def test_one_press_of_back_takes_back_one_step(base: str, page: Page) -> None:
+def test_one_press_of_back_takes_back_one_step(app: str, page: Page) -> None:
     """A word hidden, another, a page, a head, a page, a text: back one by one, and forward again."""
-    opened(page, base, text=TEXT, pair=PAIR)
+    opened(page, app, text=TEXT, pair=PAIR)
     length = page.evaluate("history.length")
     walked = [page.url]
 
@@ -244,9 +237,9 @@ def test_one_press_of_back_takes_back_one_step(base: str, page: Page) -> None:
     expect(page.get_by_label("Sentence", exact=True)).to_have_value("The queen opened the door.")
 
 
-def test_no_page_swaps_the_text_for_its_example(base: str, page: Page) -> None:
+def test_no_page_swaps_the_text_for_its_example(app: str, page: Page) -> None:
     """An untouched pair stays on the way to pages that have examples of their own."""
-    opened(page, base)
+    opened(page, app)
     sentence, second = page.get_by_label("Sentence", exact=True), page.get_by_label("Second sentence")
     expect(sentence).not_to_have_value("")
     expect(second).not_to_have_value("")
@@ -257,9 +250,9 @@ def test_no_page_swaps_the_text_for_its_example(base: str, page: Page) -> None:
         expect(second).to_have_value(texts[1])
 
 
-def test_a_file_and_a_typed_table_stay_when_the_page_is_left(base: str, page: Page, tmp_path: Path) -> None:
+def test_a_file_and_a_typed_table_stay_when_the_page_is_left(app: str, page: Page, tmp_path: Path) -> None:
     """Pairs that were typed and a file that was given are there again; shapes, one after another, keep the picture."""
-    opened(page, base, "score", compared="table")
+    opened(page, app, "score", compared="table")
     page.get_by_label(re.compile("^Pairs, one per line")).fill("The cat sat. | The cat sit.")
     page.get_by_label(re.compile("^Pairs, one per line")).press("Control+Enter")
     settled(page)

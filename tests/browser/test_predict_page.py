@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from urllib.parse import urlencode
 
-import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Serve
-from tests.browser.test_app import settled
+from tests.browser.reader import settled
 
-ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
 TWO_GAPS = {"text": "The [MASK] of France is a [MASK] city.", "pair": "It rained."}
-
-
-@pytest.fixture(scope="module")
-def app(serve: Serve) -> str:
-    return serve(ENTRY)
 
 
 def test_two_gaps_and_the_verdict_stand_in_the_first_window(app: str, page: Page) -> None:

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import Locator, Page, expect
-
-from tests.browser.conftest import Serve
-
-ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
-
-
-@pytest.fixture(scope="module")
-def app(serve: Serve, tiny_model_folder: Path) -> str:
-    """The app with the tiny model."""
-    return serve(ENTRY, env={"HEADLIGHT_MODELS": json.dumps([str(tiny_model_folder)])})
 
 
 def box_centre(mark: Locator) -> tuple[float, float]:

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
-
-ENTRY = Path(__file__).parents[2] / "streamlit_app.py"
-
-
-@pytest.fixture(scope="module")
-def app(serve: Callable[..., str]) -> str:
-    """The app on a free port."""
-    return serve(ENTRY)
 
 
 def opened(page: Page, address: str) -> Page:

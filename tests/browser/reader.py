@@ -1,0 +1,42 @@
+"""What a reader does: opens a page of the app, waits until it is drawn, reads its address."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from playwright.sync_api import Page, expect
+
+
+def opened(page: Page, base: str, path: str = "", **address: str) -> Page:
+    """A page of the app, once it has drawn its heading."""
+    page.goto(f"{base}/{path}?{urlencode(address)}")
+    expect(page.get_by_test_id("stHeading").first).to_be_visible()
+    settled(page)
+    return page
+
+
+def settled(page: Page) -> None:
+    """Wait until no run of the script has been under way for a while: the one that a click starts begins later."""
+    page.evaluate("window.idleSince = undefined")
+    page.wait_for_function(
+        """() => {
+            const idle = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning";
+            window.idleSince = idle ? (window.idleSince ?? performance.now()) : undefined;
+            return idle && performance.now() - window.idleSince > 250;
+        }"""
+    )
+
+
+def address_of(page: Page) -> dict[str, str]:
+    """The parameters in the address bar."""
+    return {name: values[0] for name, values in parse_qs(urlsplit(page.url).query, keep_blank_values=True).items()}
+
+
+def reaches_address(page: Page, holds: Callable[[dict[str, str]], bool]) -> bool:
+    """Whether the address bar, which follows the page with some delay, comes to say what it should."""
+    for _ in range(300):
+        if holds(address_of(page)):
+            return True
+        page.wait_for_timeout(100)
+    return False

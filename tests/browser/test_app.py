@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -276,30 +275,6 @@ def test_a_class_is_chosen_and_linked(app: str, tiny_classifier_folder: Path, pa
         settled(page)
         assert page.locator("a[href*='e.org']").count() == 0
     assert reaches_address(page, lambda address: address.get("target") == "class:2")
-
-
-@pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
-def test_no_request_leaves_the_machine(app: str, attempts: Path, page: Page, path: str) -> None:
-    """Neither the page nor the server asks any other machine for anything."""
-    opened(page, app, path, text=TEXT, pair=PAIR, masked="4")
-    outside = [url for url in page.requested if urlsplit(url).hostname not in ("localhost", "127.0.0.1", None)]
-    outside = [url for url in outside if not url.startswith(("data:", "blob:"))]
-    assert page.requested and not outside
-    assert attempts.read_text(encoding="utf-8") == ""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
-def test_every_page_draws_in_both_themes(app: str, page: Page, path: str, scheme: str) -> None:
-    """Every page shows its picture on a light and on a dark screen, without an error in the console."""
-    page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-    opened(page, app, path, text=TEXT, pair=PAIR, masked="4")
-    picture = page.locator(".view .token") if path == "attention" else page.get_by_test_id("stPlotlyChart")
-    expect(picture.first).to_be_visible()
-    background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
-    brightness = sum(int(part) for part in re.findall(r"\d+", background)[:3])
-    assert (brightness > 380) == (scheme == "light")
-    assert not [line for line in page.problems if "404" not in line]
 
 
 def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: str, page: Page) -> None:

@@ -1,8 +1,10 @@
-"""What is written can be read: the contrast of text as the browser draws it, in both themes."""
+"""What is drawn can be read, in both themes, and comes from this machine alone."""
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
+import re
+from pathlib import Path
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -55,14 +57,25 @@ CONTRASTS = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("path", ["", "attention", "heads", "inside?stage=heads&"])
-def test_every_text_has_the_contrast_that_reading_needs(app: str, page: Page, path: str, scheme: str) -> None:
-    """At least 4.5 between what is written and what it stands on; explanations and code are among it."""
+def test_every_page_draws_in_both_themes_in_colours_that_can_be_read_and_asks_nobody(
+    app: str, attempts: Path, page: Page, path: str, scheme: str
+) -> None:
+    """On a light and on a dark screen the picture is there, without an error in the console; of everything written
+    at least 4.5 of contrast to what it stands on, explanations and code among it; and neither the page nor the server
+    asks any other machine for anything.
+    """
     page.emulate_media(color_scheme=scheme)
     page.goto(f"{app}/{path}{'' if '?' in path else '?'}{urlencode(TEXT)}")
     expect(page.get_by_text("How it can mislead").first).to_be_visible()
     if "inside" in path:
         expect(page.locator("[data-testid=stCaptionContainer] code")).to_be_visible()
     settled(page)
+    picture = page.locator(".view .token") if path == "attention" else page.get_by_test_id("stPlotlyChart")
+    expect(picture.first).to_be_visible()
+    background = page.evaluate("getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor")
+    brightness = sum(int(part) for part in re.findall(r"\d+", background)[:3])
+    assert (brightness > 380) == (scheme == "light"), background
+
     for _ in range(50):  # while a page is drawn again, what goes is faded
         found = page.evaluate(CONTRASTS)
         if all(ratio >= 4.5 for ratio, *_ in found):
@@ -71,3 +84,9 @@ def test_every_text_has_the_contrast_that_reading_needs(app: str, page: Page, pa
     assert len(found) > 20
     assert any(where == "stCaptionContainer" for _, _, where in found)
     assert [one for one in found if one[0] < 4.5] == []
+
+    outside = [url for url in page.requested if urlsplit(url).hostname not in ("localhost", "127.0.0.1", None)]
+    outside = [url for url in outside if not url.startswith(("data:", "blob:"))]
+    assert page.requested and not outside
+    assert attempts.read_text(encoding="utf-8") == "", "the server asked another machine"
+    assert not [line for line in page.problems if "404" not in line]

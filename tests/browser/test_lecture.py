@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
+
+from tests.browser.reader import settled
 
 PAGES = ("", "attention", "compare", "why", "layers", "heads", "roles", "prune", "score", "images", "inside")
 PROJECTORS = ((1280, 720), (1920, 1080))
@@ -36,74 +36,75 @@ SEEN = """
 """
 
 
-@pytest.fixture(scope="module")
-def wall(browser: Browser) -> Iterator[Page]:
-    """One window for all pages: what the browser has loaded it need not load again."""
-    context = browser.new_context(color_scheme="light")
-    context.set_default_timeout(180_000)
-    yield context.new_page()
-    context.close()
+def opened(page: Page, base: str, path: str, size: tuple[int, int], query: str = "") -> dict[str, list]:
+    """A page whose work is done, in a window of a size: the boxes (left, top, right, bottom) of what it shows."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.goto(f"{base}/{path}{query}")
+    expect(page.locator(".st-key-screen_reading p").first).to_be_attached()
+    expect(page.locator("[class*='st-key-stop_'], [data-testid=stSkeleton]")).to_have_count(0)
+    expect(page.locator(FIGURES).first).to_be_visible()
+    return at_rest(page)
 
 
-def opened(window: Page, base: str, path: str, size: tuple[int, int], query: str = "") -> dict[str, list]:
-    """A page whose work is done, and the boxes (left, top, right, bottom) of what it shows."""
-    window.set_viewport_size({"width": size[0], "height": size[1]})
-    window.goto(f"{base}/{path}{query}")
-    expect(window.locator(".st-key-screen_reading p").first).to_be_attached(timeout=180_000)
-    expect(window.locator("[class*='st-key-stop_'], [data-testid=stSkeleton]")).to_have_count(0, timeout=180_000)
-    expect(window.locator(FIGURES).first).to_be_visible(timeout=180_000)
+def resized(page: Page, size: tuple[int, int]) -> dict[str, list]:
+    """The boxes of the same page when its window has another size."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    return at_rest(page)
+
+
+def at_rest(page: Page) -> dict[str, list]:
+    """The boxes when no run is under way and nothing moves any more."""
     before: dict[str, list] = {}
-    for _ in range(100):  # until nothing moves any more
-        window.wait_for_timeout(400)
-        after: dict[str, list] = window.evaluate(SEEN, FIGURES)
+    for _ in range(100):
+        settled(page)
+        after: dict[str, list] = page.evaluate(SEEN, FIGURES)
         if after == before and after["figures"]:
-            return after
+            break
         before = after
-    return before
+    return after
 
 
-@pytest.mark.parametrize("size", PROJECTORS, ids=["720", "1080"])
 @pytest.mark.parametrize("path", PAGES)
-def test_a_projector_shows_question_picture_and_reading_together(
-    app: str, wall: Page, path: str, size: tuple[int, int]
-) -> None:
+def test_a_projector_shows_question_picture_and_reading_together(app: str, page: Page, path: str) -> None:
     """In lecture mode title, figures and reading of every page lie in the window, one under the other."""
-    seen = opened(wall, app, path, size, "?lecture=1")
-    ((_, _, right, title),) = seen["title"]
-    ((_, top, _, bottom),) = seen["picture"]
-    assert seen["scrolled"] == 0 and 0 < right <= size[0]
-    assert title <= top
-    readings = [line[1] for line in seen["reading"]], [line[3] for line in seen["reading"]]
-    assert bottom <= min(readings[0]) and max(readings[1]) <= size[1], readings
-    assert bottom - top >= 0.45 * size[1], "the picture has the larger part of the window"
-    # The first figure is whole; those behind it in a column may be scrolled to.
-    for left, first, end, last in seen["figures"][:1]:
-        assert top - 1 <= first and last <= bottom + 1 and left >= 0 and end <= size[0], seen["figures"]
+    opened(page, app, path, PROJECTORS[0], "?lecture=1")
+    for size in PROJECTORS:
+        seen = resized(page, size)
+        ((_, _, right, title),) = seen["title"]
+        ((_, top, _, bottom),) = seen["picture"]
+        assert seen["scrolled"] == 0 and 0 < right <= size[0], size
+        assert title <= top, size
+        readings = [line[1] for line in seen["reading"]], [line[3] for line in seen["reading"]]
+        assert bottom <= min(readings[0]) and max(readings[1]) <= size[1], (size, readings)
+        assert bottom - top >= 0.45 * size[1], ("the picture has the larger part of the window", size)
+        # The first figure is whole; those behind it in a column may be scrolled to.
+        for left, first, end, last in seen["figures"][:1]:
+            assert top - 1 <= first and last <= bottom + 1 and left >= 0 and end <= size[0], (size, seen["figures"])
 
 
-def test_after_the_switch_to_a_lecture_no_side_bar_is_left(app: str, wall: Page) -> None:
+def test_after_the_switch_to_a_lecture_no_side_bar_is_left(app: str, page: Page) -> None:
     """Lecture mode, switched on in the side bar, leaves no empty bar beside the picture, and the text a click away."""
-    opened(wall, app, "", (1280, 720))
-    wall.get_by_test_id("stSidebar").get_by_text("Lecture mode").click()
-    expect(wall.locator(".st-key-fold_settings")).to_be_visible()
-    expect(wall.get_by_test_id("stSidebar")).to_be_hidden()
-    assert wall.locator(".st-key-screen_title h2").bounding_box()["x"] < 100
-    wall.locator(".st-key-fold_text button").click()
-    expect(wall.get_by_label("Sentence", exact=True)).to_have_value("She opened the door and walked in.")
+    opened(page, app, "", (1280, 720))
+    page.get_by_test_id("stSidebar").get_by_text("Lecture mode").click()
+    expect(page.locator(".st-key-fold_settings")).to_be_visible()
+    expect(page.get_by_test_id("stSidebar")).to_be_hidden()
+    assert page.locator(".st-key-screen_title h2").bounding_box()["x"] < 100
+    page.locator(".st-key-fold_text button").click()
+    expect(page.get_by_label("Sentence", exact=True)).to_have_value("She opened the door and walked in.")
 
 
-@pytest.mark.parametrize("width", [800, 390])
 @pytest.mark.parametrize("path", PAGES)
-def test_a_narrow_window_shows_the_picture_first_and_nothing_beside_it(
-    app: str, wall: Page, path: str, width: int
-) -> None:
+def test_a_narrow_window_shows_the_picture_first_and_nothing_beside_it(app: str, page: Page, path: str) -> None:
     """At 800 and 390 pixels the side bar is closed, nothing reaches out of the window, controls follow the picture."""
-    seen = opened(wall, app, path, (width, 844))
-    expect(wall.locator('[data-testid=stSidebar][aria-expanded="true"]')).to_have_count(0)
-    assert seen["width"][0] == seen["width"][1]
-    ((left, top, right, bottom),) = seen["picture"]
-    assert left >= 0 and right <= width
-    for place in ("controls", "text", "target"):
-        for box in wall.locator(f".st-key-screen_{place}").all():
-            assert box.bounding_box()["y"] >= bottom - 1
-    assert top < 600, "the picture begins on the first screen"
+    widths = (390, 800) if PAGES.index(path) % 2 else (800, 390)  # opened in either
+    opened(page, app, path, (widths[0], 844))
+    for width in widths:
+        seen = resized(page, (width, 844))
+        expect(page.locator('[data-testid=stSidebar][aria-expanded="true"]')).to_have_count(0)
+        assert seen["width"][0] == seen["width"][1], width
+        ((left, top, right, bottom),) = seen["picture"]
+        assert left >= 0 and right <= width
+        for place in ("controls", "text", "target"):
+            for box in page.locator(f".st-key-screen_{place}").all():
+                assert box.bounding_box()["y"] >= bottom - 1, (width, place)
+        assert top < 600, ("the picture begins on the first screen", width)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, TimeoutError, expect
 
+from tests.browser.conftest import WINDOW
 from tests.browser.reader import address_of, opened, reaches_address, settled
 from tests.browser.test_app import PAIR, TEXT
 
@@ -53,6 +55,12 @@ CONTROLS = """() => {
   }
   return seen;
 }"""
+# Whether no run is under way, and the controls show what is wanted.
+SHOWS = f"""(wanted) => {{
+  if (document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning") return false;
+  const seen = Object.fromEntries(({CONTROLS})().map((one) => [`${{one.kind}} ${{one.label}}`, one.value]));
+  return Object.keys(wanted).every((name) => JSON.stringify(seen[name]) === JSON.stringify(wanted[name]));
+}}"""
 SENTENCE = """text => {
   const fields = [...document.querySelectorAll("input[aria-label=Sentence]")];
   return fields.length === 1 && fields[0].value === text;
@@ -73,21 +81,23 @@ def shown(page: Page) -> dict[str, object]:
 
 
 def comes_to_show(page: Page, wanted: dict[str, object]) -> dict[str, object]:
-    """What these controls show, once it is what is wanted, or else in the end: a busy machine draws late."""
-    for _ in range(60):
-        seen = shown(page)
-        if (now := {name: value for name, value in seen.items() if name in wanted}) == wanted:
-            break
-        page.wait_for_timeout(500)
-    return now
+    """What these controls show, once it is what is wanted and no run is under way, or else in the end."""
+    with suppress(TimeoutError):
+        page.wait_for_function(SHOWS, arg=wanted, polling=50, timeout=30_000)
+    return {name: value for name, value in shown(page).items() if name in wanted}
 
 
 def go(page: Page, path: str) -> None:
     """Follow the link in the side bar, and wait for the page."""
+    click_to(page, path)
+    settled(page)
+
+
+def click_to(page: Page, path: str) -> None:
+    """Follow the link in the side bar, until the address is that of the page."""
     page.keyboard.press("Escape")  # a list that is still open would take the click
     page.get_by_test_id("stSidebarNav").get_by_role("link", name=PAGES[path], exact=True).click()
     page.wait_for_function("path => location.pathname === '/' + path && location.search !== ''", arg=path)
-    settled(page)
 
 
 def change(page: Page, control: dict) -> None:
@@ -162,22 +172,21 @@ def test_every_page_shows_what_was_chosen_however_one_comes_to_it(
     assert sum(map(len, changed.values())) > 40, changed
     # What was chosen on one page is seen on others: only now does none of them change any more.
     fresh = {}
+    other = browser.new_context(viewport=WINDOW, color_scheme="light").new_page()
     for path in PAGES:
         go(page, path)
         assert shown(page) != before[path] or not changed[path], path
-        context = browser.new_context(viewport={"width": 1400, "height": 1000}, color_scheme="light")
-        other = context.new_page()
-        other.goto(page.url)
-        expect(other.get_by_test_id("stHeading").first).to_be_visible()
-        settled(other)
         fresh[path] = shown(page)
+        other.goto(page.url)  # another visitor each time: nothing of one opening is in the next but its address
+        expect(other.get_by_test_id("stHeading").first).to_be_visible()
         linked = {name: value for name, value in fresh[path].items() if not name.startswith(NOT_LINKED)}
         assert comes_to_show(other, linked) == linked, (path, page.url)
+        settled(other)
         assert set(shown(other)) == set(fresh[path]), (path, page.url)
-        context.close()
+    other.context.close()
     steps = 0
     for path in tour(list(PAGES)):
-        go(page, path)
+        click_to(page, path)
         assert comes_to_show(page, fresh[path]) == fresh[path], (path, page.url)
         blank = [name for name, value in fresh[path].items() if name.startswith("group") and value == []]
         assert all(name.startswith("group Put a word in") for name in blank), (path, blank)

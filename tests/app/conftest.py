@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
+
 import pytest
+from streamlit.components.v2 import manifest_scanner
 
 from viz_app.figures import style
 from viz_app.shell import work
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _packages_are_read_once() -> Iterator[None]:
+    """Streamlit reads the metadata of every installed package for each new visitor of a test, which takes longest."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_scanner, "scan_component_manifests", cache(manifest_scanner.scan_component_manifests))
+        yield
 
 
 @pytest.fixture(autouse=True)

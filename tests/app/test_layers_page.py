@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
+from importlib.util import find_spec
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -78,7 +81,22 @@ def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
 
 
 def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By link: each depth's points, as numbers too; of a short text one sentence; without the extra, the axes."""
+    """By link: each depth's points, as numbers too; of a short text one sentence; without the extra, the axes.
+
+    What lays them out stands in for UMAP, which compiles itself for long: tests/core asks UMAP itself.
+    """
+
+    class FirstTwo:
+        def __init__(self, **settings: object) -> None:
+            assert settings["metric"] == "cosine"
+
+        def fit_transform(self, states: np.ndarray) -> np.ndarray:
+            return states[:, :2]
+
+    umap = ModuleType("umap")
+    umap.UMAP = FirstTwo  # type: ignore[attr-defined]
+    umap.__spec__ = find_spec("umap")
+    monkeypatch.setitem(sys.modules, "umap", umap)
     app = start(text="She opened the door and walked in.", through="states", laid="neighbours")
     assert not app.exception and not app.error and not app.info
     assert "UMAP by cosine distance, with at most 15 neighbours" in words(app)

@@ -11,6 +11,7 @@ from tests.visit import key_of, settled, visited, words
 from viz_app.figures.scores import pair_bars
 from viz_app.pages.score import EXAMPLE
 from viz_app.pages.score import pairs as comparing
+from viz_app.shell import work
 
 
 def start(**address: str) -> AppTest:
@@ -75,12 +76,13 @@ def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: st
     assert app.session_state.two == "A dog."
 
 
-def test_a_long_pair_waits_for_its_button() -> None:
+def test_a_long_pair_waits_for_its_button(monkeypatch: pytest.MonkeyPatch) -> None:
     """Past a bound nothing runs by itself; the button names what it costs."""
-    app = start(one="word " * 200, two="A dog.")
+    monkeypatch.setattr(work, "QUICK", 0.0)
+    app = start(one="word " * 30, two="A dog.")
     assert not app.exception and "It finds" not in words(app)
     (button,) = (b for b in app.button if b.label.startswith("Score both"))
-    assert button.label.startswith("Score both sentences (207 masked copies), about ")
+    assert button.label.startswith("Score both sentences (37 masked copies), about ")
     done(next(b for b in app.button if b.label.startswith("Score both")).click().run())
     assert not app.exception and "It finds the second sentence likelier" in words(app)
 
@@ -122,11 +124,12 @@ def test_heads_that_are_off_are_said_and_take_no_part() -> None:
     assert not app.exception and EXAMPLE.remark in words(app)
 
 
-def test_the_last_pair_stays_in_sight_until_the_next_is_scored() -> None:
+def test_the_last_pair_stays_in_sight_until_the_next_is_scored(monkeypatch: pytest.MonkeyPatch) -> None:
     """A long pair waits for its button under the faded figures of the pair before."""
     app = start(one="A cat sat.", two="A cat sit.")
     before = app.dataframe[0].value
-    done(app.text_area(key=key_of(app, "one")).set_value("word " * 200).run())
+    monkeypatch.setattr(work, "QUICK", 0.0)
+    done(app.text_area(key=key_of(app, "one")).set_value("word " * 30).run())
     assert not app.exception and [b for b in app.button if b.label.startswith("Score both")]
     assert app.dataframe[0].value.equals(before)
     assert any("stale_" in str(html.proto.body) for html in app.get("html"))

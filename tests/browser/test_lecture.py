@@ -54,9 +54,10 @@ def resized(page: Page, size: tuple[int, int]) -> dict[str, list]:
 
 def at_rest(page: Page) -> dict[str, list]:
     """The boxes when no run is under way and nothing moves any more."""
+    settled(page)
     before: dict[str, list] = {}
-    for _ in range(100):
-        settled(page)
+    for _ in range(200):
+        page.wait_for_timeout(150)
         after: dict[str, list] = page.evaluate(SEEN, FIGURES)
         if after == before and after["figures"]:
             break
@@ -67,9 +68,8 @@ def at_rest(page: Page) -> dict[str, list]:
 @pytest.mark.parametrize("path", PAGES)
 def test_a_projector_shows_question_picture_and_reading_together(app: str, page: Page, path: str) -> None:
     """In lecture mode title, figures and reading of every page lie in the window, one under the other."""
-    opened(page, app, path, PROJECTORS[0], "?lecture=1")
     for size in PROJECTORS:
-        seen = resized(page, size)
+        seen = resized(page, size) if size != PROJECTORS[0] else opened(page, app, path, size, "?lecture=1")
         ((_, _, right, title),) = seen["title"]
         ((_, top, _, bottom),) = seen["picture"]
         assert seen["scrolled"] == 0 and 0 < right <= size[0], size
@@ -97,9 +97,8 @@ def test_after_the_switch_to_a_lecture_no_side_bar_is_left(app: str, page: Page)
 def test_a_narrow_window_shows_the_picture_first_and_nothing_beside_it(app: str, page: Page, path: str) -> None:
     """At 800 and 390 pixels the side bar is closed, nothing reaches out of the window, controls follow the picture."""
     widths = (390, 800) if PAGES.index(path) % 2 else (800, 390)  # opened in either
-    opened(page, app, path, (widths[0], 844))
     for width in widths:
-        seen = resized(page, (width, 844))
+        seen = resized(page, (width, 844)) if width != widths[0] else opened(page, app, path, (width, 844))
         expect(page.locator('[data-testid=stSidebar][aria-expanded="true"]')).to_have_count(0)
         assert seen["width"][0] == seen["width"][1], width
         ((left, top, right, bottom),) = seen["picture"]

@@ -76,11 +76,13 @@ $(NPM_INSTALLED): package.json package-lock.json | $(DEV_INSTALLED)
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund
 	@touch $@
 
+# What the tests need beside Python: a browser, and the proxy that stands before several copies.
 browser:
-	@command -v chromium >/dev/null || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium; \
+	@command -v chromium >/dev/null && PATH="$$PATH:/usr/sbin" command -v haproxy >/dev/null || \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y chromium haproxy; \
 	else \
-	  echo "the tests need the browser 'chromium' on the PATH: install it (on Debian: apt-get install chromium)" >&2; exit 1; \
+	  echo "the tests need 'chromium' and 'haproxy' on the PATH: install them (on Debian: apt-get install chromium haproxy)" >&2; exit 1; \
 	fi
 
 # Back to a fresh clone; what a training run wrote under runs/ stays.

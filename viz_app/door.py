@@ -9,6 +9,7 @@ and nobody has these rights there.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -26,9 +27,13 @@ PASSED_ON = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwa
 LONGEST_TEXT = 200_000  # characters that are read at all, of whatever somebody types
 LONGEST_ADDRESS = 64_000  # bytes of a path and what is asked with it
 MOST_BYTES = 16 << 20  # of a message when its texts are cut: with more the connection is closed
+HEALTH, COUNTS = "/_stcore/health", "/_stcore/metrics"  # Streamlit's: the latter says what others do
 ASKED_BY_PAGES = (
     "rerun_script", "stop_script", "file_urls_request", "app_heartbeat", "deferred_file", "dataframe_chunk",
 )  # fmt: skip
+
+
+leaving = threading.Event()  # set when the server was asked to stop: nobody new is let in
 
 
 def is_own() -> bool:
@@ -48,11 +53,18 @@ class Guard:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or refuse it: 403 by whom it is, 414 by its address."""
+        """Pass the request on, or refuse it: 403 by whom it is, 414 by its address, 503 before the server stops."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        health = scope["path"].endswith(HEALTH)
         status, why = 403, refusal(Headers(scope=scope))
+        if health and not is_own():
+            why = None  # a proxy asks by whatever name, and learns nothing
+        if leaving.is_set() and (health or scope["type"] == "websocket"):
+            status, why = 503, "This server is about to stop: it finishes what runs, and lets nobody in."
+        if scope["path"].endswith(COUNTS) and not is_own():
+            status, why = 404, "There is nothing here."
         if len(scope.get("raw_path") or b"") + len(scope.get("query_string", b"")) > LONGEST_ADDRESS:
             status, why = 414, f"The address is too long: at most {LONGEST_ADDRESS:,} bytes are read."
         if why is None:

@@ -48,6 +48,9 @@ def open_app(
     base_path: Annotated[
         str, typer.Option(metavar="PATH", help="What stands before every path, where a proxy serves more than this.")
     ] = "",
+    metrics: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="A port for what is counted, as Prometheus reads it.")
+    ] = None,
 ) -> None:
     """Serve the app to a browser."""
     offered = [*(models or []), *(more_models or [])]
@@ -80,6 +83,10 @@ def open_app(
     choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
     if shared:
         choices["HEADLIGHT_SHARED"] = "1"
+    if metrics is not None:
+        if find_spec("prometheus_client") is None:
+            raise Refused("--metrics needs the package prometheus-client: pip install 'headlight[metrics]'")
+        choices["HEADLIGHT_METRICS"] = str(metrics)
     if tables is not None:
         choices["HEADLIGHT_TABLES"] = str(tables.resolve())
     # Threads of a computation that wait for each other sleep: busy waiting would take the cores from other visitors.

@@ -17,6 +17,7 @@ import streamlit as st
 from viz_app.shell.markdown import as_written
 
 _DEFAULTS = {"segmented_control": "default", "multiselect": "default", "selectbox": "index"}  # all others: value
+_TYPED = ("text_input", "text_area")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ def control(
         look["index"] = options.index(chosen) if chosen in options else None
     else:
         look[default] = chosen
+    is_new = slot not in state
     drawn, shown = state.get(slot, (0, chosen))
     if shown != chosen:
         drawn += 1
@@ -72,7 +74,11 @@ def control(
         if on_change is not None:
             on_change(*args)
 
-    draw(label, key=key, on_change=take, **look)
+    given = draw(label, key=key, on_change=take, **look)
+    if is_new and given and draw.__name__ in _TYPED and given != chosen:
+        # The page was there before this session: its server was started again, and no address holds a long text.
+        chosen = state[name] = given
+        state[slot] = drawn, given
     return chosen
 
 

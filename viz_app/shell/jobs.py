@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +101,19 @@ class Job:
             raise Stopped(f"{self.label} was stopped")
 
 
+@dataclass(frozen=True)
+class Counts:
+    """What a queue holds and did.
+
+    waiting, running: by whether they are long. done: kind -> how many, and the seconds they ran.
+    """
+
+    waiting: Mapping[bool, int]
+    running: Mapping[bool, int]
+    done: Mapping[str, tuple[int, float]]
+    kept_bytes: int
+
+
 class JobQueue:
     """Two workers, the jobs that wait for them, and the results of those that are done.
 
@@ -115,6 +128,7 @@ class JobQueue:
         self._waiting: list[Job] = []
         self._running: dict[bool, Job] = {}  # by whether it is long
         self._turns: dict[Visitor, int] = {}  # when each had a long job last, in jobs
+        self._done: dict[str, tuple[int, float]] = {}  # kind -> how many, and the seconds they ran
         self._changed = threading.Condition()
         self._closed = False
         self._workers = [
@@ -195,6 +209,22 @@ class JobQueue:
             running = self._running.get(job.long)
             return sum(other.long == job.long for other in before) + (running is not None)
 
+    def counts(self) -> Counts:
+        """What waits, runs, was done and is kept."""
+        with self._changed:
+            waiting = [job.long for job in self._waiting]
+            kept = sum(_size(job.result) for job in self._jobs.values() if job.done)
+            return Counts(
+                {long: waiting.count(long) for long in (False, True)},
+                {long: int(long in self._running) for long in (False, True)},
+                dict(self._done), kept,
+            )  # fmt: skip
+
+    def wait_until_idle(self, seconds: float) -> bool:
+        """Wait until nothing waits or runs, at most so many seconds; whether it is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting and not self._running, seconds)
+
     def _drop(self, job: Job | None) -> None:
         if job is not None:
             self._jobs.pop(job.key, None)
@@ -265,6 +295,9 @@ class JobQueue:
             _do(group)
             with self._changed:
                 del self._running[long]
+                for one in group:
+                    number, took = self._done.get(kind_of(one.key), (0, 0.0))
+                    self._done[kind_of(one.key)] = number + 1, took + one.seconds / len(group)
                 self._changed.notify_all()
             for one in group:
                 one._done.set()
@@ -278,10 +311,22 @@ class JobQueue:
                 if not job.done:
                     continue
                 kept += 1
-                kept_bytes += len(job.result) if isinstance(job.result, bytes) else getattr(job.result, "nbytes", 0)
+                kept_bytes += _size(job.result)
                 # The newest result always stays, however large: a page is waiting for it.
                 if kept > 1 and (kept > KEPT_JOBS or kept_bytes > KEPT_BYTES):
                     del self._jobs[key]
+
+
+def kind_of(key: Hashable) -> str:
+    """What kind of work a key is of: keys begin with it."""
+    while isinstance(key, tuple) and key:
+        key = key[0]
+    return key if isinstance(key, str) else "other"
+
+
+def _size(result: object) -> int:
+    """Bytes that a result holds, as far as it says so."""
+    return len(result) if isinstance(result, bytes) else getattr(result, "nbytes", 0)
 
 
 def _do(group: list[Job]) -> None:

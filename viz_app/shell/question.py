@@ -79,7 +79,7 @@ class Question:
                 lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=TOP),
             )
         work = Work(
-            (loaded.name, self.encoding, target, gates.tobytes()),
+            ("run", loaded.name, self.encoding, target, gates.tobytes()),
             f"{shown_name(loaded.name)} reads {length} tokens",
             lambda _: capture(loaded, self.encoding, target=target, head_mask=gates, top_k=TOP),
             together=together,

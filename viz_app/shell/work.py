@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any, Generic, NoReturn, TypeVar
 
 import streamlit as st
@@ -41,9 +42,9 @@ Value = TypeVar("Value")
 class Work(Generic[Result]):
     """A piece of slow work.
 
-    key: equal for equal questions, whoever asks them. label: as the queue shows it. seconds: what it takes, about.
-    do: the work itself, called with the `Progress` that it should tell how far it is. together: how it is done with
-    others of its kind that wait.
+    key: equal for equal questions, whoever asks them, the kind of work first. label: as the queue shows it. seconds:
+    what it takes, about. do: the work itself, called with the `Progress` that it should tell how far it is. together:
+    how it is done with others of its kind that wait.
     """
 
     key: Hashable
@@ -72,7 +73,7 @@ class Given(Generic[Value]):
     value: Value | None
 
 
-@st.cache_resource
+@cache
 def queue() -> JobQueue:
     """The one queue of this server."""
     return JobQueue(_is_here)

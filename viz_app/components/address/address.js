@@ -5,10 +5,12 @@
 /** @import { AddressMessage, Handed } from "../messages.d.ts" */
 
 // On window: this module may be loaded more than once, its wrapper must not be.
-const shared = /** @type {{ headlightSteps?: string[] }} */ (globalThis);
+const shared = /** @type {{ headlightSteps?: string[], headlightRun?: () => void }} */ (globalThis);
 
 /** @param {Handed<AddressMessage>} handed */
-export default function address({ data }) {
+export default function address({ data, setTriggerValue }) {
+  if (!shared.headlightRun) runAfterReconnecting();
+  shared.headlightRun = () => setTriggerValue("again", true);
   if (!shared.headlightSteps) {
     const add = window.history.pushState.bind(window.history);
     window.history.pushState = (state, title, url) => {
@@ -32,4 +34,20 @@ export function isStep(before, after, steps) {
   // The address of a page just opened, which says nothing yet.
   if (!before.search) return false;
   return steps.some((name) => before.searchParams.get(name) !== after.searchParams.get(name));
+}
+
+/**
+ * A server that was started again, or another one behind a proxy, knows a page only once it has run: without a run of
+ * its own, what is typed next would be taken for what stood there before.
+ */
+function runAfterReconnecting() {
+  const connection = "data-test-connection-state";
+  let connected = true;
+  new MutationObserver((changes) => {
+    for (const { target } of changes) {
+      const now = /** @type {Element} */ (target).getAttribute(connection) === "CONNECTED";
+      if (now && !connected) shared.headlightRun?.();
+      connected = now;
+    }
+  }).observe(document.body, { attributes: true, attributeFilter: [connection], subtree: true });
 }

@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
-from viz_app.shell import jobs
+from viz_app.shell import jobs, work
 from viz_app.shell.jobs import MOST_TOGETHER, Job, JobQueue, Together
 
 
@@ -284,3 +285,29 @@ def test_one_that_cannot_be_done_does_not_spoil_the_others() -> None:
     assert all(job.wait(10) for job in asked)
     assert [job.result for job in asked] == [0, 1, None, 3]
     assert [str(job.error) for job in asked if job.error is not None] == ["two cannot be read"]
+
+
+def test_a_page_that_draws_nothing_more_waits_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a page ends early, for want of slow work, it is drawn again by itself when the work is done."""
+
+    def page() -> None:
+        import time
+
+        import streamlit as st
+
+        from viz_app.shell import address, work
+
+        address.restore({})
+        work.begin_run()
+        try:
+            given = work.look(work.Work(("early",), "Early work", lambda report: time.sleep(0.5) or "it is done"))
+            if given.value is None:
+                address.end_run()
+            st.write(given.value)
+        finally:
+            address.publish()
+            work.end_of_run()
+
+    monkeypatch.setattr(work, "PATIENCE", 0.05)
+    app = AppTest.from_function(page, default_timeout=60).run()
+    assert not app.exception and [said.value for said in app.markdown] == ["it is done"]

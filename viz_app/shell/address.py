@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import streamlit as st
-from streamlit.runtime.scriptrunner import get_script_run_ctx
+from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
 from streamlit.runtime.state import SessionStateProxy
 
 from bert_core.refused import Refused
@@ -72,9 +72,12 @@ def publish() -> None:
 
 
 def end_run() -> NoReturn:
-    """Draw nothing more, with the address bar as it should be: what is written after `st.stop` is lost."""
+    """Draw nothing more, with the address bar as it should be; what the page was drawn without is still waited for.
+
+    After `st.stop` nothing could be: it ends the run again wherever the run reads its state or draws.
+    """
     publish()
-    st.stop()
+    raise StopException
 
 
 def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool = False) -> dict[str, str]:

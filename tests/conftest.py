@@ -31,9 +31,9 @@ VOCABULARY = tuple(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Pages in a real browser take longest: they start first, so that no process is left alone with one at the end."""
-    order = {"browser": 0, "app": 1}
-    items.sort(key=lambda item: order.get(item.path.parent.name, 2))
+    """Files that take long start first, so that no process is left alone with one: pages in a browser before all."""
+    order = {"browser": 0, "tests": 1, "app": 2, "core": 3}
+    items.sort(key=lambda item: order[item.path.parent.name])
 
 
 @pytest.fixture(scope="session")

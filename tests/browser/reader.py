@@ -24,7 +24,8 @@ def settled(page: Page) -> None:
             const idle = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning";
             window.idleSince = idle ? (window.idleSince ?? performance.now()) : undefined;
             return idle && performance.now() - window.idleSince > 250;
-        }"""
+        }""",
+        polling=50,
     )
 
 

@@ -27,7 +27,9 @@ def temperature_of(loaded: LoadedModel) -> float | None:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         temperature, weights = float(stored["temperature"]), stored["weights"]
-    except (ValueError, TypeError, KeyError) as error:
+        if not 0 < temperature < float("inf"):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: it holds no temperature and weights") from error
     return temperature if weights == fingerprint(loaded) else None
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
+import pickletools
 import re
-from collections.abc import Callable, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 from uuid import uuid4
 
 import torch
@@ -17,7 +20,7 @@ from torch import Tensor, nn
 
 from bert_core.config import BertConfig, json_object
 from bert_core.naming import rename
-from bert_core.refused import Refused
+from bert_core.refused import Refused, shown
 
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
@@ -41,6 +44,18 @@ NO_NEWS = (r"position_ids$",)
 OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.")
 # Classifiers of tokens, or of answers to choose from, have weights of the same name.
 TEXT_CLASSIFIER = "BertForSequenceClassification"
+WORD_TABLE = "bert.embeddings.word_embeddings.weight"
+MOST_LAYERS = 1000  # twenty times the deepest published BERT
+SPARE_NUMBERS = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
+NUMBER_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+# What the pickle of a checkpoint names, beside the storages of torch: of tensors, and of those that are then refused.
+IN_PICKLES = re.compile(
+    r"collections OrderedDict|torch\.nn\.parameter Parameter|torch(\.storage)? \w+Storage|torch Size|torch device|"
+    r"torch\._utils _rebuild_(tensor|tensor_v2|tensor_v3|parameter|parameter_with_state|qtensor|sparse_tensor|"
+    r"meta_tensor_no_storage)|"
+    r"torch\._tensor _rebuild_from_type_v2|torch\.serialization _get_layout|torch [a-z]\w*"
+)
+LARGEST_PICKLE = 16_000_000  # bytes of names and shapes
 
 
 class CheckpointError(Refused):
@@ -80,6 +95,34 @@ class LoadReport:
         return not (self.lacks("cls.seq_relationship.") or self.lacks("bert.pooler."))
 
 
+def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
+    """The configuration and the weights of a checkpoint folder, ready for a model to be built and filled.
+
+    Raises CheckpointError as read_config and read_weights do, and where the weights have another vocabulary or width,
+    or fewer layers, than the configuration says: what is built in Python for each head and layer is held against
+    them here, and every other size in `fill`.
+    """
+    config, weights = read_config(folder), read_weights(folder)
+    if WORD_TABLE not in weights:
+        raise CheckpointError(f"{folder} is not a complete BERT: {WORD_TABLE} is missing")
+    given, said = tuple(weights[WORD_TABLE].shape), (config.vocab_size, config.hidden_size)
+    if given != said:
+        raise CheckpointError(f"{WORD_TABLE} in {folder} has shape {given}, but the configuration says {said}")
+    check_layers(config, weights, "bert.", str(folder))
+    return config, weights
+
+
+def check_layers(config: BertConfig, weights: Mapping[str, Tensor], prefix: str, source: str) -> None:
+    """Raise CheckpointError if a configuration has more layers than the weights that begin so, or than can be."""
+    numbers = (re.match(rf"{re.escape(prefix)}encoder\.layer\.(\d{{1,9}})\.", name) for name in weights)
+    there = max((int(number[1]) for number in numbers if number), default=-1) + 1
+    if config.num_hidden_layers > min(there, MOST_LAYERS):
+        raise CheckpointError(
+            f"{source} says {config.num_hidden_layers:,} layers and holds {there:,}: it must hold all, and at most "
+            f"{MOST_LAYERS:,} are built"
+        )
+
+
 def read_config(folder: str | Path) -> BertConfig:
     """The configuration of a checkpoint folder.
 
@@ -107,6 +150,9 @@ def read_config(folder: str | Path) -> BertConfig:
 
 def _blip_decoder(values: Mapping[str, Any]) -> dict[str, Any]:
     """The text decoder inside a captioner's configuration, by our names; what is not said there has BLIP's defaults."""
+    for name in ("text_config", "vision_config"):
+        if not isinstance(values.get(name) or {}, Mapping):
+            raise Refused(f"{name} is {shown(values[name])}: it must be an object, with a size for each name")
     text = dict(values.get("text_config") or values)
     width = (values.get("vision_config") or {}).get("hidden_size") or text.pop("encoder_hidden_size", 768)
     for name in ("model_type", "encoder_hidden_size", "architectures"):
@@ -128,8 +174,15 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
     path = next((p for p in (folder / WEIGHTS_FILE, folder / OLD_WEIGHTS_FILE) if p.is_file()), None)
     if path is None:
         raise CheckpointError(f"{folder} has no weights: neither {WEIGHTS_FILE} nor {OLD_WEIGHTS_FILE}")
+    return rename(read_tensors(path))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of a file, by its own names. Raises CheckpointError if it cannot be read, or holds anything else."""
     try:
-        raw = load_file(path) if path.name == WEIGHTS_FILE else torch.load(path, map_location="cpu", weights_only=True)
+        raw = load_file(path) if path.suffix == ".safetensors" else _read_pickled(path)
+    except CheckpointError:
+        raise
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     except Exception as error:  # torch.load raises many kinds on a damaged or hostile file
@@ -139,13 +192,45 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
         ) from error
     if not isinstance(raw, Mapping) or not all(isinstance(k, str) and isinstance(v, Tensor) for k, v in raw.items()):
         raise CheckpointError(f"{path} does not contain named tensors")
-    return rename(raw)
+    return dict(raw)
+
+
+def _read_pickled(path: Path) -> object:
+    """What a `.bin` file holds, no more of it in memory than is used."""
+    packed = zipfile.is_zipfile(path)
+    if packed:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            # torch packs nothing, so that the file is as large as what it holds.
+            size = sum(entry.file_size for entry in entries)
+            if any(entry.compress_type for entry in entries) or size > path.stat().st_size:
+                raise CheckpointError(f"{path} unpacks to {size:,} bytes, and a file of weights is not packed")
+            for entry in entries:
+                if entry.filename.endswith("/data.pkl"):
+                    with archive.open(entry) as pickled:
+                        _check_pickle(pickled, path)
+    else:  # before torch 1.6: a magic number, a version, the writer's system and the tensors, each a pickle of its own
+        with path.open("rb") as pickled:
+            for _ in range(4):
+                _check_pickle(pickled, path)
+    return torch.load(path, map_location="cpu", weights_only=True, mmap=packed)
+
+
+def _check_pickle(pickled: IO[bytes], path: Path) -> None:
+    """Refuse a pickle that names anything but tensors; torch would make large objects of some that it takes as safe."""
+    begin = pickled.tell()
+    for code, argument, position in pickletools.genops(pickled):
+        if (position or 0) - begin > LARGEST_PICKLE:
+            raise CheckpointError(f"{path} has more than {LARGEST_PICKLE:,} bytes of names and shapes")
+        if code.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not IN_PICKLES.fullmatch(str(argument)):
+            raise pickle.UnpicklingError(f"it names {shown(argument)}")
 
 
 def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
     """Whether a file has a classifier of whole texts; its configuration may name the model that it was saved from."""
     architectures = config.extra.get("architectures") or [TEXT_CLASSIFIER]
-    return "classifier.weight" in weights and TEXT_CLASSIFIER in architectures
+    named = isinstance(architectures, list | tuple) and TEXT_CLASSIFIER in architectures
+    return "classifier.weight" in weights and named
 
 
 def fill(
@@ -158,10 +243,13 @@ def fill(
 ) -> LoadReport:
     """Copy weights into a model, name by name, and account for every name on both sides.
 
+    model: built on torch's meta device it has sizes and no memory; it gets memory when every size agrees with the
+        file's, and what the file lacks is drawn.
     weights: by today's names (see `rename`). A bare BertModel takes those below `bert.`.
     may_lack, may_have: patterns of names that are no news when missing, or left over.
-    Raises CheckpointError if a shape differs, a part that no BERT can do without is missing, or two names of one
-    tied weight hold different numbers.
+    Raises CheckpointError if a shape differs, a weight is not made of plain numbers, a part that no BERT can do without
+    is missing, what is missing would be larger than what is there, or two names of one tied weight hold different
+    numbers.
     """
     prefix = "" if hasattr(model, "bert") else "bert."
     # A tied weight is one tensor under several names: a file may give it under each of them, or under one.
@@ -177,6 +265,8 @@ def fill(
         raise CheckpointError(
             f"{source} is not a complete BERT: {len(essential)} of {len(own)} weights are missing, first {essential[0]}"
         )
+    taken = {where: weights[where] for where in found.values() if where in weights}
+    check_numbers(taken, source)
     for name, where in found.items():
         if where in weights and weights[where].shape != own[name].shape:
             raise CheckpointError(
@@ -187,11 +277,64 @@ def fill(
         given_twice = own.get(name) is own.get(other) and name in weights and other in weights
         if given_twice and not torch.equal(weights[name], weights[other]):
             raise CheckpointError(f"{name} and {other} differ in {source}: the configuration ties them")
+    lacking = {name: own[name] for name, where in found.items() if where not in weights}
+    drawn, held = sum(t.numel() for t in lacking.values()), sum(t.numel() for t in taken.values())
+    if drawn > max(held, SPARE_NUMBERS):
+        raise CheckpointError(
+            f"{source} lacks {drawn:,} of the numbers that its configuration asks for, and holds {held:,}: a part that "
+            "is missing may be no larger than the rest"
+        )
+    allocate(model, {name.removeprefix(prefix) for name in lacking})
+    own = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
     with torch.no_grad():
         for name, where in found.items():
             if where in weights:
                 own[name].copy_(weights[where])
     return LoadReport(source, missing, unexpected)
+
+
+def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
+    """Raise CheckpointError unless each tensor is dense, of floats, and no larger than what the file has of it."""
+    room = 0
+    seen: set[int] = set()
+    for name, tensor in weights.items():
+        if tensor.is_meta or tensor.layout != torch.strided or tensor.dtype not in NUMBER_TYPES:
+            kind = (
+                "a tensor without numbers" if tensor.is_meta
+                else f"a tensor of {tensor.dtype}" if tensor.layout == torch.strided
+                else f"a tensor of layout {tensor.layout}"
+            ).replace("torch.", "")  # fmt: skip
+            raise CheckpointError(
+                f"{name} in {source} is {kind}: weights are dense tensors of float32, float16, bfloat16 or float64"
+            )
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in seen:
+            seen.add(storage.data_ptr())
+            room += storage.nbytes()
+        if tensor.nbytes > storage.nbytes():
+            raise CheckpointError(
+                f"{name} in {source} has shape {tuple(tensor.shape)} and {storage.nbytes():,} bytes: "
+                "a file must hold every number of a weight"
+            )
+    # Only the word table stands twice in a file: as itself, and as the decoder's.
+    if (size := sum(tensor.nbytes for tensor in weights.values())) > 2 * room:
+        raise CheckpointError(f"{source} makes {size:,} bytes of weights out of {room:,}: each must have its own")
+
+
+def allocate(model: nn.Module, lacking: Collection[str] = ()) -> None:
+    """Give the parameters that are on the meta device memory, those that are tied once, and draw what is lacking."""
+    made: dict[int, nn.Parameter] = {}
+    places: dict[str, nn.Parameter] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if parameter.is_meta:
+            if id(parameter) not in made:
+                made[id(parameter)] = nn.Parameter(torch.empty_like(parameter, device="cpu"), parameter.requires_grad)
+            places[name] = made[id(parameter)]
+    model.load_state_dict(places, strict=False, assign=True)
+    for path, module in model.named_modules():
+        own = (f"{path}.{name}".lstrip(".") for name, _ in module.named_parameters(recurse=False))
+        if any(name in places and name in lacking for name in own):
+            cast("Any", model)._init_weights(module)
 
 
 def _of_pruned_heads(model: nn.Module, name: str) -> str:

@@ -12,10 +12,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bert_core.refused import Refused
+from bert_core.refused import Refused, shown, whole
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
+LARGEST_JSON = 32_000_000  # bytes: several times the tokenizer of the largest published vocabulary
+LARGEST_SIZE = 2**31 - 1
+MOST_LABELS = 1_000_000
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 
@@ -58,9 +61,12 @@ class BertConfig:
     def __post_init__(self) -> None:
         tables = ("vocab_size", "max_position_embeddings")
         for name in (*tables, "hidden_size", "num_attention_heads", "intermediate_size"):
-            _require_whole(name, getattr(self, name), at_least=1)
-        for name in ("num_hidden_layers", "type_vocab_size", "chunk_size_feed_forward"):
-            _require_whole(name, getattr(self, name), at_least=0)
+            self._require_size(name, least=1)
+        for name in ("num_hidden_layers", "type_vocab_size", "chunk_size_feed_forward", "pad_token_id"):
+            self._require_size(name, least=0)
+        for name in ("embedding_size", "encoder_width"):
+            if getattr(self, name) is not None:
+                self._require_size(name, least=1)
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "label_smoothing"):
             _require_probability(name, getattr(self, name), optional=name == "classifier_dropout")
         for name in ("initializer_range", "layer_norm_eps"):
@@ -68,7 +74,6 @@ class BertConfig:
         for name in ("use_cache", "is_decoder", "add_cross_attention", "tie_word_embeddings"):
             _require_switch(name, getattr(self, name))
         if self.embedding_size is not None:
-            _require_whole("embedding_size", self.embedding_size, at_least=1)
             if self.hidden_size < self.num_attention_heads:
                 raise Refused(f"hidden_size {self.hidden_size} is too small for {self.num_attention_heads} heads")
         elif self.hidden_size % self.num_attention_heads:
@@ -77,19 +82,22 @@ class BertConfig:
             )
         if not callable(self.hidden_act) and self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
-            raise Refused(f"hidden_act {self.hidden_act!r} is unknown: one of {known}, or a callable")
+            raise Refused(f"hidden_act {shown(self.hidden_act)} is unknown: one of {known}, or a callable")
         if self.position_embedding_type not in POSITION_EMBEDDING_TYPES:
             raise Refused(
-                f"position_embedding_type {self.position_embedding_type!r} is unknown: "
+                f"position_embedding_type {shown(self.position_embedding_type)} is unknown: "
                 f"one of {', '.join(POSITION_EMBEDDING_TYPES)}"
             )
-        _require_whole("pad_token_id", self.pad_token_id, at_least=0)
         if self.pad_token_id >= self.vocab_size:
             raise Refused(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size} tokens")
-        if self.encoder_width is not None:
-            _require_whole("encoder_width", self.encoder_width, at_least=1)
         object.__setattr__(self, "pruned_heads", MappingProxyType(self._checked_heads()))
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
+
+    def _require_size(self, name: str, least: int) -> None:
+        number = whole(name, getattr(self, name), least)
+        if number > LARGEST_SIZE:
+            raise Refused(f"{name} is {shown(number)}: it must be at most {LARGEST_SIZE:,}")
+        object.__setattr__(self, name, number)  # of NumPy's numbers an int, which a file can hold
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The read-only views around mappings can be neither copied nor pickled, and models are both.
@@ -106,7 +114,7 @@ class BertConfig:
             given = {int(layer): {operator.index(head) for head in heads} for layer, heads in self.pruned_heads.items()}
         except (TypeError, ValueError, AttributeError) as error:
             raise Refused(
-                f"pruned_heads is {str(self.pruned_heads)[:60]}: "
+                f"pruned_heads is {shown(self.pruned_heads)}: "
                 "it gives some layers a list of heads, as in {'0': [2, 7]}"
             ) from error
         for layer, heads in sorted(given.items()):
@@ -134,16 +142,16 @@ class BertConfig:
         """Names of the classes of a classifier, in the order of their numbers.
 
         Published files give them as `id2label`, or give only `num_labels`; where they give neither, there are two.
-        Raises Refused if these do not number the classes from zero, each once.
+        Raises Refused if these do not number the classes from zero, each once, or are more than a million.
         """
         names, count = self.extra.get("id2label"), self.extra.get("num_labels")
         if count is not None:
-            _require_whole("num_labels", count, at_least=1)
+            count = whole("num_labels", count, 1, MOST_LABELS)
         if names is None:
             return tuple(f"LABEL_{number}" for number in range(2 if count is None else count))
         numbers = {str(number): str(name) for number, name in names.items()} if isinstance(names, Mapping) else {}
         if not numbers or numbers.keys() != {str(number) for number in range(len(numbers))}:
-            raise Refused(f"id2label is {str(names)[:60]}: it must name the classes 0, 1, 2, ..., each once")
+            raise Refused(f"id2label is {shown(names)}: it must name the classes 0, 1, 2, ..., each once")
         if count is not None and count != len(numbers):
             raise Refused(f"num_labels is {count} and id2label names {len(numbers)} classes: they must agree")
         return tuple(numbers[str(number)] for number in range(len(numbers)))
@@ -161,7 +169,7 @@ class BertConfig:
         """
         kind: str | None = self.extra.get("problem_type")
         if kind is not None and kind not in PROBLEM_TYPES:
-            raise Refused(f"problem_type {kind!r} is unknown: one of {', '.join(PROBLEM_TYPES)}")
+            raise Refused(f"problem_type {shown(kind)} is unknown: one of {', '.join(PROBLEM_TYPES)}")
         return kind
 
     def with_labels(self, labels: Sequence[str]) -> BertConfig:
@@ -223,33 +231,40 @@ def check_head(layer: int, head: int, layers: int, heads: int) -> None:
 
 
 def json_object(path: str | Path) -> dict[str, Any]:
-    """The JSON object in a file; raises ValueError if it holds anything else."""
+    """The JSON object in a file; raises Refused if it holds anything else, or is larger than such files are."""
+    text = text_of(path, LARGEST_JSON)
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        values = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise Refused(f"{path} is not a JSON file: {error}") from error
     if not isinstance(values, dict):
         raise Refused(f"{path} holds a {type(values).__name__}: a configuration is a JSON object")
     return values
 
 
-def _require_whole(name: str, value: object, at_least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < at_least:
-        raise Refused(f"{name} is {value!r}: it must be a whole number of at least {at_least}")
+def text_of(path: str | Path, largest: int) -> str:
+    """The UTF-8 text of a file; raises Refused if it has more bytes than `largest`, or others than of UTF-8."""
+    size = Path(path).stat().st_size
+    if size > largest:
+        raise Refused(f"{path} has {size:,} bytes: at most {largest:,} are read")
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Refused(f"{path} is no text in UTF-8: {error}") from error
 
 
 def _require_probability(name: str, value: object, *, optional: bool) -> None:
     if optional and value is None:
         return
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1:
-        raise Refused(f"{name} is {value!r}: it must be at least 0 and less than 1")
+        raise Refused(f"{name} is {shown(value)}: it must be at least 0 and less than 1")
 
 
 def _require_switch(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise Refused(f"{name} is {value!r}: it must be true or false")
+        raise Refused(f"{name} is {shown(value)}: it must be true or false")
 
 
 def _require_positive(name: str, value: object) -> None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < float("inf"):
-        raise Refused(f"{name} is {value!r}: it must be a number greater than 0")
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < 1e38:  # float32's end
+        raise Refused(f"{name} is {shown(value)}: it must be a number greater than 0, and less than 1e38")

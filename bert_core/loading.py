@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import shutil
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +21,15 @@ from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification, BertLMHeadModel
-from bert_core.refused import Refused
+from bert_core.refused import Refused, shown
 from bert_core.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
 
 ASSETS = Path(__file__).parent / "assets"
 LARGEST_UNPACKED = 16_000_000_000  # bytes of a .zip's files together: ten times those of the largest published BERT
+LARGEST_RATIO = 20  # of these to the .zip's own: weights hardly shrink
+LONGEST_READ = 1_000_000  # bytes; more at once is read only of a .zip's table of contents, of ten thousand files or so
 HUB_FILES = (
     "config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
     "tuned_lens.safetensors",
@@ -112,8 +115,8 @@ def best_device(name: str | None = None) -> torch.device:
         return torch.device(next(kind for kind, available in there.items() if available))
     try:
         device = torch.device(name)
-    except RuntimeError as error:
-        raise Refused(f"device {name!r} is unknown: one of auto, {', '.join(there)}") from error
+    except (RuntimeError, TypeError) as error:
+        raise Refused(f"device {shown(name)} is unknown: one of auto, {', '.join(there)}") from error
     beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
     if beyond or not there.get(device.type, False):
         present = ", ".join(kind for kind, available in there.items() if available)
@@ -121,36 +124,45 @@ def best_device(name: str | None = None) -> torch.device:
     return device
 
 
-def load(name: str = "headlight-mini", *, device: str | None = None, allow_hub: bool = True) -> LoadedModel:
+def load(
+    name: str | os.PathLike[str] = "headlight-mini", *, device: str | None = None, allow_hub: bool = True
+) -> LoadedModel:
     """A BERT by name, in evaluation mode, its parameters frozen (`model.requires_grad_(True)` to train it).
 
     name: a bundled model, a checkpoint folder, one in a .zip file, or a hub id such as `bert-base-uncased` (needs a
         network).
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
-    chosen = best_device(device)
+    chosen, name = best_device(device), _name(name)
     if name.endswith(".zip") and not os.path.isdir(name):
         with _unpacked(Path(name)) as folder:
             return _load(name, folder, chosen)
     return _load(name, model_folder(name, allow_hub), chosen)
 
 
+def _name(given: str | os.PathLike[str]) -> str:
+    if isinstance(given, str | os.PathLike) and isinstance(name := os.fspath(given), str):
+        return name
+    raise Refused(f"the model is {shown(given)}: it must be a name, or the path of a folder or .zip file")
+
+
 def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
-    config = checkpoint.read_config(folder)
+    config, weights = checkpoint.read(folder)
     if config.is_decoder or config.add_cross_attention:
         raise CheckpointError(f"{name} is a decoder, which reads a text from left to right: load_decoder takes it")
-    weights = checkpoint.read_weights(folder)
-    model = BertForPreTraining(config)
+    tokenizer = _tokenizer_of(folder, config)
+    with torch.device("meta"):
+        model = BertForPreTraining(config)
     report = checkpoint.fill(model, weights, str(folder))
     classifier = None
     if checkpoint.holds_classifier(config, weights):
         try:
-            classifier = BertForSequenceClassification(config, model.bert)
+            with torch.device("meta"):
+                classifier = BertForSequenceClassification(config, model.bert)
         except Refused as error:
             raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
         report = report.joined(checkpoint.fill(classifier, weights, str(folder)))
         classifier.eval().requires_grad_(False).to(chosen)
-    tokenizer = _tokenizer_of(folder, config)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
     return LoadedModel(name, model, tokenizer, report, chosen, classifier)
@@ -161,7 +173,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
     """The checkpoint files of a zip file in a folder of their own, as long as they are needed; nothing else of it."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            with zipfile.ZipFile(path) as archive:
+            with _Packed(path) as file, zipfile.ZipFile(file) as archive:
                 # Bare names: no path in the file can lead out of the folder.
                 entries = [entry for entry in archive.infolist() if entry.filename in HUB_FILES]
                 size = sum(entry.file_size for entry in entries)  # no more of an entry is ever read
@@ -170,6 +182,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
                         f"{path} unpacks to {size / 1e9:,.1f} GB, more than there is room for: "
                         f"at most {room / 1e9:,.1f} GB are unpacked"
                     )
+                _check_entries(entries, path)
                 for entry in entries:
                     archive.extract(entry, folder)
         except OSError as error:
@@ -179,6 +192,33 @@ def _unpacked(path: Path) -> Iterator[Path]:
         if not (Path(folder) / checkpoint.CONFIG_FILE).is_file():
             raise CheckpointError(f"{path} has no {checkpoint.CONFIG_FILE} at its top: it holds no checkpoint")
         yield Path(folder)
+
+
+class _Packed(io.FileIO):
+    """A .zip file that is read in small pieces alone: its table of contents makes an object of each entry."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        asked = LONGEST_READ + 1 if size is None or size < 0 else size
+        if asked > LONGEST_READ and len(rest := super().read(LONGEST_READ + 1)) > LONGEST_READ:
+            raise zipfile.BadZipFile(f"its table of contents has more than {LONGEST_READ:,} bytes")
+        return super().read(asked) if asked <= LONGEST_READ else rest
+
+
+def _check_entries(entries: Sequence[zipfile.ZipInfo], path: Path) -> None:
+    """Refuse files of a .zip that are there twice, encrypted, packed in a rare way, or far larger than the .zip."""
+    names = [entry.filename for entry in entries]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CheckpointError(f"{path} holds {twice[0]} twice: each file must be there once")
+    for entry in entries:
+        if entry.flag_bits & 1:
+            raise CheckpointError(f"{entry.filename} in {path} is encrypted: only open files are read")
+        if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise CheckpointError(f"{entry.filename} in {path} is packed in a rare way: stored and deflated are read")
+    size, packed = sum(entry.file_size for entry in entries), path.stat().st_size
+    if size > LARGEST_RATIO * packed + LONGEST_READ:
+        raise CheckpointError(
+            f"{path} unpacks to {size:,} bytes from {packed:,}: at most {LARGEST_RATIO} times its size is unpacked"
+        )
 
 
 def save(loaded: LoadedModel, destination: str | Path) -> Path:
@@ -221,13 +261,13 @@ def _write_files(loaded: LoadedModel, folder: Path) -> None:
     loaded.tokenizer.save(folder)
 
 
-def load_decoder(name: str, *, device: str | None = None, allow_hub: bool = True) -> LoadedDecoder:
+def load_decoder(name: str | os.PathLike[str], *, device: str | None = None, allow_hub: bool = True) -> LoadedDecoder:
     """A decoder by name: a BERT with `is_decoder`, or the text decoder of a captioner in BLIP's layout.
 
     name: a checkpoint folder, or a hub id such as `Salesforce/blip-image-captioning-base` (needs a network).
     Raises CheckpointError if it cannot be found or is no decoder, ValueError for an unknown device.
     """
-    chosen = best_device(device)
+    chosen, name = best_device(device), _name(name)
     folder = model_folder(name, allow_hub)
     if not checkpoint.read_config(folder).is_decoder:
         raise CheckpointError(f"{name} is an encoder, which reads a text as a whole: load takes it")

@@ -164,8 +164,6 @@ class CausalLMOutput(ModelOutput):
 class BertEmbeddings(nn.Module):
     """Token + segment + position embeddings, layer norm, dropout (Devlin 2019, figure 2)."""
 
-    position_ids: Tensor
-
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
@@ -177,7 +175,6 @@ class BertEmbeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.position_embedding_type = config.position_embedding_type
-        self.register_buffer("position_ids", torch.arange(config.max_position_embeddings)[None], persistent=False)
 
     def forward(
         self,
@@ -214,7 +211,7 @@ class BertEmbeddings(nn.Module):
                     raise Refused(
                         f"the sequence has {end} tokens: this model takes at most {self.config.max_position_embeddings}"
                     )
-                position_ids = self.position_ids[:, past_key_values_length:end]
+                position_ids = torch.arange(past_key_values_length, end, device=inputs_embeds.device)[None]
             embeddings = embeddings + self.position_embeddings(position_ids)
         elif position_ids is not None:
             raise ValueError(
@@ -657,8 +654,9 @@ class BertPreTrainedModel(nn.Module):
         Raises checkpoint.CheckpointError if the folder is not a BERT checkpoint, a shape does not fit, or a weight
         of the encoder itself is missing; a missing prediction head or pooler is only reported.
         """
-        config, weights = checkpoint.read_config(folder), checkpoint.read_weights(folder)
-        model = cls(config, **model_arguments)
+        config, weights = checkpoint.read(folder)
+        with torch.device("meta"):  # this thread alone: no memory, and nothing drawn, before the sizes are known
+            model = cls(config, **model_arguments)
         model.load_report = checkpoint.fill(
             model,
             weights,

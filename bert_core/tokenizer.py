@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import tokenizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 
-from bert_core.config import BertConfig
-from bert_core.refused import Refused
+from bert_core.config import LARGEST_JSON, BertConfig, json_object, text_of
+from bert_core.refused import Refused, shown, whole
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
 SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
+MOST_PIECES = 1_000_000  # twice the largest published vocabulary
+# What a tokenizer.json of word pieces is made of. No other part is run: some take regular expressions, which a file
+# can make endless, or binary tables, at which the library stops the whole program.
+KNOWN_PARTS = {
+    "normalizer": (
+        "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Sequence", "Strip", "StripAccents",
+    ),
+    "pre_tokenizer": (
+        "BertPreTokenizer", "CharDelimiterSplit", "Digits", "Punctuation", "Sequence", "Whitespace", "WhitespaceSplit",
+    ),
+    "post_processor": ("BertProcessing", "TemplateProcessing"),
+    "decoder": ("WordPiece",),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -121,17 +134,13 @@ class Tokenizer:
         self.backend = backend
         self.backend.no_padding()
         self.backend.no_truncation()
-        missing = [token for token in SPECIAL_TOKENS if backend.token_to_id(token) is None]
-        if missing:
-            raise Refused(
-                f"the vocabulary has no {', '.join(missing)}: a BERT's vocabulary has {', '.join(SPECIAL_TOKENS)}"
-            )
+        _check_special([token for token in SPECIAL_TOKENS if backend.token_to_id(token) is not None])
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Tokenizer:
         """The tokenizer of a checkpoint folder: `tokenizer.json`, or `vocab.txt` with `tokenizer_config.json`.
 
-        Raises Refused if neither file is there or one of them is broken.
+        Raises Refused if neither file is there, one of them is broken, or it is none of word pieces as BERTs have them.
         """
         folder = Path(folder)
         whole, vocabulary, settings_file = (
@@ -139,14 +148,16 @@ class Tokenizer:
         )
         try:
             if whole.is_file():
+                _check_parts(json_object(whole))
                 return cls(tokenizers.Tokenizer.from_file(str(whole)))
             if vocabulary.is_file():
-                settings = json.loads(settings_file.read_text(encoding="utf-8")) if settings_file.is_file() else {}
-                lowercase = settings.get("do_lower_case", True)
-                pieces = WordPiece.read_file(str(vocabulary))
-                built = BertWordPieceTokenizer(pieces, lowercase=lowercase, strip_accents=settings.get("strip_accents"))
+                lowercase, strip_accents = _settings(settings_file)
+                pieces = _pieces(vocabulary)
+                built = BertWordPieceTokenizer(pieces, lowercase=lowercase, strip_accents=strip_accents)
                 return cls(built._tokenizer)
-        except Exception as error:  # the Rust library raises bare Exception
+        except BaseException as error:  # the Rust library raises bare Exception, and where it panics, no Exception
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             raise Refused(f"the tokenizer files in {folder} are broken: {error}") from error
         raise Refused(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
 
@@ -255,6 +266,68 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text of word pieces, special tokens left out."""
         return str(self.backend.decode(list(ids)))
+
+
+def _check_special(pieces: Container[str]) -> None:
+    missing = [token for token in SPECIAL_TOKENS if token not in pieces]
+    if missing:
+        raise Refused(
+            f"the vocabulary has no {', '.join(missing)}: a BERT's vocabulary has {', '.join(SPECIAL_TOKENS)}"
+        )
+
+
+def _check_parts(values: Mapping[str, Any]) -> None:
+    """Refuse a `tokenizer.json` that is not of word pieces, or that has a part whose running nothing bounds."""
+    model = values.get("model")
+    if not isinstance(model, Mapping) or model.get("type", "WordPiece") != "WordPiece":
+        raise Refused(f"its model is {shown(model)}: it must be of type 'WordPiece'")
+    vocabulary = model.get("vocab")
+    numbers = list(vocabulary.values()) if isinstance(vocabulary, Mapping) else []
+    if not all(type(number) is int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
+        raise Refused("its vocabulary must give every piece a number, from 0 on, each once")
+    added = values.get("added_tokens") or []
+    if not isinstance(added, list) or len(added) + len(numbers) > MOST_PIECES:
+        raise Refused(f"its added_tokens must be a list, and with its vocabulary at most {MOST_PIECES:,}")
+    unknown = model.get("unk_token", UNKNOWN)
+    if not isinstance(unknown, str) or not isinstance(vocabulary, Mapping) or unknown not in vocabulary:
+        raise Refused(f"its unk_token is {shown(unknown)}: it must be one of the vocabulary")
+    whole("its max_input_chars_per_word", model.get("max_input_chars_per_word", 100), 1, 1000)
+    for part, known in KNOWN_PARTS.items():
+        left = [values.get(part)]
+        while left:
+            one = left.pop()
+            if one is None:
+                continue
+            kind = one.get("type") if isinstance(one, Mapping) else one
+            if kind not in known:
+                raise Refused(f"its {part} is {shown(kind)}: one of {', '.join(known)} is run")
+            inner = one.get(f"{part}s", one.get("pretokenizers")) if kind == "Sequence" else []
+            if not isinstance(inner, list):
+                raise Refused(f"its {part} is a Sequence of {shown(inner)}: it must be of a list")
+            left += inner
+
+
+def _pieces(path: Path) -> dict[str, int]:
+    """The word pieces of a `vocab.txt`, one a line, each once."""
+    text = text_of(path, LARGEST_JSON)
+    lines = text.count("\n") + (not text.endswith("\n"))
+    if lines > MOST_PIECES:
+        raise Refused(f"{path.name} has {lines:,} lines: at most {MOST_PIECES:,} are read")
+    pieces: dict[str, int] = WordPiece.read_file(str(path))
+    _check_special(pieces)
+    if len(pieces) < lines:
+        raise Refused(f"{path.name} has {lines:,} lines and {len(pieces):,} pieces: each piece must stand there once")
+    return pieces
+
+
+def _settings(path: Path) -> tuple[bool, bool | None]:
+    """Whether a `tokenizer_config.json` wants lower case, and no accents; None where lower case says that too."""
+    values = json_object(path) if path.is_file() else {}
+    lowercase, strip_accents = values.get("do_lower_case", True), values.get("strip_accents")
+    for name, value in (("do_lower_case", lowercase), ("strip_accents", strip_accents)):
+        if not isinstance(value, bool) and not (value is None and name == "strip_accents"):
+            raise Refused(f"{name} is {shown(value)}: it must be true or false")
+    return lowercase, strip_accents
 
 
 def _share(room: int, first: int, second: int) -> tuple[int, int]:

@@ -14,20 +14,30 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from bert_core.checkpoint import CAPTIONER_FILE, WEIGHTS_FILE, CheckpointError, named_once, write_whole
+from bert_core.checkpoint import (
+    CAPTIONER_FILE,
+    WEIGHTS_FILE,
+    CheckpointError,
+    allocate,
+    check_layers,
+    check_numbers,
+    named_once,
+    read_tensors,
+    write_whole,
+)
 from bert_core.config import BertConfig, json_object
 from bert_core.generation import generate
 from bert_core.loading import ASSETS, best_device
 from bert_core.modeling import BertLMHeadModel, BertModel, CausalLMOutput
-from bert_core.refused import Refused
+from bert_core.refused import Refused, shown, whole
 from bert_core.tokenizer import CLS, PAD, SEP, Tokenizer
 
 VOCABULARY_FILE = "vocab.txt"
 BUNDLED = "headlight-shapes"
+LARGEST_PICTURE = 4096  # pixels a side
 
 
 # ---------------------------------------------------------------------------- sizes
@@ -49,9 +59,7 @@ class CaptionerConfig:
 
     def __post_init__(self) -> None:
         for name in ("image_size", "patch_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise Refused(f"{name} is {value!r}: a whole number of pixels, at least 1")
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1, LARGEST_PICTURE))
         if self.image_size % self.patch_size:
             raise Refused(
                 f"image_size {self.image_size} is not a multiple of patch_size {self.patch_size}: no patch may be cut"
@@ -113,6 +121,9 @@ class CaptionerConfig:
         missing = [name for name in ("image_size", "patch_size", "vision", "text") if name not in values]
         if missing:
             raise Refused(f"a captioner's configuration has {', '.join(missing)}")
+        for name in ("vision", "text"):
+            if not isinstance(values[name], Mapping):
+                raise Refused(f"{name} is {shown(values[name])}: it must be an object, with a size for each name")
         halves = {name: BertConfig.from_dict(values[name]) for name in ("vision", "text")}
         return cls(image_size=values["image_size"], patch_size=values["patch_size"], **halves)
 
@@ -296,24 +307,31 @@ def load_captioner(name: str | Path = BUNDLED, *, device: str | None = None) -> 
         raise CheckpointError(f"{name} is no captioner: name {BUNDLED}, or a folder with {CAPTIONER_FILE}")
     try:
         values = json_object(folder / CAPTIONER_FILE)
-        model = Captioner(CaptionerConfig.from_dict(values))
+        config = CaptionerConfig.from_dict(values)
         tokenizer = Tokenizer.from_folder(folder)
-        tokenizer.check_against(model.config.text)
-        _fill(model, load_file(folder / WEIGHTS_FILE))
-    except (ValueError, TypeError, OSError, SafetensorError) as error:
+        tokenizer.check_against(config.text)
+        weights = read_tensors(folder / WEIGHTS_FILE)
+        check_layers(config.vision, weights, "vision.", str(folder))
+        check_layers(config.text, weights, "text.bert.", str(folder))
+        with torch.device("meta"):
+            model = Captioner(config)
+        _fill(model, weights, str(folder))
+    except (ValueError, OSError) as error:
         raise CheckpointError(f"the captioner in {folder} cannot be used: {error}") from error
     return LoadedCaptioner(str(name), model.requires_grad_(False).to(chosen).eval(), tokenizer, chosen)
 
 
-def _fill(model: Captioner, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model. Raises Refused unless every name and shape is accounted for."""
+def _fill(model: Captioner, weights: Mapping[str, Tensor], source: str) -> None:
+    """Copy weights into a model that has no memory yet. Raises Refused unless every name and shape is accounted for."""
     own = model.state_dict(keep_vars=True)
-    filled = {own[name].data_ptr() for name in own.keys() & weights.keys()}
-    missing = [name for name, tensor in own.items() if name not in weights and tensor.data_ptr() not in filled]
+    filled = {id(own[name]) for name in own.keys() & weights.keys()}
+    missing = [name for name, tensor in own.items() if name not in weights and id(tensor) not in filled]
     unknown = [name for name in weights if name not in own]
     if missing or unknown:
         raise Refused(f"{len(missing)} weights are missing and {len(unknown)} unknown: {(missing + unknown)[0]}")
     for name, tensor in weights.items():
         if own[name].shape != tensor.shape:
             raise Refused(f"{name} is {tuple(tensor.shape)}: the configuration says {tuple(own[name].shape)}")
+    check_numbers(weights, source)
+    allocate(model)
     model.load_state_dict(weights, strict=False)

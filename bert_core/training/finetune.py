@@ -179,7 +179,7 @@ def _start(
     source: Path, classes: tuple[str, ...], settings: FinetuneSettings
 ) -> tuple[BertForPreTraining, BertForSequenceClassification]:
     """The model that training starts from, and the classifier on its encoder."""
-    config, weights = checkpoint.read_config(source), checkpoint.read_weights(source)
+    config, weights = checkpoint.read(source)
     if config.is_decoder or config.add_cross_attention:
         raise Refused(f"{source.name} is a decoder, which reads a text from left to right: start from an encoder")
     longest = config.max_position_embeddings
@@ -192,9 +192,11 @@ def _start(
         hidden_dropout_prob=settings.dropout, attention_probs_dropout_prob=settings.dropout
     )
     config = config.replace(extra={**config.extra, "model_type": "bert", "architectures": [checkpoint.TEXT_CLASSIFIER]})
-    origin = BertForPreTraining(config)
+    with torch.device("meta"):
+        origin = BertForPreTraining(config)
     origin.load_report = checkpoint.fill(origin, weights, str(source))
-    classifier = BertForSequenceClassification(config, origin.bert)
+    with torch.device("meta"):
+        classifier = BertForSequenceClassification(config, origin.bert)
     checkpoint.fill(classifier, weights, str(source))
     return origin, classifier
 

@@ -47,7 +47,8 @@ def launch(
     """
     here = worker_device(device)
     source = start_folder(start)
-    config = checkpoint.read_config(source).replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
+    config, weights = checkpoint.read(source)
+    config = config.replace(hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
     longest = max(settings.lengths)
     if longest > config.max_position_embeddings:
         raise Refused(f"a length of {longest} is too long: {start} reads {config.max_position_embeddings} tokens")
@@ -55,8 +56,9 @@ def launch(
     tokenizer.check_against(config)
     # Weights that the start does not have: the same on every worker.
     torch.manual_seed(settings.seed)
-    model = BertForPreTraining(config)
-    checkpoint.fill(model, checkpoint.read_weights(source), str(source))
+    with torch.device("meta"):
+        model = BertForPreTraining(config)
+    checkpoint.fill(model, weights, str(source))
 
     is_first = os.environ.get("RANK", "0") == "0"
     say: Progress = report if is_first else silent

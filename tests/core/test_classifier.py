@@ -133,7 +133,7 @@ def test_classes_are_read_as_published(extra: Mapping[str, Any], labels: tuple[s
         ({"id2label": ["a"]}, "each once"),
         ({"id2label": {"0": "a", "2": "b"}}, "each once"),
         ({"id2label": {"0": "a"}, "num_labels": 2}, "must agree"),
-        ({"num_labels": 0}, "at least 1"),
+        ({"num_labels": 0}, "from 1 to 1,000,000"),
     ],
 )
 def test_classes_that_are_no_numbering_are_refused(extra: Mapping[str, Any], reason: str) -> None:

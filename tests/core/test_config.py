@@ -64,6 +64,8 @@ OTHER: dict[str, Any] = {
     "extra": {"model_type": "bert", "id2label": {"0": "no"}},
 }
 
+NAN = float("nan")
+
 
 def test_defaults_are_those_of_bert_base() -> None:
     """A configuration made with no arguments is the published bert-base-uncased, field by field."""
@@ -136,8 +138,9 @@ def test_a_field_wins_over_an_extra_key_of_its_name() -> None:
             "attention_probs_dropout_prob is None: it must be at least 0 and less than 1",
         ),
         ({"classifier_dropout": -0.1}, "classifier_dropout is -0.1: it must be at least 0 and less than 1"),
-        ({"initializer_range": 0}, "initializer_range is 0: it must be a number greater than 0"),
-        ({"layer_norm_eps": float("nan")}, "layer_norm_eps is nan: it must be a number greater than 0"),
+        ({"initializer_range": 0}, "initializer_range is 0: it must be a number greater than 0, and less than 1e38"),
+        ({"layer_norm_eps": NAN}, "layer_norm_eps is nan: it must be a number greater than 0, and less than 1e38"),
+        ({"vocab_size": 10**30}, "vocab_size is 1000000000000000000000000000000: it must be at most 2,147,483,647"),
         ({"use_cache": "false"}, "use_cache is 'false': it must be true or false"),
         ({"is_decoder": 1}, "is_decoder is 1: it must be true or false"),
         ({"add_cross_attention": None}, "add_cross_attention is None: it must be true or false"),

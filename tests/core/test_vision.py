@@ -111,7 +111,7 @@ def test_captions_do_not_depend_on_what_shares_the_batch(loaded: LoadedCaptioner
     ("changes", "reason"),
     [
         ({"image_size": 90}, "image_size 90 is not a multiple of patch_size 8"),
-        ({"patch_size": 0}, "patch_size is 0: a whole number of pixels"),
+        ({"patch_size": 0}, "patch_size is 0: it must be a whole number from 1 to 4,096"),
         ({"text": BertConfig(hidden_size=16, num_attention_heads=2)}, "needs is_decoder and add_cross_attention"),
         ({"vision": BertConfig(hidden_size=32, num_attention_heads=2)}, "states 16 wide, and the encoder gives 32"),
     ],

@@ -102,29 +102,34 @@ class Visitor:
 
     async def open(self) -> None:
         """Come in, and wait for the first picture."""
+        await self.connect()
+        await self.send()
+        await self._answer()
+
+    async def connect(self) -> None:
+        """Open the socket."""
         self.socket = await websockets.connect(
             f"ws://{self.address}/_stcore/stream", subprotocols=[websockets.Subprotocol("streamlit")],
             max_size=None, compression=None, open_timeout=LIMIT, ping_timeout=None,
         )  # fmt: skip
-        await self._ask()
-        await self._answer()
 
     async def edit(self, text: str, pair: str) -> Answer:
         """Type two sentences, one after the other, and wait for the answer to both."""
         for label, value in (("Sentence", text), ("Second sentence", pair)):
             self.written[label] = value
-        await self._ask()
+        await self.send()
         return await self._answer()
 
     async def close(self) -> None:
         """Go."""
         await self.socket.close()
 
-    async def _ask(self, fragment: str = "") -> None:
+    async def send(self, fragment: str = "", query: str = "", name: str = "") -> None:
+        """Ask for a run: of the whole page, or of a part of it; query, name: of the address that was opened."""
         message = BackMsg()
         state = message.rerun_script
         state.page_script_hash = self.page
-        state.fragment_id = fragment
+        state.fragment_id, state.query_string, state.page_name = fragment, query, name
         state.is_auto_rerun = bool(fragment)
         state.context_info.timezone, state.context_info.locale = "UTC", "en"
         state.context_info.url = f"http://{self.address}/"
@@ -133,6 +138,18 @@ class Visitor:
             if label in self.controls:
                 state.widget_states.widgets.add(id=self.controls[label], string_value=value)
         await self.socket.send(message.SerializeToString())
+
+    async def drawn(self) -> None:
+        """Wait until the script has come to its end."""
+        while True:
+            raw = await self.socket.recv()
+            assert isinstance(raw, bytes)
+            message = ForwardMsg.FromString(raw)
+            kind = message.WhichOneof("type")
+            if kind == "delta" and message.delta.new_element.WhichOneof("type") == "exception":
+                self.seen.problems.append(message.delta.new_element.exception.message)
+            if kind == "script_finished":
+                return
 
     async def _answer(self) -> Answer:
         """What stands on the page when the script has come to its end with an answer on it."""
@@ -148,7 +165,7 @@ class Visitor:
                     if when <= time.monotonic():
                         self.seen.polls += 1
                         again[fragment] = (time.monotonic() + interval, interval)
-                        await self._ask(fragment)
+                        await self.send(fragment)
                 continue
             assert isinstance(raw, bytes)
             self.seen.received += len(raw)

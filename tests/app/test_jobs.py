@@ -207,7 +207,7 @@ def test_an_edit_that_nobody_waits_for_is_dropped() -> None:
             queue.submit(key, key, lambda _, key=key: done.append(key), visitor=visitor, lasting=lasting)
     new = queue.known("new")
     assert new is not None
-    queue.leave("a", staying=(new,))
+    queue.leave("a", staying=("new",))
     assert queue.known("old") is None
     go.set()
     assert new.wait(10) and done == ["shared", "asked", "new"]

@@ -15,7 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 KEPT_BYTES = 1 << 30
 KEPT_JOBS = 64
@@ -188,14 +188,14 @@ class JobQueue:
         with self._changed:
             return self._jobs.get(key)
 
-    def leave(self, visitor: Visitor, staying: tuple[Job, ...] = ()) -> None:
+    def leave(self, visitor: Visitor, staying: tuple[Hashable, ...] = ()) -> None:
         """Drop what waits for this visitor alone and is wanted no more; what runs goes on, it may be asked for again.
 
-        staying: what the visitor's page waits for now.
+        staying: the keys of what the visitor's page waits for now.
         """
         with self._changed:
             for job in list(self._waiting):
-                if job not in staying and job.waited_for.get(visitor) is False:
+                if job.key not in staying and job.waited_for.get(visitor) is False:
                     del job.waited_for[visitor]
                     if not job.waited_for:
                         self._drop(job)
@@ -300,6 +300,7 @@ class JobQueue:
                     self._done[kind_of(one.key)] = number + 1, took + one.seconds / len(group)
                 self._changed.notify_all()
             for one in group:
+                one.work = _over
                 one._done.set()
             self._drop_oldest()
 
@@ -315,6 +316,11 @@ class JobQueue:
                 # The newest result always stays, however large: a page is waiting for it.
                 if kept > 1 and (kept > KEPT_JOBS or kept_bytes > KEPT_BYTES):
                     del self._jobs[key]
+
+
+def _over(job: Job) -> NoReturn:
+    """In the place of work that is done, which may hold what it read long after nobody needs it."""
+    raise AssertionError(f"{job.label} is done already")
 
 
 def kind_of(key: Hashable) -> str:

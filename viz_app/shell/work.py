@@ -30,7 +30,7 @@ QUICK = 2.0  # seconds: what takes longer is offered, not done unasked
 
 _STOPPED = "_stopped"
 _TOOK = "_took"
-_ASKED_NOW = "_asked_now"  # the jobs that this run of the page asked for
+_ASKED_NOW = "_asked_now"  # keys of the jobs that this run asked for: a session outlives its page, results need not
 _LOOKED_AT = "_looked_at"  # of these, those that the page is drawn without, with the place where they are waited for
 _ROOMS = "_rooms"  # how many places in the queue this run has shown
 
@@ -223,7 +223,7 @@ def end_of_run() -> None:
     Called when a page is drawn; returns where nothing is waited for.
     """
     _leave_the_rest()
-    waiting: list[tuple[Job, Any]] = st.session_state.get(_LOOKED_AT, [])
+    waiting: list[tuple[Job, Any]] = st.session_state.pop(_LOOKED_AT, [])
     if not waiting:
         return
     while not any(job.done for job, _ in waiting):
@@ -242,7 +242,7 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
         work.key, work.label, lambda job: work.do(job.report),
         expected=work.seconds, together=work.together, visitor=_visitor(), lasting=lasting,
     )  # fmt: skip
-    st.session_state.setdefault(_ASKED_NOW, []).append(job)
+    st.session_state.setdefault(_ASKED_NOW, []).append(job.key)
     return job
 
 

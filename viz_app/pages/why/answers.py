@@ -49,7 +49,8 @@ class Answers:
     """Some methods' scores of the tokens of one text, for one target.
 
     question: the target in words. scores: (method, token). refused: a sentence for each method that could not answer.
-    run: what they looked at. stale: whether it is the answer to an earlier question.
+    target_value: of the target. run: what they looked at, for the page that draws them now; what is kept for later has
+    none, as it is large. stale: whether it is the answer to an earlier question.
     """
 
     encoding: Encoding
@@ -58,12 +59,13 @@ class Answers:
     names: tuple[str, ...]
     scores: np.ndarray = field(repr=False)
     refused: tuple[str, ...]
-    run: ModelRun = field(repr=False)
+    target_value: float | None
+    run: ModelRun | None = field(default=None, repr=False)
     stale: bool = False
 
     @property
     def nbytes(self) -> int:
-        """Memory of its arrays, those of the run aside."""
+        """Memory of its arrays."""
         return int(self.scores.nbytes)
 
     def units(self, words: bool) -> list[tuple[int, ...]]:
@@ -248,7 +250,7 @@ def answers(current: Question) -> Answers | None:
             return before
     together = _joined(found)
     remember("answers", together)
-    return together
+    return replace(together, run=run)
 
 
 def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str, report: Progress) -> Answers:
@@ -267,7 +269,7 @@ def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str
             answered.append(name)
         report((number + 1) / len(names))
     array = np.array(scores).reshape(len(answered), len(current.encoding))
-    return Answers(current.encoding, target, asked, tuple(answered), array, tuple(refused), run)
+    return Answers(current.encoding, target, asked, tuple(answered), array, tuple(refused), run.target_value)
 
 
 def _joined(parts: list[Answers]) -> Answers:
@@ -323,7 +325,7 @@ def pushed(current: Question, target: Target) -> str:
 
 def value(current: Question, answers: Answers) -> str:
     """How sure the model is, in Markdown; nothing for an earlier question."""
-    number = answers.run.target_value
+    number = answers.target_value
     if answers.stale or number is None:
         return ""
     asks, numbers = answers.target.asks, {"value": number, "loss": -number, "probability": np.nan}

@@ -147,7 +147,8 @@ with more_place:
                     "count from zero. **How it can mislead:** in upper layers a position holds more than its own word."
                 )
 
-say_cautions(found.run)
+if found.run is not None:
+    say_cautions(found.run)
 with st.container(horizontal=True, gap="small"):
     st.download_button(
         "Scores (CSV)", lambda: tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bert_core.refused import Refused, shown, whole
+from bert_core.refused import Refused, several, shown, whole
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
 POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
@@ -177,6 +178,9 @@ class BertConfig:
 
         Raises Refused if there are none, or two of one name.
         """
+        labels = several("the classes", labels, "their names")
+        if not all(isinstance(label, str) for label in labels):
+            raise Refused(f"the classes are {shown(labels)}: each must be a text")
         if not labels or len(set(labels)) < len(labels):
             raise Refused(f"the classes are {', '.join(labels) or 'none'}: there must be some, each once")
         kept = {name: value for name, value in self.extra.items() if name not in ("num_labels", "problem_type")}
@@ -191,6 +195,8 @@ class BertConfig:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> BertConfig:
         """A configuration from the keys of a published `config.json`; other keys go to `extra`."""
+        if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
+            raise Refused(f"the configuration is {shown(values)}: it must give values by name")
         known = {f.name for f in dataclasses.fields(cls)} - {"extra"}
         # Published files write `null` for "not set"; only fields that may be None keep it.
         optional = {"classifier_dropout", "encoder_width", "embedding_size"}
@@ -230,6 +236,17 @@ def check_head(layer: int, head: int, layers: int, heads: int) -> None:
         raise Refused(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
 
 
+def head_pairs(heads: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Heads that were given as pairs of numbers, NumPy's too, as (layer, head). Raises Refused for anything else."""
+    found = []
+    for head in several("heads", heads, "pairs (layer, head)"):
+        pair = several("a head", head, "two numbers, (layer, head)")
+        if len(pair) != 2:
+            raise Refused(f"a head is {shown(head)}: it must be a pair (layer, head)")
+        found.append((whole("the layer of a head", pair[0], None), whole("the number of a head", pair[1], None)))
+    return found
+
+
 def json_object(path: str | Path) -> dict[str, Any]:
     """The JSON object in a file; raises Refused if it holds anything else, or is larger than such files are."""
     text = text_of(path, LARGEST_JSON)
@@ -244,6 +261,8 @@ def json_object(path: str | Path) -> dict[str, Any]:
 
 def text_of(path: str | Path, largest: int) -> str:
     """The UTF-8 text of a file; raises Refused if it has more bytes than `largest`, or others than of UTF-8."""
+    if not isinstance(path, str | os.PathLike) or not os.path.isfile(path):
+        raise Refused(f"there is no file {shown(path) if not isinstance(path, os.PathLike) else path}")
     size = Path(path).stat().st_size
     if size > largest:
         raise Refused(f"{path} has {size:,} bytes: at most {largest:,} are read")

@@ -21,7 +21,7 @@ from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification, BertLMHeadModel
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, checked, shown
 from bert_core.tokenizer import Tokenizer
 
 logger = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ def bundled_models() -> tuple[str, ...]:
     return tuple(sorted(config.parent.name for config in ASSETS.glob(f"*/{checkpoint.CONFIG_FILE}")))
 
 
+@checked
 def best_device(name: str | None = None) -> torch.device:
     """The device to run on: the one named, or CUDA, then Apple's MPS, then the CPU.
 
@@ -115,7 +116,7 @@ def best_device(name: str | None = None) -> torch.device:
         return torch.device(next(kind for kind, available in there.items() if available))
     try:
         device = torch.device(name)
-    except (RuntimeError, TypeError) as error:
+    except RuntimeError as error:
         raise Refused(f"device {shown(name)} is unknown: one of auto, {', '.join(there)}") from error
     beyond = device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count()
     if beyond or not there.get(device.type, False):
@@ -124,6 +125,7 @@ def best_device(name: str | None = None) -> torch.device:
     return device
 
 
+@checked
 def load(
     name: str | os.PathLike[str] = "headlight-mini", *, device: str | None = None, allow_hub: bool = True
 ) -> LoadedModel:
@@ -133,17 +135,11 @@ def load(
         network).
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
-    chosen, name = best_device(device), _name(name)
+    chosen, name = best_device(device), os.fspath(name)
     if name.endswith(".zip") and not os.path.isdir(name):
         with _unpacked(Path(name)) as folder:
             return _load(name, folder, chosen)
     return _load(name, model_folder(name, allow_hub), chosen)
-
-
-def _name(given: str | os.PathLike[str]) -> str:
-    if isinstance(given, str | os.PathLike) and isinstance(name := os.fspath(given), str):
-        return name
-    raise Refused(f"the model is {shown(given)}: it must be a name, or the path of a folder or .zip file")
 
 
 def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
@@ -221,7 +217,8 @@ def _check_entries(entries: Sequence[zipfile.ZipInfo], path: Path) -> None:
         )
 
 
-def save(loaded: LoadedModel, destination: str | Path) -> Path:
+@checked
+def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
     """Write a model with its tokenizer as a checkpoint folder, or where the name ends so as one .zip, whole or not.
 
     A part that came untrained, which means nothing, stays out of the file as it was out of the one before.
@@ -261,13 +258,14 @@ def _write_files(loaded: LoadedModel, folder: Path) -> None:
     loaded.tokenizer.save(folder)
 
 
+@checked
 def load_decoder(name: str | os.PathLike[str], *, device: str | None = None, allow_hub: bool = True) -> LoadedDecoder:
     """A decoder by name: a BERT with `is_decoder`, or the text decoder of a captioner in BLIP's layout.
 
     name: a checkpoint folder, or a hub id such as `Salesforce/blip-image-captioning-base` (needs a network).
     Raises CheckpointError if it cannot be found or is no decoder, ValueError for an unknown device.
     """
-    chosen, name = best_device(device), _name(name)
+    chosen, name = best_device(device), os.fspath(name)
     folder = model_folder(name, allow_hub)
     if not checkpoint.read_config(folder).is_decoder:
         raise CheckpointError(f"{name} is an encoder, which reads a text as a whole: load takes it")

@@ -24,7 +24,7 @@ from bert_core.analysis.flow import attention_flow, attention_rollout, mean_of_h
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import ModelRun, Target, TokenMaps
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, several
 from bert_core.run import decomposition, perturbation
 from bert_core.run.capture import capture
 from bert_core.tokenizer import Encoding
@@ -254,6 +254,7 @@ METHODS = (
 )  # fmt: skip
 
 
+@checked
 def method_of(name: str) -> Method:
     """The method of this name. Raises Refused for an unknown name."""
     for method in METHODS:
@@ -262,6 +263,7 @@ def method_of(name: str) -> Method:
     raise Refused(f"method {name!r} is unknown: one of {', '.join(method.name for method in METHODS)}")
 
 
+@checked
 def token_scores(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -280,7 +282,8 @@ def token_scores(
     Raises Refused for an unknown method, a target that the model has no trained head for, or a text that is too
     long for the memory of a method.
     """
-    chosen = [method_of(name) for name in ([one.name for one in METHODS] if methods is None else methods)]
+    names = [one.name for one in METHODS] if methods is None else several("methods", methods, "names")
+    chosen = [method_of(name) for name in names]
     inputs = _MethodInputs(loaded, encoding, target, head_mask, run)
     scores = np.empty((len(chosen), len(encoding)))
     for number, method in enumerate(chosen):
@@ -289,6 +292,7 @@ def token_scores(
     return scores
 
 
+@checked
 def layer_scores(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -311,6 +315,7 @@ def layer_scores(
     return np.asarray(chosen.layers(_MethodInputs(loaded, encoding, target, head_mask, run)), np.float64)
 
 
+@checked
 def faithfulness(
     loaded: LoadedModel,
     encoding: Encoding,

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from bert_core.attention import BertAttention
+from bert_core.config import head_pairs
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertPreTrainedModel
+from bert_core.refused import Refused, shown
 
 Head = tuple[int, int]
 Model = TypeVar("Model", bound=BertPreTrainedModel | LoadedModel)
@@ -28,7 +30,7 @@ def pruned(model: Model, heads: Iterable[Head]) -> Model:
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
     of_layers: dict[int, list[int]] = {}
-    for layer, head in heads:
+    for layer, head in head_pairs(heads):
         of_layers.setdefault(layer, []).append(head)
     new = _copied(model)
     for one in _models(new):
@@ -53,6 +55,8 @@ def zero_filled(model: Model) -> Model:
 def _copied(model: Model) -> Model:
     if isinstance(model, BertPreTrainedModel):
         return copy.deepcopy(model)
+    if not isinstance(model, LoadedModel):
+        raise Refused(f"the model is {shown(model)}: it must be a LoadedModel, or a BertPreTrainedModel")
     # Together, so that both stand on one encoder again.
     both = copy.deepcopy((model.model, model.classifier))
     return dataclasses.replace(model, model=both[0], classifier=both[1])

@@ -16,7 +16,7 @@ from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.models import WordPiece
 
 from bert_core.config import LARGEST_JSON, BertConfig, json_object, text_of
-from bert_core.refused import Refused, shown, whole
+from bert_core.refused import Refused, checked, several, shown, whole
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
@@ -98,6 +98,8 @@ class Encoding:
 
     def hidden_piece(self, position: int) -> str | None:
         """What was typed where now a [MASK] stands; None where nothing is hidden, or a [MASK] was typed."""
+        if not 0 <= whole("a position", position, None) < len(self):
+            raise Refused(f"position {position} does not exist: this text has positions 0 to {len(self) - 1}")
         side = self.sides[position]
         if self.tokens[position] != MASK or side is None:
             return None
@@ -116,13 +118,17 @@ class Encoding:
         word = self.words[position]
         return word is not None and position > 0 and self.words[position - 1] == word
 
+    @checked
     def pieces_of(self, word: int) -> tuple[int, ...]:
         """Positions of the pieces of a word."""
         return tuple(i for i, w in enumerate(self.words) if w == word)
 
+    @checked
     def word_text(self, word: int) -> str:
-        """A word as it was typed."""
+        """A word as it was typed. Raises Refused for one that is not there."""
         pieces = self.pieces_of(word)
+        if not pieces:
+            raise Refused(f"word {word} does not exist in this text: it has words 0 to {self.word_count - 1}")
         source = self.text if self.sides[pieces[0]] == "A" else self.pair or ""
         return source[self.offsets[pieces[0]][0] : self.offsets[pieces[-1]][1]]
 
@@ -137,6 +143,7 @@ class Tokenizer:
         _check_special([token for token in SPECIAL_TOKENS if backend.token_to_id(token) is not None])
 
     @classmethod
+    @checked
     def from_folder(cls, folder: str | Path) -> Tokenizer:
         """The tokenizer of a checkpoint folder: `tokenizer.json`, or `vocab.txt` with `tokenizer_config.json`.
 
@@ -181,6 +188,7 @@ class Tokenizer:
                 f"the tokenizer has {len(self)} tokens but the model {config.vocab_size}: they do not belong together"
             )
 
+    @checked
     def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
         """Tokens of `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, the longer text cut from its end to fit.
 
@@ -228,12 +236,13 @@ class Tokenizer:
         tokens, ids, segments, offsets, word_numbers, sides = zip(*rows, strict=True)
         return Encoding(text, pair, tokens, ids, segments, offsets, word_numbers, sides, full_length)
 
+    @checked
     def mask_words(self, encoding: Encoding, words: Iterable[int]) -> Encoding:
         """The same encoding with every piece of some words replaced by [MASK]; the offsets still point at the text.
 
         Raises Refused for a word that is not there.
         """
-        chosen = frozenset(words)
+        chosen = frozenset(whole("a word", word, None) for word in several("words", words, "their numbers"))
         unknown = chosen - {word for word in encoding.words if word is not None}
         if unknown:
             raise Refused(
@@ -246,6 +255,7 @@ class Tokenizer:
             input_ids=tuple(self.id_of(MASK) if h else i for h, i in zip(hidden, encoding.input_ids, strict=True)),
         )
 
+    @checked
     def id_of(self, token: str) -> int:
         """Number of a token; that of [UNK] if the vocabulary does not have it."""
         number = self.backend.token_to_id(token)
@@ -256,16 +266,20 @@ class Tokenizer:
 
     def token_of(self, number: int) -> str:
         """Token of a number."""
-        return str(self.backend.id_to_token(number))
+        return str(self.backend.id_to_token(whole("a piece", number, 0, len(self) - 1)))
 
     def encode_plain(self, texts: Iterable[str]) -> list[np.ndarray]:
         """Word piece numbers of many texts, without [CLS] and [SEP]; uint16 where the vocabulary fits."""
         dtype = np.uint16 if len(self) <= 1 << 16 else np.int32
-        return [np.array(e.ids, dtype) for e in self.backend.encode_batch_fast(list(texts), add_special_tokens=False)]
+        given = several("texts", texts, "texts")
+        if other := [text for text in given if not isinstance(text, str)]:
+            raise Refused(f"one of the texts is {shown(other[0])}: it must be of type str")
+        return [np.array(e.ids, dtype) for e in self.backend.encode_batch_fast(given, add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text of word pieces, special tokens left out."""
-        return str(self.backend.decode(list(ids)))
+        pieces = several("ids", ids, "the numbers of pieces")
+        return str(self.backend.decode([whole("a piece", piece, 0, len(self) - 1) for piece in pieces]))
 
 
 def _check_special(pieces: Container[str]) -> None:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from bert_core.checkpoint import CheckpointError, write_whole
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
+from bert_core.refused import checked
 
 FILE = "tuned_lens.safetensors"
 _MODEL = "model"  # in the file's header: the fingerprint of the weights that it was trained for
@@ -50,6 +51,7 @@ def write_translators(translators: Translators, loaded: LoadedModel, folder: Pat
     write_whole(folder / FILE, lambda path: save_file(tensors, path, metadata=header))
 
 
+@checked
 def read_translators(loaded: LoadedModel, folder: Path | None = None) -> Translators | None:
     """The maps that lie beside a model's weights, or in another folder; None where there are none.
 

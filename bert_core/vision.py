@@ -6,6 +6,7 @@ The bundled one, headlight-shapes, knows what `scenes` draws and nothing else.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +33,7 @@ from bert_core.config import BertConfig, json_object
 from bert_core.generation import generate
 from bert_core.loading import ASSETS, best_device
 from bert_core.modeling import BertLMHeadModel, BertModel, CausalLMOutput
-from bert_core.refused import Refused, shown, whole
+from bert_core.refused import Refused, checked, shown, whole
 from bert_core.tokenizer import CLS, PAD, SEP, Tokenizer
 
 VOCABULARY_FILE = "vocab.txt"
@@ -296,13 +297,14 @@ def write_words(words: Sequence[str], folder: Path) -> None:
     write_whole(folder / VOCABULARY_FILE, lambda path: Path(path).write_text(lines, encoding="utf-8"))
 
 
-def load_captioner(name: str | Path = BUNDLED, *, device: str | None = None) -> LoadedCaptioner:
+@checked
+def load_captioner(name: str | os.PathLike[str] = BUNDLED, *, device: str | None = None) -> LoadedCaptioner:
     """A captioner in evaluation mode, its parameters frozen: the bundled one by its name, or one from a folder.
 
     Raises CheckpointError if there is none, or its files do not belong together, ValueError for an unknown device.
     """
     chosen = best_device(device)
-    folder = ASSETS / name if name == BUNDLED else Path(name)
+    folder = ASSETS / BUNDLED if name == BUNDLED else Path(name)
     if not (folder / CAPTIONER_FILE).is_file():
         raise CheckpointError(f"{name} is no captioner: name {BUNDLED}, or a folder with {CAPTIONER_FILE}")
     try:

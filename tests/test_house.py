@@ -38,7 +38,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "safetensors", "huggingface_hub",
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint",
     },
-    "bert_core.pruning": {"torch", "bert_core.attention", "bert_core.modeling", "bert_core.loading"},
+    "bert_core.pruning": {
+        "torch", "bert_core.config", "bert_core.attention", "bert_core.modeling", "bert_core.loading",
+    },
     "bert_core.translators": {
         "torch", "safetensors", "bert_core.config", "bert_core.checkpoint", "bert_core.loading",
     },

@@ -18,7 +18,7 @@ import numpy as np
 
 from bert_core.analysis.attribution import scores_of_units, word_units
 from bert_core.records import Target
-from bert_core.refused import Refused
+from bert_core.refused import Refused, shown
 from bert_core.tokenizer import Encoding
 
 REMOVED_SHARES = tuple(tenth / 10 for tenth in range(1, 10))  # of the tokens that may go: the curve of removals
@@ -94,7 +94,15 @@ def plan_removals(
     """
     if not units:
         raise Refused("the text has no word to hide besides the one that is explained: type a longer text")
-    of_units = scores_of_units(np.asarray(scores, np.float64), units)
+    try:
+        numbers = np.asarray(scores, np.float64)
+    except (TypeError, ValueError) as error:
+        raise Refused(f"the scores are {shown(scores)}: they must be numbers (method, token)") from error
+    if numbers.ndim != 2 or numbers.shape[1] <= max(map(max, units)):
+        raise Refused(f"the scores are {numbers.shape}: they must be (method, {length}) for this text")
+    if random_rankings < 0 or seed < 0:
+        raise Refused(f"{random_rankings} random rankings from the seed {seed}: neither may be below 0")
+    of_units = scores_of_units(numbers, units)
     if np.isnan(of_units).any():
         raise Refused(f"method {int(np.isnan(of_units).any(-1).argmax())} gives no number for a token")
     draw = np.random.default_rng(seed)

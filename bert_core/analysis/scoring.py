@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records import PairScore, SentenceScore
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked
 
 MOST_PAIRS = 1_000
 LONGEST_SENTENCE = 2_000  # characters
@@ -115,6 +115,7 @@ class PairRow(NamedTuple):
     problem: str | None = None
 
 
+@checked
 def read_pairs(text: str | bytes) -> list[PairRow]:
     """Two sentences a line, parted by a tab, by " | ", or as CSV with commas or semicolons; empty lines are left out.
 

@@ -103,6 +103,8 @@ class PruningPlan:
     def from_json(cls, text: str) -> PruningPlan:
         """The plan that the text of a plan file holds. Raises Refused if it holds none."""
         try:
+            if not isinstance(text, str | bytes):
+                raise TypeError
             values = json.loads(text)
             sizes = {name: values[name] for name in ("layers", "heads")}
             order = tuple((layer, head) for layer, head in values["order"])

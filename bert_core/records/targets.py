@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import exp, tanh
 from types import MappingProxyType
 
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.tokenizer import MASK, UNKNOWN, Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error
@@ -78,6 +78,16 @@ _GIVEN = {
 }  # fmt: skip
 
 
+_PIECES = "pairs (position, token_id)"
+
+
+def _piece(given: object) -> tuple[int, int]:
+    pair = several("a piece of a target", given, "two numbers, (position, token_id)")
+    if len(pair) != 2:
+        raise Refused(f"a piece of a target is {shown(given)}: it must be a pair (position, token_id)")
+    return whole("the position of a piece", pair[0], None), whole("the token_id of a piece", pair[1], None)
+
+
 @dataclass(frozen=True)
 class Target:
     """The one number a gradient explains; what speaks for the answer makes it larger.
@@ -99,14 +109,18 @@ class Target:
     pieces: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
-        if self.kind not in TARGET_KINDS:
-            raise ValueError(f"target kind {self.kind!r} is unknown: one of {', '.join(TARGET_KINDS)}")
+        if not isinstance(self.kind, str) or self.kind not in TARGET_KINDS:
+            raise Refused(f"target kind {shown(self.kind)} is unknown: one of {', '.join(TARGET_KINDS)}")
+        for name in ("position", "token_id", "label", "against"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, whole(f"the {name} of a target", getattr(self, name), None))
+        object.__setattr__(self, "pieces", tuple(map(_piece, several("pieces", self.pieces, _PIECES))))
         if any(getattr(self, name) in (None, ()) for name in self.asks.needs):
             *first, last = (_GIVEN[name] for name in self.asks.needs)
             needs = f"{', '.join(first)} and {last}" if first else last
-            raise ValueError(f"{'an' if self.kind == 'mlm' else 'a'} {self.kind!r} target needs {needs}")
+            raise Refused(f"{'an' if self.kind == 'mlm' else 'a'} {self.kind!r} target needs {needs}")
         if len({position for position, _ in self.pieces}) < len(self.pieces):
-            raise ValueError(f"a {self.kind!r} target asks for two pieces at one position")
+            raise Refused(f"a {self.kind!r} target asks for two pieces at one position")
 
     @property
     def asks(self) -> TargetKind:
@@ -130,6 +144,7 @@ class Target:
         return tuple(i for i, special in enumerate(encoding.special) if not special and i not in self.rows)
 
 
+@checked
 def word_target(
     tokenizer: Tokenizer, encoding: Encoding, word: str, *, position: int | None = None, against: str | None = None
 ) -> Target:
@@ -161,6 +176,7 @@ def word_target(
     return Target("joint", pieces=tuple((first + n, tokenizer.id_of(piece)) for n, piece in enumerate(pieces)))
 
 
+@checked
 def loss_target(encoding: Encoding, original: Encoding) -> Target:
     """Minus the masked-word loss over every mask of which it is known what stood there.
 

@@ -19,7 +19,7 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadSweep, Target
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, several
 from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
 from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.targets import asked_positions, target_values
@@ -155,6 +155,7 @@ class Replacement:
     ) -> None:
         if method not in REPLACEMENTS:
             raise Refused(f"method {method!r} is unknown: one of {', '.join(REPLACEMENTS)}")
+        reference = several("reference", reference, "Encodings")
         if method != "zero" and not reference:
             raise Refused(f"method {method!r} needs a reference text")
         self.method = method
@@ -188,6 +189,7 @@ class Replacement:
         return contexts
 
 
+@checked
 def ablate_heads(
     loaded: LoadedModel,
     encoding: Encoding,

@@ -13,13 +13,14 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
 from bert_core.recording import record
 from bert_core.records import ClassPrediction, MaskPrediction, ModelRun, Target
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, several, whole
 from bert_core.run.arrays import with_gaps
 from bert_core.run.inputs import check_head_mask, gate_tensor, ids_of, segments_of
 from bert_core.run.targets import asked_positions, class_logits, is_exclusive, is_number, target_values
 from bert_core.tokenizer import Encoding
 
 
+@checked
 def capture(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -36,7 +37,7 @@ def capture(
     Safe to call from many threads on one model: nothing is written to the model or its parameters.
     Raises Refused for a target the model has no trained head for, or a position or head that does not exist.
     """
-    model, config = loaded.model, loaded.config
+    model, config, top_k = loaded.model, loaded.config, whole("top_k", top_k)
     positions, wanted = asked_positions(loaded, encoding, target, positions)
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     ids = ids_of(loaded, encoding)
@@ -85,6 +86,7 @@ def capture(
     )
 
 
+@checked
 @torch.no_grad()
 def captures(
     loaded: LoadedModel, encodings: Sequence[Encoding], *, head_mask: np.ndarray | None = None, top_k: int = 10
@@ -94,9 +96,10 @@ def captures(
     The shorter texts are padded, so texts of about one length are quickest. head_mask: as for `capture`, for all.
     Raises Refused for no text.
     """
+    encodings = several("encodings", encodings, "Encodings")
     if not encodings:
         raise Refused("there is no text to read: give at least one")
-    model, config = loaded.model, loaded.config
+    model, config, top_k = loaded.model, loaded.config, whole("top_k", top_k)
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     asked = [asked_positions(loaded, encoding, None, None) for encoding in encodings]
     positions, wanted = [of_text for of_text, _ in asked], [of_text for _, of_text in asked]

@@ -7,9 +7,11 @@ import torch
 
 from bert_core.recording import record
 from bert_core.records import DecoderRun
+from bert_core.refused import checked
 from bert_core.vision import LoadedCaptioner, fit
 
 
+@checked
 def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) -> DecoderRun:
     """The likeliest sentence about a picture, with the cross-attention of every word and its gradient.
 

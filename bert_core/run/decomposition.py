@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from bert_core.loading import LoadedModel
 from bert_core.records import Attribution, Target, TokenMaps
+from bert_core.refused import checked
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import embedded
 from bert_core.run.memory import BYTES_AT_ONCE, check_memory
@@ -25,6 +26,7 @@ from bert_core.tokenizer import Encoding
 # ---------------------------------------------------------------------------- sizes of what is added
 
 
+@checked
 @torch.no_grad()
 def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """How long the vector is that a head, or all heads of a layer together, bring from a key to a query.
@@ -46,6 +48,7 @@ def attention_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nd
     return TokenMaps(encoding, "norms of attention", maps, residual=False, heads=of_heads)
 
 
+@checked
 @torch.no_grad()
 def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """As `attention_norms` of all heads, with the residual connection and the layer norm behind attention.
@@ -61,6 +64,7 @@ def residual_norms(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.nda
     return _maps(encoding, "norms with residual", norms)
 
 
+@checked
 @torch.no_grad()
 def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """As `residual_norms`, through the layer's second residual connection and layer norm too.
@@ -77,6 +81,7 @@ def globenc(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | 
     return _maps(encoding, "GlobEnc", norms)
 
 
+@checked
 @torch.no_grad()
 def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """How much nearer each token's vector brings a position to what attention, residual and layer norm give there.
@@ -103,6 +108,7 @@ def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | Non
     return TokenMaps(encoding, "ALTI", maps, residual=True)
 
 
+@checked
 @torch.no_grad()
 def head_values(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
     """The value vectors of every head, (layer, head, key, head size): what `effective_attention` asks for.
@@ -165,6 +171,7 @@ def _spread(states: Tensor, norm: nn.LayerNorm) -> Tensor:
 # ---------------------------------------------------------------------------- the vectors carried to the end
 
 
+@checked
 @torch.no_grad()
 def decompx(
     loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None

@@ -8,15 +8,27 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.config import BertConfig, check_head
+from bert_core.config import BertConfig, check_head, head_pairs
 from bert_core.loading import LoadedModel
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, shown, whole
 from bert_core.tokenizer import Encoding
 
 
 def ids_of(loaded: LoadedModel, encoding: Encoding) -> Tensor:
     """(1, seq), on the model's device."""
-    return torch.tensor([encoding.input_ids], device=loaded.device)
+    return torch.tensor([known_text(loaded, encoding).input_ids], device=loaded.device)
+
+
+def known_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
+    """The text, if the model can read it. Raises Refused for what is none, or of another vocabulary."""
+    if not isinstance(encoding, Encoding):
+        raise Refused(f"the text is {shown(encoding)}: it must be an Encoding, as `loaded.tokenizer.encode` gives it")
+    if max(encoding.input_ids) >= loaded.config.vocab_size:
+        raise Refused(
+            f"the text has a piece of number {max(encoding.input_ids)}: the vocabulary of {loaded.name} has 0 to "
+            f"{loaded.config.vocab_size - 1}, so encode it with this model's tokenizer"
+        )
+    return encoding
 
 
 def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:
@@ -41,13 +53,14 @@ def gate_tensor(loaded: LoadedModel, head_mask: np.ndarray | None) -> Tensor | N
     return None if (gates == 1).all() else torch.tensor(gates, device=loaded.device)
 
 
+@checked
 def head_mask_without(config: BertConfig, heads: Iterable[tuple[int, int]]) -> np.ndarray:
     """Gates (layer, head) as float32: 0 for each of these heads, (layer, head) from zero, and 1 for all others.
 
     Raises Refused for a head that the model has not, and had not before pruning.
     """
     gates = np.ones((config.num_hidden_layers, config.num_attention_heads), np.float32)
-    for layer, head in heads:
+    for layer, head in head_pairs(heads):
         check_head(layer, head, *gates.shape)
         gates[layer, head] = 0
     return gates
@@ -60,7 +73,10 @@ def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np
     """
     if head_mask is None:
         return np.ones((layers, heads), np.float32)
-    gates = np.array(head_mask, np.float32)
+    try:
+        gates = np.asarray(head_mask).astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise Refused(f"head_mask is {shown(head_mask)}: this model has {layers} layers of {heads} heads") from error
     if gates.shape != (layers, heads):
         raise Refused(f"head_mask is {gates.shape}: this model has {layers} layers of {heads} heads")
     if not ((gates >= 0) & (gates <= 1)).all():
@@ -68,7 +84,9 @@ def check_head_mask(head_mask: np.ndarray | None, layers: int, heads: int) -> np
     return gates
 
 
-def check_position(encoding: Encoding, position: int) -> None:
-    """Raise Refused unless the encoding has a token at this position."""
-    if not 0 <= position < len(encoding):
-        raise Refused(f"position {position} does not exist: this text has positions 0 to {len(encoding) - 1}")
+def check_position(encoding: Encoding, position: int) -> int:
+    """The position as an int. Raises Refused unless the encoding has a token there."""
+    number = whole("a position", position, None)
+    if not 0 <= number < len(encoding):
+        raise Refused(f"position {number} does not exist: this text has positions 0 to {len(encoding) - 1}")
+    return number

@@ -11,15 +11,16 @@ from torch import Tensor
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import LayerStates, LensRun
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, several, whole
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import check_position, gate_tensor, segments_of
+from bert_core.run.inputs import check_position, gate_tensor, ids_of, segments_of
 from bert_core.tokenizer import Encoding
 from bert_core.translators import Translators
 
 BYTES_AT_ONCE = 64 * 2**20  # of one table of scores (position, vocab); a few of them are held at once
 
 
+@checked
 @torch.no_grad()
 def layer_states(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> LayerStates:
     """The state of every position before the first layer and after each.
@@ -29,6 +30,7 @@ def layer_states(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarr
     return LayerStates(encoding, as_array(_states(loaded, encoding, head_mask)))
 
 
+@checked
 @torch.no_grad()
 def logit_lens(
     loaded: LoadedModel,
@@ -55,14 +57,15 @@ def logit_lens(
     if not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
     vocab, length = loaded.config.vocab_size, len(encoding)
-    pieces = encoding.input_ids if followed is None else tuple(followed)
+    top_k = whole("top_k", top_k, 1)
+    given = encoding.input_ids if followed is None else several("followed", followed, "pieces, one at each position")
+    pieces = tuple(whole("a piece to follow", piece, None) for piece in given)
     if len(pieces) != length:
         raise Refused(f"{len(pieces)} pieces to follow at {length} positions: one at each")
     if not all(0 <= piece < vocab for piece in pieces):
         raise Refused(f"a piece to follow does not exist: the vocabulary has 0 to {vocab - 1}")
-    places = tuple(range(length)) if positions is None else tuple(sorted(set(positions)))
-    for position in places:
-        check_position(encoding, position)
+    given = tuple(range(length)) if positions is None else several("positions", positions, "whole numbers")
+    places = tuple(sorted({check_position(encoding, position) for position in given}))
     pieces = tuple(pieces[position] for position in places)
     head = loaded.model.cls.predictions
     states = _states(loaded, encoding, head_mask)[:, list(places)]
@@ -104,7 +107,7 @@ def logit_lens(
 def _states(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> Tensor:
     """(depth, seq, hidden)."""
     outputs = loaded.model.bert(
-        torch.tensor([encoding.input_ids], device=loaded.device),
+        ids_of(loaded, encoding),
         token_type_ids=segments_of(loaded, encoding),
         head_mask=gate_tensor(loaded, head_mask),
         output_hidden_states=True,

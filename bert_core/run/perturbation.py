@@ -16,7 +16,7 @@ from torch import Tensor
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, shown
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import gate_tensor, segments_of
 from bert_core.run.memory import copies_at_once
@@ -28,6 +28,8 @@ BASELINES = {"pad": PAD, "mask": MASK, "zero": None}
 VARIANTS = ("original", "within word")
 
 # ---------------------------------------------------------------------------- copies of a text
+
+MOST_STEPS = 10_000  # finding so many points takes a minute by itself
 
 
 class _TargetOnCopies:
@@ -111,6 +113,7 @@ class _TargetOnCopies:
 # ---------------------------------------------------------------------------- gradients at the words
 
 
+@checked
 def saliency(
     loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
 ) -> Attribution:
@@ -125,6 +128,7 @@ def saliency(
     return copies.attribution("saliency", gradient[0].norm(dim=-1), values.item(), signed=False)
 
 
+@checked
 def input_x_gradient(
     loaded: LoadedModel, encoding: Encoding, target: Target, *, head_mask: np.ndarray | None = None
 ) -> Attribution:
@@ -139,6 +143,7 @@ def input_x_gradient(
     return copies.attribution("input x gradient", (gradient * copies.words)[0].sum(-1), values.item(), signed=True)
 
 
+@checked
 def integrated_gradients(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -161,8 +166,8 @@ def integrated_gradients(
     Source: Sundararajan 2017 (arXiv:1703.01365).
     """
     copies = _TargetOnCopies(loaded, encoding, target, head_mask)
-    if steps < 1:
-        raise Refused(f"{steps} steps: it takes at least one")
+    if not 1 <= steps <= MOST_STEPS:
+        raise Refused(f"{shown(steps)} steps: it takes at least one, and at most {MOST_STEPS:,}")
     removed = _removable(encoding, target, keep)
     start = torch.where(removed[:, None].to(loaded.device), copies.words_of(baseline), copies.words)
     points, weights = np.polynomial.legendre.leggauss(steps)
@@ -200,6 +205,7 @@ def _removable(encoding: Encoding, target: Target, keep: Sequence[int] | None) -
 # ---------------------------------------------------------------------------- words taken away
 
 
+@checked
 def values_without(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -220,12 +226,16 @@ def values_without(
     Raises Refused as `saliency`, for an unknown baseline, or if removed has another shape.
     """
     copies = _TargetOnCopies(loaded, encoding, target, head_mask)
+    removed = np.asarray(removed)
+    if removed.dtype.kind not in "biu":
+        raise Refused(f"removed is of {removed.dtype}: True where a token goes, False where it stays")
     if removed.ndim != 2 or removed.shape[1] != len(encoding):
         raise Refused(f"removed is {removed.shape}: (copies, {len(encoding)}) for this text")
     different, place = np.unique(removed.astype(bool), axis=0, return_inverse=True)
     return copies.without(different, baseline, probability=probability, report=report)[place.reshape(-1)]
 
 
+@checked
 def occlusion(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -258,6 +268,7 @@ def occlusion(
     return copies.attribution("occlusion", scores, float(values[-1]), signed=True, baseline=baseline)
 
 
+@checked
 @torch.no_grad()
 def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> TokenMaps:
     """How far each position's output turns in a layer when one token's values are zero in all its heads.
@@ -285,6 +296,7 @@ def value_zeroing(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndar
 # ---------------------------------------------------------------------------- a text's own likelihood
 
 
+@checked
 @torch.no_grad()
 def pseudo_log_likelihood(
     loaded: LoadedModel,

@@ -11,11 +11,12 @@ from bert_core.analysis.scoring import PairRow
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import PairScore, SentenceScore
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, several, shown
 from bert_core.run.perturbation import pseudo_log_likelihood
 from bert_core.tokenizer import Encoding
 
 
+@checked
 def score_pairs(
     loaded: LoadedModel,
     pairs: Sequence[tuple[str, str] | PairRow],
@@ -34,10 +35,13 @@ def score_pairs(
     """
     known: dict[str, Encoding] = {}
     scored = []
-    for number, pair in enumerate(pairs, 1):
-        if len(pair) != 2 and not isinstance(pair, PairRow):
-            raise Refused(f"pair {number} has {len(pair)} parts: give two sentences, or a row of read_pairs")
-        row, first, second, problem = pair if isinstance(pair, PairRow) else PairRow(number, *pair)
+    for number, pair in enumerate(several("pairs", pairs, "pairs of sentences"), 1):
+        parts = pair if isinstance(pair, PairRow) else several(f"pair {number}", pair, "two sentences")
+        if len(parts) != 2 and not isinstance(pair, PairRow):
+            raise Refused(f"pair {number} has {len(parts)} parts: give two sentences, or a row of read_pairs")
+        row, first, second, problem = pair if isinstance(pair, PairRow) else PairRow(number, *parts)
+        if not (isinstance(first, str) and isinstance(second, str)):
+            raise Refused(f"pair {number} is {shown(parts)}: both sentences must be texts")
         pair_score = PairScore(row, (first, second), problem=problem)
         if problem is None:
             try:

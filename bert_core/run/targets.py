@@ -11,8 +11,8 @@ from torch import Tensor
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.records import Target
-from bert_core.refused import Refused
-from bert_core.run.inputs import check_position
+from bert_core.refused import Refused, several, shown
+from bert_core.run.inputs import check_position, known_text
 from bert_core.tokenizer import Encoding
 
 
@@ -24,10 +24,9 @@ def asked_positions(
     positions: None means every [MASK]; without a trained masked-word head there are none.
     Raises Refused for a target that the model has no trained head for, or a position that does not exist.
     """
-    check_target(loaded, encoding, target)
-    positions = encoding.mask_positions if positions is None else tuple(positions)
-    for position in positions:
-        check_position(encoding, position)
+    check_target(loaded, known_text(loaded, encoding), target)
+    given = encoding.mask_positions if positions is None else several("positions", positions, "whole numbers")
+    positions = tuple(check_position(encoding, position) for position in given)
     if not loaded.has_mlm:
         positions = ()
     return positions, sorted({0, *positions, *(() if target is None else target.rows)})
@@ -37,6 +36,8 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
     """Raise Refused unless this model can compute this target on this text."""
     if target is None:
         return
+    if not isinstance(target, Target):
+        raise Refused(f"the target is {shown(target)}: it must be a Target, as `word_target` makes it")
     if target.asks.head == "next":
         if not loaded.has_nsp:
             raise Refused(f"{loaded.name} has no trained next-sentence head: choose a masked word as the target")

@@ -12,11 +12,12 @@ from bert_core.config import check_head
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.records import HeadVectors
-from bert_core.refused import Refused
-from bert_core.run.inputs import gate_tensor, segments_of
+from bert_core.refused import Refused, checked
+from bert_core.run.inputs import gate_tensor, ids_of, segments_of
 from bert_core.tokenizer import Encoding
 
 
+@checked
 @torch.no_grad()
 def head_vectors(
     loaded: LoadedModel, encoding: Encoding, layer: int, head: int, *, head_mask: np.ndarray | None = None
@@ -34,7 +35,7 @@ def head_vectors(
         there = ", ".join(map(str, attention.heads)) or "none"
         raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {there}")
     outputs = bert(
-        torch.tensor([encoding.input_ids], device=loaded.device),
+        ids_of(loaded, encoding),
         token_type_ids=segments_of(loaded, encoding),
         head_mask=gate_tensor(loaded, head_mask),
         output_hidden_states=True,

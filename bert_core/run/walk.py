@@ -19,9 +19,9 @@ from bert_core.numpy_bert import BertForPretraining
 from bert_core.progress import Progress, counted, silent
 from bert_core.recording import record
 from bert_core.records import Walk
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked
 from bert_core.run.arrays import with_gaps
-from bert_core.run.inputs import check_head_mask, check_position
+from bert_core.run.inputs import check_head_mask, check_position, known_text
 from bert_core.tokenizer import PAD, Encoding
 
 ENGINES = ("torch", "numpy")
@@ -48,6 +48,7 @@ _AFTER_THE_SOFTMAX = {
 }
 
 
+@checked
 def walk(
     loaded: LoadedModel,
     encoding: Encoding,
@@ -74,7 +75,8 @@ def walk(
     check_head(layer, 0, config.num_hidden_layers, config.num_attention_heads)
     check_position(encoding, position)
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    if not 0 <= pads <= (room := config.max_position_embeddings - len(encoding)):
+    room = config.max_position_embeddings - len(known_text(loaded, encoding))
+    if not 0 <= pads <= room:
         raise Refused(f"{pads} pads: behind this text there is room for 0 to {room}")
     inputs = _WalkInputs(
         layer=layer,
@@ -91,6 +93,7 @@ def walk(
     return Walk(engine, encoding, (*encoding.tokens, *[PAD] * pads), layer, position, values)
 
 
+@checked
 def asked_at(loaded: LoadedModel, seen: Walk, position: int) -> Walk:
     """The same walk with the masked-word head asked at another position: nothing else of it changes.
 

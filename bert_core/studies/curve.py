@@ -12,7 +12,7 @@ from bert_core import checkpoint
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
 from bert_core.records import Batch, CurvePoint, PruningPlan
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked
 from bert_core.run import plans
 from bert_core.run.costs import curve_points
 from bert_core.run.losses import check_has_heads
@@ -96,8 +96,11 @@ def points_there(
     return points
 
 
+@checked
 def read_curve(table: Path) -> list[CurvePoint]:
     """All points of a table that `pruning_curve` made. Raises Refused for a file that is none."""
+    if not table.is_file():
+        raise Refused(f"there is no file {table}: a table of points is one")
     with table.open(encoding="utf-8", errors="replace") as file:
         header = tuple(file.readline().strip().split(","))
     if header[-len(_FIGURES) :] != _FIGURES:

@@ -21,7 +21,7 @@ from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import Target
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked
 from bert_core.run.perturbation import values_without
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.studies.resume import GrowingTable, as_kept, check_same
@@ -321,6 +321,7 @@ _HEADER = (
 )  # fmt: skip
 
 
+@checked
 def read_judgements(table: Path, methods: Sequence[str] | None = None) -> list[Judgement]:
     """The judgements of a table; an empty list where there is none.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.records import LOSSES, HeadTable
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked
 from bert_core.run.ablation import REPLACEMENTS
 from bert_core.studies.rows import separator_of
 
@@ -56,6 +56,7 @@ def write_table(table: HeadTable, path: Path) -> None:
     checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(out.getvalue(), encoding="utf-8"))
 
 
+@checked
 def read_table(data: bytes, name: str) -> HeadTable:
     """A table that `write_table` wrote; name: of the file, whose end says its kind.
 

@@ -336,7 +336,10 @@ def test_bad_questions_are_one_sentence(tiny: LoadedModel) -> None:
     encoding, single = example(tiny), tiny.tokenizer.encode("the cat sat on the [MASK]")
     target = target_of("mlm", tiny, encoding)
     asked: list[tuple[Callable[[], object], str]] = [
-        (lambda: integrated_gradients(tiny, encoding, target, steps=0), "0 steps: it takes at least one"),
+        (
+            lambda: integrated_gradients(tiny, encoding, target, steps=0),
+            "0 steps: it takes at least one, and at most 10,000",
+        ),
         (
             lambda: integrated_gradients(tiny, encoding, target, baseline="noise"),
             "baseline 'noise' is unknown: one of pad, mask, zero",

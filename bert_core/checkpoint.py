@@ -56,6 +56,7 @@ IN_PICKLES = re.compile(
     r"torch\._tensor _rebuild_from_type_v2|torch\.serialization _get_layout|torch [a-z]\w*"
 )
 LARGEST_PICKLE = 16_000_000  # bytes of names and shapes
+LARGEST_TUPLE = 1000  # parts, and their parts: a tensor's is of some twenty
 
 
 class CheckpointError(Refused):
@@ -219,11 +220,36 @@ def _read_pickled(path: Path) -> object:
 def _check_pickle(pickled: IO[bytes], path: Path) -> None:
     """Refuse a pickle that names anything but tensors; torch would make large objects of some that it takes as safe."""
     begin = pickled.tell()
+    stack: list[int] = []  # how many parts each object has, those of its parts counted; a mark has none
+    memo: dict[object, int] = {}
     for code, argument, position in pickletools.genops(pickled):
         if (position or 0) - begin > LARGEST_PICKLE:
             raise CheckpointError(f"{path} has more than {LARGEST_PICKLE:,} bytes of names and shapes")
         if code.name in ("GLOBAL", "INST", "STACK_GLOBAL") and not IN_PICKLES.fullmatch(str(argument)):
             raise pickle.UnpicklingError(f"it names {shown(argument)}")
+        if code.name.endswith("GET"):
+            stack.append(memo[int(argument or 0)])
+        elif code.name.endswith("PUT"):
+            memo[int(argument or 0)] = stack[-1]
+        elif code.name == "MEMOIZE":
+            memo[len(memo)] = stack[-1]
+        else:
+            parts = 1 + _taken_off(stack, code.stack_before)
+            if "TUPLE" in code.name and parts > LARGEST_TUPLE:  # finding its hash would take the stack, or for ever
+                raise pickle.UnpicklingError(f"it has a tuple of more than {LARGEST_TUPLE:,} parts")
+            parts = parts if "TUPLE" in code.name else 1
+            stack += [0 if one is pickletools.markobject else parts for one in code.stack_after]
+
+
+def _taken_off(stack: list[int], wanted: Sequence[pickletools.StackObject]) -> int:
+    """Take what a pickle's operation wants off its stack, down to a mark if it wants one; how many parts that has."""
+    first = len(stack) - len(wanted)
+    if pickletools.markobject in wanted:
+        mark = next(place for place in reversed(range(len(stack))) if not stack[place])
+        first = mark - wanted.index(pickletools.markobject)
+    parts = sum(stack[first:])
+    del stack[first:]
+    return parts
 
 
 def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:

@@ -270,6 +270,27 @@ def test_a_pickle_names_tensors_alone(call: Reduced, form: str, folder: Path, mo
     )
 
 
+DEEP = b")" + b"\x85" * 1_000_000
+DOUBLED = b")q\x00" + b"".join(b"h" + bytes([n]) + b"h" + bytes([n]) + b"\x86q" + bytes([n + 1]) for n in range(60))
+
+
+@pytest.mark.parametrize("key", [DEEP, DOUBLED], ids=["deep", "doubled"])
+@pytest.mark.parametrize("form", ["torch", "pickle"])
+def test_a_key_that_has_no_hash_in_time_is_refused(key: bytes, form: str, folder: Path) -> None:
+    """A tuple of tuples, a million deep or doubled sixty times, would take the program's stack, or for ever."""
+    as_bin(folder, lambda weights: weights.clear())
+    path, content = folder / "pytorch_model.bin", b"\x80\x02}" + key + b"K\x01s."
+    if form == "pickle":
+        path.write_bytes(content)
+    else:
+        with zipfile.ZipFile(path) as archive:
+            entries = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, old in entries.items():
+                archive.writestr(name, content if name.endswith("data.pkl") else old)
+    assert "it has a tuple of more than 1,000 parts" in refusal(lambda: bert_core.load(folder))
+
+
 def test_a_packed_bin_is_refused(folder: Path) -> None:
     """torch packs nothing: a .bin that unpacks to more than it has is a bomb."""
     as_bin(folder, lambda weights: weights.update({WORDS: torch.zeros(1000, 1000)}))

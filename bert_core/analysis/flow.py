@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.refused import Refused
+from bert_core.refused import Refused, several, whole
 
 # Capacities are whole numbers for the solver. One unit is 2e-9 of a row, and no sum leaves 32 bits.
 _UNITS = 2**29
@@ -35,12 +35,15 @@ def layer_mixing(attention: np.ndarray) -> np.ndarray:
     Raises Refused if a row does not sum to 1, say that of a head that is switched off.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
+    attention = np.asarray(attention)
+    if attention.dtype.kind not in "fiu":
+        raise Refused(f"attention is of {attention.dtype}: it must be of numbers")
     if attention.ndim != 4 or attention.shape[-1] != attention.shape[-2]:
-        raise ValueError(f"attention is {attention.shape}: (layer, head, query, key), with as many queries as keys")
+        raise Refused(f"attention is {attention.shape}: (layer, head, query, key), with as many queries as keys")
     sums = attention.sum(-1)
     sums = sums[~np.isnan(sums)]
     if not np.allclose(sums, 1, atol=1e-3):
-        raise ValueError(f"a row of attention sums to {sums[np.abs(sums - 1).argmax()]:.3g}: every row sums to 1")
+        raise Refused(f"a row of attention sums to {sums[np.abs(sums - 1).argmax()]:.3g}: every row sums to 1")
     mixing = mean_of_heads(attention) + np.eye(attention.shape[-1])
     normalised: np.ndarray = mixing / mixing.sum(-1, keepdims=True)
     return normalised
@@ -84,7 +87,8 @@ def attention_flow(
     """
     mixing = layer_mixing(attention)
     layers, length, _ = mixing.shape
-    wanted = list(range(length) if queries is None else queries)
+    given = range(length) if queries is None else several("queries", queries, "positions")
+    wanted = [whole("a position", query, None) for query in given]
     for query in wanted:
         if not 0 <= query < length:
             raise Refused(f"position {query} does not exist: this map has positions 0 to {length - 1}")

@@ -161,6 +161,8 @@ DOORS: dict[str, Door] = {
     "read_judgements": lambda a, v: bert_core.read_judgements(v),
     "read_pairs": lambda a, v: bert_core.read_pairs(v),
     "read_translators": lambda a, v: bert_core.read_translators(v),
+    "rollout": lambda a, v: bert_core.attention_rollout(v),
+    "flow queries": lambda a, v: bert_core.attention_flow(np.full((2, 1, 3, 3), 1 / 3), v),
     "describe": lambda a, v: bert_core.describe(v, np.zeros((8, 8, 3), np.uint8)),
 }  # fmt: skip
 

@@ -32,6 +32,7 @@ from bert_core import (
     checkpoint,
     load_captioner,
     loading,
+    numpy_bert,
     tokenizer,
     vision,
 )
@@ -133,6 +134,13 @@ def test_what_python_would_build_is_held_first(
         "the configuration says" in (sentence := refusal(lambda: bert_core.load(str(folder)))) or "layers" in sentence
     )
     refusal(lambda: BertForPreTraining.from_pretrained(folder))
+
+
+def test_the_numpy_model_is_held_too(folder: Path) -> None:
+    """More layers than weights are refused by the NumPy model, before it names the weights of each."""
+    change(folder / "config.json", num_hidden_layers=HUGE)
+    with pytest.raises(Refused, match=r"^1,000,000,000 layers of \d+ weights: it is not a whole BERT$"):
+        numpy_bert.BertForPretraining.from_pretrained(folder)
 
 
 def test_layers_of_nothing_are_not_built(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from bert_core.studies.table import write_table
 from tests.core.test_relations import conllu, sentences
 from tests.visit import ENTRY, at, key_of, said, settled, visited, words
 from viz_app import door
+from viz_app.door import LONGEST_TEXT
 from viz_app.pages import PAGES as DECLARED
 from viz_app.pages import compare, score
 from viz_app.pages.roles import treebank
@@ -96,6 +97,8 @@ def test_more_text_than_can_be_given_is_refused_in_one_sentence() -> None:
     app = start(text="A word.")
     app.text_input(key=key_of(app, "text")).set_value("a " * 150_000).run()
     assert [said(e) for e in app.error] == ["The text has 300,000 characters: at most 200,000 can be read."]
+    app.text_input(key=key_of(app, "text")).set_value("a" * (LONGEST_TEXT + 1)).run()  # as a longer one is cut
+    assert [said(e) for e in app.error] == ["The text has more than 200,000 characters: at most 200,000 can be read."]
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,7 @@ def open_app(
         "server.address": address,
         "server.showEmailPrompt": "false",
         "server.fileWatcherType": "none",
+        "server.maxUploadSize": "20",
         "runner.postScriptGC": "false",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "viewer",

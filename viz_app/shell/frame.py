@@ -17,6 +17,7 @@ from bert_core.refused import Refused
 from bert_core.tokenizer import MASK
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
+from viz_app.door import LONGEST_TEXT
 from viz_app.shell import change, examples, heads, models, question, screen, target
 from viz_app.shell.address import steps
 from viz_app.shell.calm import calm
@@ -30,7 +31,6 @@ from viz_app.shell.notices import say_notices, say_of_text, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 
-LONGEST_TEXT = 200_000  # characters that are read at all
 LOGO = str(Path(__file__).parent / "headlight.svg")
 
 
@@ -113,7 +113,9 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
     text, pair = state.text, state.pair
     say_notices(notices)
     if len(text) + len(pair) > LONGEST_TEXT:
-        st.error(f"The text has {len(text) + len(pair):,} characters: at most {LONGEST_TEXT:,} can be read.")
+        # Of a text that was cut at the door nobody knows how long it was.
+        many = f"more than {LONGEST_TEXT:,}" if LONGEST_TEXT + 1 in (len(text), len(pair)) else f"{len(text + pair):,}"
+        st.error(f"The text has {many} characters: at most {LONGEST_TEXT:,} can be read.")
         return None
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)

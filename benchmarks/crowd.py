@@ -4,6 +4,7 @@ The visitors speak the protocol of a browser, with its pauses and its asking aga
 a run of the model here: the likeliest words at [MASK], and the probability that B follows A.
 
 python benchmarks/crowd.py [--write] [--crowd 30x4:1 ...] [--again]
+python benchmarks/crowd.py --beside 20
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlencode
 
 import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -33,6 +35,7 @@ from bert_core import capture, load
 from viz_app.figures.predictions import nsp_verdict
 
 WORDS = 6  # of the likeliest, which the page offers as buttons
+LONG = "She opened the door and walked in, and the old man looked up from his book. " * 26
 LIMIT = 300.0  # seconds that a crowd may take
 KEPT = 60  # messages of which a browser has kept the body, and says so
 
@@ -266,6 +269,57 @@ async def attend(crowd: Crowd, address: str, asked: Sequence[Sequence[tuple[str,
     return seen
 
 
+class Busy(Visitor):
+    """A visitor who draws the curve of Prune for a long text: minutes of work for one click."""
+
+    async def begin(self) -> str:
+        """Press the button; returns what it says."""
+        await self.connect()
+        await self.send(query=urlencode({"text": LONG}), name="prune")
+        button = None
+        while button is None:
+            raw = await self.socket.recv()
+            assert isinstance(raw, bytes)
+            message = self._whole(raw)
+            if message.WhichOneof("type") == "new_session":
+                self.page = message.new_session.page_script_hash
+            element = message.delta.new_element
+            if element.WhichOneof("type") == "button" and "the curve: prune" in element.button.label:
+                button = element.button
+        press = BackMsg()
+        press.rerun_script.page_script_hash = self.page
+        press.rerun_script.context_info.timezone, press.rerun_script.context_info.locale = "UTC", "en"
+        press.rerun_script.widget_states.widgets.add(id=button.id, trigger_value=True)
+        await self.socket.send(press.SerializeToString())
+        return button.label
+
+    async def look(self) -> None:
+        """Take what comes, until the end."""
+        while True:
+            await self.socket.recv()
+
+
+async def beside_long_work(address: str, edits: int) -> tuple[list[float], list[float], str]:
+    """Seconds of one visitor's edits, alone and while another one's long work runs; and what that work is called."""
+    asked = questions(Crowd(1, 2 * edits, 0.0), 99)[0]
+    visitor, taken = Visitor(address, Seen()), []
+    await visitor.open()
+    busy = Busy(address, Seen())
+    label, looking = "", None
+    for number, (text, pair) in enumerate(asked):
+        if number == edits:
+            label = await busy.begin()
+            looking = asyncio.create_task(busy.look())
+            await asyncio.sleep(5)
+        start = time.monotonic()
+        await visitor.edit(text, pair)
+        taken.append(time.monotonic() - start)
+        await asyncio.sleep(0.5)
+    if looking is not None:
+        looking.cancel()
+    return taken[:edits], taken[edits:], label
+
+
 class Server:
     """The app as `headlight app` starts it, and what its process takes."""
 
@@ -334,7 +388,17 @@ if __name__ == "__main__":
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     parser.add_argument("--crowd", nargs="+", default=TABLE, metavar="VISITORSxEDITS:PAUSE[s]")
     parser.add_argument("--again", action="store_true", help="the last crowd twice more at the same server, for memory")
+    parser.add_argument("--beside", type=int, metavar="EDITS", help="edits alone, and beside another's long work")
     given = parser.parse_args()
+    if given.beside:
+        server = Server()
+        try:
+            alone, beside, label = asyncio.run(beside_long_work(server.address, given.beside))
+        finally:
+            server.stop()
+        one, other = statistics.median(alone), statistics.median(beside)
+        print(f"alone {one:.3f} s, beside “{label}” {other:.3f} s: {other / one:.2f} times (medians of {given.beside})")
+        raise SystemExit
     lines = [TITLE]
     print(TITLE, flush=True)
     for number, crowd in enumerate(map(Crowd.read, given.crowd)):

@@ -35,7 +35,7 @@ from bert_core import capture, load
 from viz_app.figures.predictions import nsp_verdict
 
 WORDS = 6  # of the likeliest, which the page offers as buttons
-LONG = "She opened the door and walked in, and the old man looked up from his book. " * 26
+LONG = "She opened the door and walked in, and the old man looked up from his book. " * 5
 LIMIT = 300.0  # seconds that a crowd may take
 KEPT = 60  # messages of which a browser has kept the body, and says so
 

@@ -112,12 +112,13 @@ def change(page: Page, control: dict) -> None:
     elif control["kind"] in ("select", "several"):
         listed = page.get_by_role("option")
         for _ in range(20):  # a list that opens while its page is drawn anew may close again
-            root.locator("input").first.click()
             try:
+                root.locator("input").first.click(timeout=3_000)
                 listed.first.wait_for(timeout=3_000)
                 break
             except TimeoutError:
                 settled(page)
+                controls(page)  # what was drawn anew is marked anew
         others = [option for option in listed.all() if option.inner_text() != control["value"]]
         (others[-1] if others else listed.first).click()
         page.keyboard.press("Escape")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -37,18 +38,17 @@ def leave_when_done() -> None:
     stop = signal.getsignal(signal.SIGTERM)
 
     def asked(number: int, frame: Any) -> None:
-        if not door.leaving.is_set() and callable(stop):
-            door.leaving.set()
-            threading.Thread(target=leave, name="headlight-leaves", daemon=True).start()
-        elif callable(stop):
-            stop(number, frame)
+        if door.leaving.is_set():
+            if callable(stop):
+                stop(number, frame)
+            return
+        door.leaving.set()
+        threading.Thread(target=leave, name="headlight-leaves", daemon=True).start()
 
     def leave() -> None:
-        if queue().wait_until_idle(0):
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
-        queue().wait_until_idle(LONGEST_LEAVE)
-        threading.Event().wait(LAST_WORD)
+        if not queue().wait_until_idle(0):
+            queue().wait_until_idle(LONGEST_LEAVE)
+            time.sleep(LAST_WORD)
         os.kill(os.getpid(), signal.SIGTERM)
 
     signal.signal(signal.SIGTERM, asked)

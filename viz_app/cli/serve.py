@@ -60,10 +60,11 @@ def open_app(
         from bert_core.loading import best_device
 
         best_device(device)
-    from viz_app.door import LOCAL
+    if host and not shared:
+        from viz_app.door import LOCAL  # brings Streamlit, which the process that serves imports by itself
 
-    if host and not shared and address in LOCAL:
-        raise Refused("--host names a server for others: give --shared too, or an --address that others reach")
+        if address in LOCAL:
+            raise Refused("--host names a server for others: give --shared too, or an --address that others reach")
     front_door = find_spec("streamlit_app")
     if front_door is None or front_door.origin is None:
         raise Refused("streamlit_app.py is not installed beside this command: install Headlight again")

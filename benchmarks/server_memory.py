@@ -3,7 +3,7 @@
 The visitors speak the protocol of a browser (`crowd.py`). Long texts: each edit is another text of about 480 tokens,
 with the gradient of every map. Pages: all of them in turn with short texts, none twice.
 
-python benchmarks/server_memory.py [--edits 60] [--reruns 2000] [--malloc headlight|default ...]
+python benchmarks/server_memory.py [--edits 60] [--reruns 2000] [--malloc headlight|default|arenas ...]
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from urllib.parse import urlencode
 from crowd import Seen, Server, Visitor
 
 # glibc's own defaults, so that the command leaves them as they are.
+DEFAULT = {"MALLOC_MMAP_MAX_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_TOP_PAD_": "131072"}
 SETTINGS = {
     "headlight": {},
-    "default": {"MALLOC_MMAP_MAX_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_TOP_PAD_": "131072"},
+    "default": DEFAULT,
+    "arenas": {**DEFAULT, "MALLOC_ARENA_MAX": "2"},
 }
 PATHS = ("", "attention", "compare", "why", "layers", "heads", "roles", "prune", "score", "inside")
 LONG = "She opened the door and walked in, and the old man looked up from his book. " * 26

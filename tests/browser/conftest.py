@@ -50,15 +50,20 @@ expect.set_options(timeout=PATIENCE)
 Serve = Callable[..., str]
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
 @contextmanager
 def servers(folders: pytest.TempPathFactory) -> Iterator[Serve]:
     """A function that runs a Streamlit script and returns its address; at the end all it started are ended."""
     started = []
 
     def serve(script: Path | str, env: Mapping[str, str] | None = None, args: Sequence[str] = ()) -> str:
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         log = folders.mktemp("server") / "log.txt"
         flags = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
         with log.open("w") as out:

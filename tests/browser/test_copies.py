@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import ROOT, Serve, opened_tab
-from tests.browser.test_app import settled
+from tests.browser.conftest import ROOT, Serve, free_port, opened_tab
+from tests.browser.reader import settled
 
 LEAVING = """
 from streamlit.starlette import App
@@ -55,12 +55,6 @@ class Copy:
         """One of its numbers."""
         found = re.search(rf"^{name} ([\d.e+]+)$", got(f"http://localhost:{self.counts}/metrics")[1], re.MULTILINE)
         return 0.0 if found is None else float(found[1])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        return int(probe.getsockname()[1])
 
 
 def got(url: str, **headers: str) -> tuple[int, str]:

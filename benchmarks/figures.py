@@ -1,0 +1,37 @@
+"""What making Predict's figures takes: as the app makes them, and with plotly's check of every value.
+
+python benchmarks/figures.py
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+from viz_app.figures import style
+from viz_app.figures.predictions import nsp_bar, prediction_bars
+
+WORDS = ("river", "door", "house", "street", "city", "road", "bridge", "field", "hill", "wall")
+FIGURES: dict[str, Callable[[], object]] = {
+    "ten words for a gap": lambda: prediction_bars(WORDS, [0.1] * len(WORDS), dark=False),
+    "whether B follows A": lambda: nsp_bar(0.7, dark=False),
+}
+
+
+def milliseconds(make: Callable[[], object], *, checked: bool) -> float:
+    """The median of 30 times, of this process's own processor time."""
+    style.CHECKED = checked
+    make()
+    taken = []
+    for _ in range(30):
+        start = time.process_time()
+        make()
+        taken.append(1000 * (time.process_time() - start))
+    return statistics.median(taken)
+
+
+if __name__ == "__main__":
+    for name, make in FIGURES.items():
+        plain, checked = milliseconds(make, checked=False), milliseconds(make, checked=True)
+        print(f"{name}: {plain:.2f} ms, checked {checked:.2f} ms: {checked / plain:.1f} times")

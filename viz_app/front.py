@@ -4,10 +4,16 @@ import gc
 from functools import cache
 
 import streamlit as st
+from streamlit.runtime.state import SafeSessionState
 
 from viz_app.pages import PAGES
 from viz_app.shell import address, frame, screen, work
 from viz_app.shell.calm import PAGE, calm
+
+# Where a visitor goes on, Streamlit ends the run that is under way: at its next call that draws, and, if it were not
+# for this, wherever it reads or writes the session. A click whose choices are half written then stays so, and a session
+# that was left between two of its first choices has no page at all.
+SafeSessionState._yield_callback = property(lambda _: lambda: None, lambda *_: None)  # type: ignore[assignment]
 
 
 def draw() -> None:

@@ -82,7 +82,7 @@ def started(*options: str, port: int, models: str = "[]") -> subprocess.Popen[by
     """A server, as `headlight app` starts it."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HEADLIGHT_MODELS": models}
     command = [sys.executable, "-m", "viz_app.cli", "app", "--port", str(port), *options]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command, env=environment)
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ def temperature_of(loaded: LoadedModel) -> float | None:
 def write_temperature(loaded: LoadedModel, temperature: float, folder: Path) -> None:
     """Keep a temperature in a folder, for the weights of this model."""
     text = json.dumps({"temperature": round(temperature, 3), "weights": fingerprint(loaded)}) + "\n"
-    write_whole(folder / FILE, lambda path: Path(path).write_text(text, encoding="utf-8"))
+    write_whole(folder / FILE, text)
 
 
 def at_temperature(probabilities: np.ndarray, temperature: float) -> np.ndarray:

@@ -8,6 +8,7 @@ import pickletools
 import re
 import zipfile
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -412,17 +413,68 @@ def named_once(tensors: Mapping[str, Tensor], dtype: torch.dtype | None = None) 
     return kept
 
 
-def write_whole(path: Path, writer: Callable[[str], object]) -> None:
-    """Write to a neighbour first and then rename, so that no reader ever sees half a file."""
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}")
+def write_whole(path: Path, content: str | bytes | Callable[[str], object]) -> None:
+    """Write to a neighbour first and then rename, so that no reader ever sees half a file.
+
+    content: what is written, a text as UTF-8, or what writes it to a path that it is given.
+    A process that is killed meanwhile leaves a hidden file that ends in .tmp, which nothing reads.
+    Raises OSError with this path where the disk refuses, also where the writer only says that something failed.
+    """
+    temporary = path.with_name(f".{path.name}.{uuid4().hex[:12]}.tmp")
     try:
         temporary.touch()
         rights = temporary.stat().st_mode  # what umask leaves; some writers leave less
-        writer(str(temporary))
+        if callable(content):
+            content(str(temporary))
+        else:
+            temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         temporary.chmod(rights)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())  # before the new name: after a power cut it must not stand for an empty file
         os.replace(temporary, path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.strerror:
-            error.filename = str(path)  # the name that the reader knows
+    except Exception as error:
+        refusal = error if isinstance(error, OSError) and error.errno else _refusal(temporary)
+        if refusal is None:
+            raise
+        raise OSError(refusal.errno, refusal.strerror, str(path)) from error  # the name that the reader knows
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def unfinished(name: str = "*") -> str:
+    """The pattern of the names that `write_whole` writes to first, for `Path.glob`."""
+    return f".{name}.{'[0-9a-f]' * 12}.tmp"
+
+
+def append_whole(path: Path, text: str) -> None:
+    """Add text to the end of a file, and see it to the disk; where that fails, all of it is taken back.
+
+    Raises OSError with this path.
+    """
+    try:
+        with path.open("ab", buffering=0) as file:
+            end, left = file.tell(), memoryview(text.encode())
+            try:
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(end)
+                if not end:
+                    path.unlink()
+                raise
+    except OSError as error:
+        error.filename = str(path)
         raise
+
+
+def _refusal(path: Path) -> OSError | None:
+    """What the system says to some more bytes in a file: writers in C++ and Rust, and NumPy's, lose its reason."""
+    try:
+        with path.open("ab") as file:
+            file.write(bytes(1 << 20))
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error
+    return None

@@ -287,14 +287,14 @@ def save_captioner(
     tensors = named_once(model.state_dict(keep_vars=True), dtype)
     sizes = json.dumps(model.config.to_dict(), indent=2, sort_keys=True) + "\n"
     write_words(words, folder)
-    write_whole(folder / CAPTIONER_FILE, lambda path: Path(path).write_text(sizes, encoding="utf-8"))
+    write_whole(folder / CAPTIONER_FILE, sizes)
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(tensors, path, metadata={"format": "pt"}))
 
 
 def write_words(words: Sequence[str], folder: Path) -> None:
     """Write a vocabulary as `Tokenizer.from_folder` reads it."""
     lines = "\n".join(words) + "\n"
-    write_whole(folder / VOCABULARY_FILE, lambda path: Path(path).write_text(lines, encoding="utf-8"))
+    write_whole(folder / VOCABULARY_FILE, lines)
 
 
 @checked

@@ -67,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.run", "bert_core.analysis",
     },
     "bert_core.studies": {
-        "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
+        "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
     },
     "bert_core.training": {

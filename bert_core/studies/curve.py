@@ -16,7 +16,7 @@ from bert_core.refused import Refused, checked
 from bert_core.run import plans
 from bert_core.run.costs import curve_points
 from bert_core.run.losses import check_has_heads
-from bert_core.studies.resume import GrowingTable, check_same
+from bert_core.studies.resume import GrowingTable, alone, check_same
 from bert_core.tokenizer import Encoding
 
 WHAT = "pruning curve"
@@ -46,38 +46,43 @@ def pruning_curve(
     the plans are found on, and what stands in for a head, in words. report: as for `Progress`.
     Yields the points that are new, each when it is in the table: whoever stops has those before, and the same call goes
     on. `read_curve` has all of them.
-    Raises Refused for an unknown order, a model without heads, a table of another run, or a plan found on something
-    else.
+    Raises Refused for an unknown order, a model without heads, a table of another run or one that another
+    run writes to now, or a plan found on something else.
     """
     made_on = {"examples": _fingerprint(estimated, asked)} if made_on is None else made_on
-    known = points_there(loaded, table, orders, made_on)
-    same = {"model": Path(loaded.name).name, **made_on}
-    grows = GrowingTable(table, (*same, *_FIGURES), WHAT)
-    wanted = [(name, seed) for name in orders for seed in (range(plans.RANDOM_ORDERS) if name == "random" else (0,))]
-    plans_made = []
-    for number, (name, seed) in enumerate(wanted):
-        on = "" if name == "random" else found_on
-        if name in ("ablation-mean", "ablation-resample") and reference_is:
-            on += f", with {reference_is} in the place of a head"
-        path, told = plan_beside(table, name, seed), within(report, number, 2 * len(wanted))
-        if path.is_file():
-            plan = read_plan(path, loaded)
-            if plan.found_on not in ("", on):  # older plans do not say it
-                raise Refused(f"{path} was found on {plan.found_on}, not on {on}: choose another name for the table")
-        else:
-            told(0, f"finding the order by {name if name != 'random' else f'{name}-{seed}'}")
-            plan = plans.propose_plan(loaded, estimated, name, seed=seed, reference=reference, report=told)
-            plan = replace(plan, found_on=on)
-            _write_plan(path, plan)
-        plans_made.append(plan)
-    heads = len(plans_made[0].order)
-    removed = sorted({round(heads * step / steps) for step in range(steps + 1)})
-    grows.keep([*same.values(), *astuple(point)] for point in known)
-    by_name = {plan.method: plan.order for plan in plans_made}
-    points = curve_points(loaded, asked, by_name, removed, known=known, report=within(report, 1, 2))
-    for point in points:
-        grows.add([[*same.values(), *astuple(point)]])
-        yield point
+    with alone(table):
+        known = points_there(loaded, table, orders, made_on)
+        same = {"model": Path(loaded.name).name, **made_on}
+        grows = GrowingTable(table, (*same, *_FIGURES), WHAT)
+        wanted = [
+            (name, seed) for name in orders for seed in (range(plans.RANDOM_ORDERS) if name == "random" else (0,))
+        ]
+        plans_made = []
+        for number, (name, seed) in enumerate(wanted):
+            on = "" if name == "random" else found_on
+            if name in ("ablation-mean", "ablation-resample") and reference_is:
+                on += f", with {reference_is} in the place of a head"
+            path, told = plan_beside(table, name, seed), within(report, number, 2 * len(wanted))
+            if path.is_file():
+                plan = read_plan(path, loaded)
+                if plan.found_on not in ("", on):  # older plans do not say it
+                    raise Refused(
+                        f"{path} was found on {plan.found_on}, not on {on}: choose another name for the table"
+                    )
+            else:
+                told(0, f"finding the order by {name if name != 'random' else f'{name}-{seed}'}")
+                plan = plans.propose_plan(loaded, estimated, name, seed=seed, reference=reference, report=told)
+                plan = replace(plan, found_on=on)
+                _write_plan(path, plan)
+            plans_made.append(plan)
+        heads = len(plans_made[0].order)
+        removed = sorted({round(heads * step / steps) for step in range(steps + 1)})
+        grows.keep([*same.values(), *astuple(point)] for point in known)
+        by_name = {plan.method: plan.order for plan in plans_made}
+        points = curve_points(loaded, asked, by_name, removed, known=known, report=within(report, 1, 2))
+        for point in points:
+            grows.add([[*same.values(), *astuple(point)]])
+            yield point
 
 
 def points_there(
@@ -124,7 +129,7 @@ def read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:
 
 
 def _write_plan(path: Path, plan: PruningPlan) -> None:
-    checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(plan.to_json(), encoding="utf-8"))
+    checkpoint.write_whole(path, plan.to_json())
 
 
 def _point(line: Sequence[str]) -> list[CurvePoint]:

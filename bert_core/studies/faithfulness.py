@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_core import checkpoint
 from bert_core.analysis.faithfulness import MEASURES, RANDOM_RANKINGS, Faithfulness
 from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
@@ -24,7 +25,7 @@ from bert_core.records import Target
 from bert_core.refused import Refused, checked
 from bert_core.run.perturbation import values_without
 from bert_core.studies.documents import read_documents, split_sentences
-from bert_core.studies.resume import GrowingTable, as_kept, check_same
+from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, read_kept
 from bert_core.tokenizer import UNKNOWN, Encoding
 
 QUESTION_KINDS = ("content", "function", "nsp")
@@ -273,7 +274,8 @@ def judge_file(
 
     A table that is there is gone on with, where it stopped; its settings stand beside it, in TABLE.settings.json.
     report: told first how many questions are done already, and then how many are done, as for `Progress`.
-    Returns all judgements. Raises Refused for other settings than those of the table, and as `questions`.
+    Returns all judgements. Raises Refused for other settings than those of the table, where another run writes to it
+    now, and as `questions`.
     """
     now = as_kept({"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)})
     del now["questions"]  # more of them are the same study
@@ -281,34 +283,32 @@ def judge_file(
     if table.exists():
         _check_settings(table, place, now)
     asked = questions(loaded, text, settings)
-    if not table.exists():  # not before there are questions: what was given wrongly must not bind the next call
-        table.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(json.dumps(now, indent=1) + "\n", encoding="utf-8")
-    done = [one for one in read_judgements(table, settings.methods) if one.number < settings.questions]
-    known = {(one.kind, one.number) for one in done}
-    before = len(known)
-    of, noun = len(asked), "question" if len(asked) == 1 else "questions"
-    report(before / of, f"{before:,} of {of:,} questions are in {table} already" if before else f"{of:,} {noun}")
-    for one in asked:
-        if (one.kind, one.number) in known:
-            continue
-        rows = judge_question(loaded, one, settings)
-        _grows(table).add(map(_to_line, rows))
-        done += rows
-        known.add((one.kind, one.number))
-        counted(report, len(known), of, "questions")
-    return done
+    table.parent.mkdir(parents=True, exist_ok=True)
+    with alone(table):
+        if not table.exists():  # not before there are questions: what was given wrongly must not bind the next call
+            checkpoint.write_whole(place, json.dumps(now, indent=1) + "\n")
+        done = [one for one in read_judgements(table, settings.methods) if one.number < settings.questions]
+        known = {(one.kind, one.number) for one in done}
+        before = len(known)
+        of, noun = len(asked), "question" if len(asked) == 1 else "questions"
+        report(before / of, f"{before:,} of {of:,} questions are in {table} already" if before else f"{of:,} {noun}")
+        for one in asked:
+            if (one.kind, one.number) in known:
+                continue
+            rows = judge_question(loaded, one, settings)
+            _grows(table).add(map(_to_line, rows))
+            done += rows
+            known.add((one.kind, one.number))
+            counted(report, len(known), of, "questions")
+        return done
 
 
 def _check_settings(table: Path, place: Path, now: dict[str, object]) -> None:
     """Raise Refused for a table that was made with other settings than `now`, or by no study."""
     if not place.is_file():
         raise Refused(f"{table.name} is there, without the settings of a study beside it: choose another name")
-    try:
-        before = json.loads(place.read_text(encoding="utf-8"))
-    except ValueError:
-        before = None
-    if not isinstance(before, dict):
+    before = read_kept(place)
+    if not before:
         raise Refused(f"{place.name} does not hold the settings of a study: choose another name for the table")
     check_same(before, now, table)
 

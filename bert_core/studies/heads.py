@@ -357,7 +357,7 @@ def _write_state(state: Path, asked: Mapping[str, Any], total: HeadSums, shard: 
 
     packed = io.BytesIO()  # NumPy 1 leaves its archive open where a disk is full
     np.savez(packed, header=np.array(json.dumps(header)), **total.figures)  # type: ignore[arg-type]
-    checkpoint.write_whole(state, lambda temporary: Path(temporary).write_bytes(packed.getvalue()))
+    checkpoint.write_whole(state, packed.getvalue())
 
 
 def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[str, int]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import json
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from filelock import FileLock, Timeout
 
 from bert_core import checkpoint
 from bert_core.refused import Refused
@@ -18,6 +21,15 @@ from bert_core.refused import Refused
 def as_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a study as JSON gives them back: tuples are lists, and keys are strings."""
     return json.loads(json.dumps(asked))  # type: ignore[no-any-return]
+
+
+def read_kept(path: Path) -> dict[str, Any]:
+    """The settings that a study left in a file; none where it holds something else."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return {}
+    return kept if isinstance(kept, dict) else {}
 
 
 def check_same(kept: Mapping[str, Any], asked: Mapping[str, Any], place: Path | str) -> None:
@@ -33,6 +45,34 @@ def check_same(kept: Mapping[str, Any], asked: Mapping[str, Any], place: Path | 
             f"{place} holds a run with other settings ({'; '.join(differ)}): "
             "give the same again, or choose another name"
         )
+
+
+@contextmanager
+def alone(place: Path) -> Iterator[None]:
+    """While this is open, no other run writes to a place: a file, or a folder that is there, with what is in it.
+
+    What a killed run left half written there is cleared away; a run that is gone holds nothing.
+    Raises Refused if another run writes there now.
+    """
+    inside = place.is_dir()
+    lock = place / ".lock" if inside else place.with_name(f".{place.name}.lock")
+    held = FileLock(lock)
+    try:
+        held.acquire(timeout=0)
+    except Timeout as error:
+        raise Refused(f"another run writes to {place} now: wait until it is done, or choose another name") from error
+    try:
+        if inside:
+            left = [path for deep in ("", "*/", "*/*/") for path in place.glob(deep + checkpoint.unfinished())]
+        else:
+            left = [*place.parent.glob(checkpoint.unfinished(glob.escape(place.name) + "*"))]
+        for path in left:
+            path.unlink(missing_ok=True)
+        yield
+    finally:
+        with suppress(OSError):
+            lock.unlink()
+        held.release()
 
 
 @dataclass(frozen=True)
@@ -67,15 +107,12 @@ class GrowingTable:
         """Make the file one of these lines, whole or not at all; where there is no file, none is made."""
         wanted = self._as_text([self.header, *lines])
         if self.path.is_file() and self._written() != wanted:
-            checkpoint.write_whole(self.path, lambda temporary: Path(temporary).write_bytes(wanted.encode()))
+            checkpoint.write_whole(self.path, wanted.encode())
 
     def add(self, lines: Iterable[Sequence[object]]) -> None:
-        """Add some lines in one write, and see them to the disk."""
+        """Add some lines, and see them to the disk."""
         begun = self.path.is_file() and self.path.stat().st_size > 0
-        with self.path.open("a", encoding="utf-8", newline="") as file:
-            file.write(self._as_text([*([] if begun else [self.header]), *lines]))
-            file.flush()
-            os.fsync(file.fileno())
+        checkpoint.append_whole(self.path, self._as_text([*([] if begun else [self.header]), *lines]))
 
     def _written(self) -> str:
         return self.path.read_bytes().decode(errors="replace") if self.path.is_file() else ""

@@ -53,7 +53,7 @@ def write_table(table: HeadTable, path: Path) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
-    checkpoint.write_whole(path, lambda temporary: Path(temporary).write_text(out.getvalue(), encoding="utf-8"))
+    checkpoint.write_whole(path, out.getvalue())
 
 
 @checked

@@ -18,6 +18,7 @@ from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
 from bert_core.refused import Refused
 from bert_core.scenes import COLOURS, LONGEST_CAPTION, SHAPE_KINDS, SIZES, VOCABULARY, Scene, Verdict
+from bert_core.studies.resume import alone
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.runs import (
     adamw,
@@ -169,7 +170,8 @@ def train_captioner(
 
     save_every: seconds between checkpoints. evaluate_every: steps between looks at held-out scenes.
     Progress goes to `report` and, as one JSON object a line, to the log; the finished model to `folder / "model"`.
-    Raises Refused if the folder holds a run with other settings, or the decoder has other words than the scenes.
+    Raises Refused if the folder holds a run with other settings, another run writes to it now, or the decoder has
+    other words than the scenes.
     """
     if config.text.vocab_size != len(VOCABULARY) or config.text.max_position_embeddings < LONGEST_CAPTION:
         raise Refused(
@@ -177,6 +179,15 @@ def train_captioner(
             f"the scenes have {len(VOCABULARY)} words, and captions of up to {LONGEST_CAPTION}"
         )
     folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder):
+        return _train(config, settings, folder, device, save_every, evaluate_every, report)
+
+
+def _train(
+    config: CaptionerConfig, settings: CaptionerSettings, folder: Path, device: torch.device, save_every: float,
+    evaluate_every: int, report: Progress,
+) -> LoadedCaptioner:  # fmt: skip
+    """The loop, in a folder that is there for it alone."""
     torch.manual_seed(settings.seed)
     student = _Student(Captioner(config)).to(device).train()
     model = student.captioner

@@ -319,10 +319,10 @@ def measure_bundle(
     before = earlier if earlier is not None and earlier.weights != found.weights else None
     card = destination / CARD_FILE
     section = measured_section(loaded, found, before)
-    card.write_text(with_section(card.read_text(encoding="utf-8"), section), encoding="utf-8")
-    (destination / PICTURE).write_text(reliability_picture(found.reliability), encoding="utf-8")
+    checkpoint.write_whole(card, with_section(card.read_text(encoding="utf-8"), section))
+    checkpoint.write_whole(destination / PICTURE, reliability_picture(found.reliability))
     write_temperature(loaded, found.reliability.temperature, destination)
-    path.write_text(found.to_json(), encoding="utf-8")
+    checkpoint.write_whole(path, found.to_json())
 
 
 def runs_section(runs: Sequence[Path], hardware: str, earlier: str = "") -> tuple[str, float]:
@@ -361,7 +361,7 @@ def write_card(loaded: LoadedModel, runs: str, tokens: float, destination: Path)
         sources=SOURCES,
         measured=f"{START} -->\n{END}",
     )
-    (destination / CARD_FILE).write_text(card, encoding="utf-8")
+    checkpoint.write_whole(destination / CARD_FILE, card)
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bert_core.checkpoint import write_whole
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, silent
 from bert_core.records import Batch
@@ -57,7 +58,7 @@ class Corpus:
             folder.mkdir(parents=True, exist_ok=True)
             arrays = _tokenize(text, tokenizer, report)
             for name, array in zip(names, arrays, strict=True):
-                np.save(folder / f"{name}.npy", array)
+                _keep(folder / f"{name}.npy", array)
             (folder / "done").touch()
         corpus = cls(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
         if len(corpus.document_starts) < 3:
@@ -73,6 +74,16 @@ class Corpus:
         """The first pieces of each document, as they stand there."""
         starts = self.sentence_starts[self.document_starts]
         return [self.tokens[a : min(a + most, b)] for a, b in itertools.pairwise(starts)]
+
+
+def _keep(path: Path, array: np.ndarray) -> None:
+    """Write an array whole: a run beside this one may have mapped a file of that name, which then stays as it is."""
+
+    def write(temporary: str) -> None:
+        with open(temporary, "wb") as file:  # np.save gives a name another ending
+            np.save(file, array)
+
+    write_whole(path, write)
 
 
 def _tokenize(text: Path, tokenizer: Tokenizer, report: Progress) -> tuple[np.ndarray, ...]:

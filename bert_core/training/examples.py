@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from bert_core import checkpoint
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
@@ -172,7 +173,5 @@ def write_examples(loaded: LoadedModel, destination: Path) -> int:
     if len(chosen) < 10:
         raise Refused(f"the model gets {len(chosen)} of {len(CANDIDATES)} candidates right: at least 10 are needed")
     entries = [{"text": c.text, "pair": c.pair, "masked": [c.masked], "follows": c.follows} for c in chosen]
-    (destination / "examples.json").write_text(
-        json.dumps(entries, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    checkpoint.write_whole(destination / "examples.json", json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
     return len(chosen)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +21,14 @@ from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.progress import Progress, printed
 from bert_core.refused import Refused
+from bert_core.studies.resume import alone, as_kept, check_same, read_kept
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.tokenizer import PAD, Tokenizer
 from bert_core.training.labelled import check_classes, classes_of, split_off
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.runs import LOG_FILE, adamw, fast_forward, in_words, log, trapezoid, update
 
+UNFINISHED_FILE = "unfinished.json"  # what a run was begun with, while it lasts
 REPORT_EVERY = 20  # steps
 _SORTED_TOGETHER = 16  # batches
 
@@ -132,8 +136,10 @@ def finetune(
     start: a bundled model, a checkpoint folder, or a hub id; a classifier of the same classes goes on from its own.
     The folder gets a checkpoint with the tokenizer, the classifier, and the heads that the start had, unchanged; each
     better result replaces it at once. Progress goes to `report` and, as one JSON object a line, to `log.jsonl`.
+    While it lasts, `unfinished.json` says what it was begun with: the same call begins anew where one was killed.
     Returns the held-out scores of the weights that were kept.
-    Raises Refused if the table, the start, the settings or the device cannot be used, or the loss is lost.
+    Raises Refused if the table, the start, the settings or the device cannot be used, the loss is lost, or the folder
+    holds a model, another run that was not finished, or one that writes to it now.
     """
     here = best_device(device)
     examples = read_labelled(train, text, label, pair)
@@ -143,8 +149,13 @@ def finetune(
         check_classes(asked, classes, held_out)
     else:
         examples, asked = split_off(examples, held_out, settings.seed)
-    if (folder / checkpoint.CONFIG_FILE).exists():
-        raise Refused(f"{folder} already holds a model: choose another folder")
+    files = {"text": train, **({"held_out": held_out} if isinstance(held_out, Path) else {})}
+    now = as_kept(
+        {"start": str(start), "columns": [text, label, pair], "held_out": str(held_out)}
+        | {f"the {name}": sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+        | asdict(settings)
+    )
+    _begins_anew(folder, now)
 
     source = model_folder(start)
     tokenizer = Tokenizer.from_folder(source)
@@ -162,17 +173,33 @@ def finetune(
     held = _encode(asked, classes, tokenizer, settings, held_out if isinstance(held_out, Path) else train, report)
 
     folder.mkdir(parents=True, exist_ok=True)
-    copy_tokenizer(source, folder)
-    (folder / LOG_FILE).unlink(missing_ok=True)  # of a run that left no model
-    report(None, in_words(here))
-    origin.to(here)
-    classifier.to(here)
-    best = _train(
-        origin, classifier, training, held, settings, folder, pad=tokenizer.id_of(PAD), device=here, report=report
-    )
+    begun = folder / UNFINISHED_FILE
+    with alone(folder):
+        if _begins_anew(folder, now):
+            report(None, f"the run in {folder} was stopped before its end: it begins anew")
+        checkpoint.write_whole(begun, json.dumps(now, indent=1) + "\n")
+        copy_tokenizer(source, folder)
+        (folder / LOG_FILE).unlink(missing_ok=True)  # of a run that was not finished
+        report(None, in_words(here))
+        origin.to(here)
+        classifier.to(here)
+        best = _train(
+            origin, classifier, training, held, settings, folder, pad=tokenizer.id_of(PAD), device=here, report=report
+        )
+        begun.unlink()
     for line in best.table():
         report(None, line)
     return best
+
+
+def _begins_anew(folder: Path, now: Mapping[str, object]) -> bool:
+    """Whether a run was killed in a folder that has its best model so far. Raises Refused for any other model there."""
+    if not (folder / checkpoint.CONFIG_FILE).exists():
+        return False
+    if not (folder / UNFINISHED_FILE).is_file():
+        raise Refused(f"{folder} already holds a model: choose another folder")
+    check_same(read_kept(folder / UNFINISHED_FILE), now, folder)
+    return True
 
 
 def _start(

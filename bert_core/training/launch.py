@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
+from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from bert_core.loading import ASSETS, best_device, bundled_models
 from bert_core.modeling import BertForPreTraining
 from bert_core.progress import Progress, printed, silent
 from bert_core.refused import Refused
+from bert_core.studies.resume import alone
 from bert_core.tokenizer import Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
@@ -67,12 +68,14 @@ def launch(
     asked = None
     if held_out is not None:
         asked = ExampleMaker(shared_corpus(held_out, tokenizer, texts, say), tokenizer, EVALUATION_MASKING)
-    pretrain(
-        model, examples, asked, settings, folder,
-        device=here, save_every=save_every, evaluate_every=evaluate_every, report=say,
-    )  # fmt: skip
-    if is_first:
-        copy_tokenizer(source, folder / "model")
+    folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder) if is_first else nullcontext():
+        pretrain(
+            model, examples, asked, settings, folder,
+            device=here, save_every=save_every, evaluate_every=evaluate_every, report=say,
+        )  # fmt: skip
+        if is_first:
+            copy_tokenizer(source, folder / "model")
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
     return model
@@ -100,7 +103,7 @@ def copy_tokenizer(source: Path, folder: Path) -> None:
     """Put the tokenizer of one checkpoint folder into another."""
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
-            shutil.copyfile(source / name, folder / name)
+            checkpoint.write_whole(folder / name, (source / name).read_bytes())
 
 
 def worker_device(name: str | None) -> torch.device:

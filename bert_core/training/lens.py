@@ -18,6 +18,7 @@ from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
 from bert_core.records import Batch
 from bert_core.refused import Refused
+from bert_core.studies.resume import alone
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
 from bert_core.training.runs import adamw, fast_forward, in_words, log, resume_state, save_state, trapezoid, update
 from bert_core.translators import Translators, write_translators
@@ -82,7 +83,8 @@ def tune_lens(
     The loss is the KL of the last depth's distribution from each depth's own, summed over depths; the model stays as
     it is. held_out: text to compare both lenses on; what is found is in the card. cache: where tokenized texts are
     kept. Progress goes to `report` and to the log; the translators and their card to `folder / "lens"`.
-    Raises Refused if the model has no trained word head, a text cannot be used, or the folder holds another run.
+    Raises Refused if the model has no trained word head, a text cannot be used, the folder holds another run, or one
+    writes to it now.
     Source: Belrose 2023, section 3 (arXiv:2303.08112).
     """
     if not loaded.has_mlm:
@@ -93,7 +95,15 @@ def tune_lens(
             f"{loaded.config.max_position_embeddings} tokens"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    texts = cache or folder / "corpus"
+    with alone(folder):
+        return _tune(loaded, text, settings, folder, held_out, cache or folder / "corpus", save_every, report)
+
+
+def _tune(
+    loaded: LoadedModel, text: Path, settings: LensSettings, folder: Path, held_out: Path | None, texts: Path,
+    save_every: float, report: Progress,
+) -> Translators:  # fmt: skip
+    """The loop, in a folder that is there for it alone."""
     examples = ExampleMaker(Corpus.prepare(text, loaded.tokenizer, texts, report), loaded.tokenizer, _MASKING)
     translators = Translators(loaded.config).to(loaded.device).train()
     parameters = list(translators.parameters())
@@ -128,7 +138,7 @@ def tune_lens(
         asked = ExampleMaker(Corpus.prepare(held_out, loaded.tokenizer, texts, report), loaded.tokenizer, _MASKING)
         scores = compare_lenses(loaded, translators, asked, settings.length)
         card = lens_card(loaded.name, text.name, held_out.name, settings, scores)
-        write_whole(folder / "lens" / CARD, lambda path: Path(path).write_text(card, encoding="utf-8"))
+        write_whole(folder / "lens" / CARD, card)
         report(None, card[card.index("| Depth") :])
     return translators
 

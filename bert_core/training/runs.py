@@ -270,8 +270,7 @@ def resume_state(
 
 def log(folder: Path, line: Mapping[str, Any]) -> None:
     """Add one JSON object to the run's log."""
-    with open(folder / LOG_FILE, "a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
+    checkpoint.append_whole(folder / LOG_FILE, json.dumps(line) + "\n")
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bert_core import scenes
+from bert_core import checkpoint, scenes
 from bert_core.training.captioner import CaptionScore, evaluate_captioner
 from bert_core.training.runs import LOG_FILE, STATE_FILE
 from bert_core.vision import LoadedCaptioner, load_captioner, save_captioner
@@ -148,7 +148,7 @@ def write_card(loaded: LoadedCaptioner, run: Path, destination: Path, *, total: 
         scores=score_table(evaluate_captioner(loaded, total)),
         curve=curve_table(run),
     )
-    (destination / "MODEL_CARD.md").write_text(card, encoding="utf-8")
+    checkpoint.write_whole(destination / "MODEL_CARD.md", card)
 
 
 def main() -> None:

@@ -116,7 +116,7 @@ def attention(
     for warning in heard:
         if warning.category is UserWarning:
             note(str(warning.message))
-    write_whole(out, lambda path: Path(path).write_bytes(written))
+    write_whole(out, written)
 
 
 def _bertviz(run: ModelRun, view: MapView, which: Literal["head", "model"]) -> bytes:

@@ -65,6 +65,7 @@ def heads(
     it has; the same command again goes on.
     """
     from bert_core.studies.heads import CorpusSettings, heads_over, note_of
+    from bert_core.studies.resume import alone
     from bert_core.studies.rows import Columns
     from bert_core.studies.table import check_kind, write_table
 
@@ -84,31 +85,32 @@ def heads(
         method=by, reference=() if reference is None else first_texts(reference),
     )  # fmt: skip
     _check_same(out, model, settings)
-    state = out.with_name(out.name + ".part")
-    total: HeadSums | None = None
-    resumed = state.exists()
-    began = told = time.monotonic()
-    texts_before, share_before = 0, 0.0
-    try:
-        for total, share in heads_over(corpus, model, settings, state=state, engine=engine, device=device):
-            now, texts = time.monotonic(), total.counts["texts"]
-            if resumed:  # the first sums are those of the run before
-                resumed, began, texts_before, share_before = False, now, texts, share
-            elif now - told >= SECONDS_BETWEEN_LINES:
-                told = now
-                note(_progress(now - began, texts, share, texts_before, share_before))
-    except KeyboardInterrupt:
-        if total is not None and total.counts["texts"]:
-            write_table(total.table(model, settings), out)
-            note(f"stopped: {out} holds {total.counts['texts']:,} texts, and the same command goes on")
-        raise
-    if total is None:
-        raise Refused(f"{corpus.name} is empty: there is no text in it")
-    if not total.counts["texts"]:
-        state.unlink(missing_ok=True)  # nothing in it to go on from
-    table = total.table(model, settings)
-    write_table(table, out)
-    state.unlink(missing_ok=True)
+    with alone(out):
+        state = out.with_name(out.name + ".part")
+        total: HeadSums | None = None
+        resumed = state.exists()
+        began = told = time.monotonic()
+        texts_before, share_before = 0, 0.0
+        try:
+            for total, share in heads_over(corpus, model, settings, state=state, engine=engine, device=device):
+                now, texts = time.monotonic(), total.counts["texts"]
+                if resumed:  # the first sums are those of the run before
+                    resumed, began, texts_before, share_before = False, now, texts, share
+                elif now - told >= SECONDS_BETWEEN_LINES:
+                    told = now
+                    note(_progress(now - began, texts, share, texts_before, share_before))
+        except KeyboardInterrupt:
+            if total is not None and total.counts["texts"]:
+                write_table(total.table(model, settings), out)
+                note(f"stopped: {out} holds {total.counts['texts']:,} texts, and the same command goes on")
+            raise
+        if total is None:
+            raise Refused(f"{corpus.name} is empty: there is no text in it")
+        if not total.counts["texts"]:
+            state.unlink(missing_ok=True)  # nothing in it to go on from
+        table = total.table(model, settings)
+        write_table(table, out)
+        state.unlink(missing_ok=True)
     note(note_of(total.counts))
     _print_heads(table)
 
@@ -134,7 +136,7 @@ def roles(
     rows = tally.rows(least)
     if out is not None:
         text = relations_csv(rows)
-        checkpoint.write_whole(out, lambda temporary: Path(temporary).write_text(text, encoding="utf-8"))
+        checkpoint.write_whole(out, text)
     note(
         f"{tally.sentences:,} sentences, {sum(tally.asked.values()):,} relations; "
         f"{tally.left_out:,} of words without a piece of their own were left out"

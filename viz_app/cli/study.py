@@ -66,11 +66,12 @@ def faithfulness(
     found = judge_file(load(model, device), text, out, settings, report=report)
     typer.echo(markdown(standings(found)), nl=False)
     if plot is not None and drawn is not None:
+        from bert_core.checkpoint import write_whole
         from viz_app.export.drawing import picture_bytes
         from viz_app.export.standings import standings_picture
 
         plot.parent.mkdir(parents=True, exist_ok=True)
-        plot.write_bytes(picture_bytes(standings_picture(standings(found)), drawn))
+        write_whole(plot, picture_bytes(standings_picture(standings(found)), drawn))
 
 
 def _parse_names(written: str) -> tuple[str, ...]:

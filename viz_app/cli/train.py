@@ -135,6 +135,7 @@ def evaluate(
     Strangers come from any other document, and (near) from one of the same kind.
     """
     from bert_core.calibration import write_temperature
+    from bert_core.checkpoint import write_whole
     from bert_core.training.data import Corpus
     from bert_core.training.measures import measure, reliability_picture, speed
 
@@ -160,10 +161,10 @@ def evaluate(
         typer.echo(line)
     typer.echo(f"speed: {speed(loaded):,.0f} tokens/s forward, 8 x 128, on this machine")
     if out is not None:
-        out.write_text(found.to_json(), encoding="utf-8")
+        write_whole(out, found.to_json())
     if found.reliability is not None:
         if picture is not None:
-            picture.write_text(reliability_picture(found.reliability), encoding="utf-8")
+            write_whole(picture, reliability_picture(found.reliability))
         if keep_temperature:
             write_temperature(loaded, found.reliability.temperature, Path(loaded.report.source))
 

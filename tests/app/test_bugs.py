@@ -13,7 +13,7 @@ import typer
 from bert_core import Refused
 from tests.app.test_cli import Run, headlight
 from tests.visit import settled, visited, words
-from viz_app import cli
+from viz_app.cli.command import app
 
 __all__ = ["headlight"]  # a fixture
 PRIVATE = "a private sentence"
@@ -37,7 +37,7 @@ ARGUMENTS = {
 
 def test_every_command_is_asked() -> None:
     """The table above has all of them."""
-    assert set(ARGUMENTS) == set(typer.main.get_group(cli.app).commands)
+    assert set(ARGUMENTS) == set(typer.main.get_group(app).commands)
 
 
 @pytest.mark.parametrize("command", sorted(ARGUMENTS))
@@ -48,7 +48,7 @@ def test_a_bug_in_a_command_is_ours_and_is_kept(
     (tmp_path / "file.txt").write_text("a text", encoding="utf-8")
     log = tmp_path / "headlight.log"
     monkeypatch.setenv("HEADLIGHT_LOG", str(log))
-    info = next(one for one in cli.app.registered_commands if command in (one.name, _name_of(one.callback)))
+    info = next(one for one in app.registered_commands if command in (one.name, _name_of(one.callback)))
     assert info.callback is not None
     monkeypatch.setattr(info, "callback", functools.wraps(info.callback)(lambda **_: broken()))
     given = [str(tmp_path / ("file.txt" if one == "FILE" else one)) if one.startswith(("FILE", "OUT")) else one

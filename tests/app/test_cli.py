@@ -43,6 +43,7 @@ from bert_core.training.measures import Measures
 from bert_core.training.pretrain import PretrainSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
+from viz_app.cli.serve import MALLOC
 from viz_app.cli.shared import Notes
 from viz_app.figures.predictions import nsp_verdict
 
@@ -52,7 +53,7 @@ Run = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def headlight(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process: exit code, stdout, stderr."""
-    for name, value in cli.serve.MALLOC.items():
+    for name, value in MALLOC.items():
         monkeypatch.setenv(name, value)
 
     def run(*arguments: object) -> tuple[int, str, str]:
@@ -497,7 +498,7 @@ def test_two_workers_end_with_equal_weights(
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     done = subprocess.run(
         [*torchrun, tmp_path / "worker.py", tmp_path, *map(str, pretrain)],
-        env={**os.environ, **cli.serve.MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
+        env={**os.environ, **MALLOC, "PYTHONPATH": str(Path(cli.__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,

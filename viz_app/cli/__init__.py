@@ -1,110 +1,44 @@
-"""The `headlight` command: arguments to calls. Bad input is one sentence on stderr and exit code 2; a bug, 1."""
+"""The `headlight` command. What it needs is imported inside `main`: a Ctrl-C meanwhile is answered like any other."""
 
 from __future__ import annotations
 
-import logging
 import os
+import signal
 import sys
-import tempfile
-import traceback
-from collections.abc import Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import typer
-from typer.exceptions import TyperException
-
-from bert_core.refused import Refused
-from viz_app.bugs import versions
-from viz_app.cli import ask, draw, heads, prune, serve, study, train
-from viz_app.cli.serve import malloc_settings
-from viz_app.cli.shared import note
-
-logger = logging.getLogger(__name__)
-logger.propagate = False  # a bug goes to the log of the command, and not over the terminal
-app = typer.Typer(
-    help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
-)
-app.command("app")(serve.open_app)
-app.command("models")(ask.list_models)
-for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study.faithfulness, draw.attention):
-    app.command()(command)
-app.command()(prune.prune)
-app.command("prune-curve")(prune.prune_curve)
-TRAINING = ("pretrain", "finetune", "evaluate", "tune-lens", "train-captioner", "evaluate-captioner")
-for name in TRAINING:
-    app.command(name)(getattr(train, name.replace("-", "_")))
-
-
-def _restart_with_malloc_settings() -> None:
-    """Start this process again if glibc did not find the settings when it started; does nothing elsewhere."""
-    settings = malloc_settings()
-    if not os.environ.keys() >= settings.keys():
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**settings, **os.environ})
-
-
-@app.callback()
-def _of_every_command(
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where a bug happened, with the whole traceback.")
-    ] = False,
-) -> None:
-    """See what a BERT looks at."""
-    if debug:
-        logging.getLogger().addHandler(logging.StreamHandler())
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import FrameType
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """The console command; ends the process with 0, with 2 after one sentence on what was wrong, or with 1 on a bug."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if {*TRAINING, "faithfulness"} & set(arguments[:2]):
-        _restart_with_malloc_settings()
+    """The console command; ends the process with 0, with 2 after one sentence on what was wrong, or with 1 on a bug.
+
+    arguments: those of the process, if None; then a Ctrl-C at any time ends it with 130, after one word.
+    """
+    if arguments is None:
+        signal.signal(signal.SIGINT, _interrupt)
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see _restart_with_malloc_settings
     try:
-        sys.exit(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False))
-    except TyperException as error:
-        sentence = error.format_message()
-    except OSError as error:
-        sentence = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-    except Refused as error:
-        sentence = str(error)
-    except typer.Abort:
-        note("stopped")
-        sys.exit(130)
-    except Exception as error:
-        _report(error, arguments)
-        sys.exit(1)
-    note(" ".join(sentence.split()))
-    sys.exit(2)
+        from viz_app.cli import command
+
+        code = command.run(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        code = 130
+    if arguments is None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python takes itself down: no place for an exception
+    if code == 130:
+        print("stopped", file=sys.stderr)
+    sys.exit(code)
 
 
-def _report(error: Exception, arguments: Sequence[str]) -> None:
-    """Keep a bug in the log, and say that it is one, with what a report of it needs."""
-    place = Path(os.environ.get("HEADLIGHT_LOG") or Path(tempfile.gettempdir(), "headlight.log"))
-    handler: logging.Handler = logging.NullHandler()
-    where = "what --debug shows"
-    with suppress(OSError):  # nothing can be written there
-        handler = logging.FileHandler(place, encoding="utf-8")
-        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
-        where = f"the end of {place}"
-    logger.addHandler(handler)
-    logger.error("%s; headlight %s", versions(), said_of(arguments), exc_info=error)
-    logger.removeHandler(handler)
-    handler.close()
-    if "--debug" in arguments:
-        traceback.print_exception(error)
-    note(
-        f"headlight has a bug, it is not your fault ({type(error).__name__}): please report it with this line and "
-        f"{where}, and leave out what is private ({versions()}; headlight {said_of(arguments)}). "
-        "`headlight --debug` before the command shows where it happened."
-    )
-
-
-def said_of(arguments: Sequence[str]) -> str:
-    """The command and the names of its options; what was given to them, and texts, are left out."""
-    known = typer.main.get_group(app).commands
-    name = next((argument for argument in arguments if argument in known), None)
-    if name is None:
-        return "--help"
-    options = {option for parameter in known[name].params for option in parameter.opts if option.startswith("--")}
-    return " ".join([name, *(word for argument in arguments if (word := argument.partition("=")[0]) in options)])
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; while something is imported, end at once: extensions swallow it, or raise another."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            os.write(2, b"stopped\n")
+            os._exit(130)
+        frame = frame.f_back
+    raise KeyboardInterrupt

@@ -1,0 +1,132 @@
+"""Every command by its name. Bad input is one sentence on stderr and exit code 2; a bug, 1."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from bert_core.refused import Refused
+from viz_app.bugs import versions
+from viz_app.cli import ask, draw, heads, prune, serve, study, train
+from viz_app.cli.serve import malloc_settings
+from viz_app.cli.shared import note
+
+logger = logging.getLogger(__name__)
+logger.propagate = False  # a bug goes to the log of the command, and not over the terminal
+app = typer.Typer(
+    help="See what a BERT looks at.", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+app.command("app")(serve.open_app)
+app.command("models")(ask.list_models)
+for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study.faithfulness, draw.attention):
+    app.command()(command)
+app.command()(prune.prune)
+app.command("prune-curve")(prune.prune_curve)
+# Of what a file system refuses: what to do.
+_FULL = "the disk is full, what stood there before is as it was: make room, or choose another place"
+WHAT_TO_DO = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: "File too large, what stood there before is as it was: choose another place",
+    errno.EROFS: "the disk can only be read: choose another place",
+    errno.EACCES: "Permission denied: choose another place, or change the rights of this one",
+    errno.EPERM: "Operation not permitted: choose another place, or change the rights of this one",
+    errno.ENOTDIR: "a part of this path is a file and no folder: choose another place",
+}
+TRAINING = ("pretrain", "finetune", "evaluate", "tune-lens", "train-captioner", "evaluate-captioner")
+for name in TRAINING:
+    app.command(name)(getattr(train, name.replace("-", "_")))
+
+
+def _restart_with_malloc_settings() -> None:
+    """Start this process again if glibc did not find the settings when it started; does nothing elsewhere."""
+    settings = malloc_settings()
+    if not os.environ.keys() >= settings.keys():
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the new process can answer
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**settings, **os.environ})
+
+
+@app.callback()
+def _of_every_command(
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show where a bug happened, with the whole traceback.")
+    ] = False,
+) -> None:
+    """See what a BERT looks at."""
+    if debug:
+        logging.getLogger().addHandler(logging.StreamHandler())
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Do what the arguments say; 0, or 2 after one sentence on what was wrong, or 1 on a bug.
+
+    130, or a KeyboardInterrupt, where it was stopped by one.
+    """
+    arguments = list(arguments)
+    if {*TRAINING, "faithfulness"} & set(arguments[:2]):
+        _restart_with_malloc_settings()
+    try:
+        return int(app(arguments or ["--help"], prog_name="headlight", standalone_mode=False) or 0)
+    except typer.Abort:
+        return 130
+    except Exception as error:
+        if (sentence := _sentence(error)) is None:
+            _report(error, arguments)
+            return 1
+    note(" ".join(sentence.split()))
+    return 2
+
+
+def _sentence(error: Exception) -> str | None:
+    """What is said of an error that is no bug of ours; None of one that is."""
+    if isinstance(error, TyperException):
+        return error.format_message()
+    if not isinstance(error, OSError):
+        return str(error) if isinstance(error, Refused) else None
+    what = WHAT_TO_DO.get(error.errno or 0, error.strerror)
+    return f"{error.filename}: {what}" if error.filename else str(error)
+
+
+def _report(error: Exception, arguments: Sequence[str]) -> None:
+    """Keep a bug in the log, and say that it is one, with what a report of it needs."""
+    place = Path(os.environ.get("HEADLIGHT_LOG") or Path(tempfile.gettempdir(), "headlight.log"))
+    handler: logging.Handler = logging.NullHandler()
+    where = "what --debug shows"
+    with suppress(OSError):  # nothing can be written there
+        handler = logging.FileHandler(place, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(name)s: %(message)s"))
+        where = f"the end of {place}"
+    logger.addHandler(handler)
+    logger.error("%s; headlight %s", versions(), said_of(arguments), exc_info=error)
+    logger.removeHandler(handler)
+    handler.close()
+    if "--debug" in arguments:
+        traceback.print_exception(error)
+    note(
+        f"headlight has a bug, it is not your fault ({type(error).__name__}): please report it with this line and "
+        f"{where}, and leave out what is private ({versions()}; headlight {said_of(arguments)}). "
+        "`headlight --debug` before the command shows where it happened."
+    )
+
+
+def said_of(arguments: Sequence[str]) -> str:
+    """The command and the names of its options; what was given to them, and texts, are left out."""
+    known = typer.main.get_group(app).commands
+    name = next((argument for argument in arguments if argument in known), None)
+    if name is None:
+        return "--help"
+    options = {option for parameter in known[name].params for option in parameter.opts if option.startswith("--")}
+    return " ".join([name, *(word for argument in arguments if (word := argument.partition("=")[0]) in options)])

@@ -18,9 +18,12 @@ def apart(found: Any, expected: Any, of: float | None = None) -> float:
     assert not other.ndim or one.shape == other.shape, f"shapes differ: {one.shape} and {other.shape}"
     one, other = np.broadcast_arrays(one, other)
     finite = np.isfinite(other)
-    if not np.array_equal(one[~finite], other[~finite], equal_nan=True) or not np.isfinite(one[finite]).all():
+    if not finite.all():
+        if not np.array_equal(one[~finite], other[~finite], equal_nan=True):
+            return float("inf")
+        one, other = one[finite], other[finite]
+    if not np.isfinite(one).all():
         return float("inf")
-    one, other = one[finite], other[finite]
     if not other.size:
         return 0.0
     scale = np.abs(other).max() if of is None else abs(of)

@@ -141,7 +141,7 @@ def browser() -> Iterator[Browser]:
 
 def opened_tab(browser: Browser) -> Page:
     """A tab of its own browser window, that lists every address asked for and every error it reported."""
-    tab = browser.new_context(viewport=WINDOW, color_scheme="light").new_page()
+    tab = browser.new_context(viewport=WINDOW, color_scheme="light", reduced_motion="reduce").new_page()
     tab.context.set_default_timeout(PATIENCE)
     tab.requested, tab.problems = [], []
     tab.on("request", lambda request: tab.requested.append(request.url))
@@ -170,7 +170,7 @@ def empty(tab: Page) -> None:
     devtools.detach()
     tab.context.clear_cookies()
     tab.set_viewport_size(WINDOW)
-    tab.emulate_media(color_scheme="light")
+    tab.emulate_media(color_scheme="light", reduced_motion="reduce")
     tab.requested, tab.problems = [], []
 
 

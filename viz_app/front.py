@@ -1,7 +1,8 @@
 """What every run of the app draws: what is chosen, the frame, and the page that was opened."""
 
 import gc
-from functools import cache
+from functools import cache, partial
+from importlib import import_module
 
 import streamlit as st
 from streamlit.runtime.state import SafeSessionState
@@ -9,6 +10,7 @@ from streamlit.runtime.state import SafeSessionState
 from viz_app.pages import PAGES
 from viz_app.shell import address, frame, screen, work
 from viz_app.shell.calm import PAGE, calm
+from viz_app.shell.choices import Page
 
 # Where a visitor goes on, Streamlit ends the run that is under way: at its next call that draws, and, if it were not
 # for this, wherever it reads or writes the session. A click whose choices are half written then stays so, and a session
@@ -22,13 +24,13 @@ def draw() -> None:
     st.logo(frame.LOGO, size="large")
     notices = address.restore(frame.choices_of(PAGES))
     work.begin_run()
-    opened = st.navigation(
-        [
-            st.Page(page.file, title=page.title, icon=page.icon, url_path=page.path, default=page is PAGES[0])
-            for page in PAGES
-        ],
-        position="top" if st.session_state.lecture else "sidebar",
-    )
+    ways = st.session_state[frame.WAYS] = {
+        page.path: st.Page(
+            partial(_draw, page), title=page.title, icon=page.icon, url_path=page.path, default=page is PAGES[0]
+        )
+        for page in PAGES
+    }
+    opened = st.navigation(list(ways.values()), position="top" if st.session_state.lecture else "sidebar")
     page = next((page for page in PAGES if page.path == opened.url_path), PAGES[0])
     address.open_example(page)
     rest = screen.divide(lecture=st.session_state.lecture)
@@ -44,6 +46,11 @@ def draw() -> None:
         address.publish()
         work.end_of_run()
     _settle()
+
+
+def _draw(page: Page) -> None:
+    """Draw a page; what it imports waits until somebody opens it."""
+    import_module(f"viz_app.pages.{page.path}.page").draw()
 
 
 @cache

@@ -80,7 +80,7 @@ def test_the_rows_of_the_guide_let_the_page_import_what_it_imports(copy: Path, m
 
 
 def test_the_guide_adds_every_kind_of_file() -> None:
-    """The declaration, its place in the navigation, a companion, the script, and both rows."""
+    """The declaration, its place in the navigation, a companion, what draws it, and both rows."""
     assert [name for name, _, _ in STEPS] == [
         "viz_app/pages/reach/__init__.py", "viz_app/pages/__init__.py", "viz_app/pages/__init__.py",
         "viz_app/pages/reach/distances.py", "viz_app/pages/reach/page.py", "docs/architecture.md",

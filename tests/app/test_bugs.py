@@ -90,16 +90,16 @@ def test_a_refusal_is_an_error_of_values() -> None:
 
 
 PAGES = {
-    "predict": "viz_app.figures.predictions.prediction_bars",
-    "attention": "bert_core.analysis.patterns.role_figures",
-    "compare": "bert_core.analysis.compare.largest_changes",
-    "why": "viz_app.figures.why.score_table",
+    "predict": "viz_app.pages.predict.page.prediction_bars",
+    "attention": "viz_app.pages.attention.page.role_figures",
+    "compare": "viz_app.pages.compare.page.largest_changes",
+    "why": "viz_app.pages.why.page.score_table",
     "layers": "viz_app.pages.layers.words.logit_lens",
-    "heads": "bert_core.analysis.heads.removal_estimate",
+    "heads": "viz_app.pages.heads.page.removal_estimate",
     "roles": "viz_app.pages.roles.text.role_map",
     "prune": "viz_app.pages.prune.questions.examples_of",
-    "score": "viz_app.figures.scores.pair_bars",
-    "images": "viz_app.figures.images.picture_heat",
+    "score": "viz_app.pages.score.page.pair_bars",
+    "images": "viz_app.pages.images.page.picture_heat",
     "inside": "viz_app.pages.inside.walks.walk",
 }
 TYPED = "The old lady opened the window"

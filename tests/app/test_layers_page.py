@@ -188,7 +188,7 @@ def test_the_numbers_are_those_of_the_library() -> None:
     encoding = loaded.tokenizer.encode("She opened the [MASK].")
     run = bert_core.logit_lens(loaded, encoding)
     current = Question(loaded, encoding, encoding, None, (), dark=False, lecture=False)
-    rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(current, run)).decode())))
+    rows = list(csv.DictReader(io.StringIO(labelled_csv(layers._lens_columns(current, run.positions, False)).decode())))
     assert len(rows) == 7 * len(encoding)
     last = rows[6 * len(encoding) + 4]
     assert (last["depth"], last["position"], last["token"], last["rank_of_final_word"]) == ("L5", "4", "[MASK]", "1")

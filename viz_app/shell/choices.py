@@ -46,7 +46,7 @@ class Choice:
 class Page:
     """A page, as it is declared in its folder.
 
-    path: in the address, and the name of the folder. title, icon: in the navigation.
+    path: in the address, and the name of the folder, in which `page.draw` draws it. title, icon: in the navigation.
     choices: what its address carries beside what all pages share, by the name of the parameter.
     example: what a new visitor sees who opens this page first; None is the first of all.
     text: whether it is about the shared text. models: whether a model can be chosen. switches: whether heads are
@@ -61,16 +61,6 @@ class Page:
     text: bool = True
     models: bool = True
     switches: bool = False
-
-    @property
-    def file(self) -> str:
-        """Where its script stands, as Streamlit takes it."""
-        return file_of(self.path)
-
-
-def file_of(path: str) -> str:
-    """Where the script of a page stands, for a way there from another page."""
-    return f"viz_app/pages/{path}/page.py"
 
 
 def collected(groups: Iterable[Mapping[str, Choice]]) -> dict[str, Choice]:

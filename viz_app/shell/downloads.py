@@ -1,4 +1,8 @@
-"""The Export control: what a page shows, as a file that is made when it is asked for."""
+"""The Export control: what a page shows, as a file that is made when it is asked for.
+
+Streamlit keeps the function of a button for as long as the page is open, so it holds what was asked and no record: it
+asks the queue again for the run that a page was drawn with, which is computed anew where it was dropped meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, File
 from viz_app.export.packing import MOST_EXACT
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
-from viz_app.shell.work import Work, look, offered
+from viz_app.shell.work import Work, look, need, offered
 
 PACKING = 5.0  # seconds to pack a large page, more or less
 LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
@@ -29,8 +33,9 @@ MIME = {
 }  # fmt: skip
 
 
-def attention(run: ModelRun, view: MapView, model: str) -> None:
-    """What the page Attention shows, in every kind of file; each is made after the click on it."""
+def attention(read: Callable[[], ModelRun], view: MapView, model: str) -> None:
+    """What the page Attention shows, in every kind of file; each is made after the click on it. read: gives the run."""
+    run = read()
     with st.popover("Export", icon=":material/download:"):
         chosen = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}"
         if view.together is not None:
@@ -44,29 +49,34 @@ def attention(run: ModelRun, view: MapView, model: str) -> None:
             )  # fmt: skip
         asked = view if which == "view" else replace(view, heads=(), together=None)
         _every_kind(
-            AttentionFiles(run, asked, model), too_long=_too_long(run, asked), size=_size(run, view.what),
+            lambda: AttentionFiles(read(), asked, model), too_long=_too_long(run, asked), size=_size(run, view.what),
             key=(model, *_key(run), asked),
         )  # fmt: skip
-        _bertviz(run, view)
+        _bertviz(read, view)
 
 
-def neuron(run: ModelRun, vectors: HeadVectors, query: int, model: str) -> None:
-    """The neuron view of one query of a head, in every kind of file."""
+def neuron(read: Callable[[], ModelRun], of_head: Callable[[], HeadVectors], query: int, model: str) -> None:
+    """The neuron view of one query of a head, in every kind of file. read, of_head: give the run and the vectors."""
+    vectors = of_head()
     with st.popover("Export", icon=":material/download:"):
         st.caption(
             f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
         )
-        _every_kind(NeuronFiles(run, vectors, query, model))
+        _every_kind(lambda: NeuronFiles(read(), of_head(), query, model))
 
 
-def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str, object]]) -> None:
-    """What the page Compare shows, in every kind of file, and the list of the largest changes."""
+def changes(compare: Callable[[], Comparison], view: MapView, listed: Sequence[Mapping[str, object]]) -> None:
+    """What the page Compare shows, in every kind of file, and the list of the largest changes.
+
+    compare: gives the two runs.
+    """
+    comparison = compare()
     with st.popover("Export", icon=":material/download:"):
         whose = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}" if view.heads else "All heads"
         st.caption(f"{whose}: {comparison.difference}")
         before = comparison.before
         _every_kind(
-            ChangeFiles(comparison, view), too_long=_too_long(before, view), size=_size(before, "change"),
+            lambda: ChangeFiles(compare(), view), too_long=_too_long(before, view), size=_size(before, "change"),
             key=(comparison.models, *_key(before), *_key(comparison.after), view),
         )  # fmt: skip
         st.caption("List of the largest changes")
@@ -75,12 +85,13 @@ def changes(comparison: Comparison, view: MapView, listed: Sequence[Mapping[str,
         _button("List, CSV", partial(tables.labelled_csv, columns), "changes.csv", off=nothing)
 
 
-def caption(files: CaptionFiles, numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
+def caption(make: Callable[[], CaptionFiles], numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
     """What the page Words on images shows, in every kind of file; every number of the run, and the picture itself."""
+    files = make()
     with st.popover("Export", icon=":material/download:"):
         whose = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
         st.caption(f"{whose}: where it looks for each word.")
-        _every_kind(files)
+        _every_kind(make)
         st.caption("Attention and gradient of every head; the picture as the model sees it")
         left, right = st.columns(2)
         with left:
@@ -89,35 +100,51 @@ def caption(files: CaptionFiles, numbers: Callable[[], str], picture: Callable[[
             _button("Picture, PNG", picture, "picture.png")
 
 
-def _every_kind(files: Files, *, too_long: str | None = None, size: str = "", key: tuple[Hashable, ...] = ()) -> None:
+def _every_kind(
+    make: Callable[[], Files], *, too_long: str | None = None, size: str = "", key: tuple[Hashable, ...] = ()
+) -> None:
     """A button for each kind of file that a view can be.
 
-    too_long: why there is no CSV. size: of the page, if it is large; key: then tells it from others.
+    make: gives the view, now and after each click. too_long: why there is no CSV. size: of the page, if it is large;
+    key: then tells it from others.
     """
+    files = make()
+
+    def button(label: str, kind: str, off: str | None = None) -> None:
+        _button(label, partial(_made, make, kind), files.name(kind), off=off)
+
     st.caption("A picture for a paper or a slide")
     for place, kind in zip(st.columns(3), PICTURES, strict=True):
         with place:
-            _button(kind.upper(), partial(file_of, files, kind), files.name(kind))
+            button(kind.upper(), kind)
     st.caption("The numbers (float32), and the Python code that makes the picture")
     for place, kind in zip(st.columns(3), ("csv", "npz", "py"), strict=True):
         with place:
             label = "Python" if kind == "py" else kind.upper()
-            _button(label, partial(file_of, files, kind), files.name(kind), off=too_long if kind == "csv" else None)
+            button(label, kind, too_long if kind == "csv" else None)
     st.caption("All heads as one HTML page that works offline and states its precision" + size)
     if size:
-        _large_page(files, ("page", *key))
+        _large_page(make, ("page", *key))
     else:
-        _button("HTML", partial(file_of, files, "html"), files.name("html"))
+        button("HTML", "html")
 
 
-def _large_page(files: Files, key: Hashable) -> None:
+def _made(make: Callable[[], Files], kind: str) -> bytes:
+    return file_of(make(), kind)
+
+
+def _large_page(make: Callable[[], Files], key: Hashable) -> None:
     """A large page: packed by the queue when it is asked for, with progress and a stop, then handed over."""
     if not offered("page", key, "Make the HTML page", None):
         return
-    work = Work(key, f"{files.name('html')} is packed", lambda report: file_of(files, "html", report=report), PACKING)
-    page = look(work, asked="page").value
-    if page is not None:
-        _button("HTML", lambda: page, files.name("html"))
+    files = make()
+    if look(_packing(files, key), asked="page").value is not None:
+        # The view is made before the packing is asked for: a job must not wait for another one.
+        _button("HTML", lambda: need(_packing(make(), key)), files.name("html"))
+
+
+def _packing(files: Files, key: Hashable) -> Work[bytes]:
+    return Work(key, f"{files.name('html')} is packed", lambda report: file_of(files, "html", report=report), PACKING)
 
 
 def _key(run: ModelRun) -> tuple[Hashable, ...]:
@@ -193,7 +220,7 @@ def _size(run: ModelRun, what: str) -> str:
     return f"; about {megabytes:.0f} MB" + (" or less" if what == "gradient" else "")
 
 
-def _bertviz(run: ModelRun, view: MapView) -> None:
+def _bertviz(read: Callable[[], ModelRun], view: MapView) -> None:
     """BertViz's two views, under a line that says what they are."""
     st.caption(WHAT_IT_IS)
     if find_spec("bertviz") is None:
@@ -202,7 +229,7 @@ def _bertviz(run: ModelRun, view: MapView) -> None:
     if view.what != "attention":
         st.caption("BertViz draws attention only, not gradients or products.")
         return
-    layers, heads, tokens = run.attention.shape[:3]
+    layers, heads, tokens = read().attention.shape[:3]
     whole = replace(view, part="all", together=None)
     kinds: dict[View, str] = {"head": "BertViz head view", "model": "BertViz model view"}
     for place, (kind, label) in zip(st.columns(2, vertical_alignment="bottom"), kinds.items(), strict=True):
@@ -220,8 +247,8 @@ def _bertviz(run: ModelRun, view: MapView) -> None:
             )
             if fit and not chosen:
                 off = "Choose at least one layer."
-            _button(label, partial(_bertviz_page, run, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
+            _button(label, partial(_bertviz_page, read, whole, kind, chosen), f"bertviz-{kind}.html", off=off)
 
 
-def _bertviz_page(run: ModelRun, view: MapView, kind: View, layers: Sequence[int]) -> str:
-    return bertviz_page(view.of(run), kind, layers)
+def _bertviz_page(read: Callable[[], ModelRun], view: MapView, kind: View, layers: Sequence[int]) -> str:
+    return bertviz_page(view.of(read()), kind, layers)

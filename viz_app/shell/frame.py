@@ -32,6 +32,7 @@ from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_wo
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
+WAYS = "_ways"  # the pages of this run, as Streamlit links them, by their paths
 
 
 @cache
@@ -59,6 +60,12 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
         if not page.text:
             say_notices(notices)
     return not page.text or state[ASKED] is not None
+
+
+def way_to(path: str) -> StreamlitPage:
+    """The page of this path, for a way there from another page."""
+    ways: Mapping[str, StreamlitPage] = st.session_state[WAYS]
+    return ways[path]
 
 
 def is_dark() -> bool:

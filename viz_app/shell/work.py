@@ -7,7 +7,7 @@ and again: the run of the page stays open while it waits, and shows its place in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -94,11 +94,13 @@ def kept_of_model(key: tuple[Hashable, ...], _make: Callable[[], Any]) -> Any:
 def need(work: Work[Result], *, timed: bool = False) -> Result:
     """The result; until it is there, the page stands still and shows the place in the queue.
 
+    Where there is no page any more, as in the function of a file that is made after the click on it, it only waits.
     timed: whether the page says how long this took (`seconds_taken`). Raises what the work raises.
     """
-    job = _finished(work)
+    on_a_page = get_script_run_ctx(suppress_warning=True) is not None
+    job = _finished(work) if on_a_page else _waited_for(work)
     result: Result = _result(job)
-    if timed:
+    if timed and on_a_page:
         st.session_state[_TOOK] = job.seconds
     return result
 
@@ -119,29 +121,41 @@ def look(work: Work[Result], *, slot: str = "", asked: str = "") -> Given[Result
     job = _submitted(work, lasting=True)
     if job.wait(PATIENCE):
         if isinstance(job.error, Stopped):
-            return last(slot)
+            return earlier(slot)
         result = _result(job)
         if slot:
-            remember(slot, result)
+            remember(slot, work)
         return Given(State.READY, result)
     st.session_state.setdefault(_LOOKED_AT, []).append((job, _waiting_room(job, asked)))
-    return last(slot)
+    return earlier(slot)
 
 
-def remember(slot: str, value: object) -> None:
-    """Keep the visitor's last answer of a slot, where it is made of several results."""
-    st.session_state[f"_last_{slot}"] = value
+def remember(slot: str, *works: Work[Any]) -> None:
+    """Note of which works the visitor's last answer of a slot is made; the results stay with the queue."""
+    st.session_state[f"_last_{slot}"] = tuple(work.key for work in works)
 
 
-def last(slot: str) -> Given[Any]:
-    """The last answer of a slot, STALE; WAITING if there was none."""
-    answer = st.session_state.get(f"_last_{slot}")
-    return Given(State.WAITING if answer is None else State.STALE, answer)
+def last(slot: str) -> Sequence[Any]:
+    """The results that the last answer of a slot is made of; none if there was none, or the queue dropped one."""
+    results = [_known(key) for key in st.session_state.get(f"_last_{slot}", ())]
+    return () if any(result is None for result in results) else results
+
+
+def earlier(slot: str) -> Given[Any]:
+    """The last answer of a slot, where it is one result, STALE; WAITING if there is none."""
+    results = last(slot)
+    return Given(State.STALE, results[0]) if results else Given(State.WAITING, None)
 
 
 def ready(work: Work[Result]) -> Result | None:
     """The result of the work, if it was done before; None if not, and nothing is started."""
-    job = queue().known(work.key)
+    result: Result | None = _known(work.key)
+    return result
+
+
+def _known(key: Hashable) -> Any:
+    """What the queue has of a key; None where it has nothing."""
+    job = queue().known(key)
     return job.result if job is not None and job.done else None
 
 
@@ -214,7 +228,7 @@ def as_time(seconds: float) -> str:
 
 def begin_run() -> None:
     """Forget what the last run of the page asked for: called before a page is drawn."""
-    st.session_state[_ASKED_NOW], st.session_state[_LOOKED_AT], st.session_state[_ROOMS] = [], [], 0
+    st.session_state[_ASKED_NOW], st.session_state[_LOOKED_AT], st.session_state[_ROOMS] = set(), [], 0
 
 
 def end_of_run() -> None:
@@ -238,11 +252,22 @@ def _leave_the_rest() -> None:
 
 
 def _submitted(work: Work[Any], *, lasting: bool) -> Job:
-    job = queue().submit(
+    job = _asked(work, _visitor(), lasting=lasting)
+    st.session_state.setdefault(_ASKED_NOW, set()).add(job.key)
+    return job
+
+
+def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
+    return queue().submit(
         work.key, work.label, lambda job: work.do(job.report),
-        expected=work.seconds, together=work.together, visitor=_visitor(), lasting=lasting,
+        expected=work.seconds, together=work.together, visitor=visitor, lasting=lasting,
     )  # fmt: skip
-    st.session_state.setdefault(_ASKED_NOW, []).append(job.key)
+
+
+def _waited_for(work: Work[Any]) -> Job:
+    job = _asked(work, None, lasting=True)
+    while not job.wait(GLANCE):
+        pass
     return job
 
 
@@ -285,7 +310,7 @@ def _waiting_room(job: Job, asked: str | None = None) -> Any:
     number = st.session_state.get(_ROOMS, 0)
     st.session_state[_ROOMS] = number + 1
     key = f"{'stop_job' if asked is None else 'stop_here'}{number or ''}"
-    st.button("Stop", key=key, on_click=_stop, args=(job, asked))
+    st.button("Stop", key=key, on_click=_stop, args=(job.key, job.label, asked))
     return bar
 
 
@@ -295,10 +320,10 @@ def _say_place(job: Job, bar: Any) -> None:
     bar.progress(job.progress or 0.0, text=as_written(f"{job.label}: {where}"))
 
 
-def _stop(job: Job, asked: str | None) -> None:
-    queue().stop(job.key, _visitor())
+def _stop(key: Hashable, label: str, asked: str | None) -> None:
+    queue().stop(key, _visitor())
     if asked is None:
-        st.session_state[_STOPPED] = job.label
+        st.session_state[_STOPPED] = label
     else:
         take_back(asked)
 

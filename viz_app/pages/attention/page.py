@@ -3,28 +3,29 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from bert_core.analysis.patterns import heads_by, layers_by, role_figures
-from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of_heads
+from bert_core.analysis.patterns import RoleFigures, heads_by, layers_by, role_figures
+from bert_core.analysis.roles import Role, in_words, role_ranks, role_scores, roles_of_heads
 from bert_core.records import MAPS
-from viz_app.components.attention_view.view import attention_view
+from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
 from viz_app.maps import AMONG, UNITS
 from viz_app.pages.attention import COMBINED, PARTS, ROW_SORTS, SORTS, parse_weights, write_weights
-from viz_app.pages.attention.shown import as_sent, reading, shown_now
+from viz_app.pages.attention.shown import Shown, as_sent, reading, say_no_gradient, shown_now, vectors_of
 from viz_app.shell import downloads, frame, question, screen
 from viz_app.shell.address import publish
 from viz_app.shell.calm import calm
-from viz_app.shell.choices import file_of
 from viz_app.shell.controls import control
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.notices import say_cautions
+from viz_app.shell.question import Question
 
 SORT_NAMES = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
 STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.") | {
@@ -32,67 +33,108 @@ STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes f
 }
 AMONG_NAMES = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 
-current, state = question.current(), st.session_state
-view = state.view
-neuron, every = view == "neuron", view == "heads"
-frame.title("Who looks at whom?", "Which words each attention head looks at, and how strongly.")
-with screen.controls().container(horizontal=True, vertical_alignment="top", gap="medium"):
-    control(
-        st.segmented_control,
-        "View",
-        "view",
-        options=VIEWS,
-        format_func=VIEWS.__getitem__,
-        required=True,
-    )
-    if not neuron:
+
+def draw() -> None:
+    """Draw the page."""
+    current, view = question.current(), st.session_state.view
+    frame.title("Who looks at whom?", "Which words each attention head looks at, and how strongly.")
+    _controls(current, view)
+    say_no_gradient(current)
+    shown = shown_now(current)
+    with screen.picture():
+        picture(current, view)
+    screen.read(reading(shown))
+    say_cautions(shown.run)
+    st.page_link(
+        frame.way_to("why"), label="Attention is not an explanation: test it on this text",
+        icon=":material/verified:",
+    )  # fmt: skip
+
+
+def _controls(current: Question, view: str) -> None:
+    state = st.session_state
+    neuron, every = view == "neuron", view == "heads"
+    with screen.controls().container(horizontal=True, vertical_alignment="top", gap="medium"):
         control(
-            st.segmented_control, "Show", "show", options=MAPS,
-            format_func=lambda name: UNITS[name].capitalize(), required=True,
-        )  # fmt: skip
-        control(
-            st.selectbox, "Between", "part", options=PARTS, disabled=current.encoding.pair is None,
-            width=110,
-        )  # fmt: skip
-    if not (neuron or every):
-        control(st.selectbox, "Several heads", "combine", options=COMBINED, format_func=str.capitalize, width=130)
-with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-    for name, key, offered in (("Sort heads", "sort", SORTS), ("Sort layers", "rows", ROW_SORTS)):
-        control(st.selectbox, name, key, options=offered, format_func=SORT_NAMES.__getitem__, width=200)
-    if not neuron:
-        control(st.toggle, "Hide [CLS] and [SEP]", "hide")
-        if not every:
-            help_ = "Attention to a word is the sum over its pieces; attention from a word is their mean."
-            control(st.toggle, "Words, not pieces", "words", help=help_)
-        control(
-            st.toggle, "Rescale rows to 1", "share", disabled=state.show != "attention",
-            help="When tokens are left out, each row is divided by its sum, so that it adds up to 1 again.",
-        )  # fmt: skip
-        if state.combine != "apart" and not every:
+            st.segmented_control,
+            "View",
+            "view",
+            options=VIEWS,
+            format_func=VIEWS.__getitem__,
+            required=True,
+        )
+        if not neuron:
             control(
-                st.selectbox, "Together", "among", options=AMONG, format_func=AMONG_NAMES.__getitem__, width=190,
-                label_visibility="collapsed",
+                st.segmented_control, "Show", "show", options=MAPS,
+                format_func=lambda name: UNITS[name].capitalize(), required=True,
             )  # fmt: skip
-            if state.combine == "weighted" and state.among == "chosen":
-                given = st.text_input(
-                    "Weights", write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5",
-                    width=210, label_visibility="collapsed",
-                    help="A weight for each head, such as 2, 1, 0.5. Empty: by importance, that is, by how sensitive "
-                    "the answer is to the head.",
+            control(
+                st.selectbox, "Between", "part", options=PARTS, disabled=current.encoding.pair is None,
+                width=110,
+            )  # fmt: skip
+        if not (neuron or every):
+            control(st.selectbox, "Several heads", "combine", options=COMBINED, format_func=str.capitalize, width=130)
+    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        for name, key, offered in (("Sort heads", "sort", SORTS), ("Sort layers", "rows", ROW_SORTS)):
+            control(st.selectbox, name, key, options=offered, format_func=SORT_NAMES.__getitem__, width=200)
+        if not neuron:
+            control(st.toggle, "Hide [CLS] and [SEP]", "hide")
+            if not every:
+                help_ = "Attention to a word is the sum over its pieces; attention from a word is their mean."
+                control(st.toggle, "Words, not pieces", "words", help=help_)
+            control(
+                st.toggle, "Rescale rows to 1", "share", disabled=state.show != "attention",
+                help="When tokens are left out, each row is divided by its sum, so that it adds up to 1 again.",
+            )  # fmt: skip
+            if state.combine != "apart" and not every:
+                control(
+                    st.selectbox, "Together", "among", options=AMONG, format_func=AMONG_NAMES.__getitem__, width=190,
+                    label_visibility="collapsed",
                 )  # fmt: skip
-                state.weights = parse_weights(given)
+                if state.combine == "weighted" and state.among == "chosen":
+                    given = st.text_input(
+                        "Weights", write_weights(state.weights), placeholder="by importance, or 2, 1, 0.5",
+                        width=210, label_visibility="collapsed",
+                        help="A weight for each head, such as 2, 1, 0.5. Empty: by importance, that is, by how "
+                        "sensitive the answer is to the head.",
+                    )  # fmt: skip
+                    state.weights = parse_weights(given)
 
-shown = shown_now(current)
-layers, heads = shown.run.head_mask.shape
-there = shown.run.there
-figures = current.kept("roles", make=lambda: role_figures(shown.run.attention, current.encoding))
-roles = current.kept("roles in words", make=lambda: roles_of_heads(role_scores(shown.run.attention, current.encoding)))
-sorts = figures._asdict() | {"role": role_ranks(roles)}
-titles = head_titles(*figures, does=in_words(roles), there=there)
+
+@st.fragment
+@calm()
+def picture(current: Question, view: str) -> None:
+    """All heads small, and the chosen ones large; runs alone while the hand is on them.
+
+    Streamlit keeps what it is given for as long as the page is open: the question, whose run the queue has.
+    """
+    if st.session_state.view != view:  # a head was opened
+        st.rerun()
+    shown = shown_now(current)
+    if view == "heads":
+        _small_heads(shown, LARGE, partial(open_head, control="view"))
+        all_of_them = replace(shown.view(view_choice(), as_one=False), heads=())
+        downloads.attention(shown.read, all_of_them, current.loaded.name)
+    else:
+        left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
+        with left:
+            _small_heads(shown, SMALL, choose_head)
+            files = st.container()
+        with right:
+            _large_head(shown, cast(Mode, view), files)
+    publish()
 
 
-def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
+def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None]) -> None:
     """Every head in `size` rows and columns, sorted as asked."""
+    state, current, there = st.session_state, shown.current, shown.run.there
+    layers, heads = there.shape
+    encoding, attention = current.encoding, shown.run.attention
+    figures: RoleFigures = current.kept("roles", make=lambda: role_figures(attention, encoding))
+    roles: list[list[Role | None]] = current.kept(
+        "roles in words", make=lambda: roles_of_heads(role_scores(attention, encoding))
+    )
+    sorts = figures._asdict() | {"role": role_ranks(roles)}
     head_grid(
         layers=layers,
         heads=heads,
@@ -101,7 +143,7 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
         mode="select",
         selected=state.head,
         off=current.off,
-        titles=titles,
+        titles=head_titles(*figures, does=in_words(roles), there=there),
         order=None if state.sort == "number" else heads_by(sorts[state.sort]),
         rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
         there=there,
@@ -116,9 +158,9 @@ def small_heads(size: int, on_click: Callable[[HeadClick], None]) -> None:
     )
 
 
-def large_head(files: DeltaGenerator) -> None:
+def _large_head(shown: Shown, mode: Mode, files: DeltaGenerator) -> None:
     """The chosen heads of a layer; into `files`, those of what is seen."""
-    choice = view_choice()
+    current, there, choice = shown.current, shown.run.there, view_choice()
     queries, keys = shown.tokens()
     vectors = shown.vectors(choice.layer, choice.heads[0])
     maps, one = shown.seen(shown.values[choice.layer]), shown.together(choice.layer, choice.heads)
@@ -128,12 +170,12 @@ def large_head(files: DeltaGenerator) -> None:
         queries,
         keys,
         choice=choice,
-        layers=layers,
-        mode=view,
+        layers=len(there),
+        mode=mode,
         combined=one,
         vectors=None if vectors is None else as_sent(vectors),
         off=[head for layer, head in current.off if layer == choice.layer],
-        pruned=[head for head in range(heads) if not there[choice.layer, head]],
+        pruned=[head for head, is_there in enumerate(there[choice.layer].tolist()) if not is_there],
         signed=shown.signed,
         notes=shown.notes(maps[present] if one is None else one.map[None]),
         unit=UNITS[shown.what],
@@ -141,38 +183,10 @@ def large_head(files: DeltaGenerator) -> None:
         lecture=current.lecture,
         on_change=choose_view,
     )
+    name = current.loaded.name
     with files:
         if vectors is None:
-            downloads.attention(shown.weighing, shown.view(choice, as_one=one is not None), current.loaded.name)
+            downloads.attention(shown.read, shown.view(choice, as_one=one is not None), name)
         else:
-            downloads.neuron(shown.run, vectors, shown.query(choice), current.loaded.name)
-
-
-@st.fragment
-@calm()
-def picture() -> None:
-    """All heads small, and the chosen ones large; runs alone while the hand is on them."""
-    if state.view != view:  # a head was opened
-        st.rerun()
-    if every:
-        small_heads(LARGE, partial(open_head, control="view"))
-        all_of_them = replace(shown.view(view_choice(), as_one=False), heads=())
-        downloads.attention(shown.run, all_of_them, current.loaded.name)
-    else:
-        left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
-        with left:
-            small_heads(SMALL, choose_head)
-            files = st.container()
-        with right:
-            large_head(files)
-    publish()
-
-
-with screen.picture():
-    picture()
-screen.read(reading(shown))
-say_cautions(shown.run)
-st.page_link(
-    file_of("why"), label="Attention is not an explanation: test it on this text",
-    icon=":material/verified:",
-)  # fmt: skip
+            of_head = partial(vectors_of, current, choice.layer, choice.heads[0])
+            downloads.neuron(shown.read, of_head, shown.query(choice), name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import streamlit as st
@@ -94,7 +95,7 @@ class Shown:
         name = combination.name(layer, heads)
         try:
             one: Combined = self.current.kept(
-                "together", self.what, name, make=lambda: combination.of(self.weighing, self.what, layer, heads)
+                "together", self.what, name, make=lambda: combination.of(self.read(), self.what, layer, heads)
             )
         except Refused as error:
             st.info(f"{error}.")
@@ -113,22 +114,14 @@ class Shown:
         )
 
     @property
-    def weighing(self) -> ModelRun:
-        """The run that knows what the heads are weighed by."""
+    def read(self) -> Callable[[], ModelRun]:
+        """The run that knows what the heads are weighed by, from the queue: for a file that is made later."""
         by_importance = self.asked.together is not None and self.asked.together.by_importance
-        return self.current.run(gradients=True) if by_importance else self.run
+        return partial(self.current.run, gradients=by_importance or self.signed)
 
     def vectors(self, layer: int, head: int) -> HeadVectors | None:
         """What the head makes its attention from, for the neuron view; None for a head that does not exist."""
-        if not self.neuron or not self.run.there[layer, head]:
-            return None
-        current, gates = self.current, self.current.head_mask
-        work = Work(
-            ("vectors", current.loaded.name, current.encoding, layer, head, gates.tobytes()),
-            f"{shown_name(current.loaded.name)} gives the vectors of L{layer} H{head}",
-            lambda _: head_vectors(current.loaded, current.encoding, layer, head, head_mask=gates),
-        )
-        return need(work)
+        return vectors_of(self.current, layer, head) if self.neuron and self.run.there[layer, head] else None
 
     def query(self, choice: ViewChoice) -> int:
         """The query of the neuron view: the first that is selected, or the first of all."""
@@ -146,14 +139,29 @@ class Shown:
         return [*said, f"no attention is left in the row of {named}{more}"]
 
 
+def vectors_of(current: Question, layer: int, head: int) -> HeadVectors:
+    """What a head makes its attention from, from the queue."""
+    gates = current.head_mask
+    work = Work(
+        ("vectors", current.loaded.name, current.encoding, layer, head, gates.tobytes()),
+        f"{shown_name(current.loaded.name)} gives the vectors of L{layer} H{head}",
+        lambda _: head_vectors(current.loaded, current.encoding, layer, head, head_mask=gates),
+    )
+    return need(work)
+
+
+def say_no_gradient(current: Question) -> None:
+    """Say that a gradient has no target, where one was asked for: attention is shown instead."""
+    state = st.session_state
+    if state.view != "neuron" and state.show != "attention" and current.target is None:
+        say_no_target(current, "A gradient needs something to explain")
+
+
 def shown_now(current: Question) -> Shown:
-    """What the controls of the page say; a gradient that has no target is said, and attention shown instead."""
+    """What the controls of the page say; of a gradient that has no target, attention."""
     state = st.session_state
     neuron = state.view == "neuron"
-    what = "attention" if neuron else state.show
-    if what != "attention" and current.target is None:
-        say_no_target(current, "A gradient needs something to explain")
-        what = "attention"
+    what = "attention" if neuron or current.target is None else state.show
     asked = MapView(
         what,
         part=state.part if current.encoding.pair is not None and not neuron else "all",

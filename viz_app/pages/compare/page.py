@@ -1,14 +1,16 @@
 """What is different?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple, cast
 
 import numpy as np
 import streamlit as st
 
 from bert_core.analysis.compare import Change, largest_changes
 from viz_app.comparison import LISTED, Comparison
-from viz_app.components.attention_view.view import attention_view
+from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.style import two_digits
@@ -19,10 +21,12 @@ from viz_app.pages.compare.sides import compared
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.calm import calm
+from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import models_on_offer, shown_name, whole_name
+from viz_app.shell.question import Question
 
 AGAINST_NAMES = {
     "masked": "Hidden words",
@@ -37,164 +41,212 @@ SIDES = {
     "heads": ("all heads on", "some off"),
 }
 
-state = st.session_state
-view = state.compare_view
-frame.title(
-    "What is different?",
-    "How attention changes when you hide words, or take another text, another model or fewer heads.",
-)
-with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-    control(
-        st.segmented_control, "Compare with", "against", options=AGAINST, format_func=AGAINST_NAMES.__getitem__,
-        required=True,
-    )  # fmt: skip
-    control(
-        st.segmented_control, "View", "compare_view", options=COMPARE_VIEWS,
-        format_func=VIEWS.__getitem__, required=True,
-    )  # fmt: skip
-    if state.against == "text":
-        control(st.text_input, "Other text", "other", placeholder="Type another sentence", width=420)
-    if state.against == "model":
-        control(
-            st.selectbox, "Other model", "other_model", options=models_on_offer(),
-            format_func=shown_name, width=300, help=whole_name(state.other_model),
+
+class Summary(NamedTuple):
+    """What is small: the thumbnails and where their scale ends, the largest difference of each head, and the list."""
+
+    thumbnails: np.ndarray
+    limit: float
+    largest: np.ndarray
+    changes: list[Change]
+
+    @property
+    def first(self) -> Head | None:
+        """The head that changed most."""
+        return (self.changes[0].layer, self.changes[0].head) if self.changes else None
+
+    @property
+    def most(self) -> float:
+        """By how much it changed."""
+        return abs(self.changes[0].after - self.changes[0].before) if self.changes else 0.0
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is compared: two questions, and what the two are called. Their runs stay with the queue."""
+
+    before: Question
+    after: Question
+    names: tuple[str, str]
+
+    def comparison(self) -> Comparison:
+        """The difference of the two runs."""
+        models = self.before.loaded.name, self.after.loaded.name
+        return Comparison(self.before.run(), self.after.run(), self.names, models)
+
+    def summary(self, comparison: Comparison, size: int) -> Summary:
+        """What is small, made once. size: the most rows and columns of a thumbnail."""
+
+        def make() -> Summary:
+            ours, theirs = comparison.maps()
+            changed = theirs - ours
+            reduced = blocks(changed, size, signed=True)
+            limit = common_limit(reduced)
+            small = thumbnails(reduced, size, signed=True, limit=limit)
+            return Summary(small, limit, abs(changed).max((-1, -2)), largest_changes(ours, theirs, LISTED))
+
+        after = self.after
+        other: tuple[Hashable, ...] = (
+            after.loaded.name, after.encoding.input_ids, after.encoding.token_type_ids, after.head_mask.tobytes()
         )  # fmt: skip
-both = compared()
-if both is None:
-    end_run()
-before, after = both
-names, models = SIDES[state.against], (before.loaded.name, after.loaded.name)
-comparison = Comparison(before.run(), after.run(), names, models)
-there, tokens = comparison.there, comparison.tokens
+        made: Summary = self.before.kept("change", size, *other, make=make)
+        return made
 
 
-def summary() -> tuple[np.ndarray, np.ndarray, float | None, list[Change]]:
-    """What is small: the thumbnails, the largest difference of each head, and the list."""
-    ours, theirs = comparison.maps()
-    changed = theirs - ours
-    reduced = blocks(changed, size, signed=True)
-    limit = common_limit(reduced)
-    small = thumbnails(reduced, size, signed=True, limit=limit)
-    return small, abs(changed).max((-1, -2)), limit, largest_changes(ours, theirs, LISTED)
+def draw() -> None:
+    """Draw the page."""
+    state = st.session_state
+    view = state.compare_view
+    frame.title(
+        "What is different?",
+        "How attention changes when you hide words, or take another text, another model or fewer heads.",
+    )
+    _controls()
+    both = compared()
+    if both is None:
+        end_run()
+    sides = Sides(*both, SIDES[state.against])
+    comparison = sides.comparison()
+    changes = sides.summary(comparison, _size(view)).changes
+    if comparison.left_out is not None:
+        st.caption(as_written(comparison.left_out))
+    with screen.picture():
+        picture(sides, view)
+    st.subheader("Largest changes", anchor=False)
+    if changes:
+        heads = [HeadClick(change.layer, change.head) for change in changes]
+        st.dataframe(
+            comparison.listed(changes),
+            hide_index=True,
+            key="largest",
+            on_select=partial(_choose_listed, heads, view),
+            selection_mode="single-row",
+            column_config={
+                name: st.column_config.NumberColumn(format="%.4f") for name in (*comparison.names, "change")
+            },
+        )
+    else:
+        st.info("No head's attention changed.")
+    screen.read(
+        f"**How to read this:** {comparison.reading}; the changes of each row add up to 0. "
+        f"**How it can mislead:** {comparison.misleading}"
+    )
 
 
-other = (after.loaded.name, after.encoding.input_ids, after.encoding.token_type_ids, after.head_mask.tobytes())
-size = LARGE if view == "heads" else SMALL
-small, largest, limit, changes = before.kept("change", size, *other, make=summary)
-first = (changes[0].layer, changes[0].head) if changes else None
-most = abs(changes[0].after - changes[0].before) if changes else 0.0
-layers, heads = largest.shape
-if comparison.left_out is not None:
-    st.caption(as_written(comparison.left_out))
-listed = comparison.listed(changes)
+def _controls() -> None:
+    state = st.session_state
+    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        control(
+            st.segmented_control, "Compare with", "against", options=AGAINST, format_func=AGAINST_NAMES.__getitem__,
+            required=True,
+        )  # fmt: skip
+        control(
+            st.segmented_control, "View", "compare_view", options=COMPARE_VIEWS,
+            format_func=VIEWS.__getitem__, required=True,
+        )  # fmt: skip
+        if state.against == "text":
+            control(st.text_input, "Other text", "other", placeholder="Type another sentence", width=420)
+        if state.against == "model":
+            control(
+                st.selectbox, "Other model", "other_model", options=models_on_offer(),
+                format_func=shown_name, width=300, help=whole_name(state.other_model),
+            )  # fmt: skip
 
 
-def title(layer: int, head: int) -> str:
-    """A head's name and its largest change, for hover."""
-    what = f"changes by up to {two_digits(largest[layer, head])}" if there[layer, head] else "pruned"
-    return f"L{layer} H{head}: {what}"
+def _size(view: str) -> int:
+    return LARGE if view == "heads" else SMALL
 
 
-def small_heads(on_click: Callable[[HeadClick], None]) -> None:
+def _choose_listed(heads: Sequence[HeadClick], view: str) -> None:
+    """Make the head of the clicked line the chosen one. heads: those of the lines."""
+    for row in st.session_state.largest.selection.rows:
+        choose_head(heads[row]) if view != "heads" else open_head(heads[row], "compare_view")
+
+
+@st.fragment
+@calm()
+def picture(sides: Sides, view: str) -> None:
+    """Every head's difference small, and the chosen ones large; runs alone while the hand is on them.
+
+    Streamlit keeps what it is given for as long as the page is open: the questions, whose runs the queue has.
+    """
+    if st.session_state.compare_view != view:  # a head was opened
+        st.rerun()
+    comparison = sides.comparison()
+    summary = sides.summary(comparison, _size(view))
+    if view == "heads":
+        _small_heads(sides, comparison.there, summary, partial(open_head, control="compare_view"))
+        _files(sides, comparison, summary, view)
+    else:
+        left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
+        with left:
+            _small_heads(sides, comparison.there, summary, choose_head)
+            _files(sides, comparison, summary, view)
+        with right:
+            _large_head(sides, comparison, summary, cast(Mode, view))
+    publish()
+
+
+def _small_heads(sides: Sides, there: np.ndarray, summary: Summary, on_click: Callable[[HeadClick], None]) -> None:
     """Every head's difference."""
-    choice = view_choice(first)
+    choice, largest = view_choice(summary.first), summary.largest
+    layers, heads = largest.shape
+
+    def title(layer: int, head: int) -> str:
+        what = f"changes by up to {two_digits(largest[layer, head])}" if there[layer, head] else "pruned"
+        return f"L{layer} H{head}: {what}"
+
     head_grid(
         layers=layers,
         heads=heads,
-        thumbnails=small,
+        thumbnails=summary.thumbnails,
         signed=True,
-        limit=limit or None,
+        limit=summary.limit or None,
         selected=(choice.layer, choice.heads[0]),
-        off=after.off,
+        off=sides.after.off,
         titles=[[title(layer, head) for head in range(heads)] for layer in range(layers)],
         there=there,
         key="changes",
-        lecture=before.lecture,
+        lecture=sides.before.lecture,
         on_click=on_click,
     )
     st.caption(
         "Change of attention in every head, all on one scale: orange is more, blue is less. Changes beyond "
-        f"±{two_digits(limit)} share the darkest colour; the largest is {two_digits(most)}. Click a head to see it "
-        "large."
+        f"±{two_digits(summary.limit)} share the darkest colour; the largest is {two_digits(summary.most)}. Click a "
+        "head to see it large."
     )
 
 
-def large_head() -> None:
+def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mode) -> None:
     """The difference of the chosen heads of a layer."""
-    choice = view_choice(first)
+    choice, there = view_choice(summary.first), comparison.there
     ours, theirs = comparison.maps(slice(choice.layer, choice.layer + 1))
     attention_view(
         (theirs - ours)[0],
-        tokens,
-        tokens,
+        comparison.tokens,
+        comparison.tokens,
         choice=choice,
-        layers=layers,
-        mode=view,
-        off=[head for layer, head in after.off if layer == choice.layer],
-        pruned=[head for head in range(heads) if not there[choice.layer, head]],
+        layers=len(there),
+        mode=mode,
+        off=[head for layer, head in sides.after.off if layer == choice.layer],
+        pruned=[head for head, is_there in enumerate(there[choice.layer].tolist()) if not is_there],
         signed=True,
-        limit=(limit if view == "matrix" else most) or None,
+        limit=(summary.limit if mode == "matrix" else summary.most) or None,
         notes=[comparison.difference],
         unit="change of attention",
         key="difference",
-        lecture=before.lecture,
+        lecture=sides.before.lecture,
         on_change=choose_view,
     )
 
 
-def files() -> None:
+def _files(sides: Sides, comparison: Comparison, summary: Summary, view: str) -> None:
     """What is seen, the chosen heads or all of them, and the list."""
-    choice = view_choice(first)
+    choice, there = view_choice(summary.first), comparison.there
     drawn = MapView(
         layer=choice.layer,
         heads=() if view == "heads" else tuple(head for head in choice.heads if there[choice.layer, head]),
         mode="matrix" if view == "matrix" else "curves",
         kept=choice.kept,
     )
-    downloads.changes(comparison, drawn, listed)
-
-
-@st.fragment
-@calm()
-def picture() -> None:
-    """Every head's difference small, and the chosen ones large; runs alone while the hand is on them."""
-    if state.compare_view != view:  # a head was opened
-        st.rerun()
-    if view == "heads":
-        small_heads(partial(open_head, control="compare_view"))
-        files()
-    else:
-        left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
-        with left:
-            small_heads(choose_head)
-            files()
-        with right:
-            large_head()
-    publish()
-
-
-def choose_listed() -> None:
-    """Make the head of the clicked line the chosen one."""
-    for row in state.largest.selection.rows:
-        click = HeadClick(changes[row].layer, changes[row].head)
-        choose_head(click) if view != "heads" else open_head(click, "compare_view")
-
-
-with screen.picture():
-    picture()
-st.subheader("Largest changes", anchor=False)
-if changes:
-    st.dataframe(
-        listed,
-        hide_index=True,
-        key="largest",
-        on_select=choose_listed,
-        selection_mode="single-row",
-        column_config={name: st.column_config.NumberColumn(format="%.4f") for name in (*names, "change")},
-    )
-else:
-    st.info("No head's attention changed.")
-screen.read(
-    f"**How to read this:** {comparison.reading}; the changes of each row add up to 0. "
-    f"**How it can mislead:** {comparison.misleading}"
-)
+    downloads.changes(sides.comparison, drawn, comparison.listed(summary.changes))

@@ -1,8 +1,10 @@
 """Which heads matter, and what if they were gone?"""
 
+import numpy as np
 import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
+from bert_core.records import ModelRun
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import sweep_scatter
@@ -18,46 +20,69 @@ from viz_app.shell.change import (
     sweep,
     word_change,
 )
-from viz_app.shell.choices import file_of
 from viz_app.shell.controls import control
 from viz_app.shell.heads import head_title, open_head, switch_heads
+from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
 
 SHOWN_GAPS = 3
 
-current = question.current()
-before = current.run(gradients=current.target is not None, all_heads_on=True)
-after = current.run()
-slopes = before.gate_gradient
-layers, heads = before.head_mask.shape
 
-frame.title(
-    "Which heads matter, and what if they were gone?", "Switch attention heads off and see how the predictions change."
-)
-left, right = screen.picture().columns([1, 1], gap="large")
-if not before.there.any():
-    st.info("All heads of this model were pruned: there is nothing to switch.")
-elif current.target is not None:
-    with screen.controls():
-        control(
-            st.segmented_control,
-            "Colour",
-            "colour",
-            options=COLOURED_BY,
-            required=True,
-            format_func={
-                "slope": "Estimated (gradient)",
-                "removal": f"Measured (removes each of the {before.there.sum()})",
-            }.__getitem__,
-            label_visibility="collapsed",
-        )
-        if st.session_state.colour == "removal":
-            choose_instead()
-with left:
-    sweeps = current.target is not None and before.there.any() and st.session_state.colour == "removal"
-    removed = sweep(current).effect if sweeps else None
-    # One meaning, estimated or found: what switching the head off does to the target.
-    estimated = None if slopes is None else removal_estimate(slopes)
+def draw() -> None:
+    """Draw the page."""
+    current = question.current()
+    before = current.run(gradients=current.target is not None, all_heads_on=True)
+    after = current.run()
+    slopes = before.gate_gradient
+    frame.title(
+        "Which heads matter, and what if they were gone?",
+        "Switch attention heads off and see how the predictions change.",
+    )
+    left, right = screen.picture().columns([1, 1], gap="large")
+    _colour(current, before)
+    with left:
+        sweeps = current.target is not None and before.there.any() and st.session_state.colour == "removal"
+        removed = sweep(current).effect if sweeps else None
+        # One meaning, estimated or found: what switching the head off does to the target.
+        estimated = None if slopes is None else removal_estimate(slopes)
+        _switches(current, before, estimated, removed)
+    with right:
+        _predictions(current, before, after)
+    screen.read(
+        "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: "
+        "the heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
+        "elsewhere, and other heads can take over its job."
+    )
+    downloads.heads(before, current.off, slopes, removed)
+    if removed is not None and estimated is not None:
+        _agreement(current, estimated, removed)
+
+
+def _colour(current: Question, before: ModelRun) -> None:
+    """What the heads are coloured by."""
+    if not before.there.any():
+        st.info("All heads of this model were pruned: there is nothing to switch.")
+    elif current.target is not None:
+        with screen.controls():
+            control(
+                st.segmented_control,
+                "Colour",
+                "colour",
+                options=COLOURED_BY,
+                required=True,
+                format_func={
+                    "slope": "Estimated (gradient)",
+                    "removal": f"Measured (removes each of the {before.there.sum()})",
+                }.__getitem__,
+                label_visibility="collapsed",
+            )
+            if st.session_state.colour == "removal":
+                choose_instead()
+
+
+def _switches(current: Question, before: ModelRun, estimated: np.ndarray | None, removed: np.ndarray | None) -> None:
+    """Every head as a switch. estimated, removed: (layer, head), what its removal does; None where nobody asked."""
+    layers, heads = before.head_mask.shape
     colours, what = (estimated, "switched off, about") if removed is None else (removed, "switched off,")
     unit = "" if current.target is None else current.target.asks.unit
     head_grid(
@@ -86,7 +111,10 @@ with left:
             f"it); orange, it rises; {how}, with all other heads on."
         )
     st.caption(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
-with right:
+
+
+def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
+    """What the model predicts with all its heads, and now."""
     if before.classes is not None and after.classes is not None:
         first, now = before.classes.probabilities, after.classes.probabilities
         if first is not None and now is not None:
@@ -114,13 +142,10 @@ with right:
         nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
     if not after.predictions and after.nsp is None and after.classes is None:
         say_no_target(current, "There is nothing to predict yet")
-screen.read(
-    "**How to read this:** a head that is off adds nothing to its layer. Striped bars: all heads on; solid bars: the "
-    "heads that are on now. **How it can mislead:** this is one text: a head that does nothing here may matter "
-    "elsewhere, and other heads can take over its job."
-)
-downloads.heads(before, current.off, slopes, removed)
-if removed is not None and estimated is not None:
+
+
+def _agreement(current: Question, estimated: np.ndarray, removed: np.ndarray) -> None:
+    """What the gradient says of each head, (layer, head), beside what its removal does."""
     rank = heads_agreement(estimated, removed)
     st.subheader(
         f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
@@ -141,4 +166,4 @@ if removed is not None and estimated is not None:
     )
     if points := st.session_state.sweep.selection.points:
         open_head(HeadClick(*map(int, points[0]["customdata"])), control="view")
-        st.switch_page(file_of("attention"))
+        st.switch_page(frame.way_to("attention"))

@@ -1,5 +1,8 @@
 """Where does it look when it says "blue"?"""
 
+from collections.abc import Callable
+from functools import partial
+
 import streamlit as st
 
 from bert_core.records import MAPS
@@ -10,96 +13,116 @@ from viz_app.export.captions import caption_maps
 from viz_app.export.files import CaptionFiles
 from viz_app.figures.images import picture_figure, picture_heat
 from viz_app.figures.thumbnails import thumbnails
-from viz_app.maps import UNITS, ShownMaps
+from viz_app.maps import UNITS
 from viz_app.pages.images import picture
-from viz_app.pages.images.picture import loaded_captioner
+from viz_app.pages.images.picture import Looked, loaded_captioner
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.calm import calm
+from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import as_written
 
 SAYS = "A model puts a picture into words; for each word, see which part of the picture it looked at. Click a word."
 
-state = st.session_state
-dark, lecture = frame.is_dark(), bool(state.lecture)
-heading = screen.title().empty()  # names the word as soon as there is one
-frame.title("Where does it look for each word?", SAYS, heading.container())
-looked = picture.choose()
-if looked is None:
-    end_run()
-word, head = picture.chosen_word(looked), picture.chosen_head(looked)
-frame.title(f"Where does it look when it says “{as_written(looked.run.words[word])}”?", SAYS, heading.container())
-with screen.strip():
-    token_strip(
-        looked.chips(word),
-        key="caption",
-        lecture=lecture,
-        label="The caption; click a word to see where the model looked",
-        appear=looked.run.sentence,
-        on_click=picture.choose_word,
-    )
-    st.caption(picture.verdict(looked))
 
-first, second, third = screen.controls().columns([4, 2.6, 3.4], vertical_alignment="bottom")
-control(
-    first.segmented_control,
-    "Show",
-    "heat",
-    options=MAPS,
-    format_func=lambda name: UNITS[name].capitalize(),
-    required=True,
-)
-control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=looked.scene is None)
-third.button("Average of all heads", on_click=picture.average_heads, disabled=head is None)
-
-shown = caption_maps(looked.run, state.heat)
-outlines = looked.outlines(word) if state.boxes else []
-of_whom = "all heads" if head is None else f"L{head[0]} H{head[1]}"
-left, middle, right = screen.picture().columns([5, 5, 3.2], gap="medium")
-with left:
-    st.markdown("**The picture, as the model sees it**")
-    screen.chart(
-        picture_figure(looked.run.image, outlines, dark=dark, lecture=lecture),
-        key="picture_chart",
-        alt=looked.described(),
-    )
-with middle:
-    st.markdown(f"**“{looked.run.words[word]}”, {of_whom}**")
-    screen.chart(
-        picture_heat(
-            looked.run.image,
-            looked.heat(state.heat, word, head),
-            outlines,
-            signed=shown.signed,
-            unit=shown.unit,
-            dark=dark,
+def draw() -> None:
+    """Draw the page."""
+    state = st.session_state
+    dark, lecture = frame.is_dark(), bool(state.lecture)
+    heading = screen.title().empty()  # names the word as soon as there is one
+    frame.title("Where does it look for each word?", SAYS, heading.container())
+    look = picture.choose()
+    if look is None:
+        end_run()
+    looked = look()
+    word, head = picture.chosen_word(looked), picture.chosen_head(looked)
+    frame.title(f"Where does it look when it says “{as_written(looked.run.words[word])}”?", SAYS, heading.container())
+    with screen.strip():
+        token_strip(
+            looked.chips(word),
+            key="caption",
             lecture=lecture,
-        ),
-        key="heat_chart",
-        alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
+            label="The caption; click a word to see where the model looked",
+            appear=looked.run.sentence,
+            on_click=picture.choose_word,
+        )
+        st.caption(picture.verdict(looked))
+
+    first, second, third = screen.controls().columns([4, 2.6, 3.4], vertical_alignment="bottom")
+    control(
+        first.segmented_control,
+        "Show",
+        "heat",
+        options=MAPS,
+        format_func=lambda name: UNITS[name].capitalize(),
+        required=True,
     )
-with right:
-    st.markdown("**Every head of the decoder**")
-    maps = looked.heads(state.heat, word)
-    head_grid(
-        layers=maps.shape[0],
-        heads=maps.shape[1],
-        thumbnails=thumbnails(maps, signed=shown.signed),
-        signed=shown.signed,
-        selected=head,
-        titles=looked.titles(state.heat, word),
-        key="picture_heads",
-        lecture=lecture,
-        on_click=picture.choose_head,
-    )
-    st.caption("Each head has its own colour scale. Click one to see it large.")
+    control(second.toggle, "Show the boxes of the shapes", "boxes", disabled=looked.scene is None)
+    third.button("Average of all heads", on_click=picture.average_heads, disabled=head is None)
+
+    shown = caption_maps(looked.run, state.heat)
+    outlines = looked.outlines(word) if state.boxes else []
+    of_whom = "all heads" if head is None else f"L{head[0]} H{head[1]}"
+    left, middle, right = screen.picture().columns([5, 5, 3.2], gap="medium")
+    with left:
+        st.markdown("**The picture, as the model sees it**")
+        screen.chart(
+            picture_figure(looked.run.image, outlines, dark=dark, lecture=lecture),
+            key="picture_chart",
+            alt=looked.described(),
+        )
+    with middle:
+        st.markdown(f"**“{looked.run.words[word]}”, {of_whom}**")
+        screen.chart(
+            picture_heat(
+                looked.run.image,
+                looked.heat(state.heat, word, head),
+                outlines,
+                signed=shown.signed,
+                unit=shown.unit,
+                dark=dark,
+                lecture=lecture,
+            ),
+            key="heat_chart",
+            alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
+        )
+    with right:
+        st.markdown("**Every head of the decoder**")
+        maps = looked.heads(state.heat, word)
+        head_grid(
+            layers=maps.shape[0],
+            heads=maps.shape[1],
+            thumbnails=thumbnails(maps, signed=shown.signed),
+            signed=shown.signed,
+            selected=head,
+            titles=looked.titles(state.heat, word),
+            key="picture_heads",
+            lecture=lecture,
+            on_click=picture.choose_head,
+        )
+        st.caption("Each head has its own colour scale. Click one to see it large.")
+
+    if control(st.toggle, "Every word to every patch", "edges"):
+        every_word(look, state.heat, head)
+    screen.read(picture.reading(state.heat, looked.run.words[word]))
+    downloads.caption(
+        partial(_files, look, state.heat, head, word), lambda: look().numbers(), lambda: look().png()
+    )  # fmt: skip
+
+
+def _files(look: Callable[[], Looked], heat: str, head: Head | None, word: int) -> CaptionFiles:
+    return CaptionFiles(look().run, heat, head, word, loaded_captioner().name)
 
 
 @st.fragment
 @calm()
-def every_word(shown: ShownMaps) -> None:
-    """All words to all patches, as curves; runs alone while the hand is on it."""
+def every_word(look: Callable[[], Looked], heat: str, head: Head | None) -> None:
+    """All words to all patches, as curves; runs alone while the hand is on it.
+
+    Streamlit keeps what it is given for as long as the page is open: how to look, and not what was seen.
+    """
+    shown = caption_maps(look().run, heat)
     layers = len(shown.values)
     choice = picture.view_choice(layers)
     attention_view(
@@ -112,16 +135,9 @@ def every_word(shown: ShownMaps) -> None:
         notes=shown.notes,
         unit=shown.unit,
         key="patches",
-        lecture=lecture,
+        lecture=bool(st.session_state.lecture),
         on_change=picture.choose_view,
     )
     publish()
-    if state.look not in (head, None):
+    if st.session_state.look not in (head, None):
         st.rerun()
-
-
-if control(st.toggle, "Every word to every patch", "edges"):
-    every_word(shown)
-screen.read(picture.reading(state.heat, looked.run.words[word]))
-files = CaptionFiles(looked.run, state.heat, head, word, loaded_captioner().name)
-downloads.caption(files, looked.numbers, looked.png)

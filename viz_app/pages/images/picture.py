@@ -6,7 +6,9 @@ import csv
 import io
 import itertools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 
 import numpy as np
@@ -228,8 +230,8 @@ def loaded_captioner() -> LoadedCaptioner:
 # ---------------------------------------------------------------------------- controls
 
 
-def choose() -> Looked | None:
-    """Draw the controls of the picture; the picture with its caption, or None where there is none yet."""
+def choose() -> Callable[[], Looked] | None:
+    """Draw the controls of the picture; what gives it with its caption, or None where there is no picture yet."""
     state = st.session_state
     kind, settings, action = screen.controls().columns([4.2, 4.4, 1.8], vertical_alignment="bottom")
     control(
@@ -242,17 +244,17 @@ def choose() -> Looked | None:
             "Whatever your picture shows, it will describe such shapes, and it will be wrong.",
             icon=":material/category:",
         )
-        return None if upload is None else look_at_upload(upload.data)
+        return None if upload is None else partial(look_at_upload, upload.data)
     if state.picture == "composed":
         control(settings.multiselect, "Shapes", "shapes", options=scenes.all_names(), max_selections=scenes.MOST_SHAPES)
         action.button("New positions", on_click=_next_scene, icon=":material/shuffle:", width="stretch")
         if not state.shapes:
             missing("Choose one to three shapes.", f"Take a {EXAMPLE_SHAPE}", put, "shapes", [EXAMPLE_SHAPE])
             return None
-        return look_at_scene(composed(state.shapes, state.seed))
+        return partial(look_at_scene, composed(state.shapes, state.seed))
     control(settings.segmented_control, "Shapes", "count", options=COUNTS, required=True)
     action.button("Next scene", on_click=_next_scene, icon=":material/skip_next:", width="stretch")
-    return look_at_scene(scene_from(state.seed, None if state.count == "any" else int(state.count)))
+    return partial(look_at_scene, scene_from(state.seed, None if state.count == "any" else int(state.count)))
 
 
 def _next_scene() -> None:

@@ -14,15 +14,18 @@ PARTS = {
     "kinds": kinds.PART,
 }
 
-current = question.current()
-frame.title(
-    "When does the model know its answer?",
-    "What the model would say after each layer, and how the words' vectors change on the way.",
-)
-control(
-    screen.controls().segmented_control, "Look at", "through", options=THROUGH, required=True,
-    label_visibility="collapsed", format_func=lambda name: PARTS[name].title,
-)  # fmt: skip
-part = PARTS[st.session_state.through]
-part.draw(current)
-screen.read(f"**How to read this:** {part.reading} **How it can mislead:** {part.misleading}")
+
+def draw() -> None:
+    """Draw the page."""
+    current = question.current()
+    frame.title(
+        "When does the model know its answer?",
+        "What the model would say after each layer, and how the words' vectors change on the way.",
+    )
+    control(
+        screen.controls().segmented_control, "Look at", "through", options=THROUGH, required=True,
+        label_visibility="collapsed", format_func=lambda name: PARTS[name].title,
+    )  # fmt: skip
+    part = PARTS[st.session_state.through]
+    part.draw(current)
+    screen.read(f"**How to read this:** {part.reading} **How it can mislead:** {part.misleading}")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
 import numpy as np
 import streamlit as st
 
@@ -31,26 +35,17 @@ def sentences(current: Question) -> None:
             f"{MOST_SENTENCES} sentences of {LONGEST_SENTENCE:,} characters can be compared."
         )
         return
-    vectors, labels, everything = [], [], []
-    for number, line in enumerate(lines, start=1):
-        encoding = current.loaded.tokenizer.encode(line, max_length=current.loaded.config.max_position_embeddings)
-        places = _occurrences(encoding, state.like)
-        if not places:
+    for number, encoding in enumerate(_encoded(current, lines), start=1):
+        if not _occurrences(encoding, state.like):
             st.warning(f"Sentence {number} does not contain {quoted(state.like.strip())} and is left out.")
-            continue
-        states = states_of(current, encoding).states
-        everything.append(states[:, [place for place, special in enumerate(encoding.special) if not special]])
-        for word in places:
-            vectors.append(states[:, list(encoding.pieces_of(word))].mean(1))
-            labels.append(_in_context(encoding, word))
-    if len(vectors) < 2:
+    found = _compared(current, lines, state.like)
+    if found is None:
         missing(
             "Give at least two sentences that contain the word, or one that contains it twice.",
             f"Four sentences with “{LIKE}”", _take_sentences,
         )  # fmt: skip
         return
-    similar = cosine_similarities(np.stack(vectors, 1))
-    common = mean_similarity(np.concatenate(everything, 1))
+    labels, similar, common = found
     depth = depth_slider(len(similar))
     matrix, lines_of_pairs = st.columns([6, 5], gap="medium")
     with matrix:
@@ -60,22 +55,57 @@ def sentences(current: Question) -> None:
             alt=f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similar))[depth]}",
         )  # fmt: skip
     with lines_of_pairs:
-        pairs = [(i, j) for i in range(len(labels)) for j in range(i)]
         # The pairs that end furthest apart and nearest, and what any two words have in common.
-        order = sorted(pairs, key=lambda pair: similar[-1][pair])
+        order = sorted(_pairs(labels), key=lambda pair: similar[-1][pair])
         drawn = dict.fromkeys([*order[-2:][::-1], *order[:2]])
         series = {f"{min(pair) + 1} and {max(pair) + 1}": similar[:, *pair] for pair in drawn}
         draw_lines(current, "similar_lines", {**series, "any two words": common}, short_names(len(similar)), "cosine")
-    names = short_names(len(similar))
-    take_along(
-        "sentences",
-        lambda: {
-            "depth": [name for name in names for _ in pairs],
-            "one": [labels[j] for _, j in pairs] * len(names),
-            "other": [labels[i] for i, _ in pairs] * len(names),
-            "cosine": [similar[depth, i, j] for depth in range(len(names)) for i, j in pairs],
-        },
-    )
+    take_along("sentences", partial(_columns, current, lines, state.like))
+
+
+class Compared(NamedTuple):
+    """Each place of a word in its context, their cosines (depth, place, place), and those of any two words (depth,)."""
+
+    labels: list[str]
+    similar: np.ndarray
+    common: np.ndarray
+
+
+def _compared(current: Question, lines: Sequence[str], like: str) -> Compared | None:
+    """A word wherever these sentences have it; None where that is less than twice."""
+    vectors, labels, everything = [], [], []
+    for encoding in _encoded(current, lines):
+        if places := _occurrences(encoding, like):
+            states = states_of(current, encoding).states
+            everything.append(states[:, [place for place, special in enumerate(encoding.special) if not special]])
+            vectors += [states[:, list(encoding.pieces_of(word))].mean(1) for word in places]
+            labels += [_in_context(encoding, word) for word in places]
+    if len(vectors) < 2:
+        return None
+    return Compared(labels, cosine_similarities(np.stack(vectors, 1)), mean_similarity(np.concatenate(everything, 1)))
+
+
+def _encoded(current: Question, lines: Sequence[str]) -> list[Encoding]:
+    longest = current.loaded.config.max_position_embeddings
+    return [current.loaded.tokenizer.encode(line, max_length=longest) for line in lines]
+
+
+def _pairs(labels: Sequence[str]) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(len(labels)) for j in range(i)]
+
+
+def _columns(current: Question, lines: Sequence[str], like: str) -> dict[str, Sequence[object]]:
+    """Every two places of the word as the columns of a table, depth by depth."""
+    found = _compared(current, lines, like)
+    assert found is not None  # the page drew it
+    labels, similar, _ = found
+    names, pairs = short_names(len(similar)), _pairs(labels)
+    return {
+        "depth": [name for name in names for _ in pairs],
+        "one": [labels[j] for _, j in pairs] * len(names),
+        "other": [labels[i] for i, _ in pairs] * len(names),
+        "cosine": [similar[depth, i, j] for depth in range(len(names)) for i, j in pairs],
+    }
 
 
 def _take_sentences() -> None:

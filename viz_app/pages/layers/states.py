@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.lens import MOST_NEIGHBOURS, neighbours_in_plane, states_in_plane
+from bert_core.analysis.lens import MOST_NEIGHBOURS, Plane, neighbours_in_plane, states_in_plane
 from bert_core.refused import Refused
 from viz_app.figures.lens import depth_names, short_names, state_map
 from viz_app.pages.layers import PLANES
@@ -33,16 +35,15 @@ def plane(current: Question) -> None:
         format_func=PLANE_NAMES.__getitem__, required=True, disabled=not has_umap,
         help=NEIGHBOURS if has_umap else "Neighbours need umap-learn: pip install 'headlight[umap]'",
     )  # fmt: skip
-    states = states_of(current, encoding).states
-    if state.laid == "axes":
-        found = current.kept("plane", make=lambda: states_in_plane(states))
-        points, axes = found.points, ("first axis", "second axis")
-    else:
-        try:
-            points, axes = _neighbours(current, states), ("", "")
-        except Refused as error:
-            st.info(f"{error}: choose principal components for this text.")
-            return
+    by_axes = state.laid == "axes"
+    try:
+        points = _points(current, by_axes)
+    except Refused as error:
+        if by_axes:
+            raise
+        st.info(f"{error}: choose principal components for this text.")
+        return
+    axes = ("first axis", "second axis") if by_axes else ("", "")
     depth = depth_slider(len(points))
     groups = [
         "hidden"
@@ -55,25 +56,40 @@ def plane(current: Question) -> None:
         key="plane", config={"displayModeBar": False},
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip
-    if state.laid == "axes":
-        st.caption(f"These two axes hold {found.shown[depth]:.0%} of the variance at this depth.")
+    if by_axes:
+        st.caption(f"These two axes hold {_plane(current).shown[depth]:.0%} of the variance at this depth.")
     else:
         st.caption(NEIGHBOURS)
+    take_along("states", partial(_columns, current, by_axes))
+
+
+def _columns(current: Question, by_axes: bool) -> dict[str, Sequence[object]]:
+    """Every point as the columns of a table, depth by depth."""
+    points, encoding = _points(current, by_axes), current.encoding
     length, names = len(encoding), short_names(len(points))
-    take_along(
-        "states",
-        lambda: {
-            "depth": [name for name in names for _ in range(length)],
-            "position": [*range(length)] * len(names),
-            "token": [*encoding.tokens] * len(names),
-            "first_axis": [*points[..., 0].flat],
-            "second_axis": [*points[..., 1].flat],
-        },
-    )
+    return {
+        "depth": [name for name in names for _ in range(length)],
+        "position": [*range(length)] * len(names),
+        "token": [*encoding.tokens] * len(names),
+        "first_axis": [*points[..., 0].flat],
+        "second_axis": [*points[..., 1].flat],
+    }
 
 
-def _neighbours(current: Question, states: np.ndarray) -> np.ndarray:
+def _points(current: Question, by_axes: bool) -> np.ndarray:
+    """(depth, seq, 2), by principal components or by neighbours. Raises Refused for a text that is too short."""
+    return _plane(current).points if by_axes else _neighbours(current)
+
+
+def _plane(current: Question) -> Plane:
+    states = states_of(current, current.encoding).states
+    made: Plane = current.kept("plane", make=lambda: states_in_plane(states))
+    return made
+
+
+def _neighbours(current: Question) -> np.ndarray:
     """The layout by neighbours, from the queue. Raises Refused for a text that is too short."""
+    states = states_of(current, current.encoding).states
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     work = Work(
         ("neighbours", loaded.name, encoding, gates.tobytes()),

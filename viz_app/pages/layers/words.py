@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
 
 import numpy as np
 import streamlit as st
 
 from bert_core.analysis.lens import settled_depth
 from bert_core.checkpoint import CheckpointError
+from bert_core.loading import LoadedModel
 from bert_core.records import LensRun
 from bert_core.run.lens import logit_lens
 from bert_core.tokenizer import MASK
@@ -112,7 +113,7 @@ def words(current: Question) -> None:
             + f" Distance to the final prediction (KL): {run.divergence[depth, row]:.2f} nats. Uncertainty (entropy): "
             f"{run.entropy[depth, row]:.2f} nats."
         )
-    take_along("words", lambda: _lens_columns(current, run))
+    take_along("words", partial(_lens_columns, current, run.positions, _is_tuned()))
 
 
 def answer(current: Question) -> None:
@@ -151,7 +152,7 @@ def answer(current: Question) -> None:
             names,
             "uncertainty (entropy, nats)",
         )
-    take_along("answer", lambda: _lens_columns(current, run))
+    take_along("answer", partial(_lens_columns, current, run.positions, _is_tuned()))
 
 
 def lens_run(current: Question, position: int) -> LensRun:
@@ -159,40 +160,41 @@ def lens_run(current: Question, position: int) -> LensRun:
 
     Until then, around a position and at the first masks. Raises Refused for a model without a word head.
     """
-    loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
-    length = len(encoding)
-    maps = _translators(current) if st.session_state.lens == "tuned" else None
-    depths = loaded.config.num_hidden_layers + 1
-    key = ("lens", loaded.name, encoding, current.original.input_ids, maps is not None, gates.tobytes())
-    whole = _lens_work(current, key, maps, range(length))
+    encoding, tuned = current.encoding, _is_tuned()
+    length, depths = len(encoding), current.loaded.config.num_hidden_layers + 1
+    whole = _lens_work(current, range(length), tuned=tuned)
     if whole.seconds <= QUICK:
         return need(whole, timed=True)
-    if offered("lens", key, f"Read all {length} tokens at {depths} depths", whole.seconds):
+    if offered("lens", whole.key, f"Read all {length} tokens at {depths} depths", whole.seconds):
         run = look(whole, asked="lens").value
         if run is not None:
             return run
     around = range(length)[window(length, position, ROWS_THAT_FIT)]
     some = sorted({*around, *encoding.mask_positions[:FOLLOWED_POSITIONS]})
-    return need(_lens_work(current, key, maps, some), timed=True)
+    return need(_lens_work(current, some, tuned=tuned), timed=True)
 
 
-def _lens_work(
-    current: Question, key: tuple[Any, ...], maps: Translators | None, positions: Sequence[int]
-) -> Work[LensRun]:
-    loaded, depths = current.loaded, current.loaded.config.num_hidden_layers + 1
+def _is_tuned() -> bool:
+    return bool(st.session_state.lens == "tuned")
+
+
+def _lens_work(current: Question, positions: Sequence[int], *, tuned: bool) -> Work[LensRun]:
+    loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
+    depths, read = loaded.config.num_hidden_layers + 1, current.original.input_ids
     return Work(
-        (*key, tuple(positions)),
+        ("lens", loaded.name, encoding, read, tuned, gates.tobytes(), tuple(positions)),
         f"{shown_name(loaded.name)} read at every layer",
         lambda report: logit_lens(
-            loaded, current.encoding, positions=positions, translators=maps, followed=current.original.input_ids,
-            top_k=SHOWN_WORDS, head_mask=current.head_mask, report=report,
+            loaded, encoding, positions=positions, translators=_translators_of(loaded) if tuned else None,
+            followed=read, top_k=SHOWN_WORDS, head_mask=gates, report=report,
         ),
         current.seconds(places=len(positions) * depths),
     )  # fmt: skip
 
 
-def _lens_columns(current: Question, run: LensRun) -> dict[str, Sequence[object]]:
+def _lens_columns(current: Question, positions: Sequence[int], tuned: bool) -> dict[str, Sequence[object]]:
     """Everything that is known of every cell, as the columns of a table: depth by depth, token by token."""
+    run = need(_lens_work(current, positions, tuned=tuned))
     names, (depths, places) = short_names(len(run.top)), run.entropy.shape
     return {
         "depth": [name for name in names for _ in range(places)],
@@ -207,15 +209,19 @@ def _lens_columns(current: Question, run: LensRun) -> dict[str, Sequence[object]
     }
 
 
-def _translators(current: Question) -> Translators | None:
-    """Those of the chosen model, or None where it has none; a file that does not fit is said and left out."""
-    loaded = current.loaded
+def _translators_of(loaded: LoadedModel) -> Translators | None:
+    """Those of a model, or None where it has none. Raises CheckpointError for a file that does not fit."""
+    found: Translators | None = kept_of_model(("translators", loaded.name), lambda: read_translators(loaded))
+    return found
+
+
+def _has_translators(loaded: LoadedModel) -> bool:
+    """Whether a model has a tuned lens; a file that does not fit is said and left out."""
     try:
-        found: Translators | None = kept_of_model(("translators", loaded.name), lambda: read_translators(loaded))
+        return _translators_of(loaded) is not None
     except CheckpointError as error:
         st.warning(as_written(f"{error}."), icon=":material/link_off:")
-        return None
-    return found
+        return False
 
 
 def story(current: Question, run: LensRun, position: int) -> str:
@@ -253,7 +259,7 @@ def _has_no_head(current: Question) -> bool:
 
 def _lens_controls(current: Question, *, colours: bool) -> None:
     state = st.session_state
-    has_tuned = _translators(current) is not None
+    has_tuned = _has_translators(current.loaded)
     if not has_tuned:
         state.lens = "logit"
     left, right = screen.controls().columns([3, 6], vertical_alignment="bottom")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from bert_core.calibration import at_temperature, temperature_of
@@ -18,6 +20,12 @@ def swap_sentences() -> None:
     """A becomes B and B becomes A; a click on a button."""
     state = st.session_state
     state.text, state.pair, state.masked, state.tokens = state.pair, state.text, (), NO_TOKENS
+
+
+def put_clicked_word(current: Question, position: int, words: Sequence[str], key: str) -> None:
+    """Put in the word whose bar was clicked in the figure `key`. words: those of its bars."""
+    if points := st.session_state[key].selection.points:
+        put_word(current, position, words[int(points[0]["y"])])
 
 
 def put_chosen_word(current: Question, position: int, key: str) -> None:

@@ -1,120 +1,88 @@
 """Which class? What belongs in the gap? Does B follow A?"""
 
+from functools import partial
+
 import streamlit as st
 
+from bert_core.records import ClassPrediction, MaskPrediction, ModelRun
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
-from viz_app.pages.predict.gaps import put_chosen_word, put_word, say_if_unsure, swap_sentences, temperature
+from viz_app.pages.predict.gaps import put_chosen_word, put_clicked_word, say_if_unsure, swap_sentences, temperature
 from viz_app.shell import downloads, examples, frame, question, screen
 from viz_app.shell.change import largest_of
 from viz_app.shell.controls import control, missing, put
 from viz_app.shell.markdown import as_written
 from viz_app.shell.notices import say_no_word_hidden
+from viz_app.shell.question import Question
 
 SHOWN_MASKS = 8
 SHOWN_WORDS = 10
 
-current = question.current()
-loaded, encoding = current.loaded, current.encoding
-run = current.run()
-questions = []
-if loaded.has_mlm or run.classes is None:
-    questions.append(("What belongs in the gap?", "Which words the model puts in the place of a hidden word."))
-if loaded.has_nsp or run.classes is None:
-    questions.append(("Does B follow A?", "Whether the second sentence could come after the first."))
 
-if run.classes is not None:
-    classes, numbers = run.classes, run.classes.order[:SHOWN_WORDS]
+def draw() -> None:
+    """Draw the page."""
+    current = question.current()
+    loaded, run = current.loaded, current.run()
+    questions = []
+    if run.classes is not None:
+        questions.append(_classes(current, run.classes))
+    if loaded.has_mlm or run.classes is None:
+        questions.append(("What belongs in the gap?", "Which words the model puts in the place of a hidden word."))
+    if loaded.has_nsp or run.classes is None:
+        questions.append(("Does B follow A?", "Whether the second sentence could come after the first."))
+    asked, says = (" ".join(parts) for parts in zip(*questions, strict=True))
+    frame.title(asked, says)
+    # Two gaps stand side by side, on one scale, so that they can be compared.
+    abreast = min(max(len(run.predictions), 1), 2)
+    gaps, follows = screen.picture().columns([3, 2] if abreast == 1 else [5, 2], gap="large")
+    with gaps:
+        _gaps(current, run, abreast)
+    with follows:
+        _follows(current, run.nsp)
+    if run.predictions:
+        downloads.predictions(run, current.word)
+
+
+def _classes(current: Question, classes: ClassPrediction) -> tuple[str, str]:
+    """The likeliest classes, or the numbers that the model gives; what it answers, as a title and a line under it."""
+    loaded, numbers = current.loaded, classes.order[:SHOWN_WORDS]
     names = [classes.labels[number] for number in numbers]
     bars, reading = screen.picture().columns([3, 2], gap="large", vertical_alignment="center")
     if classes.probabilities is None:
-        questions.insert(0, ("Which number is it?", "The number that this model was trained to give for a text."))
         for name, number in zip(names, numbers, strict=True):
             bars.markdown(f"#### {as_written(name)}: {classes.logits[number]:.3g}")
         reading.caption("**How to read this:** this model was trained to answer with a number, not with a class.")
-    else:
-        questions.insert(0, ("Which class is it?", "The class that this model was trained to give to a text."))
-        shares = classes.probabilities[list(numbers)].tolist()
-        with bars:
-            screen.chart(
-                prediction_bars(names, shares, dark=current.dark, lecture=current.lecture),
-                key="classes",
-                alt=f"Likeliest classes: {', '.join(names[:5])}",
-            )
-        reading.markdown(f"#### {as_written(names[0])}: {shares[0]:.2f}")
-        together = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
-        others = "Its outputs for words and next sentences were not trained further, and may guess worse now."
-        screen.read(
-            f"**How to read this:** each bar is the probability of a class; {together}. "
-            "**How it can mislead:** the model must choose among the classes it was taught, even if the text belongs "
-            f"to none of them; it can be sure and wrong. {others if loaded.has_mlm or loaded.has_nsp else ''}"
+        return "Which number is it?", "The number that this model was trained to give for a text."
+    shares = classes.probabilities[list(numbers)].tolist()
+    with bars:
+        screen.chart(
+            prediction_bars(names, shares, dark=current.dark, lecture=current.lecture),
+            key="classes",
+            alt=f"Likeliest classes: {', '.join(names[:5])}",
         )
-
-shown = run.predictions[:SHOWN_MASKS]
-largest = largest_of(run, gaps=SHOWN_MASKS)
-# Two gaps stand side by side, on one scale, so that they can be compared.
-abreast = min(max(len(shown), 1), 2)
-asked, says = (" ".join(parts) for parts in zip(*questions, strict=True))
-frame.title(asked, says)
-gaps, follows = screen.picture().columns([3, 2] if abreast == 1 else [5, 2], gap="large")
-
-
-def put_clicked(position: int, words: list[str], key: str) -> None:
-    """Put the word of the bar that was clicked into its gap."""
-    points = st.session_state[key].selection.points
-    if points:
-        put_word(current, position, words[int(points[0]["y"])])
-
-
-def gap(number: int) -> None:
-    """The likeliest words of one gap; a click puts one in."""
-    prediction = shown[number]
-    position, top = prediction.position, prediction.top[:SHOWN_WORDS]
-    words = [current.word(token) for token, _ in top]
-    truth = current.truth_at(position)
-    if truth is None:
-        st.markdown(f"**{current.gap(position)}**")
-    else:
-        rank, probability = prediction.rank_of(truth), prediction.probabilities[truth]
-        st.markdown(
-            f"**{current.gap(position)}** ranks **{ordinal(rank)}** of {loaded.config.vocab_size:,}, with probability "
-            f"**{probability:.2g}**"
-        )
-    bars, pick = (f"{name}_{position}_{encoding.tokens}" for name in ("bars", "put"))
-    screen.chart(
-        prediction_bars(
-            words,
-            [probability for _, probability in top],
-            largest=largest,
-            dark=current.dark,
-            lecture=current.lecture,
-        ),
-        key=bars,
-        on_select=lambda: put_clicked(position, words, bars),
-        selection_mode="points",
-        config={"displayModeBar": False},
-        alt=f"Likeliest pieces at position {position}: {', '.join(words[:5])}",
+    reading.markdown(f"#### {as_written(names[0])}: {shares[0]:.2f}")
+    together = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
+    others = "Its outputs for words and next sentences were not trained further, and may guess worse now."
+    screen.read(
+        f"**How to read this:** each bar is the probability of a class; {together}. "
+        "**How it can mislead:** the model must choose among the classes it was taught, even if the text belongs "
+        f"to none of them; it can be sure and wrong. {others if loaded.has_mlm or loaded.has_nsp else ''}"
     )
-    st.pills(
-        f"Put a word in at {position}",
-        words[:6],
-        key=pick,
-        format_func=as_written,
-        on_change=put_chosen_word,
-        args=(current, position, pick),
-        label_visibility="collapsed",
-    )
-    say_if_unsure(prediction, scale if st.session_state.calibrated else None)
+    return "Which class is it?", "The class that this model was trained to give to a text."
 
 
-with gaps:
+def _gaps(current: Question, run: ModelRun, abreast: int) -> None:
+    """The likeliest words of each gap, some side by side."""
+    loaded, shown = current.loaded, run.predictions[:SHOWN_MASKS]
     scale = temperature(current) if shown else None
+    largest = largest_of(run, gaps=SHOWN_MASKS)
     if loaded.has_mlm and not run.predictions:
         say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
     for first in range(0, len(shown), abreast):
-        for place, number in zip(st.columns(abreast, gap="medium"), range(first, len(shown)), strict=False):
+        for place, prediction in zip(st.columns(abreast, gap="medium"), shown[first:], strict=False):
             with place:
-                gap(number)
+                _gap(current, prediction, largest)
+                say_if_unsure(prediction, scale if st.session_state.calibrated else None)
     if len(run.predictions) > SHOWN_MASKS:
         st.caption(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
     if scale is not None:
@@ -130,17 +98,58 @@ with gaps:
             "**How it can mislead:** likely means typical of the training texts, not true."
         )
 
-with follows:
-    if loaded.has_nsp and encoding.pair is None:
+
+def _gap(current: Question, prediction: MaskPrediction, largest: float) -> None:
+    """The likeliest words of one gap; a click puts one in. largest: where the scale ends."""
+    position, top = prediction.position, prediction.top[:SHOWN_WORDS]
+    words = [current.word(token) for token, _ in top]
+    truth = current.truth_at(position)
+    if truth is None:
+        st.markdown(f"**{current.gap(position)}**")
+    else:
+        rank, probability = prediction.rank_of(truth), prediction.probabilities[truth]
+        st.markdown(
+            f"**{current.gap(position)}** ranks **{ordinal(rank)}** of {current.loaded.config.vocab_size:,}, with "
+            f"probability **{probability:.2g}**"
+        )
+    bars, pick = (f"{name}_{position}_{current.encoding.tokens}" for name in ("bars", "put"))
+    screen.chart(
+        prediction_bars(
+            words,
+            [probability for _, probability in top],
+            largest=largest,
+            dark=current.dark,
+            lecture=current.lecture,
+        ),
+        key=bars,
+        on_select=partial(put_clicked_word, current, position, words, bars),
+        selection_mode="points",
+        config={"displayModeBar": False},
+        alt=f"Likeliest pieces at position {position}: {', '.join(words[:5])}",
+    )
+    st.pills(
+        f"Put a word in at {position}",
+        words[:6],
+        key=pick,
+        format_func=as_written,
+        on_change=put_chosen_word,
+        args=(current, position, pick),
+        label_visibility="collapsed",
+    )
+
+
+def _follows(current: Question, probability: float | None) -> None:
+    """Whether the second sentence follows the first. probability: that it does; None where nobody knows."""
+    if current.loaded.has_nsp and current.encoding.pair is None:
         missing(
             "Add a second sentence above, and the model says whether it could follow the first.", "Add an example",
             put, "pair", examples.first().pair,
         )  # fmt: skip
-    if run.nsp is not None:
-        verdict = nsp_verdict(run.nsp)
+    if probability is not None:
+        verdict = nsp_verdict(probability)
         st.markdown(f"#### {verdict}")
         screen.chart(
-            nsp_bar(run.nsp, dark=current.dark, lecture=current.lecture),
+            nsp_bar(probability, dark=current.dark, lecture=current.lecture),
             key="nsp",
             grows=False,
             alt=verdict,
@@ -151,6 +160,3 @@ with follows:
             "**How it can mislead:** in training, wrong pairs came from different texts, so any sentence on the same "
             "topic looks like a continuation."
         )
-
-if run.predictions:
-    downloads.predictions(run, current.word)

@@ -1,9 +1,14 @@
 """Which heads can go?"""
 
+from collections.abc import Hashable
+from functools import partial
+
+import numpy as np
 import streamlit as st
 
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
 from bert_core.refused import Refused
+from bert_core.run.costs import Score
 from viz_app.components.head_grid.view import head_grid
 from viz_app.door import is_own
 from viz_app.figures.pruning import pruning_curve
@@ -34,41 +39,65 @@ UNITS = {
 }  # fmt: skip
 SHOWN_GAPS = 2
 
-current, state = question.current(), st.session_state
-config = current.loaded.config
-layers, heads = config.num_hidden_layers, config.num_attention_heads
-there = sum(len(config.heads_of(layer)) for layer in range(layers))
-frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.")
-with screen.controls(), st.popover("Test on a file", width="content"):
-    file = file_control(
-        st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
-        megabytes=LARGEST_FILE >> 20,
-    )  # fmt: skip
-if not there:
-    st.info("All heads of this model were pruned: none is left to remove.")
-    end_run()
-try:
-    questions = PruningQuestions(current, file)
-except Refused as error:  # of the file: the text is asked instead, and the control stays
-    st.error(as_written(f"The file cannot be used: {error}."), icon=":material/error:")
-    questions = PruningQuestions(current, None)
-if not questions.can_ask:
-    st.info(
-        "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence output."
-    )
-    end_run()
-if not questions.may_begin():
-    st.caption(
-        "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
-        "every click on a head shows what it changes."
-    )
-    end_run()
-worth = questions.importance()
-everything, now = questions.with_all(), questions.score(current.head_mask)
-can_undo, can_redo = remember(current.loaded.name)
 
-left, right = screen.picture().columns([1, 1], gap="large")
-with left:
+def draw() -> None:
+    """Draw the page."""
+    current, state = question.current(), st.session_state
+    config = current.loaded.config
+    there = sum(len(config.heads_of(layer)) for layer in range(config.num_hidden_layers))
+    frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.")
+    with screen.controls(), st.popover("Test on a file", width="content"):
+        file = file_control(
+            st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
+            megabytes=LARGEST_FILE >> 20,
+        )  # fmt: skip
+    if not there:
+        st.info("All heads of this model were pruned: none is left to remove.")
+        end_run()
+    try:
+        questions = PruningQuestions(current, file)
+    except Refused as error:  # of the file: the text is asked instead, and the control stays
+        st.error(as_written(f"The file cannot be used: {error}."), icon=":material/error:")
+        questions = PruningQuestions(current, None)
+    if not questions.can_ask:
+        st.info(
+            "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence "
+            "output."
+        )
+        end_run()
+    if not questions.may_begin():
+        st.caption(
+            "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
+            "every click on a head shows what it changes."
+        )
+        end_run()
+    worth = questions.importance()
+    everything, now = questions.with_all(), questions.score(current.head_mask)
+
+    left, right = screen.picture().columns([1, 1], gap="large")
+    with left:
+        _switches(questions, worth)
+    with right:
+        _now(questions, everything, now, there)
+    plan_key = (questions.key, state.order)
+    _order(questions, there, plan_key)
+    curve_key = (questions.key, state.order, questions.reference(state.order))
+    running = is_asked("curve", curve_key)
+    # A part of the page that comes back by itself while the curve is made.
+    st.fragment(calm()(_curve), run_every=1.0 if running else None)(questions, now, there, curve_key)
+    _for_real(questions)
+    if is_asked("plan", plan_key):
+        plan = questions.plan(state.order)
+        take_back("plan")
+        questions.carry_out(plan, state.going / 100)
+        st.rerun()
+
+
+def _switches(questions: PruningQuestions, worth: np.ndarray) -> None:
+    """Every head as a switch. worth: (layer, head), the size of the loss's slope at each."""
+    current = questions.current
+    layers, heads = worth.shape
+    can_undo, can_redo = remember(current.loaded.name)
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="small"):
         st.button("Undo", on_click=step, args=(-1,), disabled=not can_undo, key="undo")
         st.button("Redo", on_click=step, args=(1,), disabled=not can_redo, key="redo")
@@ -97,7 +126,11 @@ with left:
         "really happens. **How it can mislead:** a gradient holds for one head and a small change; two heads that do "
         "the same job both look idle until both are gone."
     )
-with right:
+
+
+def _now(questions: PruningQuestions, everything: Score, now: Score, there: int) -> None:
+    """What the model gets right and predicts with all heads, and now. there: how many heads there are."""
+    current = questions.current
     what = "examples from the file" if questions.of_file else "the text above, each piece hidden once"
     st.markdown(f"**{len(current.off)} of {there} heads are off.** Tested on {what}.")
     figures = [("Loss (nats)", now.loss, everything.loss, "{:.3f}")]
@@ -126,35 +159,88 @@ with right:
         st.caption(f"{nsp_words(before.nsp, after.nsp)}:")
         nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
 
-st.subheader("Prune in which order, and how far?", anchor=False)
-with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-    control(st.selectbox, "Order", "order", options=OFFERED_ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
-    if questions.needs_reference(state.order):
-        give_reference()
-    control(st.slider, "Share of heads to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
-    share, plan_key = state.going / 100, (questions.key, state.order)
-    st.button(
-        f"Switch off the first {round(share * there)}", on_click=ask, args=("plan", plan_key),
-        key="carry_out",
-    )  # fmt: skip
-    with st.popover("Plan file"):
-        if (made := questions.made_plan(state.order)) is not None:
-            st.download_button(
-                "This order as a plan", made.to_json(), f"{state.order}.json", "application/json", on_click="ignore",
-                key="plan_file",
+
+def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
+    """In which order heads go, and how many."""
+    state = st.session_state
+    st.subheader("Prune in which order, and how far?", anchor=False)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        control(st.selectbox, "Order", "order", options=OFFERED_ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
+        if questions.needs_reference(state.order):
+            give_reference()
+        control(st.slider, "Share of heads to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
+        st.button(
+            f"Switch off the first {round(state.going / 100 * there)}", on_click=ask, args=("plan", plan_key),
+            key="carry_out",
+        )  # fmt: skip
+        with st.popover("Plan file"):
+            if (made := questions.made_plan(state.order)) is not None:
+                st.download_button(
+                    "This order as a plan", made.to_json(), f"{state.order}.json", "application/json",
+                    on_click="ignore", key="plan_file",
+                )  # fmt: skip
+            given = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
+            if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
+                questions.carry_out(questions.read_plan(given), state.going / 100)
+                st.rerun()
+
+
+def _for_real(questions: PruningQuestions) -> None:
+    """The smaller model: what it costs, and as a file."""
+    current = questions.current
+    st.subheader("Prune for real", anchor=False)
+    if not current.off:
+        st.caption("Switch some heads off above; then you can measure and download the smaller model here.")
+    else:
+        cost_key = (questions.key, current.off)
+        full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
+                               help="Keeps all shapes, with zeros in place of the heads, for other programs: same "
+                               "outputs, but not smaller or faster")  # fmt: skip
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+            seconds = questions.seconds_to_measure()
+            st.button(
+                f"Measure size and speed, about {as_time(seconds)}", on_click=ask, args=("costs", cost_key),
+                key="measure_costs",
             )  # fmt: skip
-        given = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
-        if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
-            questions.carry_out(questions.read_plan(given), share)
-            st.rerun()
-curve_key = (questions.key, state.order, questions.reference(state.order))
-running = is_asked("curve", curve_key)
+            st.download_button(
+                f"Model without {len(current.off)} head{'s' * (len(current.off) > 1)} as .zip",
+                partial(questions.file, full_shape=full_shape),
+                "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
+            )  # fmt: skip
+            if is_own():
+                folder = control(
+                    st.text_input,
+                    "Or write it to a folder",
+                    "lab_place",
+                    first="",
+                    placeholder="models/pruned",
+                    width=260,
+                )
+                if st.button("Write", key="write_model"):
+                    written = questions.save(folder, full_shape=full_shape)
+                    st.success(f"Written to {as_written(str(written))}: headlight app --models opens it.")
+        if is_asked("costs", cost_key):
+            full, *_ = costs = questions.costs()
+            st.table(
+                {
+                    "": [cost.what for cost in costs],
+                    "parameters": [f"{cost.parameters:,}" for cost in costs],
+                    "memory": [f"{cost.nbytes / 2**20:.1f} MiB" for cost in costs],
+                    **{
+                        f"batch of {size}": [f"{1000 * cost.seconds[size]:.1f} ms" for cost in costs]
+                        for size in full.seconds
+                    },
+                }
+            )
+            st.caption(
+                "Median of three passes of the encoder over this text. Switching heads off without pruning never "
+                "makes a model faster."
+            )
 
 
-@st.fragment(run_every=1.0 if running else None)
-@calm()
-def curve() -> None:
-    """The curve; grows by itself while it is made."""
+def _curve(questions: PruningQuestions, now: Score, there: int, curve_key: Hashable) -> None:
+    """The curve; grows by itself while it is made. there: how many heads there are."""
+    state, current, running = st.session_state, questions.current, is_asked("curve", curve_key)
     if running:
         share = questions.grow(state.order)
         if share is None:
@@ -170,7 +256,9 @@ def curve() -> None:
         seconds = (whole - len(points)) * questions.seconds_a_point()
         label = "Draw the curve" if not points else "Go on"
         if st.button(
-            f"{label}: prune {whole - len(points)} times, about {as_time(seconds)}", key="start_curve", type="primary"
+            f"{label}: prune {whole - len(points)} times, about {as_time(seconds)}",
+            key="start_curve",
+            type="primary",
         ):
             ask("curve", curve_key)
             st.rerun()  # the whole page, so that this part begins to come back by itself
@@ -201,55 +289,3 @@ def curve() -> None:
         "inside the band an order is no better than chance; another text may need other heads."
     )
     publish()
-
-
-curve()
-
-st.subheader("Prune for real", anchor=False)
-if not current.off:
-    st.caption("Switch some heads off above; then you can measure and download the smaller model here.")
-else:
-    cost_key = (questions.key, current.off)
-    full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
-                           help="Keeps all shapes, with zeros in place of the heads, for other programs: same outputs, "
-                           "but not smaller or faster")  # fmt: skip
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        seconds = questions.seconds_to_measure()
-        st.button(
-            f"Measure size and speed, about {as_time(seconds)}", on_click=ask, args=("costs", cost_key),
-            key="measure_costs",
-        )  # fmt: skip
-        st.download_button(
-            f"Model without {len(current.off)} head{'s' * (len(current.off) > 1)} as .zip",
-            lambda: questions.file(full_shape=full_shape),
-            "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
-        )  # fmt: skip
-        if is_own():
-            folder = control(
-                st.text_input, "Or write it to a folder", "lab_place", first="", placeholder="models/pruned", width=260
-            )
-            if st.button("Write", key="write_model"):
-                written = questions.save(folder, full_shape=full_shape)
-                st.success(f"Written to {as_written(str(written))}: headlight app --models opens it.")
-    if is_asked("costs", cost_key):
-        full, *others = costs = questions.costs()
-        st.table(
-            {
-                "": [cost.what for cost in costs],
-                "parameters": [f"{cost.parameters:,}" for cost in costs],
-                "memory": [f"{cost.nbytes / 2**20:.1f} MiB" for cost in costs],
-                **{
-                    f"batch of {size}": [f"{1000 * cost.seconds[size]:.1f} ms" for cost in costs]
-                    for size in full.seconds
-                },
-            }
-        )
-        st.caption(
-            "Median of three passes of the encoder over this text. Switching heads off without pruning never "
-            "makes a model faster."
-        )
-if is_asked("plan", plan_key):
-    plan = questions.plan(state.order)
-    take_back("plan")
-    questions.carry_out(plan, share)
-    st.rerun()

@@ -48,15 +48,23 @@ class PruningQuestions:
     def __init__(self, current: Question, upload: Any) -> None:
         self.current, self.loaded, self.off = current, current.loaded, current.off
         self.of_file = upload is not None
+        self._upload = upload
         text = current.original
         content = repr((text.text, text.pair, text.input_ids)).encode() if upload is None else upload.data
         if len(content) > LARGEST_FILE:
             raise Refused(f"the file has {len(content) / 2**20:.0f} MB: at most {LARGEST_FILE >> 20} MB can be read")
         self.key = (self.loaded.name, blake2b(content, digest_size=12).hexdigest())
-        self.batches: tuple[Batch, ...] = kept(
+        _ = self.batches  # says what is wrong with a file
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The examples, made once for all who ask: a page that is open does not hold them."""
+        text, upload = self.current.original, self._upload
+        made: tuple[Batch, ...] = kept(
             ("lab examples", *self.key),
-            lambda: examples_of(self.loaded, text) if upload is None else _drawn(content, self.loaded),
+            lambda: examples_of(self.loaded, text) if upload is None else _drawn(upload.data, self.loaded),
         )
+        return made
 
     @property
     def can_ask(self) -> bool:

@@ -9,18 +9,21 @@ from viz_app.shell.controls import control
 
 LOOKS = {"text": "This text", "file": "A text file", "treebank": "A treebank"}
 
-current = question.current()
-frame.title("What does each head do?", "Where every head looks, which heads are alike, and how much they matter.")
-if not any(current.loaded.config.heads_of(layer) for layer in range(len(current.head_mask))):
-    st.info("All heads of this model were pruned: there is no attention to show.")
-    end_run()
-control(
-    st.segmented_control,
-    "Over",
-    "over",
-    options=ROLES_OVER,
-    format_func=LOOKS.__getitem__,
-    required=True,
-    label_visibility="collapsed",
-)
-{"text": text, "file": file, "treebank": treebank}[st.session_state.over].draw(current)
+
+def draw() -> None:
+    """Draw the page."""
+    current = question.current()
+    frame.title("What does each head do?", "Where every head looks, which heads are alike, and how much they matter.")
+    if not any(current.loaded.config.heads_of(layer) for layer in range(len(current.head_mask))):
+        st.info("All heads of this model were pruned: there is no attention to show.")
+        end_run()
+    control(
+        st.segmented_control,
+        "Over",
+        "over",
+        options=ROLES_OVER,
+        format_func=LOOKS.__getitem__,
+        required=True,
+        label_visibility="collapsed",
+    )
+    {"text": text, "file": file, "treebank": treebank}[st.session_state.over].draw(current)

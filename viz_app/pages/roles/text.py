@@ -28,9 +28,9 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.figures.heads import role_bars, role_map
 from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.pages.roles.treebank import relations_found
-from viz_app.shell import screen
+from viz_app.shell import frame, screen
 from viz_app.shell.change import sweep
-from viz_app.shell.choices import Head, file_of
+from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
 from viz_app.shell.heads import choose_head, take_head
 from viz_app.shell.question import Question
@@ -149,7 +149,7 @@ def card(current: Question, seen: RolesOfText) -> None:
     if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
         take_head((layer, head))
         state.view = "curves"
-        st.switch_page(file_of("attention"))
+        st.switch_page(frame.way_to("attention"))
     if relations := relations_found(current.loaded, (layer, head)):
         st.markdown(relations)
     nearest = seen.nearest((layer, head))

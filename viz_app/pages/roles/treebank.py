@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,13 @@ from viz_app.shell.choices import Head
 from viz_app.shell.controls import Upload, control, file_control, missing, put
 from viz_app.shell.markdown import as_written
 from viz_app.shell.question import Question
-from viz_app.shell.work import Work, need, seconds_of
+from viz_app.shell.work import Work, earlier, need, remember, seconds_of
 
 LARGEST_TREEBANK = 5  # megabytes
 SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a treebank, about
 LEAST = 20  # times that a relation was asked before a head is said to find it
 EXAMPLE_TREES = Upload("ten-sentences.conllu", (Path(__file__).parent / "trees.conllu").read_bytes())
-EXAMINED = "_examined"  # model, name and tally of the treebank that was read last
+EXAMINED = "examined"  # the treebank that was read last: model and name, and the slot of its tally
 
 
 def draw(current: Question) -> None:
@@ -52,7 +53,7 @@ def draw(current: Question) -> None:
         )  # fmt: skip
         st.download_button(
             "Table (CSV)",
-            lambda: as_csv(tally),
+            partial(_csv, current.loaded, upload.data, upload.name),
             "relations.csv",
             "text/csv",
             icon=":material/table:",
@@ -83,15 +84,24 @@ def relations_of(loaded: LoadedModel, data: bytes, name: str) -> RelationTally:
 
     Raises Refused, in one sentence, for a file that is no treebank in CoNLL-U.
     """
-    key = ("relations", loaded.name, sha256(data).digest())
+    work = _work(loaded, data, name)
+    tally = need(work)
+    st.session_state[EXAMINED] = (loaded.name, name)
+    remember(EXAMINED, work)
+    return tally
 
+
+def _work(loaded: LoadedModel, data: bytes, name: str) -> Work[RelationTally]:
     def track(report: Progress) -> RelationTally:
         return track_relations(loaded, _sentences(data, name), report=report)
 
+    key = ("relations", loaded.name, sha256(data).digest())
     seconds = seconds_of(loaded, SENTENCE_TOKENS, len(data) / SENTENCE_BYTES)
-    tally = need(Work(key, f"{loaded.name} reads {name}", track, seconds))
-    st.session_state[EXAMINED] = (loaded.name, name, tally)
-    return tally
+    return Work(key, f"{loaded.name} reads {name}", track, seconds)
+
+
+def _csv(loaded: LoadedModel, data: bytes, name: str) -> str:
+    return as_csv(need(_work(loaded, data, name)))
 
 
 def relations_found(loaded: LoadedModel, head: Head) -> str:
@@ -99,7 +109,8 @@ def relations_found(loaded: LoadedModel, head: Head) -> str:
 
     A relation counts where the head is better than the best fixed offset.
     """
-    model, name, tally = st.session_state.get(EXAMINED, ("", "", None))
+    model, name = st.session_state.get(EXAMINED, ("", ""))
+    tally: RelationTally | None = earlier(EXAMINED).value
     if tally is None or model != loaded.name:
         return ""
     found = tally.of_head(*head, least=LEAST)

@@ -1,8 +1,12 @@
 """Which sentence does the model find likelier?"""
 
+from functools import partial
+
+import numpy as np
 import streamlit as st
 
-from bert_core.analysis.scoring import pair_columns, pairs_csv
+from bert_core.analysis.scoring import pair_columns
+from bert_core.loading import LoadedModel
 from viz_app.figures.scores import pair_bars
 from viz_app.pages.score import COMPARED, EXAMPLE, VARIANTS, pairs
 from viz_app.shell import frame, screen
@@ -20,25 +24,41 @@ READ = {
     "each hidden in turn, have the larger sum (pseudo-log-likelihood, nats).",
 }
 
-state = st.session_state
-dark, lecture = frame.is_dark(), bool(state.lecture)
-loaded = chosen_model()
-frame.title(
-    "Which sentence does the model find likelier?",
-    "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
-)
-if loaded is None:
-    end_run()
-gates = heads_off(loaded)
-kind, way = screen.controls().columns([3, 5], vertical_alignment="bottom")
-control(kind.segmented_control, "Compare", "compared", options=COMPARED, format_func=SAID.__getitem__, required=True)
-control(
-    way.segmented_control, "Hide", "variant", options=VARIANTS,
-    format_func=pairs.VARIANT_NAMES.__getitem__, required=True,
-    help="One piece at a time (Salazar 2020), or with it the later pieces of the same word, which would give it away "
-    "(Kauf & Ivanova 2023).",
-)  # fmt: skip
-if state.compared == "pair":
+
+def draw() -> None:
+    """Draw the page."""
+    state = st.session_state
+    loaded = chosen_model()
+    frame.title(
+        "Which sentence does the model find likelier?",
+        "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
+    )
+    if loaded is None:
+        end_run()
+    gates = heads_off(loaded)
+    kind, way = screen.controls().columns([3, 5], vertical_alignment="bottom")
+    control(
+        kind.segmented_control, "Compare", "compared", options=COMPARED, format_func=SAID.__getitem__, required=True
+    )
+    control(
+        way.segmented_control, "Hide", "variant", options=VARIANTS,
+        format_func=pairs.VARIANT_NAMES.__getitem__, required=True,
+        help="One piece at a time (Salazar 2020), or with it the later pieces of the same word, which would give it "
+        "away (Kauf & Ivanova 2023).",
+    )  # fmt: skip
+    if state.compared == "pair":
+        _pair(loaded, gates)
+    else:
+        _table(loaded, gates)
+    screen.read(
+        f"**How to read this:** {READ[state.compared]} **How it can mislead:** shorter sentences score higher because "
+        "fewer pieces count; a rare word costs much even in a true sentence; likely does not mean right."
+    )
+
+
+def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
+    """Two sentences, token by token. gates: the head mask."""
+    state = st.session_state
     left, right = screen.controls().columns(2, gap="medium")
     control(left.text_area, "First sentence", "one", height="content")
     control(right.text_area, "Second sentence", "two", height="content")
@@ -59,8 +79,8 @@ if state.compared == "pair":
             st.warning(differs, icon=":material/call_split:")
         screen.chart(
             pair_bars(
-                *pairs.labels(columns, score), columns.first, columns.second, columns.same, dark=dark,
-                lecture=lecture,
+                *pairs.labels(columns, score), columns.first, columns.second, columns.same, dark=frame.is_dark(),
+                lecture=bool(state.lecture),
             ),
             key="pair_bars", least_width=56 * len(columns.columns), config={"displayModeBar": False},
             alt="How unlikely every token of both sentences is",
@@ -68,20 +88,28 @@ if state.compared == "pair":
     with st.container(key="stale_figures" if stale else "figures"):
         table, number = pairs.figures(scores), st.column_config.NumberColumn(format="%.3f")
         st.dataframe(
-            table, hide_index=True, width="stretch", column_config={name: number for name in table if name != "variant"}
+            table,
+            hide_index=True,
+            width="stretch",
+            column_config={name: number for name in table if name != "variant"},
         )
         st.download_button(
-            "This pair (CSV)", lambda: pairs_csv([score]), "pair.csv", "text/csv", icon=":material/table:",
+            "This pair (CSV)", partial(pairs.pair_csv, loaded, gates, state.one, state.two, state.variant),
+            "pair.csv", "text/csv", icon=":material/table:",
             on_click="ignore", disabled=stale,
         )  # fmt: skip
-else:
+
+
+def _table(loaded: LoadedModel, gates: np.ndarray) -> None:
+    """A table of pairs. gates: the head mask."""
+    variant = st.session_state.variant
     rows = pairs.table_of_pairs()
     if rows is None:
         pairs.say_no_pairs()
     else:
         if (wrong := pairs.problems(rows)) is not None:
             st.warning(wrong, icon=":material/rule:")
-        if (given := pairs.scored_table(loaded, gates, rows, state.variant)) is not None:
+        if (given := pairs.scored_table(loaded, gates, rows, variant)) is not None:
             scored, stale = given
             if stale:
                 frame.fade()
@@ -91,10 +119,7 @@ else:
                     st.warning(warning, icon=":material/question_mark:")
                 st.dataframe(pairs.table_columns(scored), hide_index=True, width="stretch")
                 st.download_button(
-                    "All pairs (CSV)", pairs_csv(scored), "pairs.csv", "text/csv", icon=":material/table:",
+                    "All pairs (CSV)", partial(pairs.table_csv, loaded, gates, rows, variant), "pairs.csv", "text/csv",
+                    icon=":material/table:",
                     on_click="ignore", disabled=stale,
                 )  # fmt: skip
-screen.read(
-    f"**How to read this:** {READ[state.compared]} **How it can mislead:** shorter sentences score higher because "
-    "fewer pieces count; a rare word costs much even in a true sentence; likely does not mean right."
-)

@@ -9,18 +9,27 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.scoring import PAIR_COLUMNS, PairColumns, PairRow, mostly_unknown, pair_values, read_pairs
+from bert_core.analysis.scoring import (
+    PAIR_COLUMNS,
+    PairColumns,
+    PairRow,
+    mostly_unknown,
+    pair_values,
+    pairs_csv,
+    read_pairs,
+)
 from bert_core.loading import LoadedModel
 from bert_core.records import PairScore
 from bert_core.refused import Refused
 from bert_core.run.scoring import score_pairs
+from bert_core.tokenizer import Encoding
 from viz_app.pages.score import EXAMPLE, VARIANTS
 from viz_app.shell import screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, file_control, missing, put
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
-from viz_app.shell.work import Given, State, Work, last, look, offered, remember, seconds_of
+from viz_app.shell.work import Given, State, Work, earlier, last, look, need, offered, remember, seconds_of
 
 LARGEST_FILE = 5  # megabytes of an upload
 EXAMPLE_PAIRS = """\
@@ -38,35 +47,55 @@ def scored_pair(loaded: LoadedModel, gates: np.ndarray, first: str, second: str)
     Until they are there, the last pair's, and True; stops the page where there is none.
     Raises Refused for a sentence that cannot be scored.
     """
-    most = loaded.config.max_position_embeddings
-    encodings = []
-    for sentence in (first, second):
-        encodings.append(loaded.tokenizer.encode(sentence, max_length=most))
-    variants = VARIANTS if any(e.typed_count > e.word_count for e in encodings) else VARIANTS[:1]
-    seconds = len(variants) * sum(seconds_of(loaded, len(encoding), len(encoding)) for encoding in encodings)
-    copies = len(variants) * sum(map(len, encodings))
-    pairs = [PairRow(1, first, second)]
-    found: dict[str, PairScore] = {}
+    encodings = _encoded(loaded, first, second)
+    works = _works(loaded, gates, first, second)
+    copies, seconds = len(works) * sum(map(len, encodings)), sum(work.seconds for work in works)
     key = ("pair", loaded.name, gates.tobytes(), first, second)
     if not offered("score", key, f"Score both sentences ({copies:,} masked copies)", seconds):
         return _last_pair()
-    for variant in variants:
-        scores = look(_work(loaded, gates, pairs, variant, seconds / len(variants)), asked="score").value
+    found: list[list[PairScore]] = []
+    for work in works:
+        scores = look(work, asked="score").value
         if scores is None:
             return _last_pair()
         (score,) = scores
         if score.problem is not None:
             raise Refused(score.problem)
-        found[variant] = score
-    remember("pair", found)
-    return found, False
+        found.append(scores)
+    remember("pair", *works)
+    return _by_variant(found), False
+
+
+def pair_csv(loaded: LoadedModel, gates: np.ndarray, first: str, second: str, variant: str) -> str:
+    """Two sentences in one variant, or in the only one that there is, as a file."""
+    works = _works(loaded, gates, first, second)
+    scores = need(dict(zip(VARIANTS, works, strict=False)).get(variant, works[0]))
+    return pairs_csv(scores)
+
+
+def _encoded(loaded: LoadedModel, first: str, second: str) -> list[Encoding]:
+    most = loaded.config.max_position_embeddings
+    return [loaded.tokenizer.encode(sentence, max_length=most) for sentence in (first, second)]
+
+
+def _works(loaded: LoadedModel, gates: np.ndarray, first: str, second: str) -> list[Work[list[PairScore]]]:
+    """One for each variant, in their order."""
+    encodings = _encoded(loaded, first, second)
+    variants = VARIANTS if any(e.typed_count > e.word_count for e in encodings) else VARIANTS[:1]
+    seconds = sum(seconds_of(loaded, len(encoding), len(encoding)) for encoding in encodings)
+    return [_work(loaded, gates, [PairRow(1, first, second)], variant, seconds) for variant in variants]
 
 
 def _last_pair() -> tuple[dict[str, PairScore], bool]:
-    before: dict[str, PairScore] | None = last("pair").value
-    if before is None:
+    before: Sequence[list[PairScore]] = last("pair")
+    if not before:
         end_run()
-    return before, True
+    return _by_variant(before), True
+
+
+def _by_variant(found: Sequence[list[PairScore]]) -> dict[str, PairScore]:
+    """The only pair of each table; the variants come in their order, where the pair has more than one."""
+    return {variant: score for variant, (score,) in zip(VARIANTS, found, strict=False)}
 
 
 def scored_table(
@@ -78,12 +107,23 @@ def scored_table(
     """
     good = [row for row in rows if row.problem is None]
     key = ("table", loaded.name, gates.tobytes(), variant, _digest(rows))
-    found: Given[list[PairScore]] = last("table of pairs")
+    found: Given[list[PairScore]] = earlier("table of pairs")
     if good and offered("score", key, f"Score {len(good):,} {'pair' if len(good) == 1 else 'pairs'}", None):
-        pieces = sum(len(row.first) + len(row.second) for row in good) / 4  # about four letters to a piece
-        seconds = seconds_of(loaded, round(pieces / len(good) / 2), pieces)
-        found = look(_work(loaded, gates, rows, variant, seconds), slot="table of pairs", asked="score")
+        found = look(_table_work(loaded, gates, rows, variant), slot="table of pairs", asked="score")
     return None if found.value is None else (found.value, found.state is State.STALE)
+
+
+def table_csv(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> str:
+    """All pairs of a table with their scores, as a file."""
+    scores = need(_table_work(loaded, gates, rows, variant))
+    return pairs_csv(scores)
+
+
+def _table_work(loaded: LoadedModel, gates: np.ndarray, rows: Sequence[PairRow], variant: str) -> Work[list[PairScore]]:
+    good = [row for row in rows if row.problem is None]
+    pieces = sum(len(row.first) + len(row.second) for row in good) / 4  # about four letters to a piece
+    seconds = seconds_of(loaded, round(pieces / max(len(good), 1) / 2), pieces)
+    return _work(loaded, gates, rows, variant, seconds)
 
 
 def table_of_pairs() -> list[PairRow] | None:

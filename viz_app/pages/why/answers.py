@@ -28,7 +28,7 @@ from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.target import names_in
-from viz_app.shell.work import QUICK, Given, State, Work, as_time, ask, is_asked, last, look, remember
+from viz_app.shell.work import QUICK, Given, State, Work, as_time, ask, earlier, is_asked, last, look, remember
 
 SLOW, TRUST = "slow methods", "trust"  # what the visitor asks for by a button
 MARKS = {"better": "●", "chance": "○", "worse": "✕"}
@@ -226,15 +226,15 @@ def answers(current: Question) -> Answers | None:
 
     Until they are there, or while there is no target, the last answers, marked as stale; None if there are none.
     """
-    before: Answers | None = last("answers").value
-    if before is not None:
-        before = replace(before, stale=True)
+    parts: Sequence[Answers] = last("answers")
+    before = replace(_joined(parts), stale=True) if parts else None
     if current.target is None:
         return before
     run = current.run(gradients=True)
     quick, slow = quick_and_slow(current)
     groups = [(quick, "")] + ([(slow, SLOW)] if slow and was_asked(SLOW, current) else [])
     found: list[Answers] = []
+    works: list[Work[Answers]] = []
     for methods, why in groups:
         names = tuple(method.name for method in methods)
         work = Work(
@@ -246,11 +246,11 @@ def answers(current: Question) -> Answers | None:
         part = look(work, asked=why).value
         if part is not None:
             found.append(part)
+            works.append(work)
         elif not why:
             return before
-    together = _joined(found)
-    remember("answers", together)
-    return replace(together, run=run)
+    remember("answers", *works)
+    return replace(_joined(found), run=run)
 
 
 def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str, report: Progress) -> Answers:
@@ -272,7 +272,7 @@ def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str
     return Answers(current.encoding, target, asked, tuple(answered), array, tuple(refused), run.target_value)
 
 
-def _joined(parts: list[Answers]) -> Answers:
+def _joined(parts: Sequence[Answers]) -> Answers:
     """The methods of all parts, in the order of the documents."""
     rows = {name: row for part in parts for name, row in zip(part.names, part.scores, strict=True)}
     names = tuple(method.name for method in METHODS if method.name in rows)
@@ -285,7 +285,7 @@ def trust(current: Question, given: Answers) -> Trust | None:
 
     None if nothing was asked yet.
     """
-    known: Given[Trust] = last(TRUST)
+    known: Given[Trust] = earlier(TRUST)
     if was_asked(TRUST, current) and not given.stale:
         work = Work(
             ("trust", given.names, _question(current)),

@@ -1,19 +1,21 @@
 """Which words led to this prediction?"""
 
-from typing import Any
+from dataclasses import replace
+from functools import partial
 
 import streamlit as st
 
+from bert_core.methods import Method
 from viz_app.components.token_strip import token_strip
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import EXAMPLE, MEASURES, answers
+from viz_app.pages.why.answers import Answers, Trust
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
-from viz_app.shell.choices import file_of
 from viz_app.shell.controls import control
 from viz_app.shell.notices import say_cautions
-from viz_app.shell.question import mask_word, take_example
+from viz_app.shell.question import Question, mask_word, take_example
 from viz_app.shell.target import say_no_target
 
 READING = (
@@ -28,47 +30,65 @@ TRUST_READING = (
     "the model has seldom read texts with holes, and a test by masking favours methods that mask."
 )
 
-current, state = question.current(), st.session_state
-look: dict[str, Any] = {"dark": current.dark, "lecture": current.lecture}
-frame.title(
-    "Which words led to this prediction?",
-    "Every method scores how much each word pushed towards the answer; a test shows which methods to trust.",
-)
-if current.target is None:
-    say_no_target(current, "There is nothing to explain yet")
-    st.caption(
-        "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
-        "explanation answers one question only."
+
+def draw() -> None:
+    """Draw the page."""
+    current = question.current()
+    frame.title(
+        "Which words led to this prediction?",
+        "Every method scores how much each word pushed towards the answer; a test shows which methods to trust.",
     )
+    if current.target is None:
+        say_no_target(current, "There is nothing to explain yet")
+        st.caption(
+            "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
+            "explanation answers one question only."
+        )
+    waiting = _controls(current)
+    found = answers.answers(current)
+    if found is None:
+        if current.target is not None:
+            st.caption(READING.format(answer=answers.pushed(current, current.target)))
+        end_run()
+    if found.stale:
+        frame.fade()
+    answers_place = screen.picture().container(key="stale_answers" if found.stale else "answers")
+    more_place = st.container(key="stale_more" if found.stale else "more")
+    # What is known of trust stands in the table above it.
+    with st.container():
+        trust = _trust(current, found)
+    with answers_place:
+        method = _answers(current, found, trust, waiting)
+    screen.read(READING.format(answer=answers.pushed(current, found.target)))
+    with more_place:
+        _more(current, found, method)
+    if found.run is not None:
+        say_cautions(found.run)
+    _files(found, trust)
 
-quick, slow = answers.quick_and_slow(current)
-asked_slow = answers.was_asked(answers.SLOW, current)
-waiting = [] if asked_slow else [method.name for method in slow]
-with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-    control(st.selectbox, "Method", "method", options=answers.method_names(), width=260)
-    control(st.toggle, "Words, not pieces", "words", help="The score of a word is the sum over its pieces.")
-    if slow:
-        several = f"the {len(slow)} slow methods"
-        st.button(
-            f"Run {several if len(slow) > 1 else slow[0].name}",
-            on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow, icon=":material/hourglass:",
-            help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
-        )  # fmt: skip
-    st.button("Show a surprising example", on_click=take_example, args=(EXAMPLE,), key="surprise")
-found = answers.answers(current)
-if found is None:
-    if current.target is not None:
-        st.caption(READING.format(answer=answers.pushed(current, current.target)))
-    end_run()
-if found.stale:
-    frame.fade()
-given, words = found, bool(state.words)
 
-answers_place = screen.picture().container(key="stale_answers" if found.stale else "answers")
-more_place = st.container(key="stale_more" if found.stale else "more")
-trust_place = st.container()
-# What is known of trust stands in the table above it.
-with trust_place:
+def _controls(current: Question) -> list[str]:
+    """The method, the unit, and the slow ones; returns those that wait for their button."""
+    slow = answers.quick_and_slow(current)[1]
+    asked_slow = answers.was_asked(answers.SLOW, current)
+    with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        control(st.selectbox, "Method", "method", options=answers.method_names(), width=260)
+        control(st.toggle, "Words, not pieces", "words", help="The score of a word is the sum over its pieces.")
+        if slow:
+            several = f"the {len(slow)} slow methods"
+            st.button(
+                f"Run {several if len(slow) > 1 else slow[0].name}",
+                on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow,
+                icon=":material/hourglass:",
+                help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
+            )  # fmt: skip
+        st.button("Show a surprising example", on_click=take_example, args=(EXAMPLE,), key="surprise")
+    return [] if asked_slow else [method.name for method in slow]
+
+
+def _trust(current: Question, found: Answers) -> Trust | None:
+    """How far each method can be trusted here, where that was asked for."""
+    state = st.session_state
     st.subheader("Which methods can be trusted on this text?", anchor=False)
     trust = answers.trust(current, found)
     if current.target is not None and not answers.was_asked(answers.TRUST, current):
@@ -90,31 +110,40 @@ with trust_place:
             screen.chart(
                 trust_chart(
                     list(trust.names), measured.scores, measured.verdicts, measured.band,
-                    measure=answers.MEASURE_NAMES[state.measure], **look,
+                    measure=answers.MEASURE_NAMES[state.measure], dark=current.dark, lecture=current.lecture,
                 ),
                 key="trust_chart", grows=False, alt=answers.in_words(trust, state.measure),
             )  # fmt: skip
             st.markdown(answers.in_words(trust, state.measure))
     st.caption(f"**How to read this:** {answers.MEASURE_READS[state.measure]}. {TRUST_READING}")
-with answers_place:
+    return trust
+
+
+def _answers(current: Question, found: Answers, trust: Trust | None, waiting: list[str]) -> Method:
+    """Every method's scores, and how far each agrees with the chosen one, which is returned."""
+    words = bool(st.session_state.words)
     st.subheader(f"{found.question} {answers.value(current, found)}", anchor=False)
     method = answers.chosen(found, waiting)
     labels, names = found.labels(words), list(found.names)
     marks = [answers.marked(trust, name) for name in names]
-    agreement = found.agreement(words)
+    chosen = names.index(method.name)
     screen.chart(
         score_table(
-            found.shares(words), found.of_units(words), marks, labels, chosen=names.index(method.name),
-            beside=("agreement", agreement[:, names.index(method.name)]), **look,
+            found.shares(words), found.of_units(words), marks, labels, chosen=chosen,
+            beside=("agreement", found.agreement(words)[:, chosen]), dark=current.dark, lecture=current.lecture,
         ),
         key="methods", least_width=220 + 30 * len(labels),
         alt=f"Scores of {len(names)} methods for {len(labels)} tokens, and how far each "
         f"agrees with {method.name}",
-        on_select=lambda: answers.choose_method(names, "methods"), selection_mode="points",
+        on_select=partial(answers.choose_method, names, "methods"), selection_mode="points",
         config={"displayModeBar": False},
     )  # fmt: skip
-screen.read(READING.format(answer=answers.pushed(current, found.target)))
-with more_place:
+    return method
+
+
+def _more(current: Question, found: Answers, method: Method) -> None:
+    """The chosen method: its scores word by word, what it measures, and what it says layer by layer."""
+    words, names = bool(st.session_state.words), list(found.names)
     if question.is_shown(EXAMPLE):
         st.info(EXAMPLE.remark, icon=":material/lightbulb:")
     token_strip(
@@ -127,9 +156,10 @@ with more_place:
     # What is closed costs nothing.
     with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as opened:
         if opened.open:
+            agreement = found.agreement(words)
             screen.chart(
-                score_table(agreement, agreement, names, names, **look), key="all_agreement", grows=False,
-                alt="Rank correlations of all methods",
+                score_table(agreement, agreement, names, names, dark=current.dark, lecture=current.lecture),
+                key="all_agreement", grows=False, alt="Rank correlations of all methods",
             )  # fmt: skip
     if found.has_layers(method.name):
         with st.expander(f"{method.name}, layer by layer", key="open_layers", on_change="rerun") as opened:
@@ -137,8 +167,8 @@ with more_place:
                 layers = found.layers(current, method.name, words)
                 screen.chart(
                     score_table(
-                        layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))], labels,
-                        **look,
+                        layers / (abs(layers).max() or 1), layers, [f"layer {n}" for n in range(len(layers))],
+                        found.labels(words), dark=current.dark, lecture=current.lecture,
                     ),
                     key="layers", grows=False, alt=f"{method.name} in every layer",
                 )  # fmt: skip
@@ -147,19 +177,21 @@ with more_place:
                     "count from zero. **How it can mislead:** in upper layers a position holds more than its own word."
                 )
 
-if found.run is not None:
-    say_cautions(found.run)
-with st.container(horizontal=True, gap="small"):
-    st.download_button(
-        "Scores (CSV)", lambda: tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",
-        on_click="ignore", icon=":material/table:", key="why_csv",
-    )  # fmt: skip
-    st.download_button(
-        "Scores and trust (NPZ)",
-        lambda: npz(answers.arrays(given, trust), tokens=given.encoding.tokens, methods=given.names),
-        "why.npz", "application/octet-stream", on_click="ignore", icon=":material/dataset:", key="why_npz",
-    )  # fmt: skip
-    st.page_link(
-        file_of("attention"), label="See attention and its gradient, head by head",
-        icon=":material/grid_view:",
-    )  # fmt: skip
+
+def _files(found: Answers, trust: Trust | None) -> None:
+    """The scores as files. What Streamlit keeps for them are the scores alone: the run stays with the queue."""
+    given = replace(found, run=None)
+    with st.container(horizontal=True, gap="small"):
+        st.download_button(
+            "Scores (CSV)", lambda: tidy_csv(given.tables(), given.encoding.tokens), "why.csv", "text/csv",
+            on_click="ignore", icon=":material/table:", key="why_csv",
+        )  # fmt: skip
+        st.download_button(
+            "Scores and trust (NPZ)",
+            lambda: npz(answers.arrays(given, trust), tokens=given.encoding.tokens, methods=given.names),
+            "why.npz", "application/octet-stream", on_click="ignore", icon=":material/dataset:", key="why_npz",
+        )  # fmt: skip
+        st.page_link(
+            frame.way_to("attention"), label="See attention and its gradient, head by head",
+            icon=":material/grid_view:",
+        )  # fmt: skip

@@ -26,6 +26,7 @@ from bert_core.refused import Refused, shown
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
 CONFIG_FILE = "config.json"
+OF_SAFETENSORS = ".tmp" + 6 * "[0-9A-Za-z]"  # the names, as a pattern, under which safetensors writes a file at first
 CAPTIONER_FILE = "captioner.json"  # not config.json: a folder with that file is a BERT for texts
 # Parameters that a file may leave out because another name holds the same numbers.
 TIED = {

@@ -230,7 +230,7 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
         raise Refused(f"{destination} exists already: choose another name")
     try:
         destination.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=destination.parent, prefix=f".{destination.name}") as space:
+        with tempfile.TemporaryDirectory(".tmp", f".{destination.name}.", destination.parent) as space:
             folder = Path(space) / "model"
             _write_files(loaded, folder)
             if destination.suffix == ".zip":
@@ -242,7 +242,10 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
             else:
                 folder.replace(destination)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{destination} could not be written, and nothing was left there: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CheckpointError(
+            f"{destination} could not be written, and nothing was left there ({reason}): choose another place"
+        ) from error
     return destination
 
 

@@ -63,7 +63,8 @@ def alone(place: Path) -> Iterator[None]:
         raise Refused(f"another run writes to {place} now: wait until it is done, or choose another name") from error
     try:
         if inside:
-            left = [path for deep in ("", "*/", "*/*/") for path in place.glob(deep + checkpoint.unfinished())]
+            names = (checkpoint.unfinished(), checkpoint.OF_SAFETENSORS)
+            left = [path for deep in ("", "*/", "*/*/") for name in names for path in place.glob(deep + name)]
         else:
             left = [*place.parent.glob(checkpoint.unfinished(glob.escape(place.name) + "*"))]
         for path in left:

@@ -157,7 +157,7 @@ def test_a_full_disk_leaves_what_was_there(
     try:
         for command in commands:
             code, _, err = headlight(*command)
-            assert code == 2 and "File too large, what stood there" in err.splitlines()[-1]
+            assert code == 2 and "File too large: make room" in err.splitlines()[-1]
             assert command[0] == "prune-curve" or f"{command[-1]}" in err.splitlines()[-1]
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -34,17 +34,12 @@ for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study
     app.command()(command)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)
-# Of what a file system refuses: what to do.
-_FULL = "the disk is full, what stood there before is as it was: make room, or choose another place"
-WHAT_TO_DO = {
-    errno.ENOSPC: _FULL,
-    errno.EDQUOT: _FULL,
-    errno.EFBIG: "File too large, what stood there before is as it was: choose another place",
-    errno.EROFS: "the disk can only be read: choose another place",
-    errno.EACCES: "Permission denied: choose another place, or change the rights of this one",
-    errno.EPERM: "Operation not permitted: choose another place, or change the rights of this one",
-    errno.ENOTDIR: "a part of this path is a file and no folder: choose another place",
-}
+_ROOM = "make room, or choose another place; what stood there before is as it was"
+_RIGHTS = "choose another place, or change the rights of this one"
+WHAT_TO_DO = {  # when a file system refuses
+    errno.ENOSPC: _ROOM, errno.EDQUOT: _ROOM, errno.EFBIG: _ROOM, errno.EROFS: "choose another place",
+    errno.EACCES: _RIGHTS, errno.EPERM: _RIGHTS, errno.ENOTDIR: "a part of this path is a file, choose another place",
+}  # fmt: skip
 TRAINING = ("pretrain", "finetune", "evaluate", "tune-lens", "train-captioner", "evaluate-captioner")
 for name in TRAINING:
     app.command(name)(getattr(train, name.replace("-", "_")))
@@ -96,8 +91,10 @@ def _sentence(error: Exception) -> str | None:
         return error.format_message()
     if not isinstance(error, OSError):
         return str(error) if isinstance(error, Refused) else None
-    what = WHAT_TO_DO.get(error.errno or 0, error.strerror)
-    return f"{error.filename}: {what}" if error.filename else str(error)
+    if not error.filename:
+        return str(error)
+    advice = WHAT_TO_DO.get(error.errno or 0)
+    return f"{error.filename}: {error.strerror}" + (f": {advice}" if advice else "")
 
 
 def _report(error: Exception, arguments: Sequence[str]) -> None:

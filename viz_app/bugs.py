@@ -7,7 +7,16 @@ from importlib.metadata import PackageNotFoundError, version
 
 from bert_core import __version__
 
+NO_MEMORY = "there is not enough memory for this: take a shorter text, fewer of them, or a smaller model"
 TOLD = ("torch", "numpy", "tokenizers", "streamlit")
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out: Python's and NumPy's, or one of PyTorch's, which have no type."""
+    said = str(error)
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and ("out of memory" in said or "can't allocate memory" in said)
+    )
 
 
 def versions() -> str:

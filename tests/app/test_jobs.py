@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from dataclasses import dataclass
 
 import pytest
+from streamlit.proto.BackMsg_pb2 import BackendOperationRequest
+from streamlit.runtime.backend_operation_handler import DeferredFileHandler
+from streamlit.runtime.media_file_manager import MediaFileManager
+from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
 from viz_app.shell import jobs, work
@@ -81,6 +86,113 @@ def test_an_error_is_kept_and_does_not_end_the_queue() -> None:
     failed = queue.submit("bad", "bad", lambda _: 1 / 0)
     assert failed.wait(10) and isinstance(failed.error, ZeroDivisionError)
     assert queue.submit("good", "good", lambda _: 1).wait(10)
+
+
+class Panic(BaseException):
+    """As what Rust raises, which is no Exception."""
+
+
+@pytest.mark.parametrize("ends", [MemoryError, SystemExit, Panic])
+@pytest.mark.parametrize("expected", [0.0, jobs.LONG_SECONDS + 1])
+def test_whatever_ends_a_job_the_worker_goes_on(ends: type[BaseException], expected: float) -> None:
+    """A job without memory, one that wants to end the thread, and a panic are errors of that job alone."""
+    queue = JobQueue()
+
+    def end(_: Job) -> None:
+        raise ends
+
+    failed = queue.submit("bad", "bad", end, expected=expected)
+    assert failed.wait(10) and isinstance(failed.error, MemoryError if ends is MemoryError else RuntimeError)
+    assert queue.submit("good", "good", lambda _: 1, expected=expected).wait(10)
+
+
+def test_results_that_do_not_fit_the_questions_are_not_taken() -> None:
+    """Where all at once gives too few results, or panics, each is done by itself, and the worker goes on."""
+
+    def panics(_: list[int]) -> list[int]:
+        raise Panic
+
+    for do in (lambda items: items[1:], panics):
+        queue = JobQueue()
+        _, go = held(queue)
+        asked = [queue.submit(n, "one", lambda _, n=n: n, together=Together("kind", n, do)) for n in range(3)]
+        go.set()
+        assert all(job.wait(10) for job in asked) and [job.result for job in asked] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("expected", [0.0, jobs.LONG_SECONDS + 1])
+def test_a_job_that_never_reports_is_left_alone_when_it_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, expected: float
+) -> None:
+    """Its visitor is told, and others are served beside it; a worker more than the bound does not begin."""
+    monkeypatch.setattr(jobs, "MOST_SILENT", 0.05)
+    queue, silent = JobQueue(), []
+    for _ in range(jobs.MOST_LEFT + 1):
+        silent.append(held(queue, expected=expected, visitor="a"))
+        queue.stop(silent[-1][0].key, "a")
+        assert queue.known(silent[-1][0].key) is None, "it can be asked for again"
+    last = queue.submit("last", "last", lambda _: "done", expected=expected, visitor="b")
+    assert not last.wait(0.5), "as many as may be left alone are"
+    silent[0][1].set()  # one of them ends after all, and its place is free for another
+    assert last.wait(10) and last.result == "done"
+    for job, go in silent:
+        go.set()
+        assert job.wait(10)
+    assert queue.wait_until_idle(10) and queue._left == 0
+    assert queue.submit("after", "after", lambda _: 1, expected=expected).wait(10)
+
+
+def test_a_job_that_reports_ends_where_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker of a job that ends in time serves on, and no other beside it."""
+    monkeypatch.setattr(jobs, "MOST_SILENT", 0.05)
+    queue = JobQueue()
+    before = [*queue._workers]
+    job = queue.submit("a", "a", lambda job: [job.report(0.5) for _ in iter(int, 1)], visitor="a")
+    while job.progress is None:
+        time.sleep(0.01)
+    queue.stop("a", "a")
+    assert job.wait(10)
+    time.sleep(0.2)
+    assert queue._workers == before and queue.submit("b", "b", lambda _: 1).wait(10)
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
+)
+def test_work_without_memory_is_one_sentence_on_its_page(error: Exception) -> None:
+    """The page says what can be done, and not that it has a bug."""
+
+    def page(error: Exception) -> None:
+        from viz_app.shell import address, work
+        from viz_app.shell.calm import calm
+
+        def fail(_: object) -> None:
+            raise error
+
+        address.restore({})
+        work.begin_run()
+        with calm():
+            work.need(work.Work(("without memory", repr(error)), "Large work", fail))
+
+    app = AppTest.from_function(page, args=(error,), default_timeout=60).run()
+    assert not app.exception and [said.value.replace("\\", "") for said in app.error] == [
+        "There is not enough memory for this: take a shorter text, fewer of them, or a smaller model."
+    ]
+
+
+def test_a_file_that_cannot_be_made_is_not_handed_over() -> None:
+    """What fails midway gives an answer without a file's address, in one sentence of Streamlit's, and no half file."""
+
+    def fails() -> bytes:
+        raise ZeroDivisionError("private")
+
+    storage = MemoryMediaFileStorage("/media")
+    files = MediaFileManager(storage)
+    asked = BackendOperationRequest(request_id="1")
+    asked.deferred_file.file_id = files.add_deferred(fails, "image/png", "1", "picture.png")
+    answer = asyncio.run(DeferredFileHandler(lambda: files).handle(asked, "session"))
+    assert answer.error_msg == "Failed to generate file for download" and not answer.deferred_file.url
+    assert not storage._files_by_id
 
 
 def test_kept_results_are_bounded_by_bytes_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from bert_core.refused import Refused
-from viz_app.bugs import versions
+from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import ask, draw, heads, prune, serve, study, train
 from viz_app.cli.serve import malloc_settings
 from viz_app.cli.shared import note
@@ -89,6 +89,8 @@ def _sentence(error: Exception) -> str | None:
     """What is said of an error that is no bug of ours; None of one that is."""
     if isinstance(error, TyperException):
         return error.format_message()
+    if lacks_memory(error):
+        return NO_MEMORY
     if not isinstance(error, OSError):
         return str(error) if isinstance(error, Refused) else None
     if not error.filename:

@@ -10,7 +10,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.refused import Refused
-from viz_app.bugs import versions
+from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.shell.address import settings_without_texts
 from viz_app.shell.markdown import sentence
 
@@ -28,9 +28,12 @@ def calm(place: DeltaGenerator | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except (Refused, MemoryError) as error:
+    except Refused as error:
         (place or st).error(sentence(error), icon=":material/error:")
     except Exception as error:
+        if lacks_memory(error):
+            (place or st).error(sentence(MemoryError(NO_MEMORY)), icon=":material/error:")
+            return
         page = st.session_state.get(PAGE, "")
         facts = f"{versions()}\npage {page}: {type(error).__name__}\n{settings_without_texts()}"
         logger.exception("a bug on a page\n%s", facts)

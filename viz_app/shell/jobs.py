@@ -24,6 +24,8 @@ MOST_PATIENCE = 2.0  # seconds that long work gives way at a time: it goes on, i
 MOST_ALONE = 60.0  # seconds that long work goes on when all who asked are gone: a connection may break and come back
 NICENESS = 10
 MOST_TOGETHER = 8  # jobs that are done at once
+MOST_SILENT = 5.0  # seconds without a report after a stop; then others are served beside what will not end
+MOST_LEFT = 2  # so many that do not end, at most
 
 Visitor = Hashable
 
@@ -129,14 +131,13 @@ class JobQueue:
         self._running: dict[bool, Job] = {}  # by whether it is long
         self._turns: dict[Visitor, int] = {}  # when each had a long job last, in jobs
         self._done: dict[str, tuple[int, float]] = {}  # kind -> how many, and the seconds they ran
+        self._turn = itertools.count()
+        self._left = 0  # stopped jobs that go on without a report, beside the workers
         self._changed = threading.Condition()
         self._closed = False
-        self._workers = [
-            threading.Thread(target=self._serve, args=(long,), name=f"headlight-{name}-jobs", daemon=True)
-            for long, name in ((False, "short"), (True, "long"))
-        ]
-        for worker in self._workers:
-            worker.start()
+        self._workers: list[threading.Thread] = []
+        for long in (False, True):
+            self._begin(long)
         # A thread that is inside torch when Python goes away takes the process down with it: let it finish first.
         atexit.register(self._close)
 
@@ -225,10 +226,35 @@ class JobQueue:
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting and not self._running, seconds)
 
+    def _begin(self, long: bool) -> None:
+        name = f"headlight-{'long' if long else 'short'}-jobs"
+        worker = threading.Thread(target=self._serve, args=(long,), name=name, daemon=True)
+        self._workers = [other for other in self._workers if other.is_alive()] + [worker]
+        worker.start()
+
+    def _leave_alone(self, job: Job) -> None:
+        """Serve others beside a job that was stopped and still does not end."""
+        with self._changed:
+            if self._running.get(job.long) is not job or self._closed:
+                return
+            if self._left == MOST_LEFT:
+                self._look_later(job)
+                return
+            del self._running[job.long]
+            self._left += 1
+            self._begin(job.long)
+
+    def _look_later(self, job: Job) -> None:
+        timer = threading.Timer(MOST_SILENT, self._leave_alone, (job,))
+        timer.daemon = True
+        timer.start()
+
     def _drop(self, job: Job | None) -> None:
         if job is not None:
             self._jobs.pop(job.key, None)
             job.stop()
+            if self._running.get(job.long) is job:
+                self._look_later(job)
             if job in self._waiting:
                 self._waiting.remove(job)
                 job.error = Stopped(f"{job.label} was stopped")
@@ -278,7 +304,8 @@ class JobQueue:
         return list(itertools.islice((one for one in alike if one is not job), MOST_TOGETHER - 1))
 
     def _serve(self, long: bool) -> None:
-        for turn in itertools.count():
+        placed = False
+        while True:
             with self._changed:
                 while (job := self._next(long)) is None and not self._closed:
                     self._changed.wait()
@@ -287,14 +314,20 @@ class JobQueue:
                 group = [job, *self._alike(job)]
                 self._waiting = [other for other in self._waiting if other not in group]
                 self._running[long] = job
+                turn = next(self._turn)
                 for one in group:
                     self._turns.update(dict.fromkeys(one.waited_for, turn))
                     one.started = one._last_seen = time.monotonic()
-            if turn == 0:
+            if not placed:
                 _take_place(long)
+                placed = True
             _do(group)
             with self._changed:
-                del self._running[long]
+                another = self._running.get(long) is not job  # serves in the place of this one
+                if another:
+                    self._left -= 1
+                else:
+                    del self._running[long]
                 for one in group:
                     number, took = self._done.get(kind_of(one.key), (0, 0.0))
                     self._done[kind_of(one.key)] = number + 1, took + one.seconds / len(group)
@@ -303,6 +336,8 @@ class JobQueue:
                 one.work = _over
                 one._done.set()
             self._drop_oldest()
+            if another:
+                return
 
     def _drop_oldest(self) -> None:
         """Keep the results that were asked for last, within the bounds."""
@@ -344,11 +379,11 @@ def _do(group: list[Job]) -> None:
     if len(group) > 1:
         together = [job.together for job in group if job.together is not None]
         try:
-            results = together[0].do([one.item for one in together])
-        except Exception:
+            results = dict(zip(group, together[0].do([one.item for one in together]), strict=True))
+        except BaseException:  # what Rust raises is no Exception
             pass
         else:
-            for job, result in zip(group, results, strict=True):
+            for job, result in results.items():
                 job.result, job.seconds = result, time.monotonic() - start
             return
     for job in group:
@@ -358,6 +393,8 @@ def _do(group: list[Job]) -> None:
             job.result = job.work(job)
         except Exception as error:
             job.error = error
+        except BaseException as error:  # the worker goes on, whatever ends a job; what Rust raises is no Exception
+            job.error = RuntimeError(f"{type(error).__name__}: {error}")
         job.seconds = time.monotonic() - start - job._gave_way
 
 

@@ -7,8 +7,8 @@ import pickle
 import pickletools
 import re
 import zipfile
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
@@ -18,6 +18,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from bert_core.config import BertConfig, json_object
 from bert_core.naming import rename
@@ -271,8 +272,8 @@ def fill(
 ) -> LoadReport:
     """Copy weights into a model, name by name, and account for every name on both sides.
 
-    model: built on torch's meta device it has sizes and no memory; it gets memory when every size agrees with the
-        file's, and what the file lacks is drawn.
+    model: built under `sizes_alone` it has no memory; it gets some when every size agrees with the file's, and what
+        the file lacks is drawn.
     weights: by today's names (see `rename`). A bare BertModel takes those below `bert.`.
     may_lack, may_have: patterns of names that are no news when missing, or left over.
     Raises CheckpointError if a shape differs, a weight is not made of plain numbers, a part that no BERT can do without
@@ -347,6 +348,25 @@ def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
     # Only the word table stands twice in a file: as itself, and as the decoder's.
     if (size := sum(tensor.nbytes for tensor in weights.values())) > 2 * room:
         raise CheckpointError(f"{source} makes {size:,} bytes of weights out of {room:,}: each must have its own")
+
+
+@contextmanager
+def sizes_alone() -> Iterator[None]:
+    """Models that this thread builds inside have sizes, no memory and no numbers: `fill` gives them both."""
+    with torch.device("meta"), _NothingDrawn():
+        yield
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves out `torch.nn.init`: to draw numbers that are not there, torch imports its compiler, for a second."""
+
+    def __torch_function__(
+        self, function: Callable[..., Any], types: object, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if getattr(function, "__module__", "") == nn.init.__name__:
+            return args[0] if args else kwargs["tensor"]
+        return function(*args, **kwargs)
 
 
 def allocate(model: nn.Module, lacking: Collection[str] = ()) -> None:

@@ -147,13 +147,13 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
     if config.is_decoder or config.add_cross_attention:
         raise CheckpointError(f"{name} is a decoder, which reads a text from left to right: load_decoder takes it")
     tokenizer = _tokenizer_of(folder, config)
-    with torch.device("meta"):
+    with checkpoint.sizes_alone():
         model = BertForPreTraining(config)
     report = checkpoint.fill(model, weights, str(folder))
     classifier = None
     if checkpoint.holds_classifier(config, weights):
         try:
-            with torch.device("meta"):
+            with checkpoint.sizes_alone():
                 classifier = BertForSequenceClassification(config, model.bert)
         except Refused as error:
             raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error

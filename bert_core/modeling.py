@@ -655,7 +655,7 @@ class BertPreTrainedModel(nn.Module):
         of the encoder itself is missing; a missing prediction head or pooler is only reported.
         """
         config, weights = checkpoint.read(folder)
-        with torch.device("meta"):  # this thread alone: no memory, and nothing drawn, before the sizes are known
+        with checkpoint.sizes_alone():
             model = cls(config, **model_arguments)
         model.load_report = checkpoint.fill(
             model,

@@ -27,6 +27,7 @@ from bert_core.checkpoint import (
     check_numbers,
     named_once,
     read_tensors,
+    sizes_alone,
     write_whole,
 )
 from bert_core.config import BertConfig, json_object
@@ -149,6 +150,8 @@ class PatchEmbeddings(nn.Module):
         self.column_embeddings = nn.Embedding(config.grid, hidden)
         self.LayerNorm = nn.LayerNorm(hidden, eps=config.vision.layer_norm_eps)
         for table in (self.row_embeddings, self.column_embeddings):
+            if table.weight.is_meta:  # built for its sizes
+                continue
             # Neighbours start alike, along a slope from one edge to the other: what is above what is soon learned.
             slope = torch.linspace(-1.0, 1.0, config.grid)[:, None] * torch.randn(hidden)
             nn.init.normal_(table.weight, std=0.2)
@@ -315,7 +318,7 @@ def load_captioner(name: str | os.PathLike[str] = BUNDLED, *, device: str | None
         weights = read_tensors(folder / WEIGHTS_FILE)
         check_layers(config.vision, weights, "vision.", str(folder))
         check_layers(config.text, weights, "text.bert.", str(folder))
-        with torch.device("meta"):
+        with sizes_alone():
             model = Captioner(config)
         _fill(model, weights, str(folder))
     except (ValueError, OSError) as error:

@@ -63,7 +63,7 @@ def test_the_wheel_holds_every_file_of_the_packages(installed: Path) -> None:
 def test_the_installed_library_loads_the_bundled_model_and_predicts(installed: Path, tmp_path: Path) -> None:
     """Outside the checkout, with its own files only, the default model guesses a word and judges a pair."""
     code = """
-import json
+import json, sys
 from importlib.util import find_spec
 import bert_core, numpy as np
 loaded = bert_core.load(device="cpu")
@@ -75,12 +75,14 @@ print(json.dumps({
     "files": [find_spec(name).origin for name in ("bert_core", "viz_app", "streamlit_app")],
     "heads": [loaded.has_mlm, loaded.has_nsp],
     "total": float(run.predictions[0].probabilities.sum()),
+    "compiler": "torch._dynamo" in sys.modules,
     "nsp": run.nsp,
 }))
 """
     found = json.loads(_run([sys.executable, "-c", code], tmp_path, PYTHONPATH=str(installed)))
     assert all(Path(file).is_relative_to(installed) for file in found["files"])
     assert found["heads"] == [True, True]
+    assert not found["compiler"], "torch's compiler takes a second to import, and nothing here needs it"
     assert isinstance(found["caption"], str)
     assert found["total"] == pytest.approx(1, abs=1e-4)
     assert 0 < found["nsp"] < 1

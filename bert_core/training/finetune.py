@@ -219,10 +219,10 @@ def _start(
         hidden_dropout_prob=settings.dropout, attention_probs_dropout_prob=settings.dropout
     )
     config = config.replace(extra={**config.extra, "model_type": "bert", "architectures": [checkpoint.TEXT_CLASSIFIER]})
-    with torch.device("meta"):
+    with checkpoint.sizes_alone():
         origin = BertForPreTraining(config)
     origin.load_report = checkpoint.fill(origin, weights, str(source))
-    with torch.device("meta"):
+    with checkpoint.sizes_alone():
         classifier = BertForSequenceClassification(config, origin.bert)
     checkpoint.fill(classifier, weights, str(source))
     return origin, classifier

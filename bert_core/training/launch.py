@@ -57,7 +57,7 @@ def launch(
     tokenizer.check_against(config)
     # Weights that the start does not have: the same on every worker.
     torch.manual_seed(settings.seed)
-    with torch.device("meta"):
+    with checkpoint.sizes_alone():
         model = BertForPreTraining(config)
     checkpoint.fill(model, weights, str(source))
 

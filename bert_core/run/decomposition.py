@@ -18,7 +18,7 @@ from bert_core.records import Attribution, Target, TokenMaps
 from bert_core.refused import checked
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import embedded
-from bert_core.run.memory import BYTES_AT_ONCE, check_memory
+from bert_core.run.memory import BYTES_AT_ONCE, check_memory, vectors_bytes
 from bert_core.run.passes import LayerPass, layer_passes
 from bert_core.run.targets import check_target
 from bert_core.tokenizer import Encoding
@@ -188,8 +188,7 @@ def decompx(
     """
     check_target(loaded, encoding, target)
     length, layers = len(encoding), loaded.config.num_hidden_layers
-    # Entering and leaving vectors and the values between them, for every two tokens.
-    check_memory(loaded, "DecompX", length, 3 * 4 * length**2 * loaded.config.hidden_size, "integrated gradients")
+    check_memory(loaded, "DecompX", length, vectors_bytes(loaded, length), "integrated gradients")
     vectors = torch.diag_embed(embedded(loaded, encoding)[0].T).permute(1, 2, 0).contiguous()
     for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
         asked = target.rows if number == layers - 1 else range(length)

@@ -278,7 +278,20 @@ def test_app_passes_flags_choices_and_malloc_settings(
     monkeypatch.delenv("MALLOC_MMAP_MAX_", raising=False)
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
     with pytest.raises(_Started):
-        cli.main(["app", "--models", str(tiny_model_folder), "bert-base-uncased", "--device", "cpu", "--port", "8600"])
+        cli.main(
+            [
+                "app",
+                "--models",
+                str(tiny_model_folder),
+                "bert-base-uncased",
+                "--device",
+                "cpu",
+                "--port",
+                "8600",
+                "--memory",
+                "2.5",
+            ]
+        )
     command, environment = started[0]
     assert {
         "--server.address=localhost",
@@ -292,6 +305,7 @@ def test_app_passes_flags_choices_and_malloc_settings(
     assert Path(theme.partition("=")[2]).is_file()
     assert json.loads(environment["HEADLIGHT_MODELS"]) == [str(tiny_model_folder), "bert-base-uncased"]
     assert environment["HEADLIGHT_DEVICE"] == "cpu"
+    assert environment["HEADLIGHT_MEMORY"] == "2.5"
     assert environment["MALLOC_MMAP_MAX_"] == "0"
     assert environment["MALLOC_TOP_PAD_"] == "1", "what the user set stays"
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))

@@ -204,6 +204,16 @@ def test_what_needs_too_much_memory_is_refused_and_the_rest_answers(
     assert "DecompX" not in [row[0][0] for row in table_of(app)]
 
 
+def test_what_has_no_room_in_the_server_is_refused_and_the_rest_answers(
+    opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bound of the server's memory stops one method by name; the others stand in the table."""
+    monkeypatch.setattr(answers, "score_bytes", lambda _, name, tokens: 1 << 60 if name == "DecompX" else 0)
+    app = opened(text="the cat sat on the green mat")
+    assert "DecompX would take about 1,099,511,627,776 MB of memory" in words(app)
+    assert "DecompX" not in [row[0][0] for row in table_of(app)] and f"**What {answers.STAND_IN}" in words(app)
+
+
 def test_slow_methods_wait_for_a_button(opened: Callable[..., AppTest], monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the text is long for the model, what takes many passes is behind a button that names it and its cost."""
     monkeypatch.setattr(answers, "QUICK", 0)

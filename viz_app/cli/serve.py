@@ -51,6 +51,12 @@ def open_app(
     metrics: Annotated[
         int | None, typer.Option(min=1, max=65535, help="A port for what is counted, as Prometheus reads it.")
     ] = None,
+    memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GB", help="What it may use in all; if not given, 2 GB above its start, and 60% of the machine's."
+        ),
+    ] = None,
 ) -> None:
     """Serve the app to a browser."""
     offered = [*(models or []), *(more_models or [])]
@@ -89,6 +95,10 @@ def open_app(
         if find_spec("prometheus_client") is None:
             raise Refused("--metrics needs the package prometheus-client: pip install 'headlight[metrics]'")
         choices["HEADLIGHT_METRICS"] = str(metrics)
+    if memory is not None:
+        if not 0 < memory < float("inf"):
+            raise Refused(f"--memory is {memory:g}: it must be a number of GB above 0")
+        choices["HEADLIGHT_MEMORY"] = str(memory)
     if tables is not None:
         choices["HEADLIGHT_TABLES"] = str(tables.resolve())
     # Threads of a computation that wait for each other sleep: busy waiting would take the cores from other visitors.

@@ -226,6 +226,16 @@ class JobQueue:
         with self._changed:
             return self._changed.wait_for(lambda: not self._waiting and not self._running, seconds)
 
+    def drop_oldest(self, nbytes: int) -> int:
+        """Drop results, those that were asked for longest ago first, until they held so many bytes; what they held."""
+        dropped = 0
+        with self._changed:
+            for key, job in list(self._jobs.items()):
+                if dropped < nbytes and job.done and (size := _size(job.result)):
+                    del self._jobs[key]
+                    dropped += size
+        return dropped
+
     def _begin(self, long: bool) -> None:
         name = f"headlight-{'long' if long else 'short'}-jobs"
         worker = threading.Thread(target=self._serve, args=(long,), name=name, daemon=True)
@@ -335,11 +345,11 @@ class JobQueue:
             for one in group:
                 one.work = _over
                 one._done.set()
-            self._drop_oldest()
+            self._keep_within_bounds()
             if another:
                 return
 
-    def _drop_oldest(self) -> None:
+    def _keep_within_bounds(self) -> None:
         """Keep the results that were asked for last, within the bounds."""
         with self._changed:
             kept_bytes = kept = 0

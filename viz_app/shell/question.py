@@ -13,6 +13,7 @@ from bert_core.loading import LoadedModel
 from bert_core.records import ModelRun, Target
 from bert_core.run.capture import capture, captures
 from bert_core.run.inputs import head_mask_without
+from bert_core.run.memory import capture_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import TokenClick
 from viz_app.shell import examples
@@ -83,6 +84,7 @@ class Question:
             f"{shown_name(loaded.name)} reads {length} tokens",
             lambda _: capture(loaded, self.encoding, target=target, head_mask=gates, top_k=TOP),
             together=together,
+            memory=capture_bytes(loaded, length, gradients=target is not None),
         )
         return need(work, timed=True)
 

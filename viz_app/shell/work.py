@@ -20,6 +20,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.run.pace import Pace, pace_of
+from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor
 from viz_app.shell.markdown import as_written
@@ -44,7 +45,8 @@ class Work(Generic[Result]):
 
     key: equal for equal questions, whoever asks them, the kind of work first. label: as the queue shows it. seconds:
     what it takes, about. do: the work itself, called with the `Progress` that it should tell how far it is. together:
-    how it is done with others of its kind that wait.
+    how it is done with others of its kind that wait. memory: bytes that it takes while it runs, about; where they would
+    be too many it is not begun, and Refused is raised.
     """
 
     key: Hashable
@@ -52,6 +54,7 @@ class Work(Generic[Result]):
     do: Callable[[Progress], Result]
     seconds: float = 0.0
     together: Together | None = None
+    memory: int = 0
 
 
 class State(Enum):
@@ -258,8 +261,12 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
 
 
 def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
+    def do(job: Job) -> Any:
+        with memory.room_for(work.memory, queue().drop_oldest):
+            return work.do(job.report)
+
     return queue().submit(
-        work.key, work.label, lambda job: work.do(job.report),
+        work.key, work.label, do,
         expected=work.seconds, together=work.together, visitor=visitor, lasting=lasting,
     )  # fmt: skip
 

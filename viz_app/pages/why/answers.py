@@ -16,7 +16,7 @@ import streamlit as st
 from bert_core.analysis.attribution import rank_agreement, scaled_rows, scores_of_units, side_totals, word_units
 from bert_core.analysis.faithfulness import RANDOM_RANKINGS, REMOVED_SHARES, TOP_SHARES, Faithfulness, removable_units
 from bert_core.analysis.patterns import word_as_read
-from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, token_scores
+from bert_core.methods import METHODS, Method, faithfulness, layer_scores, method_of, score_bytes, token_scores
 from bert_core.progress import Progress
 from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused
@@ -25,10 +25,11 @@ from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
 from viz_app.shell.markdown import as_written
+from viz_app.shell.memory import room_for
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.target import names_in
-from viz_app.shell.work import QUICK, Given, State, Work, as_time, ask, earlier, is_asked, last, look, remember
+from viz_app.shell.work import QUICK, Given, State, Work, as_time, ask, earlier, is_asked, last, look, queue, remember
 
 SLOW, TRUST = "slow methods", "trust"  # what the visitor asks for by a button
 MARKS = {"better": "●", "chance": "○", "worse": "✕"}
@@ -259,9 +260,11 @@ def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str
     scores, answered, refused = [], [], []
     for number, name in enumerate(names):
         try:
-            of_method = token_scores(
-                current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask
-            )
+            # One by one: what has no room is said, and the others answer.
+            with room_for(score_bytes(current.loaded, name, len(current.encoding)), queue().drop_oldest, name):
+                of_method = token_scores(
+                    current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask
+                )
         except Refused as error:
             refused.append(str(error))
         else:

@@ -71,6 +71,18 @@ def _name_of(callback: Callable[..., object] | None) -> str:
     return "" if callback is None else callback.__name__.replace("_", "-")
 
 
+def test_a_command_without_memory_says_what_to_take_less_of(headlight: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy's error and PyTorch's are one sentence and code 2, no bug."""
+    for error in (MemoryError(), RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried")):
+
+        def fails(*_: object, error: Exception = error, **__: object) -> None:
+            raise error
+
+        monkeypatch.setattr("bert_core.load", fails)
+        code, printed, err = headlight("predict", "a [MASK]")
+        assert (code, printed, err.count("\n")) == (2, "", 1) and err.startswith("there is not enough memory")
+
+
 def test_a_log_that_cannot_be_written_is_no_second_bug(
     headlight: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

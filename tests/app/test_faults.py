@@ -200,6 +200,20 @@ def test_two_runs_do_not_write_to_one_place(bench: Bench, tmp_path: Path, name: 
     assert left_in(tmp_path) == left
 
 
+@pytest.mark.parametrize("name", ["prune", "prune to .zip"])
+def test_two_pruned_models_of_one_name_are_one_whole_model(bench: Bench, tmp_path: Path, name: str) -> None:
+    """The one that ends first is there; the other takes its place as a .zip, or says that there is a folder."""
+    whole, left = bench.undisturbed(name)
+    assert bench.run(name, tmp_path, at=whole.writes // 2, what="pause").code is None
+    second, first = bench.run(name, tmp_path), bench.faults.go_on()
+    assert second.code == 0, second.err
+    if name == "prune":
+        assert_one_sentence(first, errno.ENOTEMPTY, tmp_path)
+    else:
+        assert first.code == 0, first.err
+    assert left_in(tmp_path) == left
+
+
 @every_command
 def test_an_interrupted_command_says_one_word(bench: Bench, tmp_path: Path, name: str) -> None:
     """Ctrl-C in the middle: status 130, no traceback, whole files, and nothing temporary is left."""

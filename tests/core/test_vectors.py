@@ -56,7 +56,9 @@ def test_heads_keep_their_numbers_after_pruning(tiny_loaded: LoadedModel, encodi
     """What is left of a layer gives the same vectors under the same numbers; what is gone is named."""
     smaller = pruned(tiny_loaded, [(0, 1)])
     before, after = (head_vectors(loaded, encoding, 0, 2) for loaded in (tiny_loaded, smaller))
-    assert np.array_equal(before.queries, after.queries) and np.array_equal(before.keys, after.keys)
+    # A smaller product of matrices may be added up in another order.
+    assert_near(after.queries, before.queries)
+    assert_near(after.keys, before.keys)
     with pytest.raises(ValueError, match="L0 H1 was pruned: this layer still has the heads 0, 2, 3"):
         head_vectors(smaller, encoding, 0, 1)
     with pytest.raises(ValueError, match="head 4 does not exist"):

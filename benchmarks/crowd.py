@@ -5,6 +5,7 @@ a run of the model here: the likeliest words at [MASK], and the probability that
 
 python benchmarks/crowd.py [--write] [--crowd 30x4:1 ...] [--again]
 python benchmarks/crowd.py --beside 20
+python benchmarks/crowd.py --copies 3 [--kill 10] [--crowd 30x8:1]
 """
 
 from __future__ import annotations
@@ -14,14 +15,19 @@ import asyncio
 import os
 import platform
 import random
+import re
+import shutil
+import signal
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode
@@ -37,6 +43,7 @@ from viz_app.figures.predictions import nsp_verdict
 WORDS = 6  # of the likeliest, which the page offers as buttons
 LONG = "She opened the door and walked in, and the old man looked up from his book. " * 5
 LIMIT = 300.0  # seconds that a crowd may take
+AWAY = 30.0  # seconds in which a visitor who was cut off tries to come back
 KEPT = 60  # messages of which a browser has kept the body, and says so
 
 SUBJECTS = ("man", "woman", "doctor", "teacher", "child", "farmer", "sailor", "king", "writer", "soldier")
@@ -84,6 +91,7 @@ class Seen:
     lost: int = 0
     polls: int = 0
     received: int = 0  # bytes
+    back: list[str] = field(default_factory=list)  # the copies from which visitors were cut off and came back elsewhere
     problems: list[str] = field(default_factory=list)
 
 
@@ -101,7 +109,7 @@ class Visitor:
         self.kept: OrderedDict[str, ForwardMsg] = OrderedDict()
         self.words: tuple[str, ...] = ()
         self.verdict = ""
-        self.page = ""
+        self.page = self.copy = ""  # of several copies, the one that a cookie names
 
     async def open(self) -> None:
         """Come in, and wait for the first picture."""
@@ -114,14 +122,37 @@ class Visitor:
         self.socket = await websockets.connect(
             f"ws://{self.address}/_stcore/stream", subprotocols=[websockets.Subprotocol("streamlit")],
             max_size=None, compression=None, open_timeout=LIMIT, ping_timeout=None,
+            additional_headers={"Cookie": self.copy} if self.copy else {},
         )  # fmt: skip
+        assert self.socket.response is not None
+        for cookie in self.socket.response.headers.get_all("Set-Cookie"):
+            if cookie.startswith("HEADLIGHT="):
+                self.copy = cookie.partition(";")[0]
 
     async def edit(self, text: str, pair: str) -> Answer:
         """Type two sentences, one after the other, and wait for the answer to both."""
         for label, value in (("Sentence", text), ("Second sentence", pair)):
             self.written[label] = value
-        await self.send()
-        return await self._answer()
+        try:
+            await self.send()
+            return await self._answer()
+        except websockets.ConnectionClosed:
+            self.seen.back.append(self.copy)
+            await self._come_back()
+            await self.send(query=urlencode({"text": text, "pair": pair}))  # what a page's address says
+            return await self._answer()
+
+    async def _come_back(self) -> None:
+        """Open the socket again, as a page does whose server is gone."""
+        self.controls, self.page, until = {}, "", time.monotonic() + AWAY
+        self.kept.clear()
+        while True:
+            try:
+                return await self.connect()
+            except (OSError, websockets.InvalidHandshake):
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(0.5)
 
     async def close(self) -> None:
         """Go."""
@@ -356,6 +387,69 @@ class Server:
         self.process.wait()
 
 
+@contextmanager
+def behind_one_door(servers: Sequence[Server]) -> Iterator[str]:
+    """The address of HAProxy, as deploy/haproxy.cfg sets it, before these servers."""
+    haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin")
+    if haproxy is None:
+        raise SystemExit("there is no haproxy on the path")
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        door = f"127.0.0.1:{probe.getsockname()[1]}"
+    shipped = (Path(__file__).parents[1] / "deploy" / "haproxy.cfg").read_text(encoding="utf-8")
+    copies = "\n".join(
+        f"    server copy{number} {server.address.replace('localhost', '127.0.0.1')}"
+        for number, server in enumerate(servers)
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        config = Path(folder) / "haproxy.cfg"
+        config.write_text(
+            re.sub(r"^    server-template .*$", copies, shipped, flags=re.MULTILINE).replace(
+                "bind :8080", f"bind {door}"
+            )
+        )
+        proxy = subprocess.Popen([haproxy, "-db", "-f", str(config)], stdout=subprocess.DEVNULL)
+        try:
+            time.sleep(3)  # until it has asked each whether it is well
+            yield door
+        finally:
+            proxy.terminate()
+            proxy.wait()
+
+
+def with_copies(crowd: Crowd, copies: int, kill: float | None) -> str:
+    """What one crowd saw behind one door, of which one copy was killed meanwhile, in a few sentences."""
+    asked = questions(crowd, 5)
+    right = expected(asked)
+    servers = [Server(["--shared"]) for _ in range(copies)]
+
+    async def watched(door: str) -> Seen:
+        if kill is not None:
+            asyncio.get_running_loop().call_later(kill, servers[0].process.send_signal, signal.SIGKILL)
+        return await attend(crowd, door, asked, right)
+
+    try:
+        with behind_one_door(servers) as door:
+            start = time.monotonic()
+            seen = asyncio.run(watched(door))
+            wall = time.monotonic() - start
+    finally:
+        for server in servers:
+            server.stop()
+    taken = sorted(seen.seconds)
+    lines = [
+        f"{crowd}, {copies} copies behind HAProxy: {len(taken) / wall:.1f} answers/s, median "
+        f"{statistics.median(taken):.2f} s, 95% {taken[int(0.95 * len(taken))]:.2f} s, longest {taken[-1]:.2f} s; "
+        f"{seen.wrong} wrong, {seen.lost} lost"
+    ]
+    if kill is not None:
+        lines.append(
+            f"after {kill:g} s one copy was killed: {len(seen.back)} visitors were cut off, all of "
+            f"{len(set(seen.back))} copy, and got their answers elsewhere"
+        )
+    return "; ".join(lines + [f"problem: {problem}" for problem in sorted(set(seen.problems))[:3]])
+
+
 def row(crowd: Crowd, server: Server, seed: int) -> str:
     """One crowd at this server, as a line of the table."""
     asked = questions(crowd, seed)
@@ -389,7 +483,12 @@ if __name__ == "__main__":
     parser.add_argument("--crowd", nargs="+", default=TABLE, metavar="VISITORSxEDITS:PAUSE[s]")
     parser.add_argument("--again", action="store_true", help="the last crowd twice more at the same server, for memory")
     parser.add_argument("--beside", type=int, metavar="EDITS", help="edits alone, and beside another's long work")
+    parser.add_argument("--copies", type=int, metavar="N", help="the first crowd, at so many servers behind HAProxy")
+    parser.add_argument("--kill", type=float, metavar="SECONDS", help="with --copies: when one of them is killed")
     given = parser.parse_args()
+    if given.copies:
+        print(with_copies(Crowd.read(given.crowd[0]), given.copies, given.kill))
+        raise SystemExit
     if given.beside:
         server = Server()
         try:

@@ -19,7 +19,9 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
+from bert_core.refused import Refused
 from bert_core.run.pace import Pace, pace_of
+from viz_app.door import is_own
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor
@@ -28,6 +30,7 @@ from viz_app.shell.markdown import as_written
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
 GLANCE = 0.5  # seconds between two looks at the queue
 QUICK = 2.0  # seconds: what takes longer is offered, not done unasked
+LONGEST_FOR_ONE = 600.0  # seconds that one question may take where many share a server
 
 _STOPPED = "_stopped"
 _TOOK = "_took"
@@ -188,10 +191,25 @@ def offered(slot: str, key: Hashable, label: str, seconds: float | None, *, quic
     if seconds is not None and seconds <= (QUICK if quick is None else quick):
         return True
     cost = "" if seconds is None else f", about {as_time(seconds)}"
-    if not is_asked(slot, key) and st.button(label + cost, icon=":material/play_arrow:", type="primary"):
-        ask(slot, key)
-        st.rerun()
-    return is_asked(slot, key)
+    refused = too_long(seconds)
+    if not is_asked(slot, key):
+        if st.button(label + cost, icon=":material/play_arrow:", type="primary", disabled=refused is not None):
+            ask(slot, key)
+            st.rerun()
+        if refused is not None:
+            st.caption(f"{refused}.")
+    return refused is None and is_asked(slot, key)
+
+
+def too_long(seconds: float | None) -> str | None:
+    """Why this server does not do what takes so long, about; None where it does, as always on a server of one's own."""
+    if seconds is None or seconds <= LONGEST_FOR_ONE or is_own():
+        return None
+    return (
+        f"This would take about {as_time(seconds)}, and this server is for many: one question may take "
+        f"{as_time(LONGEST_FOR_ONE)}. Ask for less, with a shorter text or fewer examples, or run Headlight on a "
+        "machine of your own"
+    )
 
 
 def ask(slot: str, key: Hashable) -> None:
@@ -261,6 +279,9 @@ def _submitted(work: Work[Any], *, lasting: bool) -> Job:
 
 
 def _asked(work: Work[Any], visitor: Visitor, *, lasting: bool) -> Job:
+    if (refused := too_long(work.seconds)) is not None and queue().known(work.key) is None:
+        raise Refused(refused)
+
     def do(job: Job) -> Any:
         with memory.room_for(work.memory, queue().drop_oldest):
             return work.do(job.report)

@@ -22,7 +22,7 @@ from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_wor
 from viz_app.shell.controls import control, file_control
 from viz_app.shell.heads import head_title, switch_heads
 from viz_app.shell.markdown import as_written
-from viz_app.shell.work import as_time, ask, is_asked, take_back
+from viz_app.shell.work import as_time, ask, is_asked, take_back, too_long
 
 ORDER_NAMES = {
     "importance": "Gradient of the loss", "importance-in-layer": "Gradient, scaled by layer",
@@ -200,7 +200,7 @@ def _for_real(questions: PruningQuestions) -> None:
             seconds = questions.seconds_to_measure()
             st.button(
                 f"Measure size and speed, about {as_time(seconds)}", on_click=ask, args=("costs", cost_key),
-                key="measure_costs",
+                key="measure_costs", disabled=(refused := too_long(seconds)) is not None, help=refused,
             )  # fmt: skip
             st.download_button(
                 f"Model without {len(current.off)} head{'s' * (len(current.off) > 1)} as .zip",
@@ -259,6 +259,8 @@ def _curve(questions: PruningQuestions, now: Score, there: int, curve_key: Hasha
             f"{label}: prune {whole - len(points)} times, about {as_time(seconds)}",
             key="start_curve",
             type="primary",
+            disabled=(refused := too_long(seconds)) is not None,
+            help=refused,
         ):
             ask("curve", curve_key)
             st.rerun()  # the whole page, so that this part begins to come back by itself

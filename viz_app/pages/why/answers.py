@@ -184,14 +184,9 @@ def cost(current: Question, passes: int) -> str:
     return f"about {passes:,} model runs, {as_time(current.seconds(passes))}"
 
 
-def slow_cost(current: Question) -> str:
-    """What the methods behind the button cost."""
-    return cost(current, sum(method.passes(len(current.encoding)) for method in quick_and_slow(current)[1]))
-
-
-def trust_cost(current: Question, answers: Answers) -> str:
-    """What judging these methods costs."""
-    return cost(current, trust_passes(current, answers))
+def slow_passes(current: Question) -> int:
+    """How many forward passes the methods behind the button take."""
+    return sum(method.passes(len(current.encoding)) for method in quick_and_slow(current)[1])
 
 
 def trust_passes(current: Question, answers: Answers) -> int:

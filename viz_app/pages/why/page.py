@@ -17,6 +17,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.notices import say_cautions
 from viz_app.shell.question import Question, mask_word, take_example
 from viz_app.shell.target import say_no_target
+from viz_app.shell.work import too_long
 
 READING = (
     "**How to read this:** orange words push towards {answer}, blue words away from it. Colours are scaled row by row; "
@@ -75,12 +76,13 @@ def _controls(current: Question) -> list[str]:
         control(st.selectbox, "Method", "method", options=answers.method_names(), width=260)
         control(st.toggle, "Words, not pieces", "words", help="The score of a word is the sum over its pieces.")
         if slow:
-            several = f"the {len(slow)} slow methods"
+            several, passes = f"the {len(slow)} slow methods", answers.slow_passes(current)
+            refused = too_long(current.seconds(passes))
             st.button(
                 f"Run {several if len(slow) > 1 else slow[0].name}",
-                on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow,
+                on_click=answers.ask_for, args=(answers.SLOW, current), disabled=asked_slow or refused is not None,
                 icon=":material/hourglass:",
-                help=f"{', '.join(method.name for method in slow)}: {answers.slow_cost(current)}",
+                help=refused or f"{', '.join(method.name for method in slow)}: {answers.cost(current, passes)}",
             )  # fmt: skip
         st.button("Show a surprising example", on_click=take_example, args=(EXAMPLE,), key="surprise")
     return [] if asked_slow else [method.name for method in slow]
@@ -92,9 +94,12 @@ def _trust(current: Question, found: Answers) -> Trust | None:
     st.subheader("Which methods can be trusted on this text?", anchor=False)
     trust = answers.trust(current, found)
     if current.target is not None and not answers.was_asked(answers.TRUST, current):
+        passes = answers.trust_passes(current, found)
+        refused = too_long(current.seconds(passes))
         st.button(
-            f"Test every method: hide the words it names ({answers.trust_cost(current, found)})",
+            f"Test every method: hide the words it names ({answers.cost(current, passes)})",
             on_click=answers.ask_for, args=(answers.TRUST, current), icon=":material/verified:", key="ask_trust",
+            disabled=refused is not None, help=refused,
         )  # fmt: skip
     if trust is not None:
         if trust.stale:

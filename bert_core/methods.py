@@ -27,7 +27,7 @@ from bert_core.records import ModelRun, Target, TokenMaps
 from bert_core.refused import Refused, checked, several
 from bert_core.run import decomposition, perturbation
 from bert_core.run.capture import capture
-from bert_core.run.memory import capture_bytes, vectors_bytes
+from bert_core.run.memory import vectors_bytes
 from bert_core.tokenizer import Encoding
 
 
@@ -268,12 +268,12 @@ def score_bytes(loaded: LoadedModel, method: str, tokens: int) -> int:
     """What `token_scores` of one method takes while it runs, about, beside the run that it looks at.
 
     Measured from 32 tokens to 480: DecompX holds a vector for every two tokens, and some hundred MiB of batches; all
-    else stays below what a run with gradients takes, or within batches of a bounded size.
+    else stays below what a run with gradients takes, or within batches of a bounded size, and is said to take 0.
     """
-    if method == "DecompX":
-        vectors = vectors_bytes(loaded, tokens)
-        return vectors + min(10 * vectors, 600 * 2**20)
-    return capture_bytes(loaded, tokens, gradients=True)
+    if method != "DecompX":
+        return 0
+    vectors = vectors_bytes(loaded, tokens)
+    return vectors + min(10 * vectors, 600 * 2**20)
 
 
 @checked

@@ -255,7 +255,7 @@ def _answer(current: Question, run: ModelRun, names: tuple[str, ...], asked: str
     scores, answered, refused = [], [], []
     for number, name in enumerate(names):
         try:
-            # One by one: what has no room is said, and the others answer.
+            # What has no room is said, and the others answer.
             with room_for(score_bytes(current.loaded, name, len(current.encoding)), queue().drop_oldest, name):
                 of_method = token_scores(
                     current.loaded, current.encoding, target, [name], run=run, head_mask=current.head_mask

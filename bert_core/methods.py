@@ -267,13 +267,13 @@ def method_of(name: str) -> Method:
 def score_bytes(loaded: LoadedModel, method: str, tokens: int) -> int:
     """What `token_scores` of one method takes while it runs, about, beside the run that it looks at.
 
-    Measured from 32 tokens to 480: DecompX holds a vector for every two tokens, and some hundred MiB of batches; all
-    else stays below what a run with gradients takes, or within batches of a bounded size, and is said to take 0.
+    Measured from 32 tokens to 480: DecompX holds vectors for every two tokens, twice, and some hundred MiB of batches.
+    All else stays below what a run with gradients takes, or within batches of a bounded size, and is said to take 0.
     """
     if method != "DecompX":
         return 0
     vectors = vectors_bytes(loaded, tokens)
-    return vectors + min(10 * vectors, 600 * 2**20)
+    return 2 * vectors + min(10 * vectors, 440 * 2**20)
 
 
 @checked

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
@@ -190,7 +191,10 @@ def test_a_file_that_cannot_be_made_is_not_handed_over() -> None:
     files = MediaFileManager(storage)
     asked = BackendOperationRequest(request_id="1")
     asked.deferred_file.file_id = files.add_deferred(fails, "image/png", "1", "picture.png")
-    answer = asyncio.run(DeferredFileHandler(lambda: files).handle(asked, "session"))
+    handler = DeferredFileHandler(lambda: files)
+    # In a thread of its own: in this one a browser's loop may be running.
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(lambda: asyncio.run(handler.handle(asked, "session"))).result()
     assert answer.error_msg == "Failed to generate file for download" and not answer.deferred_file.url
     assert not storage._files_by_id
 

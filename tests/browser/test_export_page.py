@@ -453,7 +453,7 @@ from viz_app.shell import downloads
 from viz_app.maps import MapView
 
 run = run_of(HOSTILE, second=9)
-downloads.attention(run, MapView(layer=1, heads=(0, 2)), "headlight-mini")
+downloads.attention(lambda: run, MapView(layer=1, heads=(0, 2)), "headlight-mini")
 downloads.heads(run, [(0, 1)], np.ones((2, 3)), None)
 """
 

@@ -287,7 +287,9 @@ async def attend(crowd: Crowd, address: str, asked: Sequence[Sequence[tuple[str,
             answer = await visitor.edit(text, pair)
             took = time.monotonic() - start
             seen.seconds.append(took)
-            seen.wrong += answer != right[text, pair]
+            if answer != right[text, pair]:
+                seen.wrong += 1
+                seen.problems.append(f"{text} {pair} {answer} instead of {right[text, pair]}")
             await asyncio.sleep(max(crowd.pause - took, 0.0) if crowd.steady else crowd.pause)
         await visitor.close()
 

@@ -1,7 +1,8 @@
 """What every run of the app draws: what is chosen, the frame, and the page that was opened."""
 
 import gc
-from functools import cache, partial
+import threading
+from functools import partial
 from importlib import import_module
 
 import streamlit as st
@@ -16,6 +17,8 @@ from viz_app.shell.choices import Page
 # for this, wherever it reads or writes the session. A click whose choices are half written then stays so, and a session
 # that was left between two of its first choices has no page at all.
 SafeSessionState._yield_callback = property(lambda _: lambda: None, lambda *_: None)  # type: ignore[assignment]
+
+SCRIPT_THREAD = "ScriptRunner.scriptThread"  # what Streamlit calls a thread in which it runs a script
 
 
 def draw() -> None:
@@ -53,8 +56,12 @@ def _draw(page: Page) -> None:
     import_module(f"viz_app.pages.{page.path}.page").draw()
 
 
-@cache
 def _settle() -> None:
-    """Once a page stands, what was imported and loaded for it is there for good, and no garbage to look through."""
-    gc.collect()
-    gc.freeze()
+    """Once a page stands, what was imported and loaded for it is there for good, and no garbage to look through.
+
+    Not while another run or a job is under way: what these hold would be kept for good, too.
+    """
+    runs = sum(thread.name == SCRIPT_THREAD for thread in threading.enumerate())
+    if gc.get_freeze_count() == 0 and runs <= 1 and work.queue().wait_until_idle(0):
+        gc.collect()
+        gc.freeze()

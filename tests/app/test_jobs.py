@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -179,6 +180,23 @@ def test_work_without_memory_is_one_sentence_on_its_page(error: Exception) -> No
     assert not app.exception and [said.value.replace("\\", "") for said in app.error] == [
         "There is not enough memory for this: take a shorter text, fewer of them, or a smaller model."
     ]
+
+
+def test_who_comes_at_once_shares_one_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask for the first time in one moment: else each had a model of their own."""
+
+    class Slow(jobs.JobQueue):
+        def __init__(self, is_here: Callable[[jobs.Visitor], bool]) -> None:
+            time.sleep(0.1)
+            super().__init__(is_here)
+
+    monkeypatch.setattr(work, "JobQueue", Slow)
+    work._queue.cache_clear()
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            assert len({id(queue) for queue in threads.map(lambda _: work.queue(), range(8))}) == 1
+    finally:
+        work._queue.cache_clear()
 
 
 def test_a_file_that_cannot_be_made_is_not_handed_over() -> None:

@@ -7,6 +7,7 @@ and again: the run of the page stays open while it waits, and shows its place in
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -32,6 +33,7 @@ GLANCE = 0.5  # seconds between two looks at the queue
 QUICK = 2.0  # seconds: what takes longer is offered, not done unasked
 LONGEST_FOR_ONE = 600.0  # seconds that one question may take where many share a server
 
+_first = threading.Lock()
 _STOPPED = "_stopped"
 _TOOK = "_took"
 _ASKED_NOW = "_asked_now"  # keys of the jobs that this run asked for: a session outlives its page, results need not
@@ -79,9 +81,14 @@ class Given(Generic[Value]):
     value: Value | None
 
 
-@cache
 def queue() -> JobQueue:
     """The one queue of this server."""
+    with _first:  # a class that comes in at once asks for it at once
+        return _queue()
+
+
+@cache
+def _queue() -> JobQueue:
     return JobQueue(_is_here)
 
 

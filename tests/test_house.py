@@ -96,16 +96,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.notebook": {
         "numpy", "bert_core.refused", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export",
     },
+    "viz_app.lessons": {"numpy", "bert_core.refused", "bert_core.records", "bert_core.analysis"},
     "viz_app.shell": {
         "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.loading", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app", "viz_app.door",
-        "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.export",
-        "viz_app.export.bertviz",
+        "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
+        "viz_app.export", "viz_app.export.bertviz",
     },
     "viz_app.pages": {
         "viz_app.pages.predict", "viz_app.pages.attention", "viz_app.pages.compare", "viz_app.pages.why",
         "viz_app.pages.layers", "viz_app.pages.heads", "viz_app.pages.roles", "viz_app.pages.prune",
-        "viz_app.pages.score", "viz_app.pages.images", "viz_app.pages.inside",
+        "viz_app.pages.score", "viz_app.pages.images", "viz_app.pages.inside", "viz_app.pages.learn",
     },
     "viz_app.pages.predict": {
         "streamlit", "bert_core.refused", "bert_core.calibration", "bert_core.records", "viz_app.figures",
@@ -156,6 +157,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "plotly", "streamlit", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.figures",
         "viz_app.components", "viz_app.export", "viz_app.shell",
     },
+    "viz_app.pages.learn": {"streamlit", "viz_app.lessons", "viz_app.shell"},
     "viz_app.cli": {
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
@@ -298,9 +300,10 @@ def test_importing_the_library_does_not_import_torch() -> None:
 
 
 def test_files_are_made_without_streamlit() -> None:
-    """All of the view-model and of `export` does without Streamlit."""
+    """All of the view-model, of the lessons and of `export` does without Streamlit."""
     modules_of_files = [name for name in modules() if name.startswith("viz_app.export")]
-    without = ["viz_app.tokens", "viz_app.maps", "viz_app.comparison", "viz_app.notebook", *modules_of_files]
+    view_model = ["viz_app.tokens", "viz_app.maps", "viz_app.comparison", "viz_app.lessons.reading"]
+    without = [*view_model, "viz_app.notebook", *modules_of_files]
     code = "\n".join([*(f"import {name}" for name in without), "import sys", "print('streamlit' in sys.modules)"])
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]

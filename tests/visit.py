@@ -40,7 +40,9 @@ def settled(app: AppTest, *stops: str) -> AppTest:
 
 def words(app: AppTest) -> str:
     """Everything that the page says."""
-    kinds = (app.markdown, app.caption, app.error, app.warning, app.info, app.header, app.subheader)
+    kinds = (
+        app.markdown, app.caption, app.error, app.warning, app.info, app.success, app.header, app.subheader
+    )  # fmt: skip
     return "\n".join(said(element) for kind in kinds for element in kind)
 
 

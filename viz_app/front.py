@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.runtime.state import SafeSessionState
 
 from viz_app.pages import PAGES
-from viz_app.shell import address, frame, screen, work
+from viz_app.shell import address, frame, lesson, panel, screen, work
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
 
@@ -27,6 +27,7 @@ def draw() -> None:
     st.logo(frame.LOGO, size="large")
     notices = address.restore(frame.choices_of(PAGES))
     work.begin_run()
+    st.session_state[lesson.PAGES] = {page.path: page for page in PAGES}
     ways = st.session_state[frame.WAYS] = {
         page.path: st.Page(
             partial(_draw, page), title=page.title, icon=page.icon, url_path=page.path, default=page is PAGES[0]
@@ -35,14 +36,22 @@ def draw() -> None:
     }
     opened = st.navigation(list(ways.values()), position="top" if st.session_state.lecture else "sidebar")
     page = next((page for page in PAGES if page.path == opened.url_path), PAGES[0])
+    if lesson.ahead() in ways.keys() - {page.path}:
+        # With the address as it is: without, the page that is left would have an empty entry more in the history.
+        st.switch_page(ways[str(lesson.ahead())], query_params=st.query_params.to_dict())
+    with calm():
+        lesson.arrive()
     address.open_example(page)
+    beside = panel.place()
     rest = screen.divide(lecture=st.session_state.lecture)
     try:
         st.session_state[PAGE] = page.path
         with calm(screen.picture()):
             if page is PAGES[0]:
                 frame.welcome()
-            if frame.open_frame(page, PAGES, notices):
+            stands = frame.open_frame(page, PAGES, notices)
+            panel.draw(beside)
+            if stands:
                 with rest:
                     frame.show(opened)
     finally:

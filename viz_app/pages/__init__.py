@@ -1,6 +1,6 @@
 """The pages, in the order of the navigation; each is declared in its own folder."""
 
-from viz_app.pages import attention, compare, heads, images, inside, layers, predict, prune, roles, score, why
+from viz_app.pages import attention, compare, heads, images, inside, layers, learn, predict, prune, roles, score, why
 
 PAGES = (
     predict.PAGE,
@@ -14,4 +14,5 @@ PAGES = (
     score.PAGE,
     images.PAGE,
     inside.PAGE,
+    learn.PAGE,
 )

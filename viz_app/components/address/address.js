@@ -5,7 +5,8 @@
 /** @import { AddressMessage, Handed } from "../messages.d.ts" */
 
 // On window: this module may be loaded more than once, its wrapper must not be.
-const shared = /** @type {{ headlightSteps?: string[], headlightRun?: () => void }} */ (globalThis);
+/** @typedef {{ headlightSteps?: string[], headlightRun?: () => void, headlightOpened?: string }} Shared */
+const shared = /** @type {Shared} */ (globalThis);
 
 /** @param {Handed<AddressMessage>} handed */
 export default function address({ data, setTriggerValue }) {
@@ -16,7 +17,10 @@ export default function address({ data, setTriggerValue }) {
     window.history.pushState = (state, title, url) => {
       const before = new URL(window.location.href);
       const after = new URL(url ?? "", before);
-      if (isStep(before, after, shared.headlightSteps ?? [])) add(state, title, url);
+      // A page opened by another one stands first under that one's address.
+      const justOpened = before.href === shared.headlightOpened && before.pathname === after.pathname;
+      shared.headlightOpened = before.pathname === after.pathname ? undefined : after.href;
+      if (!justOpened && isStep(before, after, shared.headlightSteps ?? [])) add(state, title, url);
       else window.history.replaceState(state, title, url);
     };
   }

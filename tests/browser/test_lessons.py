@@ -1,0 +1,100 @@
+"""A lesson in a browser: from the list to its end, and the panel beside the page in windows of every size."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.reader import address_of, opened, settled
+from viz_app.lessons.reading import lessons
+
+OTHERS = [lesson for lesson in lessons() if lesson.name != "both_sides"]
+# The edges of the panel, of what stands beside it, and of the window.
+BOXES = """() => {
+  const box = (selector) => {
+    const { left, top, right, bottom } = document.querySelector(selector).getBoundingClientRect();
+    return [left, top, right, bottom].map(Math.round);
+  };
+  const main = document.querySelector("[data-testid=stMain]");
+  return { panel: box("[class*=st-key-lesson]"), page: box(".st-key-screen"), width: window.innerWidth,
+           wide: main.scrollWidth - main.clientWidth };
+}"""
+
+
+def pressed(page: Page, key: str) -> None:
+    """A button of the panel, by its key, pressed from the keyboard."""
+    button = page.locator(f".st-key-{key} button").first
+    button.focus()
+    button.press("Enter")
+    settled(page)
+
+
+def test_a_lesson_is_walked_from_the_list_to_its_end(app: str, page: Page) -> None:
+    """Both sides, by the keyboard alone: predicted, tried on the page, revealed, own sentence; Back is one step."""
+    opened(page, app)
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Learn", exact=True).press("Enter")
+    page.locator(".st-key-begin_both_sides button").wait_for()
+    settled(page)
+    pressed(page, "begin_both_sides")
+    panel = page.locator(".st-key-lesson")
+    expect(panel).to_contain_text("Which one word")
+    expect(page).to_have_url(re.compile("/(predict)?\\?.*lesson=both_sides"))
+    panel.get_by_role("button", name=re.compile("^cup")).press("Enter")
+    expect(panel).to_contain_text("Chosen: cup")
+    pressed(page, "lesson_say")
+    expect(panel).to_contain_text("So far the first guess is still “milk”")
+    page.locator(".st-key-screen_strip").get_by_role("button", name=re.compile("^milk")).press("Enter")
+    expect(panel).to_contain_text("Done: with “milk” hidden, the first guess is “tea”")
+    pressed(page, "lesson_next")
+    expect(panel).to_contain_text("You said “cup”")
+    expect(panel.locator(".js-plotly-plot")).to_contain_text("your guess")
+    assert address_of(page)["step"] == "reveal" and "/why" in page.url
+    page.go_back()
+    expect(panel).to_contain_text("Try it")
+    page.go_forward()
+    expect(panel).to_contain_text("You said “cup”")
+    settled(page)
+    pressed(page, "lesson_next")
+    expect(panel).to_contain_text("The sentence on the page is still that of the lesson")
+    page.get_by_label("Sentence", exact=True).fill("She took the pen and wrote a long letter to her mother.")
+    page.get_by_label("Sentence", exact=True).press("Enter")
+    strip = page.locator(".st-key-screen_strip")
+    strip.get_by_role("button", name=re.compile("^pen")).press("Enter")
+    expect(strip.get_by_role("button", name=re.compile("^pen, hidden"))).to_be_visible()
+    panel.get_by_role("button", name=re.compile("^letter")).press("Enter")
+    expect(panel).to_contain_text("Chosen: letter")
+    pressed(page, "lesson_say")
+    expect(panel).to_contain_text("Right: “letter” loses")
+    pressed(page, "lesson_next")
+    expect(panel).to_contain_text("predicted otherwise, tried, own sentence")
+    assert not page.problems, page.problems
+
+
+def test_the_panel_stands_beside_the_page_and_never_over_it(app: str, page: Page) -> None:
+    """In a wide window and in a lecture at the right, folded a button there; on a narrow window above the page."""
+    for size, query in (((1400, 1000), {}), ((1280, 720), {"lecture": "1"}), ((700, 900), {})):
+        page.set_viewport_size({"width": size[0], "height": size[1]})
+        opened(page, app, "", lesson="both_sides", **query)
+        for _ in range(2):
+            expect(page.locator("[class*=st-key-lesson]").first).to_be_visible()
+            settled(page)
+            seen = page.evaluate(BOXES)
+            assert seen["wide"] == 0 and seen["panel"][2] <= seen["width"], (size, seen)
+            if size[0] > 1000:
+                assert seen["page"][2] <= seen["panel"][0], (size, seen)
+            else:
+                assert seen["panel"][3] <= seen["page"][1], (size, seen)
+            if page.locator(".st-key-lesson_fold button").count():
+                pressed(page, "lesson_fold")
+
+
+@pytest.mark.parametrize("lesson", OTHERS, ids=lambda lesson: lesson.name)
+def test_the_other_lessons_open_from_a_link(app: str, page: Page, lesson: object) -> None:
+    """A link to the first step shows its page and its question, without an error."""
+    view = lesson.predict.view  # type: ignore[attr-defined]
+    opened(page, app, view.page, **view.address, lesson=lesson.name)  # type: ignore[attr-defined]
+    expect(page.locator(".st-key-lesson")).to_contain_text(lesson.question)  # type: ignore[attr-defined]
+    expect(page.locator(".st-key-lesson_say button")).to_be_disabled()
+    expect(page.get_by_test_id("stAlertContentError")).to_have_count(0)

@@ -1,0 +1,68 @@
+"""What a reader expected beside what is true."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, figure_of, page, plain
+
+MARKS = {"": "", "yours": "your guess", "true": "true", "both": "your guess, true"}
+LONGEST_LABEL = 18
+
+
+def answer_bars(
+    labels: Sequence[str],
+    values: Sequence[float],
+    marks: Sequence[str],
+    *,
+    form: str = ".2f",
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Answers as horizontal bars, in the order given, the first on top.
+
+    marks: of each bar one of `MARKS`, written behind it, so that nothing hangs on colour. form: of the numbers.
+    The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the lengths differ or a mark is unknown.
+    """
+    if not len(labels) == len(values) == len(marks):
+        raise ValueError(f"{len(labels)} labels, {len(values)} values and {len(marks)} marks: one of each for a bar")
+    if unknown := set(marks) - set(MARKS):
+        raise ValueError(f"marks {', '.join(sorted(unknown))}: of {', '.join(MARKS)}")
+    colours = page(dark)
+    fills = {
+        "": colours.faint, "yours": DIVERGING.on(dark)[-4], "true": SEQUENTIAL.on(dark)[7],
+        "both": SEQUENTIAL.on(dark)[7],
+    }  # fmt: skip
+    places = list(range(len(labels)))
+    written = [f"{value:z{form}}".replace("-", "−") for value in values]
+    said = [f"<b>{number}</b>  {MARKS[mark]}".rstrip() for number, mark in zip(written, marks, strict=True)]
+    bars = {
+        "type": "bar", "orientation": "h", "x": list(values), "y": places, "text": written,
+        "marker": {"color": [fills[mark] for mark in marks]}, "textposition": "none",
+        "customdata": [plain(label, 160) for label in labels],
+        "hovertemplate": "%{customdata}: %{text}<extra></extra>",
+    }  # fmt: skip
+    least, most = min((*values, 0.0)), max((*values, 0.0))
+    room = (most - least) or 1.0
+    rows = 52 * (1.2 if lecture else 1)
+    layout = {
+        "height": round(len(labels) * rows + 16),
+        "margin": {"t": 4, "l": 4, "r": 4, "b": 4},
+        "bargap": 0.55,
+        "dragmode": False,
+        "xaxis": {"visible": False, "range": [least, most + 0.02 * room]},
+        "yaxis": {"visible": False, "range": [len(labels) - 0.5, -0.62]},
+        # The name stands over its bar: the panel is narrow.
+        "annotations": [
+            {
+                "x": 0, "xref": "x domain", "xanchor": "left", "y": place - 0.24, "yanchor": "bottom",
+                "text": f"{plain(label, LONGEST_LABEL)}  {words}".strip(), "showarrow": False, "align": "left",
+                "font": {"color": colours.text, "size": 18 if lecture else 15},
+            }
+            for place, label, words in zip(places, labels, said, strict=True)
+        ],
+    }  # fmt: skip
+    return figure_of([bars], layout, dark=dark, lecture=lecture)

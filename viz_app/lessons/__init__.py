@@ -1,0 +1,108 @@
+"""Lessons: what is asked, said and checked, as data; the words of each stand in a file of their own.
+
+A lesson asks before it shows. Its steps are `STEPS`: a prediction, something to do on the live page, the truth beside
+the prediction, the same with one's own sentence, and free play. Nothing here knows Streamlit or a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+STEPS = ("predict", "do", "reveal", "yours", "free")
+# How an answer is given: in the panel, by a click on a word, as a number or as one of some options; or on the page.
+ANSWERS = ("word", "number", "choice", "page")
+
+
+@dataclass(frozen=True)
+class View:
+    """What a page shows: its path, and its address by the names of the choices; no address leaves it as it is."""
+
+    page: str
+    address: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One of several answers: the range of numbers that it stands for, both ends in it, and what it says."""
+
+    least: float
+    most: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a step asks for.
+
+    view: where. says: what is to be done. answer: one of `ANSWERS`. check: its name in `checks.CHECKS`.
+    right, wrong: what is said of the answer, with the check's figures in braces. hint: given when it is asked for.
+    options: of a choice. least, most: of a number; unit: what it counts.
+    """
+
+    view: View
+    says: str
+    answer: str
+    check: str
+    right: str = ""
+    wrong: str = ""
+    hint: str = ""
+    options: tuple[Option, ...] = ()
+    least: float = 0.0
+    most: float = 0.0
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Reveal:
+    """What is said when the truth is shown: of a right answer, of a wrong one, and where the model does otherwise.
+
+    view: where. title: of the picture. bars: what its bars are called, by the names that the check gives them.
+    form: how a bar's number is written, as in a sentence.
+    """
+
+    view: View
+    right: str
+    wrong: str
+    otherwise: str
+    title: str
+    bars: Mapping[str, str]
+    form: str
+
+
+@dataclass(frozen=True)
+class Way:
+    """Where to go on without prompts: what the link says, and what it opens."""
+
+    label: str
+    view: View
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A lesson: one question, its steps, and on whose result it stands.
+
+    name: of its file. course: 1 to 3. number: its place among all lessons. minutes: about how long it takes.
+    source: whose result; link: where to read it.
+    """
+
+    name: str
+    title: str
+    question: str
+    course: int
+    number: int
+    minutes: int
+    source: str
+    link: str
+    predict: Task
+    do: Task
+    reveal: Reveal
+    yours: Task
+    free: tuple[Way, ...]
+
+    def view(self, step: str) -> View:
+        """What the page shows when a step begins; the last one leaves it as it is."""
+        views = {
+            "predict": self.predict.view, "do": self.do.view, "reveal": self.reveal.view, "yours": self.yours.view,
+        }  # fmt: skip
+        return views.get(step, self.yours.view)

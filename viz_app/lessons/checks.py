@@ -1,0 +1,279 @@
+"""Whether an answer is right, asked of records: no model is in here, and nothing of the app.
+
+A lesson's claim may be untrue of another model: a `Verdict` says whether it holds, with the figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from bert_core.analysis.pruning import hardly_missed
+from bert_core.analysis.roles import THRESHOLDS, heads_by_role, roles_of_heads
+from bert_core.records import CurvePoint
+from bert_core.refused import Refused
+from viz_app.lessons import Option
+
+Head = tuple[int, int]  # layer, head
+Figures = dict[str, str | float]
+
+FIXED = ("previous", "next", "self", "cls", "sep")  # roles of heads that look at one fixed place
+NEAR_PERCENT = 15  # how far a guessed share may be from the true one, in points
+NEAR_HEADS = 9  # how far a guessed number of heads may be
+LEAST_OFF = 12  # heads that are to be switched off
+TOLERANCE = 0.01  # by what share the loss may rise
+
+# ---------------------------------------------------------------------------- records
+
+
+@dataclass(frozen=True)
+class WordDrops:
+    """What the first guess for one gap loses when one more word is hidden.
+
+    words: the text's. gap: the number of the word that is hidden. guess, probability: what stands first in the gap.
+    drops: (word,), by how much its probability falls when this word is hidden too; NaN for the gap itself.
+    firsts: what then stands first.
+    """
+
+    words: tuple[str, ...]
+    gap: int
+    guess: str
+    probability: float
+    drops: np.ndarray = field(repr=False)
+    firsts: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Guesses:
+    """The first guess for a gap as the lesson began, and now. hidden: the words that were hidden since."""
+
+    before: str
+    now: str
+    hidden: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Looks:
+    """Where every head looks: scores as `analysis.roles.role_scores` gives them. asked: the head of the lesson."""
+
+    scores: Mapping[str, np.ndarray] = field(repr=False)
+    asked: Head
+
+
+@dataclass(frozen=True)
+class Brought:
+    """Of one head: the share of its attention that goes to [CLS], and the share of what it brings from there.
+
+    What it brings is measured by length: attention times the length of the value vector behind the head's output.
+    """
+
+    head: Head
+    attention: float
+    brought: float
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The loss with all heads and with those that are on now, nats. off: how many are off."""
+
+    before: float
+    now: float
+    off: int
+
+
+# ---------------------------------------------------------------------------- verdicts
+
+
+class Bar(NamedTuple):
+    """One bar of the picture: its name, its length, and whose it is: your answer, the true one, both or neither."""
+
+    name: str
+    value: float
+    mark: Literal["", "yours", "true", "both"] = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an answer is right, and what is true.
+
+    figures: numbers and words for a sentence, by name. bars: your answer and the truth in one picture.
+    holds: whether what the lesson claims is so on this model and this text.
+    """
+
+    right: bool
+    truth: tuple[str | float | Head, ...]
+    figures: Mapping[str, str | float]
+    bars: tuple[Bar, ...] = ()
+    holds: bool = True
+
+
+def largest_drop(found: WordDrops, answer: int) -> Verdict:
+    """Whether the answer, the number of a word, is the one that the first guess needs most."""
+    if answer == found.gap or answer not in range(len(found.words)):
+        raise Refused(f"word {answer} cannot be the answer: choose another word than the hidden one")
+    best = int(np.nanargmax(found.drops))
+    order = [n for n in np.argsort(-found.drops).tolist() if n != found.gap]
+    shown = order[:5] if answer in order[:5] else [*order[:4], answer]
+
+    def mark(word: int) -> Literal["", "yours", "true", "both"]:
+        if word == best:
+            return "both" if word == answer else "true"
+        return "yours" if word == answer else ""
+
+    return Verdict(
+        answer == best,
+        (found.words[best],),
+        {
+            "word": found.words[best], "yours": found.words[answer], "guess": found.guess,
+            "probability": found.probability, "drop": float(found.drops[best]), "own": float(found.drops[answer]),
+            "then": found.firsts[best],
+        },
+        tuple(Bar(found.words[word], float(found.drops[word]), mark(word)) for word in shown),
+        holds=best > found.gap,
+    )  # fmt: skip
+
+
+def guess_changes(found: Guesses, answer: None = None) -> Verdict:
+    """Whether hiding more words put another word first."""
+    figures = {"before": found.before, "now": found.now, "hidden": ", ".join(found.hidden)}
+    return Verdict(bool(found.hidden) and found.now != found.before, (found.now,), figures)
+
+
+def fixed_places(found: Looks, answer: Option) -> Verdict:
+    """Whether the answer's range holds the number of heads that look at one fixed place."""
+    roles = heads_by_role(roles_of_heads(found.scores))
+    counts = {name: len(heads) for name, heads in roles.items()}
+    fixed, all_heads = sum(counts[name] for name in FIXED), sum(counts.values())
+    nearest = min(max(float(fixed), answer.least), answer.most)
+    bars = [Bar("yours", nearest, "yours"), Bar("fixed", fixed, "true"), *(Bar(name, counts[name]) for name in FIXED)]
+    return Verdict(
+        answer.least <= fixed <= answer.most,
+        (float(fixed),),
+        {
+            "yours": answer.label, "fixed": fixed, "heads": all_heads, "rest": all_heads - fixed,
+            **{name: counts[name] for name in FIXED},
+        },
+        tuple(bars),
+        holds=counts["next"] > 0,
+    )  # fmt: skip
+
+
+def next_token_head(found: Looks, answer: Head) -> Verdict:
+    """Whether the chosen head gives half of its attention, or more, to the next token."""
+    scores = found.scores["next"]
+    best = _best(scores)
+    figures: Figures = {
+        "head": _name(answer), "share": float(scores[answer]), "best": _name(best), "most": float(scores[best]),
+    }  # fmt: skip
+    return Verdict(
+        float(scores[answer]) >= THRESHOLDS["next"], (best,), figures, holds=float(scores[best]) >= THRESHOLDS["next"]
+    )
+
+
+def another_sink(found: Looks, answer: Head) -> Verdict:
+    """Whether the chosen head is another one that gives most of its attention to [CLS]."""
+    scores = found.scores["cls"].copy()
+    share = float(scores[answer])
+    scores[found.asked] = -1.0
+    best = _best(scores)
+    figures: Figures = {
+        "head": _name(answer), "share": share, "best": _name(best), "most": float(scores[best]),
+        "asked": _name(found.asked),
+    }  # fmt: skip
+    right = answer != found.asked and share >= THRESHOLDS["cls"]
+    return Verdict(right, (best,), figures, holds=float(scores[best]) >= THRESHOLDS["cls"])
+
+
+def brought_share(found: Brought, answer: float) -> Verdict:
+    """Whether a guessed share, in percent, is near that of what the head brings from [CLS]."""
+    brought, attention = 100 * found.brought, 100 * found.attention
+    return Verdict(
+        abs(answer - brought) <= NEAR_PERCENT,
+        (brought,),
+        {
+            "head": _name(found.head), "yours": answer, "brought": brought, "attention": attention,
+            "away": abs(answer - brought), "near": NEAR_PERCENT,
+        },
+        (Bar("attention", attention), Bar("yours", answer, "yours"), Bar("brought", brought, "true")),
+        holds=attention - brought >= NEAR_PERCENT,
+    )  # fmt: skip
+
+
+def heads_that_can_go(found: tuple[CurvePoint, ...], answer: float) -> Verdict:
+    """Whether a guessed number of heads is near to how many can go by the gradient's order at a loss 1% higher."""
+    gradient, single = (hardly_missed(found, order, TOLERANCE) for order in ("importance", "ablation"))
+    heads = max(point.removed for point in found)
+    return Verdict(
+        abs(answer - gradient) <= NEAR_HEADS,
+        (float(gradient),),
+        {
+            "yours": answer, "gradient": gradient, "single": single, "heads": heads, "near": NEAR_HEADS,
+            "away": abs(answer - gradient), "left": heads - gradient,
+        },
+        (Bar("yours", answer, "yours"), Bar("gradient", gradient, "true"), Bar("single", single)),
+        holds=gradient >= heads / 6,
+    )  # fmt: skip
+
+
+def few_missed(found: Losses, answer: None = None) -> Verdict:
+    """Whether so many heads are off as are asked for, and the loss has risen by 1% at most."""
+    rise = found.now / found.before - 1
+    figures: Figures = {
+        "off": found.off, "least": LEAST_OFF, "rise": rise, "before": found.before, "now": found.now,
+    }  # fmt: skip
+    return Verdict(found.off >= LEAST_OFF and rise <= TOLERANCE, (found.now,), figures)
+
+
+def _name(head: Head) -> str:
+    return f"L{head[0]} H{head[1]}"
+
+
+def _best(scores: np.ndarray) -> Head:
+    layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
+    return int(layer), int(head)
+
+
+# ---------------------------------------------------------------------------- by name
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check, as a lesson names it.
+
+    judge: record and answer to a verdict. needs: the record that it is asked of. answers: the ways of answering that
+    it takes, of `lessons.ANSWERS`. words, numbers: the figures that a sentence may name. bars: the names of its bars
+    that are no words of the text.
+    """
+
+    judge: Callable[[Any, Any], Verdict]
+    needs: str
+    answers: tuple[str, ...]
+    words: tuple[str, ...]
+    numbers: tuple[str, ...]
+    bars: tuple[str, ...] = ()
+
+
+CHECKS: Mapping[str, Check] = MappingProxyType({
+    "largest_drop": Check(
+        largest_drop, "drops", ("word",), ("word", "yours", "guess", "then"), ("probability", "drop", "own"),
+    ),
+    "guess_changes": Check(guess_changes, "guesses", ("page",), ("before", "now", "hidden"), ()),
+    "fixed_places": Check(
+        fixed_places, "looks", ("choice",), ("yours",), ("fixed", "heads", "rest", *FIXED), ("yours", "fixed", *FIXED)
+    ),
+    "next_token_head": Check(next_token_head, "looks", ("page",), ("head", "best"), ("share", "most")),
+    "another_sink": Check(another_sink, "looks", ("page",), ("head", "best", "asked"), ("share", "most")),
+    "brought_share": Check(
+        brought_share, "brought", ("number",), ("head",), ("yours", "brought", "attention", "away", "near"),
+        ("attention", "yours", "brought"),
+    ),
+    "heads_that_can_go": Check(
+        heads_that_can_go, "curves", ("number",), (), ("yours", "gradient", "single", "heads", "near", "away", "left"),
+        ("yours", "gradient", "single"),
+    ),
+    "few_missed": Check(few_missed, "losses", ("page",), (), ("off", "least", "rise", "before", "now")),
+})  # fmt: skip

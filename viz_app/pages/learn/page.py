@@ -1,0 +1,48 @@
+"""What would you like to find out?"""
+
+from itertools import groupby
+
+import streamlit as st
+
+from viz_app.lessons import Lesson
+from viz_app.lessons.reading import lessons
+from viz_app.shell import frame, lesson, panel, screen
+from viz_app.shell.lesson import Note
+from viz_app.shell.markdown import as_written
+
+COURSES = {1: "First course: where it looks, and what that is worth"}
+
+
+def draw() -> None:
+    """Draw the page."""
+    frame.title(
+        "What would you like to find out?",
+        "Lessons of a few minutes: say what you expect, try it on the live page, see what is true, use your own words.",
+    )
+    with screen.picture():
+        for course, some in groupby(lessons(), key=lambda one: one.course):
+            st.subheader(COURSES.get(course, f"Course {course}"), anchor=False)
+            for one in some:
+                _lesson(one)
+    screen.read(
+        "**How to read this:** nothing is graded and nothing leaves this machine. What you said and did is kept until "
+        "you close or reload the app. **How it can mislead:** each lesson stands on a published result, but what it "
+        "shows is this model on these sentences; where it does otherwise, the lesson says so."
+    )
+
+
+def _lesson(one: Lesson) -> None:
+    """One lesson: what it asks, how long it takes, on whose result it stands, and what was done of it."""
+    note, done = lesson.note_of(one), panel.done_of(one)
+    with st.container(border=True, key=f"lesson_card_{one.name}"):
+        says, begins = st.columns([5, 1], vertical_alignment="center")
+        says.markdown(f"**{as_written(one.title)}** &nbsp; {as_written(one.question)}")
+        about = f"{one.minutes} minutes · {as_written(one.source)}"
+        says.caption(f"{about} · :material/check: {done}" if done else about)
+        if note.own is not None:
+            begins.button("Again", key=f"again_{one.name}", width="stretch", on_click=panel.again, args=(one,))
+        else:
+            begins.button(
+                "Go on" if note != Note() else "Begin", key=f"begin_{one.name}", type="primary", width="stretch",
+                on_click=panel.begin, args=(one,),
+            )  # fmt: skip

@@ -1,0 +1,145 @@
+"""The lesson that is on: which, at which step, and what its reader has said so far.
+
+Lesson and step stand in the address; what was said and done stays in the session, however often the page is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from bert_core.refused import Refused
+from viz_app.lessons import STEPS, Lesson, Option, View
+from viz_app.lessons.reading import lesson_of, lessons
+from viz_app.shell import heads, question, target
+from viz_app.shell.address import CHOSEN, TABLE
+from viz_app.shell.choices import Choice, Page, choice_of
+
+Answer = int | float | Option
+
+PAGES = "_pages"  # every page by its path, as it is declared
+_NOTES = "_lesson_notes"  # what was said and done, by the names of lessons
+_DRAFTS = "_lesson_drafts"  # what is chosen and not yet said, by the names of lessons
+_AHEAD = "_lesson_ahead"  # where the next run is to be
+_ABOUT_THE_TEXT = (question.CHOICES, target.CHOICES, heads.CHOICES)
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a reader has said and done in a lesson.
+
+    answer: the prediction; None before it was given. right: whether it was, once it was shown.
+    did: whether the page was brought to where it should be. own: whether their own sentence was answered rightly.
+    """
+
+    answer: Answer | None = None
+    right: bool | None = None
+    did: bool = False
+    own: bool | None = None
+
+
+def current() -> tuple[Lesson, str] | None:
+    """The lesson that is on, and its step; None where none is.
+
+    Nothing is shown to whoever has not said what they expect: without a prediction the step is the first.
+    """
+    state = st.session_state
+    if not state.lesson:
+        return None
+    lesson = lesson_of(state.lesson)
+    if note_of(lesson).answer is None:
+        state.step = STEPS[0]
+    return lesson, state.step
+
+
+def note_of(lesson: Lesson) -> Note:
+    """What was said and done in a lesson so far."""
+    notes: Mapping[str, Note] = st.session_state.get(_NOTES, {})
+    return notes.get(lesson.name, Note())
+
+
+def keep(lesson: Lesson, **more: object) -> None:
+    """Note what was said or done. more: fields of `Note`."""
+    notes = st.session_state.setdefault(_NOTES, {})
+    notes[lesson.name] = replace(note_of(lesson), **more)  # type: ignore[arg-type]
+
+
+def forget(lesson: Lesson) -> None:
+    """Forget what was said and done, to begin anew."""
+    st.session_state.get(_NOTES, {}).pop(lesson.name, None)
+    drafts(lesson).clear()
+
+
+def drafts(lesson: Lesson) -> dict[str, object]:
+    """What is chosen in the panel of a lesson and not yet said; it may be written to."""
+    found: dict[str, object] = st.session_state.setdefault(_DRAFTS, {}).setdefault(lesson.name, {})
+    return found
+
+
+def after(lesson: Lesson) -> Lesson | None:
+    """The next lesson of its course; None after the last."""
+    rest = [one for one in lessons() if (one.course, one.number) > (lesson.course, lesson.number)]
+    return rest[0] if rest and rest[0].course == lesson.course else None
+
+
+def leave_for(one: Lesson, step: str, view: View) -> None:
+    """Note where the next run is to be: at a step of a lesson, with what a view shows; a click on a button.
+
+    Not before that run: a step that changed while the page did not would be one more press of Back.
+    """
+    st.session_state[_AHEAD] = one.name, step, view
+
+
+def ahead() -> str | None:
+    """The page that the next run is to be on; None where nobody left for another."""
+    left: tuple[str, str, View] | None = st.session_state.get(_AHEAD)
+    return None if left is None else left[2].page
+
+
+def arrive() -> None:
+    """Be at the step that was left for, if one was: the choices of its view, of the text and of its page, are made.
+
+    Raises Refused for a view that is not possible.
+    """
+    state = st.session_state
+    left: tuple[str, str, View] | None = state.pop(_AHEAD, None)
+    if left is None:
+        return
+    state.lesson, state.step, view = left
+    if view.address:
+        for name, value in values(view, state[PAGES], state[TABLE]).items():
+            state[name] = value
+        state[CHOSEN] = "head" in view.address
+
+
+def values(view: View, pages: Mapping[str, Page], table: Mapping[str, Choice]) -> dict[str, object]:
+    """What an address makes of the choices of the text and of its page, as a link would.
+
+    Raises Refused for a page that is not there, an address without a text, or a choice that is not possible.
+    """
+    if view.page not in pages:
+        raise Refused(f"the page {view.page[:60]!r} is not there: one of {', '.join(pages)}")
+    if "text" not in view.address:
+        raise Refused(f"the address for the page {view.page} names no text")
+    own = pages[view.page].choices
+    possible = {name for group in (*_ABOUT_THE_TEXT, own) for name in group}
+    found: dict[str, object] = {}
+    for name in view.address:
+        if name not in possible:
+            raise Refused(f"{name[:60]!r} is no choice of the page {view.page}: one of {', '.join(sorted(possible))}")
+    for name in possible:
+        choice = table[name]
+        try:
+            found[name] = choice.parse(view.address[name]) if name in view.address else choice.first(with_text=True)
+        except Refused as error:
+            raise Refused(f"{name}={view.address[name][:60]!r} is not possible: {error}") from error
+    return found
+
+
+def _parse(name: str) -> str:
+    return lesson_of(name).name if name else ""
+
+
+CHOICES = {"lesson": Choice("", _parse, step=True), "step": choice_of(*STEPS, step=True)}

@@ -1,0 +1,361 @@
+"""The panel of a lesson, beside the page: what is asked, what was expected, what is true.
+
+It is drawn in one place for all pages (`front`), and asks the queue by itself. Everything that a lesson's file says is
+shown as it is written, like any text of a stranger.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from bert_core.refused import Refused
+from bert_core.tokenizer import Encoding
+from viz_app.components.token_strip import Chip, token_strip
+from viz_app.figures.lessons import answer_bars
+from viz_app.lessons import STEPS, Lesson, Option, Task, View
+from viz_app.lessons.checks import CHECKS, Verdict
+from viz_app.shell import findings, frame, lesson
+from viz_app.shell.calm import PAGE, calm
+from viz_app.shell.findings import Asked
+from viz_app.shell.lesson import Answer, Note
+from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.question import ASKED, Question
+from viz_app.shell.work import look
+
+STEP_NAMES = {
+    "predict": "What do you expect?", "do": "Try it", "reveal": "What is true", "yours": "Your own sentence",
+    "free": "On your own",
+}  # fmt: skip
+LEARN = "learn"  # the page of all lessons
+_FOLDED = "_lesson_folded"  # whether the panel is folded away
+_STYLE = f"<style>{(Path(__file__).parent / 'panel.css').read_text('utf-8')}</style>"
+
+
+def place() -> DeltaGenerator | None:
+    """The place of the panel, before that of the page; None where no lesson is on."""
+    if lesson.current() is None:
+        return None
+    st.html(_STYLE)
+    folded = st.session_state.get(_FOLDED, False)
+    return st.container(key="lesson_folded" if folded else "lesson", gap="small")
+
+
+def draw(place: DeltaGenerator | None) -> None:
+    """Draw the panel of the lesson that is on, if one is."""
+    on = lesson.current()
+    if place is None or on is None:
+        return
+    with place, calm():
+        one, step = on
+        if st.session_state.get(_FOLDED, False):
+            st.button(
+                "Lesson", icon=":material/left_panel_open:", key="lesson_unfold", on_click=_fold, args=(False,),
+                help="Show the lesson again",
+            )  # fmt: skip
+        else:
+            _panel(one, step)
+
+
+def begin(one: Lesson) -> None:
+    """Open the first step of a lesson that was not done, on its page; a click on a button."""
+    note = lesson.note_of(one)
+    step = next((step for step, is_done in zip(STEPS, _is_done(note), strict=True) if not is_done), STEPS[-1])
+    _go(one, step)
+
+
+def again(one: Lesson) -> None:
+    """Open a lesson anew, with nothing said; a click on a button."""
+    lesson.forget(one)
+    begin(one)
+
+
+def done_of(one: Lesson) -> str:
+    """What was done of a lesson, in words: nothing where it was not begun."""
+    note = lesson.note_of(one)
+    said = ["predicted"] * (note.answer is not None) + ["tried"] * note.did
+    if note.right is not None:
+        said = ["predicted rightly" if note.right else "predicted otherwise", *said[1:]]
+    return ", ".join(said + ["own sentence"] * (note.own is not None))
+
+
+def _is_done(note: Note) -> tuple[bool, ...]:
+    return note.answer is not None, note.did, note.right is not None, note.own is not None, False
+
+
+# ---------------------------------------------------------------------------- where to
+
+
+def _go(one: Lesson, step: str) -> None:
+    lesson.leave_for(one, step, one.view(step) if step != STEPS[-1] else View(st.session_state[PAGE], {}))
+
+
+def _expect(one: Lesson, answer: Answer) -> None:
+    """Keep a prediction and go on; a click on a button."""
+    lesson.keep(one, answer=answer)
+    _go(one, "do")
+
+
+def _fold(folded: bool) -> None:
+    st.session_state[_FOLDED] = folded
+
+
+def _leave() -> None:
+    st.session_state.lesson, st.session_state.step = "", STEPS[0]
+
+
+# ---------------------------------------------------------------------------- the panel
+
+
+def _panel(one: Lesson, step: str) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lesson_bar"):
+        st.caption(f"{as_written(one.title)} · {STEPS.index(step) + 1} of {len(STEPS)}")
+        st.button("", icon=":material/right_panel_close:", key="lesson_fold", on_click=_fold, args=(True,),
+                  help="Fold the lesson away", type="tertiary")  # fmt: skip
+        st.button("", icon=":material/close:", key="lesson_leave", on_click=_leave, type="tertiary",
+                  help="Leave the lesson; what you said and did is kept")  # fmt: skip
+    st.subheader(STEP_NAMES[step], anchor=False)
+    _DRAW[step](one, step)
+
+
+def _predict(one: Lesson, step: str) -> None:
+    task, note = one.predict, lesson.note_of(one)
+    st.markdown(f"**{as_written(one.question)}**")
+    _paragraphs(task.says)
+    if _is_elsewhere(one, step):
+        return
+    if note.answer is not None:
+        asked = _of_lesson(one)
+        st.info(f"You said: {as_written(_in_words(task, note.answer, None if asked is None else asked.original))}")
+        st.button("Go on", type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
+        return
+    asked = _of_lesson(one)
+    answer = None if asked is None else _answer(one, step, task, asked)
+    st.button(
+        "That is what I expect", type="primary", key="lesson_say", disabled=answer is None, on_click=_expect,
+        args=(one, answer),
+    )  # fmt: skip
+    _hint(task)
+
+
+def _do(one: Lesson, step: str) -> None:
+    task = one.do
+    _paragraphs(task.says)
+    if _is_elsewhere(one, step):
+        return
+    asked, did = _of_page(one), lesson.note_of(one).did
+    verdict = None if asked is None else _verdict(task, asked, None)
+    if verdict is not None:
+        if verdict.right:
+            lesson.keep(one, did=True)
+            did = True
+        _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict))
+    with st.container(horizontal=True, gap="small"):
+        st.button(
+            "See what is true" if did else "Go on without it", type="primary" if did else "secondary",
+            key="lesson_next", on_click=_go, args=(one, "reveal"),
+        )  # fmt: skip
+        st.button("Set the page up again", key="lesson_again", type="tertiary", on_click=_go, args=(one, "do"))
+    _hint(task)
+
+
+def _reveal(one: Lesson, step: str) -> None:
+    reveal, note = one.reveal, lesson.note_of(one)
+    asked = _of_lesson(one)
+    verdict = None if asked is None else _verdict(one.predict, asked, note.answer)
+    if verdict is not None and asked is not None:
+        lesson.keep(one, right=verdict.right)
+        st.caption(as_written(reveal.title))
+        current: Question = st.session_state[ASKED]
+        names = [reveal.bars.get(bar.name, bar.name) for bar in verdict.bars]
+        st.plotly_chart(
+            answer_bars(
+                names, [bar.value for bar in verdict.bars], [bar.mark for bar in verdict.bars], form=reveal.form,
+                dark=current.dark, lecture=current.lecture,
+            ),
+            theme=None, key="lesson_bars", config={"displayModeBar": False},
+            alt=f"{reveal.title}: what you expected beside what is true",
+        )  # fmt: skip
+        if verdict.holds:
+            _paragraphs(_filled(reveal.right if verdict.right else reveal.wrong, verdict))
+        else:
+            _paragraphs(_filled(reveal.otherwise, verdict))
+    if not _is_elsewhere(one, step):
+        st.button(
+            "With a sentence of your own", type="primary", key="lesson_next", on_click=_go, args=(one, "yours")
+        )  # fmt: skip
+
+
+def _yours(one: Lesson, step: str) -> None:
+    task = one.yours
+    _paragraphs(task.says)
+    if _is_elsewhere(one, step):
+        return
+    asked = _of_page(one)
+    if asked is not None and not asked.is_own:
+        st.caption(":material/edit: The sentence on the page is still that of the lesson.")
+    elif asked is not None:
+        if task.answer == "page":
+            verdict = _verdict(task, asked, None)
+        else:
+            answer = _answer(one, step, task, asked)
+            # An answer is one to this text, this head and this model: to others it is given anew.
+            given = (asked.encoding, asked.head, asked.loaded.name, answer)
+            drafts = lesson.drafts(one)
+            st.button(
+                "Is that right?", key="lesson_say", disabled=answer is None, on_click=drafts.update,
+                args=({"given": given},),
+            )  # fmt: skip
+            verdict = _verdict(task, asked, answer) if drafts.get("given") == given else None
+        if verdict is not None:
+            if verdict.right or task.answer != "page":  # the page is right when it is; an answer is given
+                lesson.keep(one, own=bool(lesson.note_of(one).own or verdict.right))
+            _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict))
+    did = lesson.note_of(one).own is not None
+    st.button(
+        "Go on" if did else "Go on without it", type="primary" if did else "secondary", key="lesson_next",
+        on_click=_go, args=(one, "free"),
+    )  # fmt: skip
+    _hint(task)
+
+
+def _free(one: Lesson, step: str) -> None:
+    st.markdown(f"You have walked through this lesson: {done_of(one) or 'looked'}.")
+    st.caption("Where to look on:")
+    for number, way in enumerate(one.free):
+        st.button(
+            as_written(way.label), key=f"lesson_way_{number}", width="stretch", on_click=lesson.leave_for,
+            args=(one, step, way.view),
+        )  # fmt: skip
+    following = lesson.after(one)
+    if following is not None:
+        st.button(
+            f"Next lesson: {as_written(following.title)}", type="primary", key="lesson_following", width="stretch",
+            on_click=begin, args=(following,),
+        )  # fmt: skip
+    st.link_button(as_written(one.source), one.link, icon=":material/menu_book:", width="stretch")
+    st.page_link(frame.way_to(LEARN), label="All lessons", icon=":material/school:")
+
+
+_DRAW = {"predict": _predict, "do": _do, "reveal": _reveal, "yours": _yours, "free": _free}
+
+
+# ---------------------------------------------------------------------------- its parts
+
+
+def _is_elsewhere(one: Lesson, step: str) -> bool:
+    """Whether the page is not that of the step, which is then offered."""
+    view = one.view(step)
+    if view.page == st.session_state[PAGE]:
+        return False
+    title = st.session_state[lesson.PAGES][view.page].title
+    st.caption(f"This step is on the page {title}.")
+    st.button(f"Open {title}", key="lesson_open", type="primary", on_click=_go, args=(one, step))
+    return True
+
+
+def _of_lesson(one: Lesson) -> Asked | None:
+    """The lesson's own text on the page's model; None where there is no model."""
+    current: Question | None = st.session_state[ASKED]
+    return None if current is None else findings.of_lesson(current.loaded, one.predict.view)
+
+
+def _of_page(one: Lesson) -> Asked | None:
+    current: Question | None = st.session_state[ASKED]
+    return None if current is None else findings.of_page(current, one.predict.view, st.session_state.head)
+
+
+def _verdict(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
+    """What the check says; None until the model has answered, or where it cannot be asked, which is said."""
+    check = CHECKS[task.check]
+    try:
+        record = look(findings.work_for(check.needs, asked)).value
+        if record is None:
+            return None
+        given: Any = asked.head if task.answer == "page" and check.needs == "looks" else answer
+        return check.judge(record, given)
+    except Refused as error:
+        st.caption(f":material/info: {sentence(error)}")
+        return None
+
+
+def _answer(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
+    """Draw the control of an answer, which stays when the page is left, and return what is chosen; None at first."""
+    said, key = lesson.drafts(one), f"{one.name}_{step}"
+    chosen: Any = said.get(key)
+    if task.answer == "word":
+        original = asked.original
+        if not isinstance(chosen, int) or chosen >= original.word_count or chosen in _hidden(asked):
+            chosen = None
+        token_strip(
+            _chips(asked, chosen), key="lesson_words",
+            label="Words of the sentence; a click chooses the one that you expect",
+            on_click=lambda click: said.update({key: click.word}),
+        )  # fmt: skip
+        st.caption("Nothing chosen yet" if chosen is None else f"Chosen: {as_written(original.word_text(chosen))}")
+    elif task.answer == "number":
+        chosen = st.number_input(
+            f"How many {task.unit}?" if task.unit != "percent" else "How many percent?", value=chosen,
+            min_value=int(task.least), max_value=int(task.most), step=1, key=f"lesson_number_{key}",
+            placeholder=f"{task.least:g} to {task.most:g}",
+        )  # fmt: skip
+        said[key] = chosen
+    else:
+        labels = [option.label for option in task.options]
+        number = st.radio(
+            "Choose one", range(len(labels)), index=chosen, format_func=lambda place: as_written(labels[place]),
+            key=f"lesson_choice_{key}", label_visibility="collapsed",
+        )  # fmt: skip
+        said[key] = number
+        return None if number is None else task.options[number]
+    result: Answer | None = chosen
+    return result
+
+
+def _hidden(asked: Asked) -> set[int | None]:
+    encoding, original = asked.encoding, asked.original
+    return {original.words[at] for at in encoding.mask_positions}
+
+
+def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
+    """The text's tokens to choose a word from: those that are hidden stay out of it."""
+    hidden, original = _hidden(asked), asked.original
+    return [
+        Chip(
+            text=token, word=word, side=original.sides[at], special=original.special[at] or word in hidden,
+            masked=word in hidden, target=word is not None and word == chosen,
+            title=f"{token}: choose it" if word not in hidden else "The gap",
+        )
+        for at, (token, word) in enumerate(zip(original.tokens, original.words, strict=True))
+        if not original.special[at]
+    ]  # fmt: skip
+
+
+def _in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
+    if isinstance(answer, Option):
+        return answer.label
+    if task.answer == "word" and original is not None and int(answer) < original.word_count:
+        return original.word_text(int(answer))
+    return f"{answer:g} {task.unit}".strip()
+
+
+def _filled(text: str, verdict: Verdict) -> str:
+    """A sentence of the lesson with the figures in it."""
+    return text.format(**verdict.figures)
+
+
+def _paragraphs(text: str) -> None:
+    st.markdown("\n\n".join(as_written(" ".join(part.split())) for part in text.split("\n\n")))
+
+
+def _say(right: bool, text: str) -> None:
+    (st.success if right else st.info)(as_written(" ".join(text.split())))
+
+
+def _hint(task: Task) -> None:
+    if task.hint:
+        with st.expander("Hint", icon=":material/lightbulb:"):
+            _paragraphs(task.hint)

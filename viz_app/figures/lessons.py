@@ -47,7 +47,7 @@ def answer_bars(
     }  # fmt: skip
     least, most = min((*values, 0.0)), max((*values, 0.0))
     room = (most - least) or 1.0
-    rows = 52 * (1.2 if lecture else 1)
+    rows = 44 * (1.15 if lecture else 1)
     layout = {
         "height": round(len(labels) * rows + 16),
         "margin": {"t": 4, "l": 4, "r": 4, "b": 4},

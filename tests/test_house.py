@@ -329,3 +329,9 @@ def test_constraints_pin_every_dependency_and_nothing_of_a_machine() -> None:
 def canonical(name: str) -> str:
     """A package name as it is compared: lower case, one kind of dash."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest knows a file without a package by its name alone."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))

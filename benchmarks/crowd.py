@@ -365,13 +365,18 @@ async def beside_long_work(address: str, edits: int) -> tuple[list[float], list[
     return taken[:edits], taken[edits:], label
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
 class Server:
     """The app as `headlight app` starts it, and what its process takes."""
 
     def __init__(self, options: Sequence[str] = ()) -> None:
-        with socket.socket() as probe:
-            probe.bind(("localhost", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         self.address = f"localhost:{port}"
         self.process = subprocess.Popen(
             [sys.executable, "-m", "viz_app.cli", "app", "--port", str(port), *options],
@@ -407,9 +412,7 @@ def behind_one_door(servers: Sequence[Server]) -> Iterator[str]:
     haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin")
     if haproxy is None:
         raise SystemExit("there is no haproxy on the path")
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        door = f"127.0.0.1:{probe.getsockname()[1]}"
+    door = f"127.0.0.1:{free_port()}"
     shipped = (Path(__file__).parents[1] / "deploy" / "haproxy.cfg").read_text(encoding="utf-8")
     copies = "\n".join(
         f"    server copy{number} {server.address.replace('localhost', '127.0.0.1')}"
@@ -528,5 +531,5 @@ if __name__ == "__main__":
     if given.write:
         write_table(
             __file__,
-            f"{machine}; {time.strftime('%Y-%m-%d')}. Each crowd at a server of its own.\n\n" + "\n".join(lines) + "\n",
+            f"{machine}. Each crowd at a server of its own.\n\n" + "\n".join(lines) + "\n",
         )

@@ -18,7 +18,6 @@ import io
 import os
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -34,6 +33,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import torch
+from crowd import free_port
 from playwright.sync_api import Browser, Page, Playwright, Route, sync_playwright
 from playwright.sync_api import TimeoutError as TooLong
 from tables import write_table
@@ -183,9 +183,7 @@ def theirs(browser: Browser, stored: Path, folder: Path, scripts: dict[str, byte
 @contextmanager
 def served(script: Path) -> Iterator[str]:
     """The address of a Streamlit server that runs a script."""
-    with socket.socket() as probe:
-        probe.bind(("localhost", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     flags = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
     server = subprocess.Popen(
         [sys.executable, "-m", "streamlit", "run", *flags, str(script)], cwd=ROOT,

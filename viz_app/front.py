@@ -19,6 +19,7 @@ from viz_app.shell.choices import Page
 SafeSessionState._yield_callback = property(lambda _: lambda: None, lambda *_: None)  # type: ignore[assignment]
 
 SCRIPT_THREAD = "ScriptRunner.scriptThread"  # what Streamlit calls a thread in which it runs a script
+_settled = threading.Event()
 
 
 def draw() -> None:
@@ -70,7 +71,10 @@ def _settle() -> None:
 
     Not while another run or a job is under way: what these hold would be kept for good, too.
     """
+    if _settled.is_set():  # not `gc.get_freeze_count`, which walks through all that is frozen
+        return
     runs = sum(thread.name == SCRIPT_THREAD for thread in threading.enumerate())
-    if gc.get_freeze_count() == 0 and runs <= 1 and work.queue().wait_until_idle(0):
+    if runs <= 1 and work.queue().wait_until_idle(0):
+        _settled.set()
         gc.collect()
         gc.freeze()

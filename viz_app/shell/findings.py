@@ -64,10 +64,9 @@ def of_lesson(loaded: LoadedModel, view: View) -> Asked:
     )
     masked = question.parse_words(address.get("masked", ""))
     encoding = loaded.tokenizer.mask_words(original, [word for word in masked if word < original.word_count])
-    head = parse_head(address.get("head", "0.0"))
-    layers, width = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
-    if not (head[0] < layers and head[1] < width):  # a smaller model: the last head that it has
-        head = (min(head[0], layers - 1), min(head[1], width - 1))
+    layer, number = parse_head(address.get("head", "0.0"))
+    # Of a smaller model the last head that it has.
+    head = (min(layer, loaded.config.num_hidden_layers - 1), min(number, loaded.config.num_attention_heads - 1))
     return Asked(loaded, encoding, original, encoding, head, head)
 
 

@@ -1,29 +1,21 @@
-"""Lessons: their files, their checks on records made by hand and on the bundled model, and their panel and page."""
+"""Lessons: their files, and their panel and page."""
 
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-import bert_core
-from bert_core import LoadedModel, Refused
-from bert_core.analysis.roles import THRESHOLDS
-from bert_core.progress import silent
-from bert_core.records import CurvePoint
+from bert_core import Refused
+from tests.lessons import bundled
 from tests.visit import settled, visited, words
-from viz_app.lessons import STEPS, Lesson, Option
-from viz_app.lessons import checks as of
-from viz_app.lessons.checks import CHECKS, Brought, Guesses, Looks, Losses, Verdict, WordDrops
+from viz_app.lessons import STEPS
 from viz_app.lessons.reading import FOLDER, lesson_of, lessons, read
 from viz_app.pages import PAGES
-from viz_app.shell import findings
-from viz_app.shell.findings import Asked
+from viz_app.shell.findings.asked import of_lesson
 from viz_app.shell.frame import choices_of
 from viz_app.shell.lesson import values
 from viz_app.shell.panel import _in_words
@@ -37,7 +29,7 @@ TOML = (FOLDER / "both_sides.toml").read_text("utf-8")
 
 def test_every_lesson_is_whole_and_leads_to_views_that_are_there() -> None:
     """Each file is read; its pages are there, their choices possible; numbers in a course are each once."""
-    assert {lesson.name for lesson in lessons()} == set(LESSONS) and len(lessons()) == 4
+    assert {lesson.name for lesson in lessons()} == set(LESSONS) and len(lessons()) == len(LESSONS)
     assert len({(lesson.course, lesson.number) for lesson in lessons()}) == len(lessons())
     table = choices_of(PAGES)
     for lesson in lessons():
@@ -93,203 +85,6 @@ def test_a_link_to_no_lesson_and_an_address_that_is_not_possible_are_refused() -
     ):
         with pytest.raises(Refused, match=re.escape(says)):
             values(type(view)(page, address), BY_PATH, table)
-
-
-# ---------------------------------------------------------------------------- checks, on records made by hand
-
-
-def test_the_word_that_is_needed_most_is_the_one_with_the_largest_drop() -> None:
-    """Another word is wrong, the gap itself no answer; where the word stands before the gap the claim does not hold."""
-    drops = WordDrops(("a", "b", "c", "d"), 1, "cat", 0.8, np.array([0.1, np.nan, -0.2, 0.5]), ("x", "", "y", "dog"))
-    right, wrong = of.largest_drop(drops, 3), of.largest_drop(drops, 0)
-    assert right.right and right.truth == ("d",) and right.holds and not wrong.right
-    assert wrong.figures["own"] == 0.1 and wrong.figures["drop"] == 0.5 and right.figures["then"] == "dog"
-    assert [(bar.name, bar.mark) for bar in right.bars] == [("d", "both"), ("a", ""), ("c", "")]
-    assert [(bar.name, bar.mark) for bar in wrong.bars][:2] == [("d", "true"), ("a", "yours")]
-    for word in (1, 4):
-        with pytest.raises(Refused, match=f"word {word} cannot be the answer"):
-            of.largest_drop(drops, word)
-    before = WordDrops(("a", "b", "c"), 1, "cat", 0.8, np.array([0.4, np.nan, 0.1]), ("x", "", "y"))
-    assert not of.largest_drop(before, 0).holds
-
-
-def test_a_guess_has_changed_when_another_word_is_first_and_something_was_hidden() -> None:
-    """The same word, or another one without anything hidden, is not yet done."""
-    assert of.guess_changes(Guesses("milk", "tea", ("milk",))).right
-    assert not of.guess_changes(Guesses("milk", "milk", ("cup",))).right
-    assert not of.guess_changes(Guesses("milk", "tea", ())).right
-
-
-def looks(**shares: list[float]) -> Looks:
-    """Three heads of one layer with these shares; all other roles are 0."""
-    scores = {name: np.array([shares.get(name, [0.0, 0.0, 0.0])]) for name in THRESHOLDS}
-    return Looks(scores, (0, 0))
-
-
-def test_heads_at_a_fixed_place_are_counted() -> None:
-    """Two of three: the range that holds 2 is right, 0 to 1 is wrong; without a next-token head the claim is void."""
-    found = looks(next=[0.9, 0, 0], cls=[0, 0.7, 0], broad=[0, 0, 0.9])
-    right = of.fixed_places(found, Option(2, 3, "2 or 3"))
-    assert right.right and right.truth == (2.0,) and right.holds
-    assert (right.figures["cls"], right.figures["next"], right.figures["rest"]) == (1, 1, 1)
-    assert not of.fixed_places(found, Option(0, 1, "0 or 1")).right
-    assert not of.fixed_places(looks(cls=[0.7, 0, 0]), Option(0, 3, "any")).holds
-
-
-def test_a_head_with_a_job_gives_half_to_it() -> None:
-    """The next-token head is found by its share, and another sink is any but the lesson's own with 60% at [CLS]."""
-    found = looks(next=[0.9, 0.4, np.nan], cls=[0.9, 0.7, 0.1])
-    assert of.next_token_head(found, (0, 0)).right and not of.next_token_head(found, (0, 1)).right
-    assert not of.next_token_head(found, (0, 2)).right and not of.next_token_head(looks(), (0, 0)).holds
-    assert of.another_sink(found, (0, 1)).right
-    assert not of.another_sink(found, (0, 0)).right and not of.another_sink(found, (0, 2)).right
-
-
-def test_a_guessed_share_is_right_within_fifteen_points() -> None:
-    """30 is right for 31.4 brought, and the attention itself, 74, is not; equal shares are no bin."""
-    found = Brought((3, 2), 0.74, 0.314)
-    assert of.brought_share(found, 30).right and of.brought_share(found, 46).right
-    assert not of.brought_share(found, 74).right and of.brought_share(found, 74).holds
-    assert not of.brought_share(Brought((3, 2), 0.74, 0.7), 70).holds
-
-
-def points(order: str, *losses: float) -> tuple[CurvePoint, ...]:
-    return tuple(CurvePoint(order, 12 * n, loss, 0.5, 0.5, 1, 1.0) for n, loss in enumerate(losses))
-
-
-def test_heads_can_go_up_to_the_first_loss_that_is_one_percent_higher() -> None:
-    """24 by the gradient: 20 and 30 are near, 5 is not; where none can go the claim does not hold."""
-    found = points("importance", 2.0, 2.01, 2.02, 2.03, 2.5) + points("ablation", 2.0, 1.9, 1.9, 1.9, 1.9)
-    right = of.heads_that_can_go(found, 30)
-    assert right.right and right.truth == (24.0,) and right.figures["single"] == 48 and right.holds
-    assert not of.heads_that_can_go(found, 5).right
-    assert not of.heads_that_can_go(points("importance", 2.0, 3.0) + points("ablation", 2.0, 3.0), 0).holds
-
-
-def test_enough_heads_are_off_at_a_loss_that_hardly_rose() -> None:
-    """Twelve at 1% is done; eleven, or 2%, is not."""
-    assert of.few_missed(Losses(2.0, 2.019, 12)).right and of.few_missed(Losses(2.0, 1.5, 40)).right
-    assert not of.few_missed(Losses(2.0, 2.0, 11)).right and not of.few_missed(Losses(2.0, 2.04, 12)).right
-
-
-# ---------------------------------------------------------------------------- checks, on the bundled model
-
-# Of each lesson: the true prediction, the commonest wrong one; the head, heads or words with which the page is right,
-# and those with which it is not.
-ANSWERS: dict[str, tuple[Any, Any, dict[str, Any], dict[str, Any]]] = {
-    "both_sides": (7, 4, {"masked": (5, 7)}, {"masked": (4, 5)}),  # milk; cup
-    "one_head": (2, 0, {"head": (1, 8)}, {"head": (4, 11)}),  # 25 to 49; fewer than 10
-    "the_bin": (30, 76, {"head": (4, 3)}, {"head": (3, 2)}),  # the attention itself
-    "fewer_heads": (30, 5, {"off": 12}, {"off": 3}),
-}
-
-
-@cache
-def bundled() -> LoadedModel:
-    return bert_core.load("headlight-mini", device="cpu")
-
-
-def answered(name: str, given: int) -> Any:
-    options = lesson_of(name).predict.options
-    return options[given] if options else given
-
-
-@cache
-def record(name: str) -> Any:
-    """What the prediction of a lesson is asked of, on the bundled model."""
-    task = lesson_of(name).predict
-    asked = findings.of_lesson(bundled(), task.view)
-    return findings.work_for(CHECKS[task.check].needs, asked).do(silent)
-
-
-def said(text: str, verdict: Verdict) -> str:
-    return text.format(**verdict.figures)
-
-
-@pytest.mark.parametrize("name", LESSONS)
-def test_the_lesson_holds_on_the_bundled_model(name: str) -> None:
-    """The true answer passes, the commonest wrong one fails, the claim holds, and every sentence takes the figures."""
-    lesson, (true, wrong, *_) = lesson_of(name), ANSWERS[name]
-    judge = CHECKS[lesson.predict.check].judge
-    right, failed = (judge(record(name), answered(name, one)) for one in (true, wrong))
-    assert right.right, (name, right.figures)
-    assert not failed.right, (name, failed.figures)
-    assert right.holds and failed.holds, (name, right.figures)
-    for verdict in (right, failed):
-        for text in (lesson.reveal.right, lesson.reveal.wrong, lesson.reveal.otherwise):
-            assert not re.search(r"[{}]|nan|inf\b", said(text, verdict)), (name, text)
-        marks = [bar.mark for bar in verdict.bars]
-        assert marks.count("true") + marks.count("both") == 1, (name, marks)
-
-
-@pytest.mark.parametrize("name", LESSONS)
-def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
-    """The page as it should be is done, and the page of a first wrong try is not; both have their sentence."""
-    lesson, (*_, done, tried) = lesson_of(name), ANSWERS[name]
-    loaded, check = bundled(), CHECKS[lesson.do.check]
-    began = findings.of_lesson(loaded, lesson.do.view)
-    for given, right in ((done, True), (tried, False)):
-        encoding = loaded.tokenizer.mask_words(began.original, given.get("masked", (lesson_mask(lesson))))
-        off = tuple(order(name)[: given.get("off", 0)])
-        asked = Asked(loaded, encoding, began.original, began.encoding, given.get("head", (0, 0)), began.first, off)
-        found = findings.work_for(check.needs, asked).do(silent)
-        verdict = check.judge(found, given.get("head"))
-        assert verdict.right is right, (name, verdict.figures)
-        sentence = said(lesson.do.right if right else lesson.do.wrong, verdict)
-        assert sentence and not re.search(r"[{}]|nan", sentence)
-
-
-def lesson_mask(lesson: Lesson) -> tuple[int, ...]:
-    masked = lesson.do.view.address.get("masked", "")
-    return tuple(int(one) for one in masked.split(",") if one)
-
-
-def order(name: str) -> list[tuple[int, int]]:
-    """The heads in the order of the gradient, where a lesson takes heads out."""
-    if name != "fewer_heads":
-        return []
-    from bert_core.run.losses import examples_of
-    from bert_core.run.plans import propose_plan
-
-    asked = findings.of_lesson(bundled(), lesson_of(name).do.view)
-    return list(propose_plan(bundled(), examples_of(bundled(), asked.original), "importance").order)
-
-
-def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedModel) -> None:
-    """Too long a text, no hidden word, two, a filled gap, another sentence, and a model without words."""
-    lesson = lesson_of("both_sides")
-    began = findings.of_lesson(tiny_loaded, lesson.predict.view)
-
-    def asked(text: str, *masked: int) -> Asked:
-        original = tiny_loaded.tokenizer.encode(text)
-        encoding = tiny_loaded.tokenizer.mask_words(original, masked)
-        return Asked(tiny_loaded, encoding, original, began.encoding, (0, 0), (0, 0))
-
-    own = lesson.predict.view.address["text"]
-    for needs, about, says in (
-        ("drops", asked("the cat sat on the mat. " * 20, 1), "tokens: a lesson asks of 64 at most"),
-        ("drops", asked("the cat sat"), "hide exactly one short word"),
-        ("drops", asked("the cat sat", 0, 1), "hide exactly one short word"),
-        ("drops", asked("the cat", 1), "the sentence is too short: write three words or more"),
-        ("guesses", asked("the cat sat", 1), "this step is about the lesson's own sentence"),
-        ("guesses", asked(own, 2), "the gap is filled again"),
-    ):
-        with pytest.raises(Refused, match=says):
-            findings.work_for(needs, about)
-
-
-@pytest.mark.parametrize("name", LESSONS)
-def test_every_check_can_be_asked_of_another_model(name: str, tiny_loaded: LoadedModel) -> None:
-    """On a tiny model nothing fails: what does not hold there is said with its figures."""
-    lesson = lesson_of(name)
-    asked = findings.of_lesson(tiny_loaded, lesson.predict.view)
-    if name == "both_sides":  # its vocabulary cuts the words into letters
-        asked = findings.of_lesson(
-            tiny_loaded, type(lesson.predict.view)("predict", {"text": "the cat sat on the mat", "masked": "1"})
-        )
-    check = CHECKS[lesson.predict.check]
-    verdict = check.judge(findings.work_for(check.needs, asked).do(silent), answered(name, 2))
-    assert "{" not in said(lesson.reveal.otherwise, verdict)
 
 
 # ---------------------------------------------------------------------------- the panel and the page
@@ -398,6 +193,6 @@ def test_answers_are_said_in_words() -> None:
     """A number with its unit, an option by its label, a word of the text."""
     number, choice, word = (lesson_of(name).predict for name in ("the_bin", "one_head", "both_sides"))
     assert _in_words(number, 30, None) == "30 percent" and _in_words(choice, choice.options[0], None) == "fewer than 10"
-    original = findings.of_lesson(bundled(), word.view).original
+    original = of_lesson(bundled(), word.view).original
     assert _in_words(word, 7, original) == "milk"
     assert Path(FOLDER, "both_sides.toml").is_file()

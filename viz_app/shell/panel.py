@@ -17,10 +17,11 @@ from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.lessons import answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View
-from viz_app.lessons.checks import CHECKS, Verdict
+from viz_app.lessons.checks import CHECKS
+from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import findings, frame, lesson
 from viz_app.shell.calm import PAGE, calm
-from viz_app.shell.findings import Asked
+from viz_app.shell.findings.asked import Asked, of_lesson, of_page
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.markdown import as_written, sentence
 from viz_app.shell.question import ASKED, Question
@@ -260,12 +261,12 @@ def _is_elsewhere(one: Lesson, step: str) -> bool:
 def _of_lesson(one: Lesson) -> Asked | None:
     """The lesson's own text on the page's model; None where there is no model."""
     current: Question | None = st.session_state[ASKED]
-    return None if current is None else findings.of_lesson(current.loaded, one.predict.view)
+    return None if current is None else of_lesson(current.loaded, one.predict.view)
 
 
 def _of_page(one: Lesson) -> Asked | None:
     current: Question | None = st.session_state[ASKED]
-    return None if current is None else findings.of_page(current, one.predict.view, st.session_state.head)
+    return None if current is None else of_page(current, one.predict.view, st.session_state.head)
 
 
 def _verdict(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:

@@ -1,14 +1,11 @@
-"""Whether an answer is right, asked of records: no model is in here, and nothing of the app.
-
-A lesson's claim may be untrue of another model: a `Verdict` says whether it holds, with the figures.
-"""
+"""The checks of the first course, and the records that they are asked of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -17,17 +14,13 @@ from bert_core.analysis.roles import THRESHOLDS, heads_by_role, roles_of_heads
 from bert_core.records import CurvePoint
 from bert_core.refused import Refused
 from viz_app.lessons import Option
-
-Head = tuple[int, int]  # layer, head
-Figures = dict[str, str | float]
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Verdict, best_of, written
 
 FIXED = ("previous", "next", "self", "cls", "sep")  # roles of heads that look at one fixed place
 NEAR_PERCENT = 15  # how far a guessed share may be from the true one, in points
 NEAR_HEADS = 9  # how far a guessed number of heads may be
 LEAST_OFF = 12  # heads that are to be switched off
 TOLERANCE = 0.01  # by what share the loss may rise
-
-# ---------------------------------------------------------------------------- records
 
 
 @dataclass(frozen=True)
@@ -85,30 +78,7 @@ class Losses:
     off: int
 
 
-# ---------------------------------------------------------------------------- verdicts
-
-
-class Bar(NamedTuple):
-    """One bar of the picture: its name, its length, and whose it is: your answer, the true one, both or neither."""
-
-    name: str
-    value: float
-    mark: Literal["", "yours", "true", "both"] = ""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether an answer is right, and what is true.
-
-    figures: numbers and words for a sentence, by name. bars: your answer and the truth in one picture.
-    holds: whether what the lesson claims is so on this model and this text.
-    """
-
-    right: bool
-    truth: tuple[str | float | Head, ...]
-    figures: Mapping[str, str | float]
-    bars: tuple[Bar, ...] = ()
-    holds: bool = True
+# ---------------------------------------------------------------------------- checks
 
 
 def largest_drop(found: WordDrops, answer: int) -> Verdict:
@@ -165,9 +135,9 @@ def fixed_places(found: Looks, answer: Option) -> Verdict:
 def next_token_head(found: Looks, answer: Head) -> Verdict:
     """Whether the chosen head gives half of its attention, or more, to the next token."""
     scores = found.scores["next"]
-    best = _best(scores)
+    best = best_of(scores)
     figures: Figures = {
-        "head": _name(answer), "share": float(scores[answer]), "best": _name(best), "most": float(scores[best]),
+        "head": written(answer), "share": float(scores[answer]), "best": written(best), "most": float(scores[best]),
     }  # fmt: skip
     return Verdict(
         float(scores[answer]) >= THRESHOLDS["next"], (best,), figures, holds=float(scores[best]) >= THRESHOLDS["next"]
@@ -179,10 +149,10 @@ def another_sink(found: Looks, answer: Head) -> Verdict:
     scores = found.scores["cls"].copy()
     share = float(scores[answer])
     scores[found.asked] = -1.0
-    best = _best(scores)
+    best = best_of(scores)
     figures: Figures = {
-        "head": _name(answer), "share": share, "best": _name(best), "most": float(scores[best]),
-        "asked": _name(found.asked),
+        "head": written(answer), "share": share, "best": written(best), "most": float(scores[best]),
+        "asked": written(found.asked),
     }  # fmt: skip
     right = answer != found.asked and share >= THRESHOLDS["cls"]
     return Verdict(right, (best,), figures, holds=float(scores[best]) >= THRESHOLDS["cls"])
@@ -195,7 +165,7 @@ def brought_share(found: Brought, answer: float) -> Verdict:
         abs(answer - brought) <= NEAR_PERCENT,
         (brought,),
         {
-            "head": _name(found.head), "yours": answer, "brought": brought, "attention": attention,
+            "head": written(found.head), "yours": answer, "brought": brought, "attention": attention,
             "away": abs(answer - brought), "near": NEAR_PERCENT,
         },
         (Bar("attention", attention), Bar("yours", answer, "yours"), Bar("brought", brought, "true")),
@@ -226,35 +196,6 @@ def few_missed(found: Losses, answer: None = None) -> Verdict:
         "off": found.off, "least": LEAST_OFF, "rise": rise, "before": found.before, "now": found.now,
     }  # fmt: skip
     return Verdict(found.off >= LEAST_OFF and rise <= TOLERANCE, (found.now,), figures)
-
-
-def _name(head: Head) -> str:
-    return f"L{head[0]} H{head[1]}"
-
-
-def _best(scores: np.ndarray) -> Head:
-    layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
-    return int(layer), int(head)
-
-
-# ---------------------------------------------------------------------------- by name
-
-
-@dataclass(frozen=True)
-class Check:
-    """A check, as a lesson names it.
-
-    judge: record and answer to a verdict. needs: the record that it is asked of. answers: the ways of answering that
-    it takes, of `lessons.ANSWERS`. words, numbers: the figures that a sentence may name. bars: the names of its bars
-    that are no words of the text.
-    """
-
-    judge: Callable[[Any, Any], Verdict]
-    needs: str
-    answers: tuple[str, ...]
-    words: tuple[str, ...]
-    numbers: tuple[str, ...]
-    bars: tuple[str, ...] = ()
 
 
 CHECKS: Mapping[str, Check] = MappingProxyType({

@@ -1,9 +1,8 @@
-"""What the checks of lessons are asked of, from the model: each record as a piece of slow work."""
+"""The records of the first course, from the model: each as a piece of slow work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +10,6 @@ import numpy as np
 
 from bert_core.analysis.attribution import rows_of_one
 from bert_core.analysis.roles import role_scores
-from bert_core.loading import LoadedModel
 from bert_core.records import CurvePoint
 from bert_core.refused import Refused
 from bert_core.run.capture import capture, captures
@@ -20,75 +18,12 @@ from bert_core.run.decomposition import attention_norms
 from bert_core.run.inputs import head_mask_without
 from bert_core.run.losses import examples_of
 from bert_core.run.plans import propose_plan
-from bert_core.tokenizer import Encoding
-from viz_app.lessons import View
-from viz_app.lessons.checks import Brought, Guesses, Looks, Losses, WordDrops
-from viz_app.shell import question
-from viz_app.shell.choices import Head, parse_head
-from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
-from viz_app.shell.work import Work, seconds_of
+from viz_app.lessons.checks.first_course import Brought, Guesses, Looks, Losses, WordDrops
+from viz_app.shell.findings.asked import Asked, has_words, work_of
+from viz_app.shell.work import Work
 
-MOST_TOKENS = 64  # of a text in a lesson
 CURVE_STEPS = 12  # points of a curve after the first, as many as the page Prune draws
 ORDERS = ("importance", "ablation")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a check is asked about: a text on a model, and what is chosen on the page.
-
-    encoding: as the model reads it. original: without the masks. began: the text of the lesson, as it began.
-    head: the chosen one. first: that of the lesson. off: the heads that are off.
-    """
-
-    loaded: LoadedModel
-    encoding: Encoding
-    original: Encoding
-    began: Encoding
-    head: Head
-    first: Head
-    off: tuple[Head, ...] = ()
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the text is another one than that of the lesson."""
-        return (self.original.text, self.original.pair) != (self.began.text, self.began.pair)
-
-
-def of_lesson(loaded: LoadedModel, view: View) -> Asked:
-    """What a step asks about by its own address, whatever is on the page."""
-    address = view.address
-    original = loaded.tokenizer.encode(
-        address["text"], address.get("pair", ""), max_length=loaded.config.max_position_embeddings
-    )
-    masked = question.parse_words(address.get("masked", ""))
-    encoding = loaded.tokenizer.mask_words(original, [word for word in masked if word < original.word_count])
-    layer, number = parse_head(address.get("head", "0.0"))
-    # Of a smaller model the last head that it has.
-    head = (min(layer, loaded.config.num_hidden_layers - 1), min(number, loaded.config.num_attention_heads - 1))
-    return Asked(loaded, encoding, original, encoding, head, head)
-
-
-def of_page(current: Question, view: View, head: Head) -> Asked:
-    """What is on the page now, beside the text of the lesson. head: the chosen one."""
-    began = of_lesson(current.loaded, view)
-    return Asked(
-        current.loaded, current.encoding, current.original, began.encoding, head, began.head, current.off
-    )  # fmt: skip
-
-
-def work_for(needs: str, asked: Asked) -> Work[Any]:
-    """The record of this name as work for the queue. Raises Refused for a text that it cannot be asked of."""
-    if len(asked.encoding) > MOST_TOKENS:
-        raise Refused(f"the text has {len(asked.encoding)} tokens: a lesson asks of {MOST_TOKENS} at most")
-    return _WORKS[needs](asked)
-
-
-def _work(asked: Asked, what: str, label: str, do: Callable[..., Any], passes: float, *more: Any) -> Work[Any]:
-    encoding, loaded = asked.encoding, asked.loaded
-    key = ("lesson", what, loaded.name, encoding, *more)
-    return Work(key, f"{shown_name(loaded.name)} {label}", do, seconds_of(loaded, len(encoding), passes))
 
 
 def _drops(asked: Asked) -> Work[WordDrops]:
@@ -111,12 +46,12 @@ def _drops(asked: Asked) -> Work[WordDrops]:
         words = tuple(original.word_text(word) for word in range(original.word_count))
         return WordDrops(words, gap, loaded.tokenizer.token_of(guess), probability, drops, tuple(firsts))
 
-    return _work(asked, "drops", "without each word", do, original.word_count)
+    return work_of(asked, "drops", "without each word", do, original.word_count)
 
 
 def _hidden_word(asked: Asked) -> int:
     """The one word that is hidden. Raises Refused where it is none, or more than one."""
-    _has_words(asked)
+    has_words(asked)
     encoding, original = asked.encoding, asked.original
     hidden = {original.words[at] for at in encoding.mask_positions if encoding.tokens[at] != original.tokens[at]}
     word = next(iter(hidden), None)
@@ -127,13 +62,8 @@ def _hidden_word(asked: Asked) -> int:
     return word
 
 
-def _has_words(asked: Asked) -> None:
-    if not asked.loaded.has_mlm:
-        raise Refused("this model was not trained to guess hidden words: choose another model")
-
-
 def _guesses(asked: Asked) -> Work[Guesses]:
-    _has_words(asked)
+    has_words(asked)
     if asked.is_own:
         raise Refused("this step is about the lesson's own sentence: set the page up again")
     loaded, now, began, original = asked.loaded, asked.encoding, asked.began, asked.original
@@ -150,7 +80,7 @@ def _guesses(asked: Asked) -> Work[Guesses]:
             firsts.append(loaded.tokenizer.token_of(found.top[0][0]))
         return Guesses(firsts[0], firsts[1], tuple(original.word_text(word) for word in words if word is not None))
 
-    return _work(asked, "guesses", "reads the sentence", do, 2, began)
+    return work_of(asked, "guesses", "reads the sentence", do, 2, began)
 
 
 def _looks(asked: Asked) -> Work[Looks]:
@@ -158,7 +88,7 @@ def _looks(asked: Asked) -> Work[Looks]:
         run = capture(asked.loaded, asked.encoding, positions=())
         return Looks(role_scores(run.attention, asked.encoding), asked.first)
 
-    return _work(asked, "looks", "reads the sentence", do, 1, asked.first)
+    return work_of(asked, "looks", "reads the sentence", do, 1, asked.first)
 
 
 def _brought(asked: Asked) -> Work[Brought]:
@@ -170,11 +100,11 @@ def _brought(asked: Asked) -> Work[Brought]:
         shares = (role_scores(maps, encoding)["cls"][head] for maps in (run.attention, rows_of_one(norms)))
         return Brought(head, *map(float, shares))
 
-    return _work(asked, "brought", "weighs what a head brings", do, 3, asked.head)
+    return work_of(asked, "brought", "weighs what a head brings", do, 3, asked.head)
 
 
 def _curves(asked: Asked) -> Work[tuple[CurvePoint, ...]]:
-    _has_words(asked)
+    has_words(asked)
     loaded, original = asked.loaded, asked.original
     there = sum(len(loaded.config.heads_of(layer)) for layer in range(loaded.config.num_hidden_layers))
 
@@ -185,11 +115,11 @@ def _curves(asked: Asked) -> Work[tuple[CurvePoint, ...]]:
         return tuple(curve_points(loaded, batches, orders, removed, report=report))
 
     passes = len(original) * (there + 2 * (CURVE_STEPS + 1))
-    return _work(asked, "curves", "without more and more heads", do, passes, original)
+    return work_of(asked, "curves", "without more and more heads", do, passes, original)
 
 
 def _losses(asked: Asked) -> Work[Losses]:
-    _has_words(asked)
+    has_words(asked)
     loaded, original, off = asked.loaded, asked.original, asked.off
 
     def do(_: object) -> Losses:
@@ -199,9 +129,9 @@ def _losses(asked: Asked) -> Work[Losses]:
         )
         return Losses(before, now, len(off))
 
-    return _work(asked, "losses", "is tested", do, 2 * len(original), original, off)
+    return work_of(asked, "losses", "is tested", do, 2 * len(original), original, off)
 
 
-_WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({
+WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({
     "drops": _drops, "guesses": _guesses, "looks": _looks, "brought": _brought, "curves": _curves, "losses": _losses,
 })  # fmt: skip

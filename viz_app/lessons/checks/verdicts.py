@@ -1,0 +1,63 @@
+"""What a check says of an answer, and how a lesson names a check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+Head = tuple[int, int]  # layer, head
+Figures = dict[str, str | float]
+
+
+class Bar(NamedTuple):
+    """One bar of the picture: its name, its length, and whose it is: your answer, the true one, both or neither."""
+
+    name: str
+    value: float
+    mark: Literal["", "yours", "true", "both"] = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an answer is right, and what is true.
+
+    figures: numbers and words for a sentence, by name. bars: your answer and the truth in one picture.
+    holds: whether what the lesson claims is so on this model and this text.
+    """
+
+    right: bool
+    truth: tuple[str | float | Head, ...]
+    figures: Mapping[str, str | float]
+    bars: tuple[Bar, ...] = ()
+    holds: bool = True
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check, as a lesson names it.
+
+    judge: record and answer to a verdict. needs: the record that it is asked of. answers: the ways of answering that
+    it takes, of `lessons.ANSWERS`. words, numbers: the figures that a sentence may name. bars: the names of its bars
+    that are no words of the text.
+    """
+
+    judge: Callable[[Any, Any], Verdict]
+    needs: str
+    answers: tuple[str, ...]
+    words: tuple[str, ...]
+    numbers: tuple[str, ...]
+    bars: tuple[str, ...] = ()
+
+
+def written(head: Head) -> str:
+    """A head as a sentence names it."""
+    return f"L{head[0]} H{head[1]}"
+
+
+def best_of(scores: np.ndarray) -> Head:
+    """The head with the largest score; one without a score, NaN, is passed over."""
+    layer, head = np.unravel_index(int(np.nanargmax(scores)), scores.shape)
+    return int(layer), int(head)

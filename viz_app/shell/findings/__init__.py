@@ -1,0 +1,24 @@
+"""What the checks of lessons are asked of, from the model: each record as a piece of slow work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from bert_core.refused import Refused
+from viz_app.shell.findings import first_course
+from viz_app.shell.findings.asked import Asked
+from viz_app.shell.work import Work
+
+MOST_TOKENS = 64  # of a text in a lesson
+
+
+def work_for(needs: str, asked: Asked) -> Work[Any]:
+    """The record of this name as work for the queue. Raises Refused for a text that it cannot be asked of."""
+    if len(asked.encoding) > MOST_TOKENS:
+        raise Refused(f"the text has {len(asked.encoding)} tokens: a lesson asks of {MOST_TOKENS} at most")
+    return WORKS[needs](asked)
+
+
+WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({**first_course.WORKS})

@@ -26,7 +26,8 @@ def bundled() -> LoadedModel:
 @cache
 def record(name: str) -> Any:
     """What the prediction of a lesson is asked of, on the bundled model."""
-    return record_of(name, of_lesson(bundled(), lesson_of(name).predict.view))
+    lesson = lesson_of(name)
+    return record_of(name, of_lesson(bundled(), lesson.predict.view, lesson.do.view.address))
 
 
 def record_of(name: str, asked: Asked) -> Any:

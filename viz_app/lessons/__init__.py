@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 STEPS = ("predict", "do", "reveal", "yours", "free")
-# How an answer is given: in the panel, by a click on a word, as a number or as one of some options; or on the page.
-ANSWERS = ("word", "number", "choice", "page")
+# How an answer is given: in the panel, by a click on a word, as a number, as one of some options or as an order of
+# some things; or on the page.
+ANSWERS = ("word", "number", "choice", "order", "page")
 
 
 @dataclass(frozen=True)

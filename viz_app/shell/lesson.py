@@ -17,7 +17,7 @@ from viz_app.shell import heads, question, target
 from viz_app.shell.address import CHOSEN, TABLE
 from viz_app.shell.choices import Choice, Page, choice_of
 
-Answer = int | float | Option
+Answer = int | float | Option | tuple[str, ...]
 
 PAGES = "_pages"  # every page by its path, as it is declared
 _NOTES = "_lesson_notes"  # what was said and done, by the names of lessons

@@ -6,12 +6,14 @@ shown as it is written, like any text of a stranger.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip, token_strip
@@ -21,9 +23,11 @@ from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import findings, frame, lesson
 from viz_app.shell.calm import PAGE, calm
+from viz_app.shell.choices import Page
 from viz_app.shell.findings.asked import Asked, of_lesson, of_page
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.models import loaded_model
 from viz_app.shell.question import ASKED, Question
 from viz_app.shell.work import look
 
@@ -170,12 +174,11 @@ def _reveal(one: Lesson, step: str) -> None:
     if verdict is not None and asked is not None:
         lesson.keep(one, right=verdict.right)
         st.caption(as_written(reveal.title))
-        current: Question = st.session_state[ASKED]
         names = [reveal.bars.get(bar.name, bar.name) for bar in verdict.bars]
         st.plotly_chart(
             answer_bars(
                 names, [bar.value for bar in verdict.bars], [bar.mark for bar in verdict.bars], form=reveal.form,
-                dark=current.dark, lecture=current.lecture,
+                dark=frame.is_dark(), lecture=bool(st.session_state.lecture),
             ),
             theme=None, key="lesson_bars", config={"displayModeBar": False},
             alt=f"{reveal.title}: what you expected beside what is true",
@@ -260,13 +263,35 @@ def _is_elsewhere(one: Lesson, step: str) -> bool:
 
 def _of_lesson(one: Lesson) -> Asked | None:
     """The lesson's own text on the page's model; None where there is no model."""
-    current: Question | None = st.session_state[ASKED]
-    return None if current is None else of_lesson(current.loaded, one.predict.view)
+    loaded = _loaded()
+    return None if loaded is None else of_lesson(loaded, one.predict.view, one.do.view.address)
 
 
 def _of_page(one: Lesson) -> Asked | None:
+    state, began = st.session_state, _of_lesson(one)
+    if began is None:
+        return None
+    choices = _page().choices
+    chosen = {name: choices[name].write(state[name]) for name in choices if state[name] is not None}
+    return of_page(began, state[ASKED], state.head, chosen)
+
+
+def _page() -> Page:
+    pages: Mapping[str, Page] = st.session_state[lesson.PAGES]
+    return pages[st.session_state[PAGE]]
+
+
+def _loaded() -> LoadedModel | None:
+    """The page's model; None where it has none, or none that can be loaded, which it says itself."""
     current: Question | None = st.session_state[ASKED]
-    return None if current is None else of_page(current, one.predict.view, st.session_state.head)
+    if current is not None:
+        return current.loaded
+    if _page().text or not _page().models:
+        return None
+    try:
+        return loaded_model(st.session_state.model)
+    except Refused:
+        return None
 
 
 def _verdict(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
@@ -304,6 +329,8 @@ def _answer(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
             placeholder=f"{task.least:g} to {task.most:g}",
         )  # fmt: skip
         said[key] = chosen
+    elif task.answer == "order":
+        return _ordered(CHECKS[task.check].things, said, key)
     else:
         labels = [option.label for option in task.options]
         number = st.radio(
@@ -314,6 +341,28 @@ def _answer(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
         return None if number is None else task.options[number]
     result: Answer | None = chosen
     return result
+
+
+def _ordered(things: tuple[str, ...], said: dict[str, object], key: str) -> Answer | None:
+    """Draw a button for each thing, which gives it the next place, or takes it and what follows back.
+
+    Returns the order once all have a place.
+    """
+    order: Any = said.get(key, ())
+    if len(order) == len(things) - 1:  # the last one is known
+        order = (*order, *(thing for thing in things if thing not in order))
+
+    def click(thing: str) -> None:
+        said[key] = order[: order.index(thing)] if thing in order else (*order, thing)
+
+    for number, thing in enumerate(things):
+        place = f"{order.index(thing) + 1}. " if thing in order else ""
+        st.button(
+            f"{place}{as_written(thing)}", key=f"lesson_order_{number}", on_click=click, args=(thing,),
+            width="stretch", type="primary" if place else "secondary",
+        )  # fmt: skip
+    st.caption("Press the best one first; press again to take it back." if order else "Press the best one first.")
+    return order if len(order) == len(things) else None
 
 
 def _hidden(asked: Asked) -> set[int | None]:
@@ -338,6 +387,8 @@ def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
 def _in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
     if isinstance(answer, Option):
         return answer.label
+    if isinstance(answer, tuple):
+        return ", ".join(answer)
     if task.answer == "word" and original is not None and int(answer) < original.word_count:
         return original.word_text(int(answer))
     return f"{answer:g} {task.unit}".strip()

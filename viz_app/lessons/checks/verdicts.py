@@ -41,7 +41,7 @@ class Check:
 
     judge: record and answer to a verdict. needs: the record that it is asked of. answers: the ways of answering that
     it takes, of `lessons.ANSWERS`. words, numbers: the figures that a sentence may name. bars: the names of its bars
-    that are no words of the text.
+    that are no words of the text. things: what an order puts in order, by its names.
     """
 
     judge: Callable[[Any, Any], Verdict]
@@ -50,6 +50,7 @@ class Check:
     words: tuple[str, ...]
     numbers: tuple[str, ...]
     bars: tuple[str, ...] = ()
+    things: tuple[str, ...] = ()
 
 
 def written(head: Head) -> str:

@@ -10,7 +10,10 @@ from viz_app.shell import frame, lesson, panel, screen
 from viz_app.shell.lesson import Note
 from viz_app.shell.markdown import as_written
 
-COURSES = {1: "First course: where it looks, and what that is worth"}
+COURSES = {
+    1: "First course: where it looks, and what that is worth",
+    2: "Second course: what it knows, and how one can tell",
+}
 
 
 def draw() -> None:

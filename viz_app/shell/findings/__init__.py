@@ -7,11 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from bert_core.refused import Refused
-from viz_app.shell.findings import first_course
-from viz_app.shell.findings.asked import Asked
+from viz_app.shell.findings import first_course, second_course
+from viz_app.shell.findings.asked import MOST_TOKENS, Asked
 from viz_app.shell.work import Work
-
-MOST_TOKENS = 64  # of a text in a lesson
 
 
 def work_for(needs: str, asked: Asked) -> Work[Any]:
@@ -21,4 +19,4 @@ def work_for(needs: str, asked: Asked) -> Work[Any]:
     return WORKS[needs](asked)
 
 
-WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({**first_course.WORKS})
+WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({**first_course.WORKS, **second_course.WORKS})

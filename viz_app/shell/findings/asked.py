@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bert_core.loading import LoadedModel
@@ -16,6 +16,9 @@ from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.work import Work, seconds_of
 
+MOST_TOKENS = 64  # of a text in a lesson
+TEXTS = ("several", "one", "two")  # what a page asks about that is not about the shared text
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -23,6 +26,7 @@ class Asked:
 
     encoding: as the model reads it. original: without the masks. began: the text of the lesson, as it began.
     head: the chosen one. first: that of the lesson. off: the heads that are off.
+    chosen: the choices of the page, by their names, as its address writes them. begins: those of the lesson.
     """
 
     loaded: LoadedModel
@@ -32,15 +36,23 @@ class Asked:
     head: Head
     first: Head
     off: tuple[Head, ...] = ()
+    chosen: Mapping[str, str] = field(default_factory=dict)
+    begins: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_own(self) -> bool:
-        """Whether the text is another one than that of the lesson."""
+        """Whether the text, or what a page has in its place, is another one than that of the lesson."""
+        texts = [name for name in TEXTS if name in self.begins]
+        if texts:
+            return any(self.chosen.get(name) != self.begins[name] for name in texts)
         return (self.original.text, self.original.pair) != (self.began.text, self.began.pair)
 
 
-def of_lesson(loaded: LoadedModel, view: View) -> Asked:
-    """What a step asks about by its own address, whatever is on the page."""
+def of_lesson(loaded: LoadedModel, view: View, begins: Mapping[str, str] | None = None) -> Asked:
+    """What a step asks about by its own address, whatever is on the page.
+
+    begins: the address of the page that the lesson works on, if it is another one.
+    """
     address = view.address
     original = loaded.tokenizer.encode(
         address["text"], address.get("pair", ""), max_length=loaded.config.max_position_embeddings
@@ -50,15 +62,20 @@ def of_lesson(loaded: LoadedModel, view: View) -> Asked:
     layer, number = parse_head(address.get("head", "0.0"))
     # Of a smaller model the last head that it has.
     head = (min(layer, loaded.config.num_hidden_layers - 1), min(number, loaded.config.num_attention_heads - 1))
-    return Asked(loaded, encoding, original, encoding, head, head)
+    begins = address if begins is None else begins
+    return Asked(loaded, encoding, original, encoding, head, head, chosen=begins, begins=begins)
 
 
-def of_page(current: Question, view: View, head: Head) -> Asked:
-    """What is on the page now, beside the text of the lesson. head: the chosen one."""
-    began = of_lesson(current.loaded, view)
-    return Asked(
-        current.loaded, current.encoding, current.original, began.encoding, head, began.head, current.off
-    )  # fmt: skip
+def of_page(began: Asked, current: Question | None, head: Head, chosen: Mapping[str, str]) -> Asked:
+    """What is on the page now, beside what the lesson began with.
+
+    current: None on a page that is not about the shared text. head: the chosen one. chosen: as in `Asked`.
+    """
+    if current is None:
+        return replace(began, head=head, chosen=chosen)
+    return replace(
+        began, encoding=current.encoding, original=current.original, head=head, off=current.off, chosen=chosen
+    )
 
 
 def work_of(asked: Asked, what: str, label: str, do: Callable[..., Any], passes: float, *more: Any) -> Work[Any]:
@@ -72,3 +89,16 @@ def has_words(asked: Asked) -> None:
     """Raise Refused for a model that cannot guess words."""
     if not asked.loaded.has_mlm:
         raise Refused("this model was not trained to guess hidden words: choose another model")
+
+
+def hidden_word(asked: Asked) -> int:
+    """The one word that is hidden. Raises Refused where it is none, or more than one."""
+    has_words(asked)
+    encoding, original = asked.encoding, asked.original
+    hidden = {original.words[at] for at in encoding.mask_positions if encoding.tokens[at] != original.tokens[at]}
+    word = next(iter(hidden), None)
+    if len(hidden) != 1 or word is None or len(encoding.mask_positions) != 1:
+        raise Refused("hide exactly one short word of the sentence on top of the page: click it")
+    if original.word_count < 3:
+        raise Refused("the sentence is too short: write three words or more")
+    return word

@@ -19,7 +19,7 @@ from bert_core.run.inputs import head_mask_without
 from bert_core.run.losses import examples_of
 from bert_core.run.plans import propose_plan
 from viz_app.lessons.checks.first_course import Brought, Guesses, Looks, Losses, WordDrops
-from viz_app.shell.findings.asked import Asked, has_words, work_of
+from viz_app.shell.findings.asked import Asked, has_words, hidden_word, work_of
 from viz_app.shell.work import Work
 
 CURVE_STEPS = 12  # points of a curve after the first, as many as the page Prune draws
@@ -28,7 +28,7 @@ ORDERS = ("importance", "ablation")
 
 def _drops(asked: Asked) -> Work[WordDrops]:
     loaded, encoding, original = asked.loaded, asked.encoding, asked.original
-    gap = _hidden_word(asked)
+    gap = hidden_word(asked)
 
     def do(_: object) -> WordDrops:
         others = [word for word in range(original.word_count) if word != gap]
@@ -47,19 +47,6 @@ def _drops(asked: Asked) -> Work[WordDrops]:
         return WordDrops(words, gap, loaded.tokenizer.token_of(guess), probability, drops, tuple(firsts))
 
     return work_of(asked, "drops", "without each word", do, original.word_count)
-
-
-def _hidden_word(asked: Asked) -> int:
-    """The one word that is hidden. Raises Refused where it is none, or more than one."""
-    has_words(asked)
-    encoding, original = asked.encoding, asked.original
-    hidden = {original.words[at] for at in encoding.mask_positions if encoding.tokens[at] != original.tokens[at]}
-    word = next(iter(hidden), None)
-    if len(hidden) != 1 or word is None or len(encoding.mask_positions) != 1:
-        raise Refused("hide exactly one short word of the sentence on top of the page: click it")
-    if original.word_count < 3:
-        raise Refused("the sentence is too short: write three words or more")
-    return word
 
 
 def _guesses(asked: Asked) -> Work[Guesses]:

@@ -1,0 +1,262 @@
+"""The second course: its checks on records made by hand, on the bundled model and on another; an order of buttons."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from bert_core import LoadedModel, Refused
+from tests.lessons import asked_of_another, bundled, predicted, tried
+from tests.visit import at, settled, visited, words
+from viz_app.lessons.checks import second_course as of
+from viz_app.lessons.checks.second_course import Agreed, Judged, Meanings, Pair, Reading
+from viz_app.lessons.reading import lesson_of, lessons
+from viz_app.shell import findings
+from viz_app.shell.findings.asked import Asked, of_lesson
+
+CHILDREN = {
+    "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
+}  # fmt: skip
+# Of each lesson: the true prediction, the commonest wrong one; the choices with which the page is right, and those with
+# which it is not.
+ANSWERS: dict[str, tuple[Any, Any, dict[str, str], dict[str, str]]] = {
+    "explanation": (
+        ("DecompX", "occlusion", "rollout", "attention"), ("attention", "rollout", "DecompX", "occlusion"),
+        {"method": "occlusion"}, {"method": "attention"},
+    ),
+    "when": (6, 3, {"lens": "tuned", "cell": "2.1"}, {"lens": "logit", "cell": "6.1"}),
+    "bank_and_bank": (2, 5, {"depth": "2"}, {"depth": "6"}),
+    "the_keys": (20, 90, CHILDREN, {"one": CHILDREN["two"], "two": CHILDREN["one"]}),
+}  # fmt: skip
+
+# ---------------------------------------------------------------------------- on records made by hand
+
+
+def test_an_order_is_right_but_for_one_pair_and_what_is_alike() -> None:
+    """Two that are within 0.01 may stand either way; attention first is wrong; no other things can be put in order."""
+    found = Judged("cat", 0.5, of.RANKED, np.array([0.1, 0.2, 0.3, 0.305]), 0.25)
+    right = of.order_of_methods(found, ("DecompX", "occlusion", "rollout", "attention"))
+    assert right.right and right.holds and right.figures["swapped"] == 0
+    assert right.figures["better"] == "occlusion, DecompX" and right.truth[0] == "occlusion"
+    assert of.order_of_methods(found, ("occlusion", "rollout", "DecompX", "attention")).figures["swapped"] == 1
+    wrong = of.order_of_methods(found, ("attention", "rollout", "DecompX", "occlusion"))
+    assert not wrong.right and wrong.figures["swapped"] == 5
+    assert [bar.name for bar in wrong.bars] == ["occlusion", "DecompX", "chance", "rollout", "attention"]
+    assert [bar.mark for bar in wrong.bars] == ["true", "", "", "", "yours"]
+    assert not of.order_of_methods(replace(found, most=0.05), of.RANKED).holds
+    with pytest.raises(Refused, match="each of attention, rollout, DecompX, occlusion once"):
+        of.order_of_methods(found, ("attention",))
+
+
+def test_a_method_is_better_than_chance_above_the_band() -> None:
+    """At the upper end of the random orders it is not yet."""
+    assert of.better_than_chance(Judged("cat", 0.5, ("occlusion",), np.array([0.3]), 0.2)).right
+    assert not of.better_than_chance(Judged("cat", 0.5, ("attention",), np.array([0.2]), 0.2)).right
+
+
+READING = Reading("she", 6, 6, 2, ("a", "b", "he", "he", "he", "he", "she"), 1, True, "tuned", 2, 1)
+
+
+def test_the_depth_of_the_answer_is_asked_of_the_plain_reading() -> None:
+    """5 and 6 of 6 are right, 2 is what the tuned lens says; where both say the same, nothing holds."""
+    assert of.known_after(READING, 6).right and of.known_after(READING, 5).right
+    assert not of.known_after(READING, 2).right and of.known_after(READING, 2).holds
+    assert of.known_after(READING, 6).figures["before"] == "he"
+    assert not of.known_after(replace(READING, tuned=5), 6).holds
+    assert of.known_after(replace(READING, plain=0, tuned=0), 0).figures["before"] == "she"
+
+
+def test_the_cell_of_the_answer_is_one_lens_one_row_and_one_depth() -> None:
+    """Another lens, another depth, another token, or a model without a tuned lens is not it."""
+    assert of.cell_of_the_answer(READING).right
+    for other in (
+        replace(READING, lens="logit"), replace(READING, depth=3), replace(READING, position=2),
+        replace(READING, has_tuned=False),
+    ):  # fmt: skip
+        assert not of.cell_of_the_answer(other).right
+    assert of.readings_differ(READING).right and not of.readings_differ(replace(READING, tuned=5)).right
+
+
+def meanings(sorted_: list[int], depth: int = 0) -> Meanings:
+    """Four places of a word at three depths, with gaps of 0, 0.1 and 0.2."""
+    return Meanings("bank", np.array([0.9, 0.8, 0.8]), np.array([0.9, 0.7, 0.6]), np.array(sorted_), 4, depth)
+
+
+def test_meanings_are_apart_from_the_depth_on_at_which_all_stay_sorted() -> None:
+    """Sorted too early and then not again does not count; a guess beyond the last layer has the last bar."""
+    right = of.parted_after(meanings([2, 4, 4]), 1)
+    assert right.right and right.holds and right.truth == (1.0,)
+    assert [(bar.name, bar.mark) for bar in right.bars] == [("start", ""), ("true", "both"), ("end", "")]
+    far = of.parted_after(meanings([4, 2, 4]), 9)
+    assert far.truth == (2.0,) and not far.right and [bar.mark for bar in far.bars] == ["", "both"]
+    none = of.parted_after(meanings([2, 2, 3]), 0)
+    assert not none.right and not none.holds and [bar.name for bar in none.bars] == ["yours", "true"]
+    assert not of.parted_after(meanings([4, 4, 4]), 0).holds
+    assert of.first_apart(meanings([2, 4, 4], 1)).right and not of.first_apart(meanings([2, 4, 4], 2)).right
+    assert not of.first_apart(meanings([2, 2, 3], 2)).right
+    assert of.told_apart(meanings([2, 2, 4])).right and not of.told_apart(meanings([4, 4, 3])).right
+    narrow = replace(meanings([2, 2, 4]), between=np.array([0.9, 0.7, 0.76]))
+    assert not of.told_apart(narrow).right
+
+
+def test_verbs_follow_the_nearest_noun_where_fewer_than_half_are_right() -> None:
+    """35 is right for 22, 90 is not; where most verbs are right, the claim does not hold."""
+    assert of.verbs_right(Agreed(0.9, 0.22, 80), 35).right and not of.verbs_right(Agreed(0.9, 0.22, 80), 90).right
+    assert of.verbs_right(Agreed(0.9, 0.22, 80), 90).holds
+    assert not of.verbs_right(Agreed(0.95, 0.6, 80), 60).holds and not of.verbs_right(Agreed(0.5, 0.4, 80), 40).holds
+
+
+def test_a_verb_is_pulled_over_only_with_both_verbs_in_their_places() -> None:
+    """Two sentences that changed places do not count, nor do other words."""
+    verbs = ("is", "are")
+    assert of.verb_pulled_over(Pair(-2.0, verbs, verbs)).right
+    assert of.verb_pulled_over(Pair(-2.0, verbs, verbs)).figures["believed"] == "are"
+    assert not of.verb_pulled_over(Pair(2.0, verbs, verbs)).right
+    assert not of.verb_pulled_over(Pair(-2.0, ("are", "is"), verbs)).right
+    assert of.second_is_likelier(Pair(-2.0, ("was", "were"), verbs)).right
+    assert not of.second_is_likelier(Pair(2.0, ("was", "were"), verbs)).right
+
+
+# ---------------------------------------------------------------------------- on the bundled model, and on another
+
+
+def asked_of(name: str, loaded: LoadedModel, **chosen: str) -> Asked:
+    """What a lesson asks about, with some choices of its page made anew."""
+    lesson = lesson_of(name)
+    begun = of_lesson(loaded, lesson.predict.view, lesson.do.view.address)
+    return replace(begun, chosen={**begun.chosen, **chosen})
+
+
+def test_every_lesson_of_the_course_is_asked() -> None:
+    """Each has its answers here."""
+    assert set(ANSWERS) == {lesson.name for lesson in lessons() if lesson.course == 2}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_lesson_holds_on_the_bundled_model(name: str) -> None:
+    """The true answer passes, the commonest wrong one fails, the claim holds, and every sentence takes the figures."""
+    true, wrong, *_ = ANSWERS[name]
+    predicted(name, true, wrong)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
+    """The page as it should be is done; as it was set up, and after a first wrong try, it is not."""
+    *_, done, first_try = ANSWERS[name]
+    tried(name, asked_of(name, bundled(), **done), None, right=True)
+    tried(name, asked_of(name, bundled()), None, right=False)
+    tried(name, asked_of(name, bundled(), **first_try), None, right=False)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_check_can_be_asked_of_another_model(name: str, tiny_loaded: LoadedModel) -> None:
+    """On a tiny model nothing fails: what does not hold there is said with its figures."""
+    true, *_ = ANSWERS[name]
+    chosen = {"like": "cat", "several": "\n".join(("the cat sat", "a cat sat", "my cat is here", "the cat"))}
+    begun = asked_of(name, tiny_loaded, **chosen)
+    if name in ("explanation", "when"):  # the tiny vocabulary cuts their words into letters
+        original = tiny_loaded.tokenizer.encode("the cat sat on the mat")
+        begun = replace(begun, encoding=tiny_loaded.tokenizer.mask_words(original, [1]), original=original)
+    asked_of_another(name, begun, true)
+
+
+def test_own_sentences_are_judged_as_the_lesson_is() -> None:
+    """To park and the park are told apart, banks in no order are not; another verb is pulled over too."""
+    name, check = "bank_and_bank", of.CHECKS["told_apart"]
+    for word, lines, right in (
+        ("park", ("The children played in the park.", "We walked through the park to the lake.",
+                  "You can not park the car here.", "He wanted to park his car near the house."), True),
+        ("bank", ("They sat on the bank of the river.", "She put her money in the bank every month.",
+                  "Trees stood along the bank of the lake.", "The bank raised its interest rates."), False),
+    ):  # fmt: skip
+        asked = asked_of(name, bundled(), like=word, several="\n".join(lines))
+        assert asked.is_own and check.judge(findings.work_for(check.needs, asked).do(None), None).right is right, word
+    own = {"one": "The father of the boys was at home.", "two": "The father of the boys were at home."}
+    asked = asked_of("the_keys", bundled(), **own)
+    found = findings.work_for("pair", asked).do(None)
+    assert asked.is_own and of.second_is_likelier(found).right and not of.verb_pulled_over(found).right
+
+
+@pytest.mark.parametrize(
+    ("name", "needs", "chosen", "says"),
+    [
+        (
+            "bank_and_bank",
+            "meanings",
+            {"several": "the bank\na bank\nmy bank"},
+            "there are 3 sentences: write 4, 6 or 8",
+        ),
+        ("bank_and_bank", "meanings", {"like": "cat"}, "sentence 1 does not contain “cat”"),
+        ("bank_and_bank", "meanings", {"several": "\n".join(["bank " * 80] * 4)}, "sentence 1 has .* at most"),
+        ("the_keys", "pair", {"one": " "}, "sentence 1 is empty"),
+        ("the_keys", "pair", {"two": "The cat is on the wall."}, "must differ in one word, the verb"),
+        ("the_keys", "pair", {"two": "The picture of the child is on the wall."}, "must differ in one word, the verb"),
+        ("the_keys", "pair", {"two": "a " * 80}, "sentence 2 has .* at most"),
+    ],
+)
+def test_what_cannot_be_asked_of_ones_own_words_is_a_sentence(
+    name: str, needs: str, chosen: dict[str, str], says: str
+) -> None:
+    """Too few sentences, one without the word, an empty one, two that are too different, or too long ones."""
+    with pytest.raises(Refused, match=says):
+        findings.work_for(needs, asked_of(name, bundled(), **chosen))
+
+
+def test_many_copies_are_read_of_short_texts_only() -> None:
+    """A text of more than 32 tokens is refused where hundreds of copies would be read."""
+    begun = asked_of("explanation", bundled())
+    original = bundled().tokenizer.encode("She took the pen and wrote a letter. " * 4)
+    long = replace(begun, original=original, encoding=bundled().tokenizer.mask_words(original, [3]))
+    with pytest.raises(Refused, match="this lesson asks of 32 at most"):
+        findings.work_for("judged", long)
+
+
+# ---------------------------------------------------------------------------- the panel
+
+
+def button(app: AppTest, key: str) -> Any:
+    return next(one for one in app.button if one.key == key)
+
+
+def test_an_order_is_given_by_buttons() -> None:
+    """Each press gives the next place, the last comes by itself, a second press takes back what follows too."""
+    app = settled(visited("predict", **lesson_of("explanation").predict.view.address, lesson="explanation"))
+    assert not app.exception and button(app, "lesson_say").disabled
+
+    def pressed(*numbers: int) -> list[str]:
+        for number in numbers:
+            settled(button(app, f"lesson_order_{number}").click().run())
+        return [button(app, f"lesson_order_{number}").label for number in range(4)]
+
+    assert pressed(3) == ["attention", "rollout", "DecompX", "1. occlusion"]
+    assert pressed(0, 1) == ["2. attention", "3. rollout", "4. DecompX", "1. occlusion"]
+    assert pressed(0) == ["attention", "rollout", "DecompX", "1. occlusion"] and button(app, "lesson_say").disabled
+    assert pressed(2, 1) == ["4. attention", "3. rollout", "2. DecompX", "1. occlusion"]
+    settled(button(app, "lesson_say").click().run())
+    app.session_state.step = "predict"
+    settled(app.run())
+    assert "You said: occlusion, DecompX, rollout, attention" in words(app)
+
+
+def test_a_lesson_works_on_a_page_without_the_shared_text() -> None:
+    """The keys: the pair on the page Score is judged as it is typed, revealed there, and one's own is asked for."""
+    app = settled(visited("predict", **lesson_of("the_keys").predict.view.address, lesson="the_keys"))
+    app.number_input[0].set_value(90).run()
+    settled(button(app, "lesson_say").click().run())
+    settled(at(app, "score").run())
+    assert not app.exception and "It prefers “is”" in words(app)
+    app.session_state.one, app.session_state.two = CHILDREN["one"], CHILDREN["two"]
+    settled(app.run())
+    assert "Done: now it prefers “are”" in words(app)
+    settled(button(app, "lesson_next").click().run())
+    assert not app.exception and "You said 90%" in words(app) and "Done:" not in words(app)
+    settled(button(app, "lesson_next").click().run())
+    assert "still that of the lesson" in words(app) and "You did" not in words(app)
+    app.session_state.one = "The father of the boys was at home."
+    app.session_state.two = "The father of the boys were at home."
+    settled(app.run())
+    assert "still that of the lesson" not in words(app) and "You did: it prefers “were” over “was”" in words(app)

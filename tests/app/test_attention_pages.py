@@ -72,12 +72,16 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
 
 @pytest.fixture
 def opened(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> Callable[..., AppTest]:
-    """`opened(page, loaded=None, **address)`: a page with the tiny model, or another, as a link gives it."""
+    """`opened(page, loaded=None, **address)`: a page with the tiny model, or another, as a link gives it.
+
+    The Export control is open on it.
+    """
 
     def start(page: str, loaded: LoadedModel | None = None, **address: str) -> AppTest:
         monkeypatch.setattr(models, "loaded_model", lambda name: loaded or tiny_loaded)
         app = AppTest.from_file(ENTRY, default_timeout=60)
         app.query_params.update(PAIR | address)
+        app.session_state[downloads.OPENED] = True
         at(app, page).run()
         assert not app.exception
         return app

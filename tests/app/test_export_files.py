@@ -246,6 +246,9 @@ def test_a_large_page_is_made_by_the_queue(tiny_model_folder: Path, monkeypatch:
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
     address = {"text": "a cat sat. " * 100, "masked": "3", "show": "gradient", "model": str(tiny_model_folder)}
     app = settled(visited("attention", **address))
+    assert not app.get("download_button"), "what is closed is not drawn"
+    app.session_state[downloads.OPENED] = True
+    settled(app.run())
     assert not app.exception and "HTML" not in [button.label for button in app.get("download_button")]
     (button,) = (button for button in app.button if button.label == "Make the HTML page")
     settled(button.click().run(), "stop_here")

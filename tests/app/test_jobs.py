@@ -144,6 +144,28 @@ def test_a_job_that_never_reports_is_left_alone_when_it_is_stopped(
     assert queue.submit("after", "after", lambda _: 1, expected=expected).wait(10)
 
 
+@pytest.mark.parametrize("expected", [0.0, jobs.LONG_SECONDS + 1])
+def test_a_job_that_never_reports_is_left_alone_when_its_visitor_is_long_gone(
+    monkeypatch: pytest.MonkeyPatch, expected: float
+) -> None:
+    """Whoever waits behind it is served, but not before a connection that broke had time to come back."""
+    monkeypatch.setattr(jobs, "MOST_SILENT", 0.05)
+    here = {"a", "b"}
+    queue = JobQueue(here.__contains__)
+    silent, go = held(queue, expected=expected, visitor="a")
+    last = queue.submit("last", "last", lambda _: "done", expected=expected, visitor="b")
+    monkeypatch.setattr(jobs, "MOST_ALONE", 0.0)
+    assert queue.place(last) == 1 and queue.known(silent.key) is silent, "its visitor is here"
+    here.remove("a")
+    monkeypatch.setattr(jobs, "MOST_ALONE", 60.0)
+    assert queue.place(last) == 1 and queue.known(silent.key) is silent, "and may come back"
+    monkeypatch.setattr(jobs, "MOST_ALONE", 0.0)
+    assert queue.place(last) == 1 and queue.known(silent.key) is None
+    assert last.wait(10) and last.result == "done"
+    go.set()
+    assert silent.wait(10) and queue.wait_until_idle(10) and queue._left == 0
+
+
 def test_a_job_that_reports_ends_where_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The worker of a job that ends in time serves on, and no other beside it."""
     monkeypatch.setattr(jobs, "MOST_SILENT", 0.05)

@@ -29,7 +29,7 @@ from viz_app.pages import PAGES as DECLARED
 from viz_app.pages import compare, score
 from viz_app.pages.roles import treebank
 from viz_app.pages.score import pairs as comparing
-from viz_app.shell import examples, question
+from viz_app.shell import downloads, examples, question
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import added_models
 
@@ -551,6 +551,8 @@ def test_roles_of_a_model_that_has_lost_heads(
 def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, str], labels: list[str]) -> None:
     """Each page with numbers offers them as files; on Attention for the chosen heads, and as BertViz's views too."""
     app = at(start(text="She opened the door and walked in.", **address), page).run()
+    app.session_state[downloads.OPENED] = True
+    app.run()
     assert not app.exception and not app.error
     offered = [button.label for button in app.get("download_button")]
     assert [label for label in offered if not label.startswith("BertViz")] == labels
@@ -558,6 +560,8 @@ def test_numbers_and_pictures_can_be_taken_along(page: str, address: dict[str, s
         assert "BertViz draws these pages, not Headlight" in words(app)
         assert "One map:" not in words(app)
         app = at(start(text="She opened the door.", combine="average", **address), "attention").run()
+        app.session_state[downloads.OPENED] = True
+        app.run()
         assert "One map: average of L2 H5, H1." in words(app).replace("\\", "")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, WebSocketRoute, expect
 
 from tests.browser.conftest import Serve
 
@@ -77,3 +77,36 @@ def test_a_page_waits_for_what_it_needs(opened: Page, gate: Path) -> None:
     expect(opened.get_by_text("More work: running")).to_be_visible()
     expect(opened.get_by_text("Needed: it is done, it is done")).to_be_visible()
     expect(stop_of(opened)).to_have_count(0)
+
+
+def test_a_connection_that_breaks_while_a_page_waits_comes_back(page: Page, serve: Serve, gate: Path) -> None:
+    """What is typed stays, the work is neither stopped nor begun again, and its result comes to the same page."""
+    sockets: list[tuple[WebSocketRoute, WebSocketRoute]] = []
+    page.route_web_socket("**/*", lambda socket: sockets.append((socket, socket.connect_to_server())))
+
+    def drop() -> None:
+        number = len(sockets)
+        for side in sockets[-1]:
+            side.close(code=4000, reason="the network went away")
+        while len(sockets) == number:
+            page.wait_for_timeout(50)
+
+    page.goto(serve(SCRIPT, env={"GATE": str(gate)}))
+    typed = page.get_by_label("Typed")
+    typed.fill("something")
+    typed.press("Enter")
+    page.get_by_role("button", name="Do it").click()
+    expect(page.get_by_text("Slow work: running")).to_be_visible()
+    drop()
+    gate.touch()
+    expect(page.get_by_text("Beside it: ready, it is done")).to_be_visible()
+    expect(page.get_by_text("Typed: something")).to_be_visible()
+    gate.unlink()
+    typed.fill("need")
+    typed.press("Enter")
+    expect(page.get_by_text("Needed work: running")).to_be_visible()
+    drop()
+    gate.touch()
+    expect(page.get_by_text("Needed: it is done, it is done")).to_be_visible()
+    expect(typed).to_have_value("need")
+    assert gate.with_name("begun").read_text(encoding="utf-8").count("begun") == 3

@@ -16,7 +16,9 @@ import streamlit as st
 
 from viz_app.shell.markdown import as_written
 
-_DEFAULTS = {"segmented_control": "default", "multiselect": "default", "selectbox": "index"}  # all others: value
+_DEFAULTS = {  # all others: value
+    "segmented_control": "default", "multiselect": "default", "pills": "default", "selectbox": "index",
+}  # fmt: skip
 _TYPED = ("text_input", "text_area")
 
 

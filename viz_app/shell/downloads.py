@@ -14,6 +14,7 @@ from typing import Literal
 
 import numpy as np
 import streamlit as st
+from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 
 from bert_core.records import HeadVectors, ModelRun
 from viz_app.comparison import Comparison
@@ -25,6 +26,7 @@ from viz_app.maps import MapView
 from viz_app.shell.controls import control
 from viz_app.shell.work import Work, look, need, offered
 
+OPENED = "export_open"  # whether the control is open
 PACKING = 5.0  # seconds to pack a large page, more or less
 LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
 MIME = {
@@ -35,8 +37,10 @@ MIME = {
 
 def attention(read: Callable[[], ModelRun], view: MapView, model: str) -> None:
     """What the page Attention shows, in every kind of file; each is made after the click on it. read: gives the run."""
-    run = read()
-    with st.popover("Export", icon=":material/download:"):
+    with _export() as opened:
+        if not opened.open:
+            return
+        run = read()
         chosen = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}"
         if view.together is not None:
             chosen = view.together.how.capitalize()
@@ -57,8 +61,10 @@ def attention(read: Callable[[], ModelRun], view: MapView, model: str) -> None:
 
 def neuron(read: Callable[[], ModelRun], of_head: Callable[[], HeadVectors], query: int, model: str) -> None:
     """The neuron view of one query of a head, in every kind of file. read, of_head: give the run and the vectors."""
-    vectors = of_head()
-    with st.popover("Export", icon=":material/download:"):
+    with _export() as opened:
+        if not opened.open:
+            return
+        vectors = of_head()
         st.caption(
             f"L{vectors.layer} H{vectors.head}, query at position {query}; click a token on the left for another one."
         )
@@ -70,8 +76,10 @@ def changes(compare: Callable[[], Comparison], view: MapView, listed: Sequence[M
 
     compare: gives the two runs.
     """
-    comparison = compare()
-    with st.popover("Export", icon=":material/download:"):
+    with _export() as opened:
+        if not opened.open:
+            return
+        comparison = compare()
         whose = f"L{view.layer} {', '.join(f'H{head}' for head in view.heads)}" if view.heads else "All heads"
         st.caption(f"{whose}: {comparison.difference}")
         before = comparison.before
@@ -87,8 +95,10 @@ def changes(compare: Callable[[], Comparison], view: MapView, listed: Sequence[M
 
 def caption(make: Callable[[], CaptionFiles], numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
     """What the page Words on images shows, in every kind of file; every number of the run, and the picture itself."""
-    files = make()
-    with st.popover("Export", icon=":material/download:"):
+    with _export() as opened:
+        if not opened.open:
+            return
+        files = make()
         whose = "All heads on average" if files.head is None else "L{} H{}".format(*files.head)
         st.caption(f"{whose}: where it looks for each word.")
         _every_kind(make)
@@ -98,6 +108,11 @@ def caption(make: Callable[[], CaptionFiles], numbers: Callable[[], str], pictur
             _button("All numbers, CSV", numbers, "caption-all.csv")
         with right:
             _button("Picture, PNG", picture, "picture.png")
+
+
+def _export() -> PopoverContainer:
+    """The control, whose contents are drawn once it is opened: what is closed costs a click on a head nothing."""
+    return st.popover("Export", icon=":material/download:", key=OPENED, on_change="rerun")
 
 
 def _every_kind(
@@ -236,9 +251,9 @@ def _bertviz(read: Callable[[], ModelRun], view: MapView) -> None:
         with place:
             fit = chosen = layers_that_fit(tokens, heads, layers, kind, view.layer)
             if 0 < len(fit) < layers:
-                chosen = st.pills(
-                    f"{label}: a browser can open {len(fit)} layers of it", range(layers), default=fit,
-                    selection_mode="multi", format_func="L{}".format, key=f"bertviz_{kind}",
+                chosen = control(
+                    st.pills, f"{label}: a browser can open {len(fit)} layers of it", f"bertviz_{kind}_{len(fit)}",
+                    first=fit, options=range(layers), selection_mode="multi", format_func="L{}".format,
                 )  # fmt: skip
             off = (
                 None

@@ -202,12 +202,17 @@ class JobQueue:
                         self._drop(job)
 
     def place(self, job: Job) -> int:
-        """How many jobs run before this one: 0 if it is running or done."""
+        """How many jobs run before this one: 0 if it is running or done.
+
+        Whoever waits looks after what runs: it is stopped when all who asked for it are long gone.
+        """
         with self._changed:
             if job not in self._waiting:
                 return 0
             before = self._waiting[: self._waiting.index(job)]
             running = self._running.get(job.long)
+            if running is not None:
+                self._look_after(running)
             return sum(other.long == job.long for other in before) + (running is not None)
 
     def counts(self) -> Counts:
@@ -286,15 +291,20 @@ class JobQueue:
         """Wait while a short job waits or runs; the seconds that took. Stops a job when all who asked are long gone."""
         start = time.monotonic()
         with self._changed:
-            if any(map(self._is_here, job.waited_for)):
-                job._last_seen = start
-            elif start - job._last_seen > MOST_ALONE:
-                self._drop(job)
+            self._look_after(job)
             self._changed.wait_for(
                 lambda: self._closed or (False not in self._running and all(job.long for job in self._waiting)),
                 MOST_PATIENCE,
             )
         return time.monotonic() - start
+
+    def _look_after(self, job: Job) -> None:
+        """Stop a job that runs when all who asked for it are gone for long."""
+        now = time.monotonic()
+        if any(map(self._is_here, job.waited_for)):
+            job._last_seen = now
+        elif now - job._last_seen > MOST_ALONE:
+            self._drop(job)
 
     def _next(self, long: bool) -> Job | None:
         """The next job of this kind: of short ones the first, of long ones that of whoever had none for longest."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, page, styled
+from viz_app.figures.style import HEAD_COLOURS, figure_of, page
 
 # The figures of `role_figures`, in their order, and what an order by each of them is called.
 FIGURE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
@@ -41,27 +42,29 @@ def sweep_scatter(
     named = set(np.argsort(-np.abs(y))[:6].tolist()) | set(np.argsort(-np.abs(x))[:3].tolist())
     low, high = (float(x.min()), float(x.max())) if len(x) else (0.0, 1.0)
     colours = page(dark)
-    figure = go.Figure(
-        [
-            go.Scatter(
-                x=[low, high], y=[low, high], mode="lines", hoverinfo="skip", showlegend=False,
-                line={"color": colours.faint, "width": 2 if lecture else 1, "dash": "dot"},
-            ),
-            go.Scatter(
-                x=x, y=y, mode="markers+text", showlegend=False, customdata=heads,
-                text=[name if number in named else "" for number, name in enumerate(names)],
-                textposition="top center", textfont={"size": 16 if lecture else 11, "color": colours.faint},
-                marker={"size": 12 if lecture else 8, "color": colours.accent, "opacity": 0.75},
-                selected={"marker": {"opacity": 0.75}}, unselected={"marker": {"opacity": 0.75}},
-                hovertemplate="L%{customdata[0]} H%{customdata[1]}<br>estimated %{x:+.9g}<br>found %{y:+.9g}"
-                "<extra></extra>",
-            ),
-        ]
-    )  # fmt: skip
-    figure.update_layout(height=460 if lecture else 340, dragmode=False, margin={"l": 8, "r": 8, "t": 24, "b": 8})
-    figure.update_xaxes(title_text=estimate, zeroline=True)
-    figure.update_yaxes(title_text=finding, zeroline=True)
-    return styled(figure, dark=dark, lecture=lecture)
+    traces = [
+        {
+            "type": "scatter", "x": [low, high], "y": [low, high], "mode": "lines", "hoverinfo": "skip",
+            "showlegend": False, "line": {"color": colours.faint, "width": 2 if lecture else 1, "dash": "dot"},
+        },
+        {
+            "type": "scatter", "x": x, "y": y, "mode": "markers+text", "showlegend": False, "customdata": heads,
+            "text": [name if number in named else "" for number, name in enumerate(names)],
+            "textposition": "top center", "textfont": {"size": 16 if lecture else 11, "color": colours.faint},
+            "marker": {"size": 12 if lecture else 8, "color": colours.accent, "opacity": 0.75},
+            "selected": {"marker": {"opacity": 0.75}}, "unselected": {"marker": {"opacity": 0.75}},
+            "hovertemplate": "L%{customdata[0]} H%{customdata[1]}<br>estimated %{x:+.9g}<br>found %{y:+.9g}"
+            "<extra></extra>",
+        },
+    ]  # fmt: skip
+    layout = {
+        "height": 460 if lecture else 340,
+        "dragmode": False,
+        "margin": {"l": 8, "r": 8, "t": 24, "b": 8},
+        "xaxis": {"title": {"text": estimate}, "zeroline": True},
+        "yaxis": {"title": {"text": finding}, "zeroline": True},
+    }
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
 def role_map(
@@ -79,43 +82,47 @@ def role_map(
     chosen: the head that is ringed. A point's customdata is its layer and head.
     """
     colours = page(dark)
-    figure = go.Figure()
+    traces: list[dict[str, Any]] = []
     for number, (role, heads) in enumerate(roles.items()):
         if not heads:
             continue
         where = np.array([points[head] for head in heads])
-        figure.add_scatter(
-            x=where[:, 0], y=where[:, 1], mode="markers+text" if len(heads) < 8 else "markers", name=names[role],
-            customdata=heads, textposition="top center",
-            text=["" if head == chosen else f"L{head[0]} H{head[1]}" for head in map(tuple, heads)],
-            textfont={"size": 15 if lecture else 11, "color": colours.faint},
-            marker={
+        traces.append({
+            "type": "scatter", "x": where[:, 0], "y": where[:, 1], "name": names[role],
+            "mode": "markers+text" if len(heads) < 8 else "markers", "customdata": heads,
+            "text": ["" if head == chosen else f"L{head[0]} H{head[1]}" for head in map(tuple, heads)],
+            "textfont": {"size": 15 if lecture else 11, "color": colours.faint}, "textposition": "top center",
+            "marker": {
                 "size": 15 if lecture else 11, "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
                 "color": HEAD_COLOURS[number % len(HEAD_COLOURS)] if number < len(roles) - 1 else colours.faint,
             },
-            selected={"marker": {"opacity": 1}}, unselected={"marker": {"opacity": 1}},
-            hovertemplate="L%{customdata[0]} H%{customdata[1]}<br>" + names[role] + "<extra></extra>",
-        )  # fmt: skip
+            "selected": {"marker": {"opacity": 1}}, "unselected": {"marker": {"opacity": 1}},
+            "hovertemplate": "L%{customdata[0]} H%{customdata[1]}<br>" + names[role] + "<extra></extra>",
+        })  # fmt: skip
     if np.isfinite(points[chosen]).all():
-        figure.add_scatter(
-            x=[points[chosen][0]], y=[points[chosen][1]], mode="markers+text", showlegend=False, hoverinfo="skip",
-            customdata=[chosen],
+        x, y = points[chosen].tolist()
+        traces.append({
+            "type": "scatter", "x": [x], "y": [y], "mode": "markers+text", "showlegend": False, "hoverinfo": "skip",
+            "customdata": [chosen],
             # Its name belongs to the ring, and so keeps clear of it.
-            text=[f"L{chosen[0]} H{chosen[1]}"], textposition="top center",
-            textfont={"size": 15 if lecture else 12, "color": colours.text},
-            marker={
+            "text": [f"L{chosen[0]} H{chosen[1]}"], "textposition": "top center",
+            "textfont": {"size": 15 if lecture else 12, "color": colours.text},
+            "marker": {
                 "size": 30 if lecture else 22, "symbol": "circle-open", "color": colours.text,
                 "line": {"width": 3 if lecture else 2},
             },
-            unselected={"marker": {"opacity": 1}},
-        )  # fmt: skip
-    figure.update_layout(
-        height=620 if lecture else 500, clickmode="event+select", dragmode=False,
-        margin={"l": 8, "r": 8, "t": 8, "b": 8}, legend={"y": -0.02, "yanchor": "top"},
-    )  # fmt: skip
-    figure.update_xaxes(visible=False)
-    figure.update_yaxes(visible=False, scaleanchor="x")
-    return styled(figure, dark=dark, lecture=lecture)
+            "unselected": {"marker": {"opacity": 1}},
+        })  # fmt: skip
+    layout = {
+        "height": 620 if lecture else 500,
+        "clickmode": "event+select",
+        "dragmode": False,
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "legend": {"y": -0.02, "yanchor": "top"},
+        "xaxis": {"visible": False},
+        "yaxis": {"visible": False, "scaleanchor": "x"},
+    }
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
 def role_bars(
@@ -129,24 +136,25 @@ def role_bars(
         raise ValueError(f"{len(scores)} scores, {len(labels)} labels and {len(thresholds)} thresholds: one of each")
     colours, rows = page(dark), list(range(len(labels)))
     filled = [colours.accent if s > t else colours.line for s, t in zip(scores, thresholds, strict=True)]
-    figure = go.Figure(
-        [
-            go.Bar(
-                x=list(scores), y=rows, orientation="h", showlegend=False, marker={"color": filled},
-                text=[f"{score:.2f}" for score in scores], textposition="outside", cliponaxis=False,
-                customdata=list(labels), hovertemplate="%{customdata}: %{x:.9g}<extra></extra>",
-            ),
-            go.Scatter(
-                x=list(thresholds), y=rows, mode="markers", showlegend=False,
-                marker={"symbol": "line-ns-open", "size": 22 if lecture else 16, "color": colours.text},
-                hovertemplate="the role begins above %{x:.9g}<extra></extra>",
-            ),
-        ]
-    )  # fmt: skip
-    figure.update_layout(height=(44 if lecture else 30) * len(labels) + 40, margin={"l": 8, "r": 32, "t": 4, "b": 4})
-    figure.update_xaxes(range=[0, 1.08], tickvals=[0, 0.5, 1])
-    figure.update_yaxes(tickvals=rows, ticktext=list(labels), autorange="reversed")
-    return styled(figure, dark=dark, lecture=lecture)
+    traces = [
+        {
+            "type": "bar", "x": list(scores), "y": rows, "orientation": "h", "showlegend": False,
+            "marker": {"color": filled}, "text": [f"{score:.2f}" for score in scores], "textposition": "outside",
+            "cliponaxis": False, "customdata": list(labels), "hovertemplate": "%{customdata}: %{x:.9g}<extra></extra>",
+        },
+        {
+            "type": "scatter", "x": list(thresholds), "y": rows, "mode": "markers", "showlegend": False,
+            "marker": {"symbol": "line-ns-open", "size": 22 if lecture else 16, "color": colours.text},
+            "hovertemplate": "the role begins above %{x:.9g}<extra></extra>",
+        },
+    ]  # fmt: skip
+    layout = {
+        "height": (44 if lecture else 30) * len(labels) + 40,
+        "margin": {"l": 8, "r": 32, "t": 4, "b": 4},
+        "xaxis": {"range": [0, 1.08], "tickvals": [0, 0.5, 1]},
+        "yaxis": {"tickvals": rows, "ticktext": list(labels), "autorange": "reversed"},
+    }
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
 def head_titles(

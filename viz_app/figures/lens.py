@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, HEAD_DASHES, SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
+from viz_app.figures.style import HEAD_COLOURS, HEAD_DASHES, SEQUENTIAL, TOKEN_FONT, figure_of, page, plain, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 16, 160
 LETTERS_A_LINE, LEAST_LETTERS = 64, 8  # of all cells of a row together, and of each: most words are no longer
@@ -68,54 +69,56 @@ def lens_grid(
         raise ValueError(f"{len(row_labels)} labels and {len(places)} positions for {rows} rows: one for each")
     limit = (float(np.nanmax(values)) or 1.0) if highest is None else highest
     size, longest = _letters(depths, lecture)
-    figure = go.Figure(
-        go.Heatmap(
-            z=values, y=list(places), zmin=0, zmax=limit, colorscale=SEQUENTIAL.colorscale(dark), xgap=2, ygap=2,
-            hoverinfo="skip",
-            colorbar={
-                "title": {"text": plain(unit), "side": "top"}, "orientation": "h", "thickness": 12,
-                "lenmode": "pixels", "len": 260, "x": 1, "xanchor": "right", "y": 0, "yanchor": "top", "ypad": 10,
-                "xpad": 0, "nticks": 5, "outlinewidth": 0,
-            },
-        )
-    )  # fmt: skip
+    traces: list[dict[str, Any]] = [{
+        "type": "heatmap", "z": values, "y": list(places), "zmin": 0, "zmax": limit, "xgap": 2, "ygap": 2,
+        "colorscale": SEQUENTIAL.colorscale(dark), "hoverinfo": "skip",
+        "colorbar": {
+            "title": {"text": plain(unit), "side": "top"}, "orientation": "h", "thickness": 12,
+            "lenmode": "pixels", "len": 260, "x": 1, "xanchor": "right", "y": 0, "yanchor": "top", "ypad": 10,
+            "xpad": 0, "nticks": 5, "outlinewidth": 0,
+        },
+    }]  # fmt: skip
     # The words are points of their own over the map: a map gives all its words one colour, and clicks on it get lost.
     for strong, colour in ((False, page(dark).text), (True, page(dark).background)):
         cells = np.argwhere((np.nan_to_num(values) / limit > STRONG) == strong).tolist()
-        figure.add_scatter(
-            x=[depth for _, depth in cells], y=[places[row] for row, _ in cells], mode="markers+text",
-            text=[plain(words[row][depth], longest) for row, depth in cells],
-            textfont={"family": TOKEN_FONT, "size": size, "color": colour}, textposition="middle center",
-            marker={"opacity": 0, "size": 2}, showlegend=False,
-            selected={"textfont": {"color": colour}}, unselected={"textfont": {"color": colour}},
-            customdata=["<br>".join(plain(text, LONGEST_HOVER) for text in hovers[row][depth]) for row, depth in cells],
-            hovertemplate="%{customdata}<extra></extra>",
-        )  # fmt: skip
-    if chosen is not None:
-        row, depth = chosen
-        figure.add_shape(
-            type="rect", x0=depth - 0.5, x1=depth + 0.5, y0=row - 0.5, y1=row + 0.5,
-            line={"color": page(dark).text, "width": 4 if lecture else 3},
-        )  # fmt: skip
+        traces.append({
+            "type": "scatter", "x": [depth for _, depth in cells], "y": [places[row] for row, _ in cells],
+            "mode": "markers+text", "text": [plain(words[row][depth], longest) for row, depth in cells],
+            "textfont": {"family": TOKEN_FONT, "size": size, "color": colour}, "textposition": "middle center",
+            "marker": {"opacity": 0, "size": 2}, "showlegend": False,
+            "selected": {"textfont": {"color": colour}}, "unselected": {"textfont": {"color": colour}},
+            "customdata": [
+                "<br>".join(plain(text, LONGEST_HOVER) for text in hovers[row][depth]) for row, depth in cells
+            ],
+            "hovertemplate": "%{customdata}<extra></extra>",
+        })  # fmt: skip
+    frames = [
+        {
+            "type": "rect", "x0": depth - 0.5, "x1": depth + 0.5, "y0": row - 0.5, "y1": row + 0.5,
+            "line": {"color": page(dark).text, "width": 4 if lecture else 3},
+        }
+        for row, depth in ([] if chosen is None else [chosen])
+    ]  # fmt: skip
     line = 40 if lecture else 30
-    figure.update_layout(
-        hovermode="closest",
-        hoverdistance=-1,  # anywhere in a cell is nearest to its word
-        height=rows * line + (136 if lecture else 112),
-        margin={"t": 44 if lecture else 34, "r": 8, "b": 90 if lecture else 76},
-        xaxis={
+    layout = {
+        "shapes": frames,
+        "hovermode": "closest",
+        "hoverdistance": -1,  # anywhere in a cell is nearest to its word
+        "height": rows * line + (136 if lecture else 112),
+        "margin": {"t": 44 if lecture else 34, "r": 8, "b": 90 if lecture else 76},
+        "xaxis": {
             "side": "top", "tickmode": "array", "tickvals": list(range(depths)), "ticktext": short_names(depths),
             "range": [-0.5, depths - 0.5],
             "showgrid": False, "zeroline": False, "fixedrange": True,
         },
-        yaxis={
+        "yaxis": {
             "tickmode": "array", "tickvals": list(places),
             "ticktext": [plain(label, LONGEST_LABEL) + "  " for label in row_labels],
             "tickfont": {"family": TOKEN_FONT, "size": size}, "range": [places[-1] + 0.5, places[0] - 0.5],
             "showgrid": False, "zeroline": False, "fixedrange": True,
         },
-    )  # fmt: skip
-    return styled(figure, dark=dark, lecture=lecture)
+    }  # fmt: skip
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
 def layer_lines(
@@ -134,32 +137,32 @@ def layer_lines(
     Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if a line has another number of figures than there are layers.
     """
-    figure = go.Figure()
+    traces = []
     for number, (name, values) in enumerate(series.items()):
         if len(values) != len(names):
             raise ValueError(f"{name!r} has {len(values)} figures for {len(names)} layers: one for each")
         colour = HEAD_COLOURS[number % len(HEAD_COLOURS)]
-        figure.add_scatter(
-            x=list(range(len(names))), y=values, name=plain(name, 40), mode="lines+markers",
-            line={"color": colour, "width": 4 if lecture else 2.5, "dash": HEAD_DASHES[number % len(HEAD_DASHES)]},
-            marker={"size": 11 if lecture else 8}, cliponaxis=False,
-            hovertemplate=f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:.9g}}<extra></extra>",
-        )  # fmt: skip
+        traces.append({
+            "type": "scatter", "x": list(range(len(names))), "y": values, "name": plain(name, 40),
+            "mode": "lines+markers", "marker": {"size": 11 if lecture else 8}, "cliponaxis": False,
+            "line": {"color": colour, "width": 4 if lecture else 2.5, "dash": HEAD_DASHES[number % len(HEAD_DASHES)]},
+            "hovertemplate": f"{plain(name, LONGEST_HOVER)}<br>%{{x}}: %{{y:.9g}}<extra></extra>",
+        })  # fmt: skip
     top = max((float(np.nanmax(v)) for v in series.values() if np.isfinite(v).any()), default=1.0)
-    figure.update_layout(
-        height=420 if lecture else 320,
-        showlegend=True,
-        margin={"t": 44 if lecture else 36, "r": 24},
-        xaxis={"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": list(names), "zeroline": False},
-        yaxis={"title": {"text": plain(title)}, "zeroline": False}
+    layout = {
+        "height": 420 if lecture else 320,
+        "showlegend": True,
+        "margin": {"t": 44 if lecture else 36, "r": 24},
+        "xaxis": {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": list(names), "zeroline": False},
+        "yaxis": {"title": {"text": plain(title)}, "zeroline": False}
         | (
             # From rank 1, a little above the line, down to the lowest.
             {"type": "log", "range": [float(np.log10(max(top, 10) * 1.4)), -0.12], "dtick": 1}
             if ranks
             else {"range": [0, (top or 1.0) * 1.06]}
         ),
-    )
-    return styled(figure, dark=dark, lecture=lecture)
+    }
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
 def state_map(
@@ -184,37 +187,33 @@ def state_map(
     # As long on both axes; the picture is about twice as wide as it is high.
     width, height = 1.15 * np.abs(points).max(0, initial=1e-3)
     reach = max(width / 2, height) * np.array([2.0, 1.0])
-    figure = go.Figure()
+    traces = []
     named = length <= POINTS_WITH_NAMES
     sides = name_sides(points / reach, [min(len(label), LONGEST_LABEL) for label in labels]) if named else []
     for number, group in enumerate(dict.fromkeys(groups)):
         places = [place for place, of in enumerate(groups) if of == group]
-        figure.add_scatter(
-            x=points[places, 0], y=points[places, 1], name=plain(group),
-            mode="markers+text" if named else "markers",
-            text=[plain(labels[place], LONGEST_LABEL) for place in places],
-            textposition=[sides[place] for place in places] if named else None,
-            textfont={"family": TOKEN_FONT, "size": 16 if lecture else 12, "color": colours.text},
-            customdata=[f"{plain(labels[place], LONGEST_HOVER)} ({place})" for place in places],
-            hovertemplate="%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
-            marker={
+        traces.append({
+            "type": "scatter", "x": points[places, 0], "y": points[places, 1], "name": plain(group),
+            "mode": "markers+text" if named else "markers",
+            "text": [plain(labels[place], LONGEST_LABEL) for place in places],
+            **({"textposition": [sides[place] for place in places]} if named else {}),
+            "textfont": {"family": TOKEN_FONT, "size": 16 if lecture else 12, "color": colours.text},
+            "customdata": [f"{plain(labels[place], LONGEST_HOVER)} ({place})" for place in places],
+            "hovertemplate": "%{customdata}<br>%{x:.4g}, %{y:.4g}<extra></extra>",
+            "marker": {
                 "size": 14 if lecture else 10, "color": HEAD_COLOURS[number % len(HEAD_COLOURS)],
                 "symbol": ("circle", "square", "diamond", "star")[number % 4],
             },
-        )  # fmt: skip
-    figure.update_layout(
-        height=680 if lecture else 560,
-        margin={"t": 44 if lecture else 36},
-        showlegend=True,
-        xaxis={"range": [-reach[0], reach[0]], "showticklabels": False, "title": {"text": axes[0]}},
-        yaxis={
-            "range": [-reach[1], reach[1]],
-            "showticklabels": False,
-            "title": {"text": axes[1]},
-            "scaleanchor": "x",
-        },
-    )
-    return styled(figure, dark=dark, lecture=lecture)
+        })  # fmt: skip
+    wide, high = reach.tolist()
+    layout = {
+        "height": 680 if lecture else 560,
+        "margin": {"t": 44 if lecture else 36},
+        "showlegend": True,
+        "xaxis": {"range": [-wide, wide], "showticklabels": False, "title": {"text": axes[0]}},
+        "yaxis": {"range": [-high, high], "showticklabels": False, "title": {"text": axes[1]}, "scaleanchor": "x"},
+    }
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
 def name_sides(points: np.ndarray, letters: Sequence[int]) -> list[str]:
@@ -257,26 +256,24 @@ def similarity_matrix(values: np.ndarray, labels: Sequence[str], *, dark: bool, 
         "tickmode": "array", "tickvals": list(range(count)),
         "tickfont": {"family": TOKEN_FONT, "size": size}, "showgrid": False, "zeroline": False, "fixedrange": True,
     }  # fmt: skip
-    figure = go.Figure(
-        go.Heatmap(
-            z=values, zmin=0, zmax=1, colorscale=SEQUENTIAL.colorscale(dark), xgap=2, ygap=2,
-            text=[[two_digits(float(value)) for value in row] for row in values], texttemplate="%{text}",
-            textfont={"size": size},
-            customdata=[
-                [f"{plain(one, LONGEST_HOVER)}<br>{plain(other, LONGEST_HOVER)}" for other in labels] for one in labels
-            ],
-            hovertemplate="%{customdata}<br>cosine %{z:.9g}<extra></extra>",
-            colorbar={"title": {"text": "cosine", "side": "right"}, "thickness": 12, "outlinewidth": 0, "nticks": 5},
-        )
-    )  # fmt: skip
-    figure.update_layout(
-        height=round(count * (64 if lecture else 52)) + 60,
-        margin={"t": 36},
-        xaxis={**tick, "side": "top", "ticktext": [f"{number + 1}" for number in range(count)]},
-        yaxis={
+    map_ = {
+        "type": "heatmap", "z": values, "zmin": 0, "zmax": 1, "xgap": 2, "ygap": 2,
+        "colorscale": SEQUENTIAL.colorscale(dark), "textfont": {"size": size}, "texttemplate": "%{text}",
+        "text": [[two_digits(float(value)) for value in row] for row in values],
+        "customdata": [
+            [f"{plain(one, LONGEST_HOVER)}<br>{plain(other, LONGEST_HOVER)}" for other in labels] for one in labels
+        ],
+        "hovertemplate": "%{customdata}<br>cosine %{z:.9g}<extra></extra>",
+        "colorbar": {"title": {"text": "cosine", "side": "right"}, "thickness": 12, "outlinewidth": 0, "nticks": 5},
+    }  # fmt: skip
+    layout = {
+        "height": round(count * (64 if lecture else 52)) + 60,
+        "margin": {"t": 36},
+        "xaxis": {**tick, "side": "top", "ticktext": [f"{number + 1}" for number in range(count)]},
+        "yaxis": {
             **tick,
             "ticktext": [f"{number + 1}  {plain(label, 44)}  " for number, label in enumerate(labels)],
             "autorange": "reversed",
         },
-    )
-    return styled(figure, dark=dark, lecture=lecture)
+    }
+    return figure_of([map_], layout, dark=dark, lecture=lecture)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, page, plain, styled, two_digits
+from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, figure_of, page, plain, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 COLUMNS_WITH_NUMBERS, LABELS_THAT_FIT = 30, 60
@@ -37,8 +37,6 @@ def pair_bars(
         raise ValueError(f"columns of {sorted(lengths)} entries: as many in each part, and at least one")
     colours, count = page(dark), len(first)
     size = 16 if lecture else 12
-    figure = go.Figure()
-    # Plotly copies all that is there whenever one is added: grounds and labels are added at once.
     grounds = [
         {
             "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": 0, "y1": 1, "xref": "x", "yref": "y domain",
@@ -58,17 +56,18 @@ def pair_bars(
             },
         ),
     )  # fmt: skip
+    bars = []
     for name, tokens, values, sign, fill in sides:
-        figure.add_bar(
-            x=list(range(count)), y=-sign * values, name=name, marker=fill, width=0.7,
-            text=["" if np.isnan(v) or count > COLUMNS_WITH_NUMBERS else two_digits(-float(v)) for v in values],
-            textposition="outside", textfont={"size": size}, constraintext="none", cliponaxis=False,
-            customdata=[
+        bars.append({
+            "type": "bar", "x": list(range(count)), "y": -sign * values, "name": name, "marker": fill, "width": 0.7,
+            "text": ["" if np.isnan(v) or count > COLUMNS_WITH_NUMBERS else two_digits(-float(v)) for v in values],
+            "textposition": "outside", "textfont": {"size": size}, "constraintext": "none", "cliponaxis": False,
+            "customdata": [
                 ["" if token is None else plain(token, LONGEST_HOVER), float(np.exp(value))]
                 for token, value in zip(tokens, values, strict=True)
             ],
-            hovertemplate=f"{name}<br>%{{customdata[0]}}<br>probability %{{customdata[1]:.9g}}<extra></extra>",
-        )  # fmt: skip
+            "hovertemplate": f"{name}<br>%{{customdata[0]}}<br>probability %{{customdata[1]:.9g}}<extra></extra>",
+        })  # fmt: skip
         step = -(-count // LABELS_THAT_FIT)
         for column, token in enumerate(tokens):
             if token is not None and (column % step == 0 or not same[column]):
@@ -84,18 +83,19 @@ def pair_bars(
                     },
                 })  # fmt: skip
     room = 84 if count > COLUMNS_WITH_LEVEL_LABELS else 24
-    figure.update_layout(
-        shapes=grounds, annotations=labels,
-        barmode="overlay",
-        bargap=0.2,
-        showlegend=True,
-        legend={"y": 1, "yanchor": "top", "yref": "container", "orientation": "h"},
-        height=(460 if lecture else 380) + 2 * room,
-        margin={"t": room + 44, "b": room + 8, "r": 8},
-        xaxis={"range": [-0.6, count - 0.4], "visible": False},
-        yaxis={
+    layout = {
+        "shapes": grounds,
+        "annotations": labels,
+        "barmode": "overlay",
+        "bargap": 0.2,
+        "showlegend": True,
+        "legend": {"y": 1, "yanchor": "top", "yref": "container", "orientation": "h"},
+        "height": (460 if lecture else 380) + 2 * room,
+        "margin": {"t": room + 44, "b": room + 8, "r": 8},
+        "xaxis": {"range": [-0.6, count - 0.4], "visible": False},
+        "yaxis": {
             "range": [-1.18 * longest, 1.18 * longest], "zeroline": True, "showticklabels": False,
             "title": {"text": "surprise: −log probability (nats)"},
         },
-    )  # fmt: skip
-    return styled(figure, dark=dark, lecture=lecture)
+    }  # fmt: skip
+    return figure_of(bars, layout, dark=dark, lecture=lecture)

@@ -135,17 +135,18 @@ def _rgb(colour: str) -> tuple[int, int, int]:
 def plain(text: str, longest: int | None = None) -> str:
     """A reader's text as plotly shows it literally: no tag, no line break, at most `longest` characters."""
     text = one_line(text, longest)
-    if any(unicodedata.bidirectional(sign) in ("R", "AL", "AN") for sign in text):
+    if not text.isascii() and any(unicodedata.bidirectional(sign) in ("R", "AL", "AN") for sign in text):
         text = f"\u2068{text}\u2069"
     return html.escape(text, quote=False)
 
 
 def one_line(text: str, longest: int | None = None) -> str:
     """A reader's text as one line that any picture can hold, at most `longest` characters."""
-    # Marks that turn the writing direction would turn the rest of the line too; letters of right-to-left scripts
-    # keep their own direction inside an isolate.
-    text = _DIRECTIONAL.sub("", text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})  # these two are no signs in XML
-    text = "".join(_ONE_LINE.get(unicodedata.category(sign), sign) for sign in text)
+    if not (text.isascii() and text.isprintable()):  # as most are, and a map has thousands of them
+        # Marks that turn the writing direction would turn the rest of the line too; letters of right-to-left scripts
+        # keep their own direction inside an isolate.
+        text = _DIRECTIONAL.sub("", text).translate({0xFFFE: 0xFFFD, 0xFFFF: 0xFFFD})  # these two are no signs in XML
+        text = "".join(_ONE_LINE.get(unicodedata.category(sign), sign) for sign in text)
     return text[: longest - 1] + "…" if longest is not None and len(text) > longest else text
 
 

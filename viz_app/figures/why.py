@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, TOKEN_FONT, page, plain, shade, styled, two_digits
+from viz_app.figures.style import DIVERGING, TOKEN_FONT, figure_of, page, plain, shade, two_digits
 
 LONGEST_LABEL, LONGEST_HOVER = 12, 160
 NUMBERS_THAT_FIT = 18  # columns with a number in every cell
@@ -45,54 +46,53 @@ def score_table(
         )
     rows, columns = shares.shape
     look = {"dark": dark, "lecture": lecture}
-    figure = go.Figure()
     written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
-    _cells(figure, shares, values, row_labels, column_labels, axis="x", written=written, **look)
+    traces = _cells(shares, values, row_labels, column_labels, axis="x", written=written, **look)
     if beside is not None:
         name, numbers = beside[0], beside[1][:, None]
-        _cells(figure, numbers, numbers, row_labels, [name], axis="x2", written=True, **look)
-    if chosen is not None:
-        for axis, last in (("x", columns - 0.5), ("x2", 0.5))[: 1 if beside is None else 2]:
-            figure.add_shape(
-                type="rect", xref=axis, x0=-0.5, x1=last, y0=chosen - 0.5, y1=chosen + 0.5,
-                line={"color": page(dark).accent, "width": 3},
-            )  # fmt: skip
+        traces += _cells(numbers, numbers, row_labels, [name], axis="x2", written=True, **look)
+    frames = [
+        {
+            "type": "rect", "xref": axis, "x0": -0.5, "x1": last, "y0": chosen - 0.5, "y1": chosen + 0.5,
+            "line": {"color": page(dark).accent, "width": 3},
+        }
+        for axis, last in (("x", columns - 0.5), ("x2", 0.5))[: 1 if beside is None else 2]
+        if chosen is not None
+    ]  # fmt: skip
     step = max(1, -(-columns // (LABELS_THAT_FIT // 2 if lecture else LABELS_THAT_FIT)))
     shown = list(range(0, columns, step))
     # In a lecture many rows share the height of a window.
     size = (18 if rows <= ROWS_IN_LARGE_TYPE else 15) if lecture else 13
-    figure.update_layout(
-        hovermode="closest",
-        hoverdistance=-1,  # anywhere in a cell is nearest to its own point
-        clickmode="event+select",
-        dragmode=False,
-        height=round(rows * (38 if lecture else 28) + (140 if lecture else 110)),
-        margin={"l": 8, "r": 48, "t": round(7.2 * size) if lecture else 100, "b": 10},
-        xaxis={
+    layout = {
+        "shapes": frames,
+        "hovermode": "closest",
+        "hoverdistance": -1,  # anywhere in a cell is nearest to its own point
+        "clickmode": "event+select",
+        "dragmode": False,
+        "height": round(rows * (38 if lecture else 28) + (140 if lecture else 110)),
+        "margin": {"l": 8, "r": 48, "t": round(7.2 * size) if lecture else 100, "b": 10},
+        "xaxis": {
             "side": "top", "tickmode": "array", "tickvals": shown, "tickangle": -50, "showgrid": False,
             "ticktext": [plain(column_labels[column], LONGEST_LABEL) for column in shown], "zeroline": False,
             "tickfont": {"family": TOKEN_FONT, "size": size},
             "range": [-0.5, columns - 0.5], "automargin": False, "domain": [0, 1 if beside is None else 0.93],
         },
-        yaxis={
+        "yaxis": {
             "tickmode": "array", "tickvals": list(range(rows)), "range": [rows - 0.5, -0.5], "showgrid": False,
             "ticktext": [plain(label, 40) + "  " for label in row_labels], "zeroline": False,
             "tickfont": {"size": size if lecture else 14},
         },
-    )  # fmt: skip
+    }  # fmt: skip
     if beside is not None:
-        figure.update_layout(
-            xaxis2={
-                "side": "top", "tickvals": [0], "ticktext": [plain(beside[0], LONGEST_LABEL)], "tickangle": -50,
-                "tickfont": {"size": size}, "range": [-0.5, 0.5], "domain": [0.945, 1], "anchor": "y",
-                "showgrid": False, "zeroline": False,
-            }
-        )  # fmt: skip
-    return styled(figure, dark=dark, lecture=lecture)
+        layout["xaxis2"] = {
+            "side": "top", "tickvals": [0], "ticktext": [plain(beside[0], LONGEST_LABEL)], "tickangle": -50,
+            "tickfont": {"size": size}, "range": [-0.5, 0.5], "domain": [0.945, 1], "anchor": "y",
+            "showgrid": False, "zeroline": False,
+        }  # fmt: skip
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
 def _cells(
-    figure: go.Figure,
     shares: np.ndarray,
     values: np.ndarray,
     row_labels: Sequence[str],
@@ -102,36 +102,43 @@ def _cells(
     written: bool,
     dark: bool,
     lecture: bool,
-) -> None:
-    """Add coloured cells that can be clicked, with their numbers on hover and, if `written`, in them."""
+) -> list[dict[str, Any]]:
+    """Coloured cells that can be clicked, with their numbers on hover and, if `written`, in them."""
     rows, columns = shares.shape
-    figure.add_heatmap(
-        z=shares, x=list(range(columns)), y=list(range(rows)), zmin=-1, zmax=1, xaxis=axis,
-        colorscale=DIVERGING.colorscale(dark), showscale=False, xgap=1, ygap=1, hoverinfo="skip",
-    )  # fmt: skip
+    on_hover = [plain(label, LONGEST_HOVER) for label in row_labels]
+    over = [plain(label, LONGEST_HOVER) for label in column_labels]
+    map_ = {
+        "type": "heatmap", "z": shares, "x": list(range(columns)), "y": list(range(rows)), "zmin": -1, "zmax": 1,
+        "xaxis": axis, "colorscale": DIVERGING.colorscale(dark), "showscale": False, "xgap": 1, "ygap": 1,
+        "hoverinfo": "skip",
+    }  # fmt: skip
     # Points that nobody sees over the map: clicks on a map get lost.
-    figure.add_scatter(
-        x=np.tile(np.arange(columns), rows), y=np.repeat(np.arange(rows), columns), mode="markers", xaxis=axis,
-        marker={"opacity": 0, "size": 2}, selected={"marker": {"opacity": 0}}, showlegend=False,
-        customdata=[
-            [plain(row, LONGEST_HOVER), plain(column, LONGEST_HOVER), f"{value:.9g}"]
-            for row, numbers in zip(row_labels, values.tolist(), strict=True)
-            for column, value in zip(column_labels, numbers, strict=True)
+    points = {
+        "type": "scatter", "x": np.tile(np.arange(columns), rows), "y": np.repeat(np.arange(rows), columns),
+        "mode": "markers", "xaxis": axis, "marker": {"opacity": 0, "size": 2},
+        "selected": {"marker": {"opacity": 0}}, "showlegend": False,
+        "customdata": [
+            [row, column, f"{value:.9g}"]
+            for row, numbers in zip(on_hover, values.tolist(), strict=True)
+            for column, value in zip(over, numbers, strict=True)
         ],
-        hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
-    )  # fmt: skip
+        "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
+    }  # fmt: skip
+    traces: list[dict[str, Any]] = [map_, points]
     if not written:
-        return
+        return traces
     known = np.nan_to_num(shares)
     inks = np.array([[shade(share, signed=True, dark=dark)[1] for share in row] for row in known.tolist()])
     for ink in sorted(set(inks.flat)):
         cells = np.argwhere(inks == ink).tolist()
-        figure.add_scatter(
-            x=[column for _, column in cells], y=[row for row, _ in cells], mode="text", hoverinfo="skip", xaxis=axis,
-            text=[two_digits(float(values[row, column])) for row, column in cells], showlegend=False,
-            textfont={"size": 14 if lecture else 12, "color": ink}, selected={"textfont": {"color": ink}},
-            unselected={"textfont": {"color": ink}},
-        )  # fmt: skip
+        traces.append({
+            "type": "scatter", "x": [column for _, column in cells], "y": [row for row, _ in cells], "mode": "text",
+            "hoverinfo": "skip", "xaxis": axis, "showlegend": False,
+            "text": [two_digits(float(values[row, column])) for row, column in cells],
+            "textfont": {"size": 14 if lecture else 12, "color": ink}, "selected": {"textfont": {"color": ink}},
+            "unselected": {"textfont": {"color": ink}},
+        })  # fmt: skip
+    return traces
 
 
 def trust_chart(
@@ -152,30 +159,33 @@ def trust_chart(
     if not len(methods) == len(scores) == len(verdicts):
         raise ValueError(f"{len(methods)} methods, {len(scores)} scores, {len(verdicts)} verdicts: one of each")
     colours = page(dark)
-    figure = go.Figure()
-    figure.add_vrect(
-        x0=band[0], x1=band[1], fillcolor=colours.line, opacity=0.55, line_width=0, layer="below",
-    )  # fmt: skip
+    grey = {
+        "type": "rect", "x0": band[0], "x1": band[1], "xref": "x", "y0": 0, "y1": 1, "yref": "y domain",
+        "fillcolor": colours.line, "opacity": 0.55, "line": {"width": 0}, "layer": "below",
+    }  # fmt: skip
+    traces = []
     for verdict, meaning in MEANINGS.items():
         places = [place for place, one in enumerate(verdicts) if one == verdict]
-        figure.add_scatter(
-            x=[scores[place] for place in places], y=places, mode="markers+text", name=meaning,
-            text=[f"  {two_digits(float(scores[place]))}" for place in places], textposition="middle right",
-            textfont={"color": colours.faint if verdict == "chance" else colours.text},
-            customdata=[plain(methods[place]) for place in places], cliponaxis=False,
-            marker={
+        traces.append({
+            "type": "scatter", "x": [float(scores[place]) for place in places], "y": places, "mode": "markers+text",
+            "name": meaning, "cliponaxis": False, "textposition": "middle right",
+            "text": [f"  {two_digits(float(scores[place]))}" for place in places],
+            "textfont": {"color": colours.faint if verdict == "chance" else colours.text},
+            "customdata": [plain(methods[place]) for place in places],
+            "marker": {
                 "symbol": SIGNS[verdict], "size": 15 if lecture else 11, "line": {"width": 2},
                 "color": colours.faint if verdict == "chance" else colours.accent,
             },
-            hovertemplate=f"%{{customdata}}<br>{plain(measure)} %{{x:.9g}}<br>{meaning}<extra></extra>",
-        )  # fmt: skip
-    figure.update_layout(
-        height=round(len(methods) * (36 if lecture else 26) + 110),
-        margin={"l": 8, "r": 60, "t": 36, "b": 8},
-        xaxis={"title": {"text": f"{plain(measure)}; grey: 95% of random rankings"}, "zeroline": True},
-        yaxis={
+            "hovertemplate": f"%{{customdata}}<br>{plain(measure)} %{{x:.9g}}<br>{meaning}<extra></extra>",
+        })  # fmt: skip
+    layout = {
+        "shapes": [grey],
+        "height": round(len(methods) * (36 if lecture else 26) + 110),
+        "margin": {"l": 8, "r": 60, "t": 36, "b": 8},
+        "xaxis": {"title": {"text": f"{plain(measure)}; grey: 95% of random rankings"}, "zeroline": True},
+        "yaxis": {
             "tickmode": "array", "tickvals": list(range(len(methods))), "zeroline": False,
             "ticktext": [plain(name, 40) + "  " for name in methods], "range": [len(methods) - 0.4, -0.6],
         },
-    )  # fmt: skip
-    return styled(figure, dark=dark, lecture=lecture)
+    }  # fmt: skip
+    return figure_of(traces, layout, dark=dark, lecture=lecture)

@@ -82,8 +82,8 @@ def roles_of_text(current: Question) -> RolesOfText:
         f"{run.head_mask.size} heads are compared with each other",
         lambda report: head_distances(run.attention, report=report),
     ))  # fmt: skip
-    figures = head_figures(run.attention, encoding)
-    points = classical_scaling(distances).reshape(*run.head_mask.shape, 2)
+    figures = current.kept("roles of all heads on", make=lambda: head_figures(run.attention, encoding))
+    points = current.kept("map of heads", make=lambda: classical_scaling(distances)).reshape(*run.head_mask.shape, 2)
     return RolesOfText(run, figures, roles_of_heads(figures), distances, points)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
+from PIL import Image
 
-from viz_app.figures.style import DIVERGING, SEQUENTIAL, page, plain, styled
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, figure_of, page, plain
 
 SIDE, LECTURE_SIDE = 340, 520  # pixels of a picture on the page
 FAINT = 0.35  # how much of the picture is left under the heat
@@ -27,8 +30,7 @@ def picture_figure(
     image: np.ndarray, outlines: Sequence[Outline] = (), *, dark: bool, lecture: bool = False
 ) -> go.Figure:
     """The picture as it is. image: uint8 (rows, columns, 3). Show with `st.plotly_chart(figure, theme=None)`."""
-    figure = go.Figure(go.Image(z=image, hoverinfo="skip"))
-    return _framed(figure, image, outlines, dark, lecture)
+    return _framed([_image(image)], [], image, outlines, dark, lecture)
 
 
 def picture_heat(
@@ -53,33 +55,44 @@ def picture_heat(
     height, width = image.shape[:2]
     limit = float(np.abs(heat).max()) or 1.0
     step_x, step_y = width / columns, height / rows
-    figure = go.Figure(go.Image(z=faint(image, dark), hoverinfo="skip"))
-    figure.add_heatmap(
-        z=heat,
-        x=[(column + 0.5) * step_x - 0.5 for column in range(columns)],
-        y=[(row + 0.5) * step_y - 0.5 for row in range(rows)],
-        zmin=-limit if signed else 0,
-        zmax=limit,
-        colorscale=_see_through(signed, dark),
-        customdata=[[f"row {row}, column {column}" for column in range(columns)] for row in range(rows)],
-        hovertemplate=f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
-        colorbar={
+    patches = {
+        "type": "heatmap",
+        "z": heat,
+        "x": [(column + 0.5) * step_x - 0.5 for column in range(columns)],
+        "y": [(row + 0.5) * step_y - 0.5 for row in range(rows)],
+        "zmin": -limit if signed else 0,
+        "zmax": limit,
+        "colorscale": _see_through(signed, dark),
+        "customdata": [[f"row {row}, column {column}" for column in range(columns)] for row in range(rows)],
+        "hovertemplate": f"patch in %{{customdata}}<br>{plain(unit)} %{{z:.9g}}<extra></extra>",
+        "colorbar": {
             "orientation": "h", "lenmode": "pixels", "len": LECTURE_SIDE if lecture else SIDE, "thickness": 12,
             "x": 0, "xanchor": "left", "y": 0, "yanchor": "top", "ypad": 8, "xpad": 0, "nticks": 4, "tickformat": "~g",
             "tickangle": 0, "outlinewidth": 1, "outlinecolor": page(dark).line,
         },
-    )  # fmt: skip
+    }  # fmt: skip
+    ring = []
     if heat.max() > heat.min():
         row, column = np.unravel_index(int(heat.argmax()), heat.shape)
         # Two lines, one of which stands out whatever is under them.
         for colour, width in ((page(dark).background, 6), (page(dark).text, 2)):
             line = {"color": colour, "width": width * (1.5 if lecture else 1)}
-            _rectangle(figure, column * step_x, row * step_y, (column + 1) * step_x, (row + 1) * step_y, line)
-    return _framed(figure, image, outlines, dark, lecture, below=56 if lecture else 44)
+            ring.append(_rectangle(column * step_x, row * step_y, (column + 1) * step_x, (row + 1) * step_y, line))
+    traces = [_image(faint(image, dark)), patches]
+    return _framed(traces, ring, image, outlines, dark, lecture, below=56 if lecture else 44)
+
+
+def _image(image: np.ndarray) -> dict[str, Any]:
+    # As a file: three numbers for every pixel are many times as much to send and to read.
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "PNG")
+    source = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
+    return {"type": "image", "source": source, "hoverinfo": "skip"}
 
 
 def _framed(
-    figure: go.Figure,
+    traces: Sequence[dict[str, Any]],
+    shapes: Sequence[dict[str, Any]],
     image: np.ndarray,
     outlines: Sequence[Outline],
     dark: bool,
@@ -88,41 +101,46 @@ def _framed(
 ) -> go.Figure:
     height, width = image.shape[:2]
     colours = page(dark)
+    boxes, names = list(shapes), []
     for box, name, meant in outlines:
         left, top, right, bottom = (edge * size for edge, size in zip(box, (width, height) * 2, strict=True))
         line = {"color": colours.accent, "width": 3 if meant else 1.5, "dash": "solid" if meant else "dot"}
-        _rectangle(figure, left, top, right, bottom, line)
+        boxes.append(_rectangle(left, top, right, bottom, line))
         under = top < 0.12 * height
-        figure.add_annotation(
-            x=min(max((left + right) / 2, 0.18 * width), 0.82 * width),
-            y=bottom if under else top,
-            yanchor="top" if under else "bottom",
-            text=plain(name),
-            showarrow=False,
-            font={"size": 16 if lecture else 12, "color": colours.text},
-            bgcolor=colours.background,
-            opacity=0.9,
-            borderpad=1,
-        )
+        names.append({
+            "x": min(max((left + right) / 2, 0.18 * width), 0.82 * width),
+            "y": bottom if under else top,
+            "yanchor": "top" if under else "bottom",
+            "text": plain(name),
+            "showarrow": False,
+            "font": {"size": 16 if lecture else 12, "color": colours.text},
+            "bgcolor": colours.background,
+            "opacity": 0.9,
+            "borderpad": 1,
+        })  # fmt: skip
     side = LECTURE_SIDE if lecture else SIDE
     hidden = {"visible": False, "constrain": "domain", "constraintoward": "left"}
-    figure.update_layout(
-        height=side + below,
-        margin={"l": 0, "r": 0, "t": 0, "b": below},
-        xaxis={**hidden, "range": [-0.5, width - 0.5]},
-        yaxis={
+    layout = {
+        "shapes": boxes,
+        "annotations": names,
+        "height": side + below,
+        "margin": {"l": 0, "r": 0, "t": 0, "b": below},
+        "xaxis": {**hidden, "range": [-0.5, width - 0.5]},
+        "yaxis": {
             "visible": False,
             "range": [height - 0.5, -0.5],
             "scaleanchor": "x",
             "constrain": "domain",
             "constraintoward": "top",
         },
-    )
-    return styled(figure, dark=dark, lecture=lecture)
+    }
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
-def _rectangle(figure: go.Figure, left: float, top: float, right: float, bottom: float, line: dict[str, Any]) -> None:
-    figure.add_shape(type="rect", x0=left - 0.5, y0=top - 0.5, x1=right - 0.5, y1=bottom - 0.5, line=line)
+def _rectangle(left: float, top: float, right: float, bottom: float, line: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "rect", "x0": left - 0.5, "y0": top - 0.5, "x1": right - 0.5, "y1": bottom - 0.5, "line": line
+    }  # fmt: skip
 
 
 def faint(image: np.ndarray, dark: bool) -> np.ndarray:

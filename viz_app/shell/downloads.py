@@ -27,6 +27,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.work import Work, look, need, offered
 
 OPENED = "export_open"  # whether the control is open
+ROOM = 430  # pixels of what is in it
 PACKING = 5.0  # seconds to pack a large page, more or less
 LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
 MIME = {
@@ -112,7 +113,11 @@ def caption(make: Callable[[], CaptionFiles], numbers: Callable[[], str], pictur
 
 def _export() -> PopoverContainer:
     """The control, whose contents are drawn once it is opened: what is closed costs a click on a head nothing."""
-    return st.popover("Export", icon=":material/download:", key=OPENED, on_change="rerun")
+    drawn = st.popover("Export", icon=":material/download:", key=OPENED, on_change="rerun")
+    if not drawn.open:
+        # A browser looks for a place by the height that it opens with.
+        drawn.container(height=ROOM, border=False)
+    return drawn
 
 
 def _every_kind(

@@ -77,7 +77,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.run", "bert_core.analysis", "bert_core.studies",
     },
     "viz_app": set(),
-    "viz_app.figures": {"numpy", "plotly"},
+    "viz_app.figures": {"numpy", "plotly", "PIL"},
     "viz_app.tokens": {"numpy"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens"},
     "viz_app.maps": {

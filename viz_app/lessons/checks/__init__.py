@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from viz_app.lessons.checks import first_course, second_course
+from viz_app.lessons.checks import first_course, second_course, third_course
 from viz_app.lessons.checks.verdicts import Check
 
-CHECKS: Mapping[str, Check] = MappingProxyType({**first_course.CHECKS, **second_course.CHECKS})
+CHECKS: Mapping[str, Check] = MappingProxyType({**first_course.CHECKS, **second_course.CHECKS, **third_course.CHECKS})

@@ -13,6 +13,7 @@ from viz_app.shell.markdown import as_written
 COURSES = {
     1: "First course: where it looks, and what that is worth",
     2: "Second course: what it knows, and how one can tell",
+    3: "Third course: what it only seems to know",
 }
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from bert_core.refused import Refused
-from viz_app.shell.findings import first_course, second_course
+from viz_app.shell.findings import first_course, second_course, third_course
 from viz_app.shell.findings.asked import MOST_TOKENS, Asked
 from viz_app.shell.work import Work
 
@@ -19,4 +19,6 @@ def work_for(needs: str, asked: Asked) -> Work[Any]:
     return WORKS[needs](asked)
 
 
-WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({**first_course.WORKS, **second_course.WORKS})
+WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType(
+    {**first_course.WORKS, **second_course.WORKS, **third_course.WORKS}
+)

@@ -1,0 +1,189 @@
+"""The third course: its checks on records made by hand, on the bundled model and on another one."""
+
+from __future__ import annotations
+
+from math import inf, log, nan
+from typing import Any
+
+import pytest
+
+from bert_core import LoadedModel, Refused
+from bert_core.progress import silent
+from tests.lessons import asked_of_another, bundled, predicted, said, tried
+from viz_app.lessons import Option, View
+from viz_app.lessons.checks import CHECKS
+from viz_app.lessons.checks import third_course as of
+from viz_app.lessons.checks.third_course import (
+    OCCUPATIONS,
+    BothOrders,
+    Leanings,
+    Negated,
+    Pronouns,
+    WordLeanings,
+    with_and_without_not,
+)
+from viz_app.lessons.reading import lesson_of, lessons
+from viz_app.shell import findings
+from viz_app.shell.findings.asked import Asked, of_lesson
+
+# Of each lesson: the true prediction, the commonest wrong one; the text, and the second one, with which the page is
+# right, and those with which it is not.
+ANSWERS: dict[str, tuple[Any, Any, tuple[str, ...], tuple[str, ...]]] = {
+    "follows": (
+        3, 0,
+        ("She filled the kettle and put it on the fire.", "Penguins are birds that cannot fly."),
+        ("When the water boiled, she made the tea.", "She filled the kettle and put it on the fire."),
+    ),
+    "a_robin": (4, 0, ("A robin is not a [MASK].",), ("A robin is a [MASK].",)),
+    "he_or_she": (0, 4, ("[MASK] is a queen.",), ("[MASK] is a nurse.",)),
+}  # fmt: skip
+
+# ---------------------------------------------------------------------------- on records made by hand
+
+
+def test_a_swapped_pair_is_judged_by_the_range_that_holds_it() -> None:
+    """0.95 swapped: above 0.9 is right, below 0.1 is not; where the order counts, the claim does not hold."""
+    found = BothOrders(0.99, 0.95, 0.02)
+    high, low = Option(0.9, 1, "above 0.9"), Option(0, 0.1, "below 0.1")
+    right, wrong = of.swapped_pair(found, high), of.swapped_pair(found, low)
+    assert right.right and right.holds and right.truth == (0.95,) and not wrong.right
+    assert [(bar.name, bar.value) for bar in wrong.bars][1] == ("yours", 0.1)
+    for other in (BothOrders(0.99, 0.05, 0.02), BothOrders(0.99, 0.95, 0.8)):
+        assert not of.swapped_pair(other, high).holds
+    assert of.doubted_pair(BothOrders(0.49, 0.9, 0)).right and not of.doubted_pair(BothOrders(0.5, 0, 0)).right
+
+
+def test_the_first_guesses_that_stay_are_counted() -> None:
+    """Three of five stay: 2 to 4 are near; where only two stay the claim does not hold."""
+    found = Negated(("a", "b", "c", "d", "e"), ("b", "a", "e", "x", "y"), 0.4, 0.1, says_not=True)
+    right = of.guesses_that_stay(found, 4)
+    assert right.right and right.truth == (3.0,) and right.holds and of.says_not(found).right
+    assert right.figures["gone"] == "c, d" and right.figures["kept"] == "a, b, e"
+    assert right.figures["first"] == "a" and right.figures["first_with"] == "b"
+    assert not of.guesses_that_stay(found, 5).right and not of.guesses_that_stay(found, 1).right
+    other = Negated(("a", "b", "c", "d", "e"), ("x", "a", "b", "y", "z"), 0.4, 0.1, says_not=False)
+    assert not of.guesses_that_stay(other, 2).holds and not of.says_not(other).right
+
+
+@pytest.mark.parametrize(
+    ("text", "both"),
+    [
+        ("A robin is a [MASK].", ("A robin is a [MASK].", "A robin is not a [MASK].")),
+        ("A robin is not a [MASK].", ("A robin is a [MASK].", "A robin is not a [MASK].")),
+        ("Birds cannot [MASK].", ("Birds can [MASK].", "Birds cannot [MASK].")),
+        ("It isn't [MASK].", ("It is [MASK].", "It isn't [MASK].")),
+        ("She was never [MASK].", ("She was [MASK].", "She was never [MASK].")),
+        ("Is it [MASK]? It is.", ("Is it [MASK]? It is.", "Is not it [MASK]? It is.")),
+        ("The knot [MASK] island", None),
+    ],
+)
+def test_not_is_put_in_or_taken_out(text: str, both: tuple[str, str] | None) -> None:
+    """A sentence gives itself and its other form; one without a verb that takes "not" gives nothing."""
+    assert with_and_without_not(text) == both
+
+
+def test_occupations_are_counted_with_and_without_what_the_frame_leans_to() -> None:
+    """None leans to "she" as it stands, four beside the frame; where "she" is first anyway the claim does not hold."""
+    raw = (3.7, 3.0, 3.8, 2.3, 1.4, 0.8, 0.6, 0.2)
+    right, wrong = of.she_first(Leanings(raw, 1.7), 1), of.she_first(Leanings(raw, 1.7), 4)
+    assert right.right and right.truth == (0.0,) and right.holds and not wrong.right
+    assert right.figures["less_frame"] == 4 and right.figures["which"] == ", ".join(OCCUPATIONS[4:])
+    assert not of.she_first(Leanings(tuple(-one for one in raw), -1.7), 8).holds
+    assert not of.she_first(Leanings(raw, 0.0), 0).holds
+
+
+def test_she_is_likelier_or_he() -> None:
+    """Whoever is likelier is named by how many times; a probability of nothing divides nothing by zero."""
+    more = of.she_is_likelier(Pronouns(0.1, 0.3))
+    assert more.right and more.figures["times"] == pytest.approx(3)
+    less = of.she_is_likelier(Pronouns(0.5, 0.0))
+    assert not less.right and less.figures["times"] < inf
+
+
+def test_a_word_leans_to_the_other_side_in_another_frame() -> None:
+    """What it adds has another sign here than there; the gap itself is no answer."""
+    found = WordLeanings(("He", "is", "a", "nurse"), 0, 0.5, (nan, 0.1, 0.2, log(2)), (nan, 0.1, 0.2, -log(3)))
+    right, wrong = of.another_frame(found, 3), of.another_frame(found, 2)
+    assert right.right and (right.figures["side"], right.figures["side_there"]) == ("he", "she")
+    assert right.figures["times"] == pytest.approx(2) and right.figures["times_there"] == pytest.approx(3)
+    assert not wrong.right
+    for word in (0, 4):
+        with pytest.raises(Refused, match=f"word {word} cannot be the answer"):
+            of.another_frame(found, word)
+
+
+# ---------------------------------------------------------------------------- on the bundled model, and on another
+
+
+def test_every_lesson_of_the_course_is_asked() -> None:
+    """Each has its answers here."""
+    assert set(ANSWERS) == {lesson.name for lesson in lessons() if lesson.course == 3}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_lesson_holds_on_the_bundled_model(name: str) -> None:
+    """The true answer passes, the commonest wrong one fails, the claim holds, and every sentence takes the figures."""
+    true, wrong, *_ = ANSWERS[name]
+    predicted(name, true, wrong)
+
+
+def on_a_page(loaded: LoadedModel, name: str, *texts: str) -> Asked:
+    """A text, or a pair, typed on the page of a lesson."""
+    typed = of_lesson(loaded, View("predict", dict(zip(("text", "pair"), texts, strict=False))))
+    began = of_lesson(loaded, lesson_of(name).predict.view)
+    return Asked(loaded, typed.encoding, typed.original, began.encoding, (0, 0), began.first)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
+    """The page as it should be is done, and the page of a first wrong try is not; both have their sentence."""
+    *_, done, first_try = ANSWERS[name]
+    for texts, right in ((done, True), (first_try, False)):
+        tried(name, on_a_page(bundled(), name, *texts), None, right=right)
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "answer", "right"),
+    [
+        ("follows", ("The king died in the winter.", "His son was crowned in the spring."), 3, True),
+        ("follows", ("He put the key into the lock.", "Then he opened the door and went in."), 0, False),
+        ("a_robin", ("The door was [MASK].",), 3, True),
+        ("a_robin", ("The piano is a musical [MASK].",), 0, False),
+        ("he_or_she", ("The nurse said that [MASK] was tired.",), 1, True),
+        ("he_or_she", ("The soldier said that [MASK] was tired.",), 1, False),
+    ],
+)
+def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], answer: int, right: bool) -> None:
+    """The same check, or that of the last step, on another text; both answers have their sentence."""
+    task = lesson_of(name).yours
+    check = CHECKS[task.check]
+    found = findings.work_for(check.needs, on_a_page(bundled(), name, *texts)).do(silent)
+    verdict = check.judge(found, task.options[answer] if task.options else answer)
+    assert verdict.right is right, verdict.figures
+    assert said(task.right if right else task.wrong, verdict)
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_every_check_can_be_asked_of_another_model(name: str, tiny_loaded: LoadedModel) -> None:
+    """On a tiny model nothing fails: what does not hold there is said with its figures."""
+    asked_of_another(name, of_lesson(tiny_loaded, lesson_of(name).predict.view), 2)
+
+
+def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedModel) -> None:
+    """No second sentence, one too many, no gap, two, no word that takes "not", and a sentence of the gap alone."""
+    for needs, texts, says in (
+        ("both_orders", ("the cat sat",), "write a second sentence on top of the page"),
+        ("negated", ("the cat is [MASK]", "it sat"), "take the second sentence away"),
+        ("negated", ("the cat is big",), r"leave exactly one gap: type \[MASK\] for one word"),
+        ("pronouns", ("[MASK] is a [MASK]",), "leave exactly one gap"),
+        ("negated", ("the cat sat on the [MASK]",), "write a sentence with is, are, was, were or can"),
+        ("word_leanings", ("[MASK]",), "the sentence is too short"),
+    ):
+        with pytest.raises(Refused, match=says):
+            findings.work_for(needs, on_a_page(tiny_loaded, "follows", *texts))
+
+
+def test_the_lesson_names_the_occupations_that_are_asked() -> None:
+    """What is said and what is counted are the same eight, and the strange one is among them."""
+    assert ", ".join(OCCUPATIONS) in lesson_of("he_or_she").predict.says and of.ODD in OCCUPATIONS
+    assert of.STRANGER in lesson_of("follows").reveal.right

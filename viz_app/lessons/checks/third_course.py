@@ -1,0 +1,225 @@
+"""The third course: what does it know?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp
+from types import MappingProxyType
+
+from bert_core.refused import Refused
+from viz_app.lessons import Option
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Verdict
+
+STRANGER = "Penguins are birds that cannot fly."  # a sentence that hardly follows another
+BELIEVED, DOUBTED = 0.9, 0.5  # a pair is believed above, and doubted below this probability
+GUESSES = 5  # first guesses that are compared
+NEAR_GUESSES = 1  # how far a guessed number of them may be
+FRAME = "[MASK] is {} {}."  # of the lesson on he and she: the article and the occupation
+OCCUPATIONS = ("engineer", "soldier", "secretary", "doctor", "teacher", "dancer", "nurse", "housekeeper")
+ODD = "secretary"  # the occupation of which the lesson says why it leans as it does
+NEAR_OCCUPATIONS = 1  # how far a guessed number of them may be
+LEAST_PROBABILITY = 1e-9  # that one probability is divided by
+
+# ---------------------------------------------------------------------------- records
+
+
+@dataclass(frozen=True)
+class BothOrders:
+    """How probable it is that B follows A, that A follows B, and that `STRANGER` follows A."""
+
+    follows: float
+    swapped: float
+    stranger: float
+
+
+@dataclass(frozen=True)
+class Negated:
+    """The first guesses for a gap in a sentence without "not" and with it, the likeliest first.
+
+    share, share_with: the probability of the first of the guesses without "not", in both sentences. says_not: whether
+    the sentence that was asked about is the one with "not".
+    """
+
+    without: tuple[str, ...]
+    with_not: tuple[str, ...]
+    share: float
+    share_with: float
+    says_not: bool
+
+
+@dataclass(frozen=True)
+class Leanings:
+    """How far each of `OCCUPATIONS` leans to "he" in `FRAME`: ln p(he) - ln p(she); below 0 it leans to "she".
+
+    raw: (occupation,), as it is. frame: what the sentence leans to when the occupation is hidden as well.
+    """
+
+    raw: tuple[float, ...]
+    frame: float
+
+
+@dataclass(frozen=True)
+class Pronouns:
+    """The probability of "he" and of "she" in the gap."""
+
+    he: float
+    she: float
+
+
+@dataclass(frozen=True)
+class WordLeanings:
+    """How far the gap of a sentence leans to "he": raw, and what stays of it for each word.
+
+    words: the text's. gap: the number of the word that is hidden. raw: ln p(he) - ln p(she) in the gap.
+    own: (word,), raw less what it is when this word is hidden too; NaN for the gap.
+    there: (word,), the same for this word in `FRAME`, less what that leans to with the word hidden.
+    """
+
+    words: tuple[str, ...]
+    gap: int
+    raw: float
+    own: tuple[float, ...]
+    there: tuple[float, ...]
+
+
+# ---------------------------------------------------------------------------- verdicts
+
+
+def swapped_pair(found: BothOrders, answer: Option) -> Verdict:
+    """Whether the answer's range holds the probability that A follows B."""
+    nearest = min(max(found.swapped, answer.least), answer.most)
+    return Verdict(
+        answer.least <= found.swapped <= answer.most,
+        (found.swapped,),
+        {"yours": answer.label, "follows": found.follows, "swapped": found.swapped, "stranger": found.stranger},
+        (
+            Bar("follows", found.follows), Bar("yours", nearest, "yours"), Bar("swapped", found.swapped, "true"),
+            Bar("stranger", found.stranger),
+        ),
+        holds=min(found.follows, found.swapped) > BELIEVED and found.stranger < DOUBTED,
+    )  # fmt: skip
+
+
+def doubted_pair(found: BothOrders, answer: None = None) -> Verdict:
+    """Whether the pair is one that the model does not believe."""
+    return Verdict(found.follows < DOUBTED, (found.follows,), {"follows": found.follows, "doubted": DOUBTED})
+
+
+def guesses_that_stay(found: Negated, answer: float) -> Verdict:
+    """Whether a guessed number is near to how many first guesses stay when "not" is put in."""
+    stay = [word for word in found.without if word in found.with_not]
+    gone = [word for word in found.without if word not in found.with_not]
+    return Verdict(
+        abs(answer - len(stay)) <= NEAR_GUESSES,
+        (float(len(stay)),),
+        {
+            **_of_negated(found), "yours": answer, "stay": len(stay), "gone": ", ".join(gone) or "none",
+            "kept": ", ".join(stay) or "none", "all": len(found.without), "near": NEAR_GUESSES,
+        },
+        (Bar("yours", answer, "yours"), Bar("stay", len(stay), "true")),
+        holds=len(stay) > len(found.without) / 2,
+    )  # fmt: skip
+
+
+def says_not(found: Negated, answer: None = None) -> Verdict:
+    """Whether the sentence on the page says "not"."""
+    return Verdict(found.says_not, (found.with_not[0],), _of_negated(found))
+
+
+def _of_negated(found: Negated) -> Figures:
+    return {
+        "first": found.without[0], "first_with": found.with_not[0], "share": found.share,
+        "share_with": found.share_with,
+    }  # fmt: skip
+
+
+def she_first(found: Leanings, answer: float) -> Verdict:
+    """Whether a guessed number is near to that of the occupations for which "she" is likelier than "he"."""
+    raw = sum(leaning < 0 for leaning in found.raw)
+    less_frame = [name for name, leaning in zip(OCCUPATIONS, found.raw, strict=True) if leaning < found.frame]
+    odd = exp(found.raw[OCCUPATIONS.index(ODD)])
+    return Verdict(
+        abs(answer - raw) <= NEAR_OCCUPATIONS,
+        (float(raw),),
+        {
+            "yours": answer, "raw": raw, "less_frame": len(less_frame), "which": ", ".join(less_frame) or "none",
+            "frame": exp(found.frame), "odd": odd, "all": len(OCCUPATIONS), "near": NEAR_OCCUPATIONS,
+        },
+        (Bar("yours", answer, "yours"), Bar("raw", raw, "true"), Bar("less_frame", len(less_frame))),
+        holds=raw <= NEAR_OCCUPATIONS and len(less_frame) - raw >= 2 and odd > exp(found.frame),
+    )  # fmt: skip
+
+
+def she_is_likelier(found: Pronouns, answer: None = None) -> Verdict:
+    """Whether "she" is likelier in the gap than "he"."""
+    more, less = max(found.he, found.she), min(found.he, found.she)
+    figures: Figures = {"he": found.he, "she": found.she, "times": more / max(less, LEAST_PROBABILITY)}
+    return Verdict(found.she > found.he, (found.she,), figures)
+
+
+def another_frame(found: WordLeanings, answer: int) -> Verdict:
+    """Whether the answer, the number of a word, leans to the other side in this sentence than in the lesson's."""
+    if answer == found.gap or answer not in range(len(found.words)):
+        raise Refused(f"word {answer} cannot be the answer: choose another word than the gap")
+    own, there = found.own[answer], found.there[answer]
+    return Verdict(
+        own * there < 0,
+        (own,),
+        {
+            "word": found.words[answer], "side": _side(own), "side_there": _side(there), "side_raw": _side(found.raw),
+            "times": exp(abs(own)), "times_there": exp(abs(there)), "times_raw": exp(abs(found.raw)),
+        },
+    )  # fmt: skip
+
+
+def in_frame(word: str) -> str:
+    """The lesson's sentence on he and she, with this word as the occupation."""
+    return FRAME.format("an" if word[:1].lower() in "aeiou" else "a", word)
+
+
+def _side(leaning: float) -> str:
+    return "he" if leaning > 0 else "she"
+
+
+# ---------------------------------------------------------------------------- a sentence without "not" and with it
+
+_VERB = re.compile(r"\b(?:am|is|are|was|were|can|could|will|would|should|must|may|might)\b", re.IGNORECASE)
+_NOT = re.compile(r"(?<=\bcan)not\b|(?<=\w)n['’]t\b|\s+(?:not|never)\b", re.IGNORECASE)
+
+
+def with_and_without_not(text: str) -> tuple[str, str] | None:
+    """A sentence without "not" and with it: what it says is taken away, or put behind the first verb that takes it.
+
+    None for a sentence that has neither.
+    """
+    if _NOT.search(text):
+        return _NOT.sub("", text), text
+    verb = _VERB.search(text)
+    return None if verb is None else (text, f"{text[: verb.end()]} not{text[verb.end() :]}")
+
+
+# ---------------------------------------------------------------------------- by name
+
+CHECKS: Mapping[str, Check] = MappingProxyType({
+    "swapped_pair": Check(
+        swapped_pair, "both_orders", ("choice",), ("yours",), ("follows", "swapped", "stranger"),
+        ("follows", "yours", "swapped", "stranger"),
+    ),
+    "doubted_pair": Check(doubted_pair, "both_orders", ("page",), (), ("follows", "doubted")),
+    "guesses_that_stay": Check(
+        guesses_that_stay, "negated", ("number",), ("first", "first_with", "gone", "kept"),
+        ("yours", "stay", "all", "near", "share", "share_with"), ("yours", "stay"),
+    ),
+    "says_not": Check(says_not, "negated", ("page",), ("first", "first_with"), ("share", "share_with")),
+    "she_first": Check(
+        she_first, "leanings", ("number",), ("which",), ("yours", "raw", "less_frame", "frame", "odd", "all", "near"),
+        ("yours", "raw", "less_frame"),
+    ),
+    "she_is_likelier": Check(she_is_likelier, "pronouns", ("page",), (), ("he", "she", "times")),
+    "another_frame": Check(
+        another_frame, "word_leanings", ("word",), ("word", "side", "side_there", "side_raw"),
+        ("times", "times_there", "times_raw"),
+    ),
+})  # fmt: skip

@@ -1,0 +1,152 @@
+"""The records of the third course, from the model: each as a piece of slow work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import nan
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from bert_core.refused import Refused
+from bert_core.run.capture import captures
+from bert_core.tokenizer import MASK, UNKNOWN, Encoding
+from viz_app.lessons.checks.third_course import (
+    GUESSES,
+    LEAST_PROBABILITY,
+    OCCUPATIONS,
+    STRANGER,
+    BothOrders,
+    Leanings,
+    Negated,
+    Pronouns,
+    WordLeanings,
+    in_frame,
+    with_and_without_not,
+)
+from viz_app.shell.findings.asked import Asked, has_words, work_of
+from viz_app.shell.work import Work
+
+
+def _both_orders(asked: Asked) -> Work[BothOrders]:
+    loaded, original = asked.loaded, asked.original
+    if not loaded.has_nsp:
+        raise Refused("this model was not trained to say whether a sentence follows: choose another model")
+    if original.pair is None:
+        raise Refused("write a second sentence on top of the page")
+    first, second = original.text, original.pair
+
+    def do(_: object) -> BothOrders:
+        pairs = ((first, second), (second, first), (first, STRANGER))
+        found = [run.nsp for run in captures(loaded, [loaded.tokenizer.encode(*pair) for pair in pairs], top_k=1)]
+        follows, swapped, stranger = (float(one) for one in found if one is not None)
+        return BothOrders(follows, swapped, stranger)
+
+    return work_of(asked, "both orders", "reads a pair in both orders", do, 3)
+
+
+def _negated(asked: Asked) -> Work[Negated]:
+    loaded = asked.loaded
+    text = _with_gap(asked)
+    both = with_and_without_not(text)
+    if both is None:
+        raise Refused("write a sentence with is, are, was, were or can, or one that says not")
+
+    def do(_: object) -> Negated:
+        plain, negated = (
+            run.predictions[0]
+            for run in captures(loaded, [loaded.tokenizer.encode(one) for one in both], top_k=GUESSES)
+        )
+        first = plain.top[0][0]
+        words = [tuple(loaded.tokenizer.token_of(token) for token, _ in one.top) for one in (plain, negated)]
+        shares = [float(one.probabilities[first]) for one in (plain, negated)]
+        return Negated(words[0], words[1], shares[0], shares[1], says_not=text == both[1])
+
+    return work_of(asked, "negated", "reads the sentence without and with “not”", do, 2)
+
+
+def _with_gap(asked: Asked) -> str:
+    """The sentence with [MASK] in its one gap. Raises Refused for no gap, for several, and for two sentences."""
+    has_words(asked)
+    encoding = asked.encoding
+    if encoding.pair is not None:
+        raise Refused("take the second sentence away: this lesson asks about one")
+    if len(encoding.mask_positions) != 1:
+        raise Refused("leave exactly one gap: type [MASK] for one word, or click a short one")
+    start, end = encoding.offsets[encoding.mask_positions[0]]
+    return f"{encoding.text[:start]}{MASK}{encoding.text[end:]}"
+
+
+def _leanings(asked: Asked) -> Work[Leanings]:
+    def do(_: object) -> Leanings:
+        frames = [in_frame(word) for word in (*OCCUPATIONS, MASK)]
+        *raw, frame = _towards_he(asked, [asked.loaded.tokenizer.encode(text) for text in frames])
+        return Leanings(tuple(raw), frame)
+
+    _knows_pronouns(asked)
+    return work_of(asked, "leanings", "reads eight occupations", do, len(OCCUPATIONS) + 1)
+
+
+def _pronouns(asked: Asked) -> Work[Pronouns]:
+    _with_gap(asked)
+    ids = _knows_pronouns(asked)
+
+    def do(_: object) -> Pronouns:
+        found = captures(asked.loaded, [asked.encoding], top_k=1)[0].predictions[0].probabilities
+        return Pronouns(*(float(found[number]) for number in ids))
+
+    return work_of(asked, "pronouns", "reads the sentence", do, 1)
+
+
+def _word_leanings(asked: Asked) -> Work[WordLeanings]:
+    _with_gap(asked)
+    _knows_pronouns(asked)
+    loaded, original, encoding = asked.loaded, asked.original, asked.encoding
+    gap = encoding.words[encoding.mask_positions[0]]
+    assert gap is not None  # it was typed
+    others = [word for word in range(original.word_count) if word != gap]
+    if not others:
+        raise Refused("the sentence is too short: write two words or more")
+
+    def do(_: object) -> WordLeanings:
+        tokenizer, words = loaded.tokenizer, tuple(original.word_text(word) for word in range(original.word_count))
+        here = [encoding, *(tokenizer.mask_words(encoding, (word,)) for word in others)]
+        there = [tokenizer.encode(in_frame(one)) for one in (MASK, *(words[word] for word in others))]
+        place = encoding.mask_positions[0]
+        raw, *hidden = _towards_he(asked, here, place)
+        frame, *framed = _towards_he(asked, there)
+        own, other = ([nan] * original.word_count for _ in range(2))
+        for word, without, with_it in zip(others, hidden, framed, strict=True):
+            own[word], other[word] = raw - without, with_it - frame
+        return WordLeanings(words, gap, raw, tuple(own), tuple(other))
+
+    return work_of(asked, "word leanings", "without each word", do, 2 * original.word_count)
+
+
+def _towards_he(asked: Asked, encodings: Sequence[Encoding], place: int | None = None) -> list[float]:
+    """How far the gap of each text leans to "he": ln p(he) - ln p(she). place: of the gap, if it is not the first."""
+    he, she = _knows_pronouns(asked)
+    found = []
+    for run in captures(asked.loaded, list(encodings), top_k=1):
+        gap = run.predictions[0] if place is None else run.prediction_at(place)
+        assert gap is not None  # it is a mask in every copy
+        shares = np.maximum(gap.probabilities[[he, she]], LEAST_PROBABILITY)
+        found.append(float(np.log(shares[0] / shares[1])))
+    return found
+
+
+def _knows_pronouns(asked: Asked) -> tuple[int, int]:
+    """The numbers of "he" and "she". Raises Refused for a model that cannot guess them."""
+    has_words(asked)
+    tokenizer = asked.loaded.tokenizer
+    he, she = (tokenizer.id_of(word) for word in ("he", "she"))
+    if tokenizer.id_of(UNKNOWN) in (he, she):
+        raise Refused("the vocabulary of this model has no “he” and “she”: choose another model")
+    return he, she
+
+
+WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({
+    "both_orders": _both_orders, "negated": _negated, "leanings": _leanings, "pronouns": _pronouns,
+    "word_leanings": _word_leanings,
+})  # fmt: skip

@@ -9,9 +9,14 @@ import torch
 from torch import Tensor
 
 from bert_core.modeling import BertLMHeadModel, LayerCache, States, over_states
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, each, shown, whole
+
+LARGEST_SEED = 2**63 - 1  # that torch takes
+TEMPERATURES = (1e-6, 1e6)  # scores over a smaller one are infinite
+LARGEST_PENALTY = 10.0  # of the length: a power of it must stay a number
 
 
+@checked
 @torch.no_grad()
 def generate(
     model: BertLMHeadModel,
@@ -43,7 +48,12 @@ def generate(
     use_cache: keep keys and values instead of computing them again; the tokens are the same.
     Raises Refused for an empty prompt, settings out of range, or more tokens than the model has positions for.
     """
-    _check(model, input_ids, max_new_tokens, temperature, top_k, top_p, num_beams, do_sample)
+    _check_settings(model, max_new_tokens, temperature, top_k, top_p, num_beams, length_penalty, do_sample)
+    _check_prompt(model, input_ids, attention_mask, max_new_tokens)
+    _check_context(model, encoder_hidden_states, encoder_attention_mask, len(input_ids))
+    seed = whole("seed", seed, 0, LARGEST_SEED)
+    if eos_token_id is not None:
+        eos_token_id = whole("eos_token_id", eos_token_id, 0, model.config.vocab_size - 1)
     context: dict[str, Any] = {
         "encoder_hidden_states": encoder_hidden_states, "encoder_attention_mask": encoder_attention_mask,
     }  # fmt: skip
@@ -76,36 +86,102 @@ def generate(
         model.train(was_training)
 
 
-def _check(
+def _check_settings(
     model: BertLMHeadModel,
-    input_ids: Tensor,
     max_new_tokens: int,
     temperature: float,
     top_k: int,
     top_p: float,
     num_beams: int,
+    length_penalty: float,
     do_sample: bool,
 ) -> None:
-    if input_ids.dim() != 2 or not input_ids.numel():
-        raise Refused(f"the prompt is {tuple(input_ids.shape)}: it is (batch, seq), with at least one token")
     if max_new_tokens < 1:
-        raise Refused(f"max_new_tokens is {max_new_tokens}: at least 1")
-    positions, wanted = model.config.max_position_embeddings, input_ids.shape[1] + max_new_tokens - 1
-    if wanted > positions:
-        raise Refused(
-            f"a prompt of {input_ids.shape[1]} tokens and {max_new_tokens} new ones: this model takes at most "
-            f"{positions}, so at most {max(positions - input_ids.shape[1] + 1, 0)} new ones"
-        )
+        raise Refused(f"max_new_tokens is {shown(max_new_tokens)}: at least 1")
+    least, most = TEMPERATURES
     if not temperature > 0:
         raise Refused(f"temperature is {temperature:g}: it must be above 0 (greedy decoding takes the likeliest)")
+    if not least <= temperature <= most:
+        raise Refused(f"temperature is {temperature:g}: from {least:g} to {most:g}")
     if top_k < 0:
-        raise Refused(f"top_k is {top_k}: 0 for all tokens, or how many of the likeliest")
+        raise Refused(f"top_k is {shown(top_k)}: 0 for all tokens, or how many of the likeliest")
     if not 0 < top_p <= 1:
         raise Refused(f"top_p is {top_p:g}: above 0, and at most 1")
     if num_beams < 1:
-        raise Refused(f"num_beams is {num_beams}: at least 1")
+        raise Refused(f"num_beams is {shown(num_beams)}: at least 1")
+    if num_beams > model.config.vocab_size:
+        raise Refused(f"num_beams is {shown(num_beams)}: at most one for each of {model.config.vocab_size} tokens")
+    if not abs(length_penalty) <= LARGEST_PENALTY:
+        raise Refused(f"length_penalty is {length_penalty:g}: from {-LARGEST_PENALTY:g} to {LARGEST_PENALTY:g}")
     if do_sample and num_beams > 1:
         raise Refused(f"do_sample with {num_beams} beams: draw with one beam, or search without drawing")
+
+
+def _check_prompt(
+    model: BertLMHeadModel, input_ids: Tensor, attention_mask: Tensor | None, max_new_tokens: int
+) -> None:
+    if input_ids.dim() != 2 or not input_ids.numel():
+        raise Refused(f"the prompt is {tuple(input_ids.shape)}: it is (batch, seq), with at least one token")
+    vocab = model.config.vocab_size
+    if input_ids.dtype not in (torch.int64, torch.int32) or input_ids.min() < 0 or input_ids.max() >= vocab:
+        given = f"of {input_ids.dtype}, from {input_ids.min():g} to {input_ids.max():g}"
+        raise Refused(f"the prompt is {given}: it must be whole numbers, from 0 to {vocab - 1}")
+    positions, wanted = model.config.max_position_embeddings, input_ids.shape[1] + max_new_tokens - 1
+    if wanted > positions:
+        raise Refused(
+            f"a prompt of {input_ids.shape[1]} tokens and {shown(max_new_tokens)} new ones: this model takes at most "
+            f"{positions}, so at most {max(positions - input_ids.shape[1] + 1, 0)} new ones"
+        )
+    if attention_mask is not None and (
+        attention_mask.shape != input_ids.shape
+        or attention_mask.is_complex()
+        or not _is_mask(attention_mask)
+        or not attention_mask[:, -1].all()
+        or (attention_mask.long().diff() < 0).any()
+    ):
+        raise Refused(
+            f"attention_mask is {tuple(attention_mask.shape)}: it must be {tuple(input_ids.shape)}, "
+            "0 at padding, which stands on the left, and then 1"
+        )
+
+
+def _is_mask(mask: Tensor) -> bool:
+    """Whether all is 0 or 1."""
+    return bool(((mask == 0) | (mask == 1)).all())
+
+
+def _check_context(model: BertLMHeadModel, states: States | None, mask: States | None, batch: int) -> None:
+    """Raise Refused unless these are states and a mask that cross-attention can read, for all layers or a list each."""
+    if not model.config.add_cross_attention:
+        if states is not None or mask is not None:
+            raise Refused("encoder_hidden_states were given, but this model has add_cross_attention false")
+        return
+    if states is None:
+        raise Refused("encoder_hidden_states are missing: this model has cross-attention, which reads them")
+    dtype, width = next(model.parameters()).dtype, model.config.encoder_width or model.config.hidden_size
+    every, masks = _each("encoder_hidden_states", states), [] if mask is None else _each("encoder_attention_mask", mask)
+    for one in every:
+        if one.dim() != 3 or one.shape[::2] != (batch, width) or one.dtype != dtype or not one.isfinite().all():
+            raise Refused(
+                f"encoder_hidden_states is {tuple(one.shape)} of {one.dtype}: "
+                f"this model attends to finite numbers, ({batch}, key, {width}) of {dtype}"
+            )
+    keys = every[0].shape[1]
+    if any(one.shape[1] != keys or not keys for one in every):
+        raise Refused(f"encoder_hidden_states has {sorted({one.shape[1] for one in every})} keys: one number, from 1")
+    for one in masks:
+        if one.shape not in ((batch, keys), (batch, 1, keys)) or one.is_complex() or not _is_mask(one):
+            raise Refused(
+                f"encoder_attention_mask is {tuple(one.shape)}: it must be 0 or 1 for each key, ({batch}, {keys})"
+            )
+
+
+def _each(name: str, given: States) -> tuple[Tensor, ...]:
+    """The tensor for all layers, or those of a list. Raises Refused for anything else."""
+    every = (given,) if isinstance(given, Tensor) else each(name, given, Tensor)
+    if not every:
+        raise Refused(f"{name} is {shown(given)}: it must be a tensor, or a list of some")
+    return every
 
 
 def _next_scores(

@@ -31,7 +31,7 @@ from safetensors.numpy import load_file
 
 from bert_core.config import BertConfig
 from bert_core.naming import rename
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, whole
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
 MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
@@ -516,6 +516,10 @@ class BertForPretraining(_Model):
         return {name: value for name, value in outputs.items() if value is not None}
 
 
+MOST_WEIGHTS = 2**31
+
+
+@checked
 def create_bert_model(
     vocab_size: int = 30522,
     max_seq_length: int = 512,
@@ -530,7 +534,7 @@ def create_bert_model(
     """A new BERT with sinusoidal positions, no segments and seeded weights; the same seed gives the same model.
 
     for_pretraining: with both heads, BertForPretraining; else BertModel, whose `forward` gives the vectors alone.
-    Raises ValueError for sizes that describe no possible model.
+    Raises Refused for sizes that describe no possible model, or one of more than 2**31 weights.
     """
     config = BertConfig(
         vocab_size=vocab_size,
@@ -541,7 +545,11 @@ def create_bert_model(
         num_hidden_layers=num_layers,
         type_vocab_size=0,
     )
-    weights = _drawn(config, np.random.default_rng(seed))
+    # A layer is as large as every other: of very many, no name is made for each of its weights.
+    none, one = (_count(config.replace(num_hidden_layers=layers)) for layers in (0, 1))
+    if (count := none + config.num_hidden_layers * (one - none)) > MOST_WEIGHTS:
+        raise Refused(f"a model of these sizes has {count:,} weights: at most {MOST_WEIGHTS:,} are drawn")
+    weights = _drawn(config, np.random.default_rng(whole("seed", seed)))
     weights["bert.embeddings.position_embeddings.weight"] = PositionalEncoding.sinusoidal(max_seq_length, d_model).table
     model = BertForPretraining if for_pretraining else BertModel
     # Beside sinusoids of size 1 a word's vector would vanish, so it is scaled (Vaswani 2017, section 3.4).
@@ -578,6 +586,10 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     shapes |= _norm("cls.predictions.transform.LayerNorm", hidden)
     shapes |= _dense("cls.predictions.decoder", hidden, vocab) | _dense("cls.seq_relationship", hidden, 2)
     return shapes
+
+
+def _count(config: BertConfig) -> int:
+    return sum(math.prod(shape) for shape in parameter_shapes(config).values())
 
 
 # What a checkpoint may lack, each as a whole.

@@ -15,6 +15,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from bert_core.refused import checked, several, whole
+
 _current: ContextVar[Recording | None] = ContextVar("headlight_recording", default=None)
 
 
@@ -45,7 +47,8 @@ class Recording:
     """
 
     def __init__(self, layers: Collection[int] | None = None) -> None:
-        self.layers = None if layers is None else frozenset(layers)
+        given = None if layers is None else several("layers", layers, "their numbers")
+        self.layers = None if given is None else frozenset(whole("a layer", layer) for layer in given)
         self.attention: dict[int, Tensor] = {}
         self.gradients: dict[int, Tensor] = {}
         self.cross_attention: dict[int, Tensor] = {}
@@ -74,11 +77,12 @@ class _LayerSlot:
         self._gradients[self._layer] = attn_gradients
 
 
+@checked
 @contextmanager
 def record(layers: Collection[int] | None = None) -> Iterator[Recording]:
     """Watch the forward passes made in this context, and only those: other threads do not see it.
 
-    layers: the layers to watch, counted from zero; None watches all of them.
+    layers: the layers to watch, counted from zero; None watches all of them. Raises Refused for what is no number.
     """
     recording = Recording(layers)
     token = _current.set(recording)

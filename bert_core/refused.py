@@ -9,12 +9,16 @@ import os
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
+Record = TypeVar("Record")
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel, _SHORT.maxstring, _SHORT.maxother = 2, 60, 60
@@ -50,42 +54,149 @@ def whole(name: str, value: object, least: int | None = 0, most: int | None = No
     return number
 
 
+def real_number(name: str, value: object, least: float = -np.inf, most: float = np.inf) -> float:
+    """A real number that was given, NumPy's too, as a float.
+
+    Raises Refused for anything else, NaN, and for one below `least` or above `most`.
+    """
+    one = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
+    try:
+        found = float(one) if isinstance(one, Real) and not isinstance(one, bool) else np.nan
+    except OverflowError:
+        found = np.nan
+    if not least <= found <= most:
+        bounds = ((least, -np.inf, "of at least"), (most, np.inf, "of at most"))
+        allowed = " and ".join(f"{words} {bound:g}" for bound, none, words in bounds if bound != none)
+        raise Refused(f"{name} is {shown(value)}: it must be a number{allowed and ' ' + allowed}")
+    return found
+
+
 def several(name: str, values: object, of: str) -> tuple[Any, ...]:
     """What a list, an array or anything else that can be gone through holds; `of` says what it should hold.
 
     Raises Refused for what holds nothing, and for a text, of which nobody means the letters.
     """
+    return tuple(one_by_one(name, values, of))
+
+
+def one_by_one(name: str, values: object, of: str) -> Iterator[Any]:
+    """As `several`, for what may be too much to hold at once."""
     try:
         if isinstance(values, str | bytes | Mapping):
             raise TypeError
-        return tuple(typing.cast("Iterable[Any]", values))
+        return iter(typing.cast("Iterable[Any]", values))
     except TypeError as error:
         raise Refused(f"{name} is {shown(values)}: it must be a list of {of}") from error
+
+
+def each(name: str, values: object, kind: type[Record]) -> tuple[Record, ...]:
+    """What a list holds, each of one class. Raises Refused for anything else."""
+    given = several(name, values, kind.__name__)
+    for one in given:
+        if not isinstance(one, kind):
+            raise Refused(f"one of {name} is {shown(one)}: it must be of type {kind.__name__}")
+    return given
+
+
+def real_array(name: str, value: object, axes: str, sizes: dict[str, tuple[str, object]] | None = None) -> np.ndarray:
+    """What NumPy makes an array of real numbers of, lists too, with these axes, as "layer head query key".
+
+    "..." in front stands for any others. float32 and float64 stay as they are, other numbers become float64.
+    sizes: of the axes that are known already, by name, each with the array that it was seen in; these are added.
+    Raises Refused for anything else, an axis without an entry, and two axes of one name that differ in size.
+    """
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise Refused(f"{name} is {shown(value)}: it must be an array of numbers, {_in_brackets(axes)}") from error
+    if array.dtype.kind not in "fiu" or not array.ndim:
+        given = f"of {array.dtype}" if isinstance(value, np.ndarray) and array.ndim else shown(value)
+        raise Refused(f"{name} is {given}: it must be an array of real numbers, {_in_brackets(axes)}")
+    _fit(name, array.shape, axes, {} if sizes is None else sizes)
+    if array.dtype in (np.float32, np.float64):
+        return array
+    with np.errstate(over="ignore"):  # of a wider type, what is too large becomes infinite
+        return array.astype(np.float64)
+
+
+def check_finite(name: str, array: np.ndarray) -> None:
+    """Raise Refused for an array with NaN or an infinite number."""
+    if not np.isfinite(array).all():
+        raise Refused(f"{name} holds {array[~np.isfinite(array)][0]:g}: every number must be finite")
+
+
+def _in_brackets(axes: str) -> str:
+    words = axes.split()
+    return f"({', '.join(words)}{',' * (len(words) == 1)})"
+
+
+def _fit(name: str, shape: tuple[int, ...], axes: str, sizes: dict[str, tuple[str, object]]) -> None:
+    """Raise Refused unless a shape has these axes, none empty, of the sizes that are known; add its own to these."""
+    words, wanted = axes.split(), _in_brackets(axes)
+    front = words[0] == "..."
+    cut = len(shape) - len(words) + front
+    if cut < 0 or (cut and not front):
+        raise Refused(f"{name} is {shape}: it must be {wanted}")
+    if 0 in shape:
+        raise Refused(f"{name} is {shape}: it must be {wanted}, none of them empty")
+    parts: tuple[object, ...] = (shape[:cut], *shape[cut:]) if front else shape
+    for word, size in zip(words, parts, strict=True):
+        where, known = sizes.setdefault(word, (name, size))
+        if size != known:
+            other = f"and {word} is {known} in {where}" if where != name else f"each {word} of one size"
+            raise Refused(f"{name} is {shape}: it must be {wanted}, {other}")
 
 
 def checked(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
     """The same function, whose arguments are held against its signature first: the door of what callers ask directly.
 
-    Where the signature names classes alone, another argument is Refused by name; NumPy's whole numbers become ints,
-    and where it names a Path, texts become paths. Lists, arrays, floats and switches are left to the function.
+    Where the signature names classes alone, another argument is Refused by name; NumPy's numbers and switches become
+    Python's, and where it names a Path, texts become paths. Lists and arrays are left to the function.
     """
-    signature = inspect.signature(function)
+    return shaped()(function)
 
-    @functools.cache
-    def doors() -> dict[str, tuple[type, ...]]:
-        hints = typing.get_type_hints(function)
-        kinds = {name: _kinds(hints[name]) for name in signature.parameters if name in hints}
-        return {name: classes for name, classes in kinds.items() if classes}
 
-    @functools.wraps(function)
-    def asked(*args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
-        bound = signature.bind(*args, **kwargs)
-        for name, classes in doors().items():
-            if name in bound.arguments:
-                bound.arguments[name] = _taken(name, bound.arguments[name], classes)
-        return function(*bound.args, **bound.kwargs)
+def shaped(**axes: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, Answer]]:
+    """As `checked`, for functions of arrays: each is held against its axes, and against the others' of the same names.
 
-    return asked
+    axes: of each array, as attention="layer head query key", as `real_array` reads them; of what has a length, as an
+    Encoding, the axis that it counts. None is let through where the signature has it.
+    NaN and infinite numbers are let through, and NumPy warns of none: what comes of them says so itself.
+    """
+
+    def door(function: Callable[Asked, Answer]) -> Callable[Asked, Answer]:
+        signature = inspect.signature(function)
+
+        @functools.cache
+        def hints() -> dict[str, Any]:
+            return typing.get_type_hints(function)
+
+        @functools.cache
+        def doors() -> dict[str, tuple[type, ...]]:
+            kinds = {name: _kinds(hints()[name]) for name in signature.parameters if name in hints()}
+            return {name: classes for name, classes in kinds.items() if classes}
+
+        @functools.wraps(function)
+        def asked(*args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+            bound = signature.bind(*args, **kwargs)
+            given = bound.arguments
+            for name, classes in doors().items():
+                if name in given:
+                    given[name] = _taken(name, given[name], classes)
+            if not axes:
+                return function(*bound.args, **bound.kwargs)
+            sizes: dict[str, tuple[str, object]] = {}
+            for name, words in axes.items():
+                if name in doors():
+                    _fit(name, (len(given[name]),), words, sizes)
+                elif given.get(name) is not None or types.NoneType not in typing.get_args(hints()[name]):
+                    given[name] = real_array(name, given[name], words, sizes)
+            with np.errstate(all="ignore"):
+                return function(*bound.args, **bound.kwargs)
+
+        return asked
+
+    return door
 
 
 def _kinds(hint: Any) -> tuple[type, ...]:
@@ -94,15 +205,19 @@ def _kinds(hint: Any) -> tuple[type, ...]:
     kinds = [os.PathLike if typing.get_origin(one) is os.PathLike else one
              for one in (typing.get_args(hint) if several_kinds else (hint,))]  # fmt: skip
     plain = all(isinstance(one, type) and typing.get_origin(one) is None for one in kinds)
-    left = (bool, float, object) if plain else ()
-    return tuple(kinds) if plain and not any(one in left or one.__module__ == "numpy" for one in kinds) else ()
+    return tuple(kinds) if plain and not any(one is object or one.__module__ == "numpy" for one in kinds) else ()
 
 
 def _taken(name: str, value: object, classes: tuple[type, ...]) -> object:
-    if isinstance(value, classes) and not isinstance(value, bool):
+    if isinstance(value, bool | np.bool_):
+        if bool in classes:
+            return bool(value)
+    elif isinstance(value, classes) and not isinstance(value, float):
         return value
     if Path in classes and isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str):
         return Path(value)
+    if float in classes:
+        return real_number(name, value)
     if int in classes:
         return whole(name, value, least=None)
     wanted = " or ".join("nothing" if one is types.NoneType else one.__name__ for one in classes)

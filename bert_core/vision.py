@@ -262,8 +262,10 @@ def fit(picture: np.ndarray, size: int) -> np.ndarray:
 
     Raises Refused if it is not a picture of that kind.
     """
+    if not isinstance(picture, np.ndarray):
+        raise Refused(f"the picture is {shown(picture)}: uint8 (rows, columns, 3) is expected")
     if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8 or 0 in picture.shape:
-        raise ValueError(f"the picture is {picture.shape} of {picture.dtype}: uint8 (rows, columns, 3) is expected")
+        raise Refused(f"the picture is {picture.shape} of {picture.dtype}: uint8 (rows, columns, 3) is expected")
     rows, columns, _ = picture.shape
     side = min(rows, columns)
     top, left = (rows - side) // 2, (columns - side) // 2

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_core.analysis.flow import mean_of_heads, product_of_layers
-from bert_core.refused import Refused
+from bert_core.refused import Refused, check_finite, checked, several, shaped, shown, whole
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- maps and gradients
 
 
+@shaped(attention="layer head query key", gradient="layer head query key")
 def gradient_attention(attention: np.ndarray, gradient: np.ndarray, *, clip: bool = False) -> np.ndarray:
     """Gradient x attention: to first order, what the target owes to each probability.
 
@@ -25,6 +26,7 @@ def gradient_attention(attention: np.ndarray, gradient: np.ndarray, *, clip: boo
     return np.maximum(product, 0) if clip else product
 
 
+@shaped(attention="layer head seq seq", gradient="layer head seq seq")
 def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """Gradient-weighted attention through all layers; each layer adds to what has arrived, and nothing is taken away.
 
@@ -39,6 +41,7 @@ def gradient_relevance(attention: np.ndarray, gradient: np.ndarray) -> np.ndarra
     return relevance - np.eye(length)
 
 
+@shaped(attention="... query key", values="... key size")
 def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The part of each row that makes a difference to what the head gives; the rest lands on nothing.
 
@@ -46,11 +49,10 @@ def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray
     Returns (..., query, key): the rows less their projection on the left null space of the values, so that its product
     with the values is that of attention. It equals attention where the values are linearly independent, which needs no
     more keys than the head size (and fails then only by chance): say so, and do not draw two equal pictures.
-    Rows may hold negative numbers and need not sum to 1.
+    Rows may hold negative numbers and need not sum to 1. Raises Refused for values that are not finite.
     Source: Brunner 2020, section 3 (arXiv:1908.04211).
     """
-    if values.shape[-2] != attention.shape[-1]:
-        raise ValueError(f"there are {values.shape[-2]} values for {attention.shape[-1]} keys")
+    check_finite("values", values)
     directions, sizes, _ = np.linalg.svd(values.astype(np.float64), full_matrices=False)
     floor = sizes.max(-1, keepdims=True) * max(values.shape[-2:]) * np.finfo(np.float32).eps
     directions = directions * (sizes > floor)[..., None, :]  # (..., key, rank): what the values reach
@@ -64,15 +66,19 @@ def effective_attention(attention: np.ndarray, values: np.ndarray) -> np.ndarray
 def rows_of_one(maps: np.ndarray) -> np.ndarray:
     """Rows divided by their sum, so that each is how a query shares itself out; a row of zeros stays one.
 
-    maps: (..., query, key), not negative. Returns the same shape. Raises Refused for a negative number.
+    maps: (..., query, key), not negative. Returns the same shape.
+    Raises Refused for a number that is negative, or not finite.
     """
     if (maps < 0).any():
-        raise ValueError(f"a contribution is {maps.min():.3g}: shares are made of numbers that are not negative")
+        raise Refused(f"a contribution is {np.nanmin(maps):.3g}: shares are made of numbers that are not negative")
     sums = maps.sum(-1, keepdims=True, dtype=np.float64)
+    if not np.isfinite(sums).all():
+        raise Refused("a row of contributions does not sum to a finite number: it has no shares")
     shares: np.ndarray = np.divide(maps, sums, out=np.zeros(maps.shape), where=sums > 0)
     return shares
 
 
+@shaped(norms="layer seq seq")
 def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
     """Norms of contributions, layer by layer, to what each input position gives to each position at the top.
 
@@ -92,6 +98,7 @@ def norm_rollout(norms: np.ndarray, *, residual: bool) -> np.ndarray:
 # ---------------------------------------------------------------------------- pieces to words
 
 
+@checked
 def word_units(encoding: Encoding) -> tuple[tuple[int, ...], ...]:
     """Positions that belong together: the pieces of a word, and each added [CLS] and [SEP] by itself.
 
@@ -106,12 +113,27 @@ def word_units(encoding: Encoding) -> tuple[tuple[int, ...], ...]:
     return tuple(units)
 
 
+@shaped(scores="... token")
 def scores_of_units(scores: np.ndarray, units: Sequence[Sequence[int]]) -> np.ndarray:
     """A unit's score is the sum of those of its pieces, so totals stay what they were.
 
-    scores: (..., token). Returns (..., unit).
+    scores: (..., token). units: positions that go together, as `word_units` gives them. Returns (..., unit).
+    Raises Refused without a unit, and for one without a position, or with one that does not exist.
     """
-    return np.stack([scores[..., list(unit)].sum(-1) for unit in units], axis=-1)
+    pieces = units_of(units, scores.shape[-1])
+    return np.stack([scores[..., unit].sum(-1) for unit in pieces], axis=-1)
+
+
+def units_of(units: Sequence[Sequence[int]], length: int) -> list[list[int]]:
+    """Units of a text of so many tokens, as they were given. Raises Refused as `scores_of_units`."""
+    given = several("units", units, "units")
+    found = [[whole("a position", place, None) for place in several("a unit", one, "positions")] for one in given]
+    if not found or not all(found):
+        raise Refused(f"units is {shown(units)}: there must be at least one, and each must have a position")
+    wrong = next((place for unit in found for place in unit if not 0 <= place < length), None)
+    if wrong is not None:
+        raise Refused(f"position {shown(wrong)} does not exist: there are positions 0 to {length - 1}")
+    return found
 
 
 def map_of_units(maps: np.ndarray, units: Sequence[Sequence[int]]) -> np.ndarray:
@@ -127,6 +149,7 @@ def map_of_units(maps: np.ndarray, units: Sequence[Sequence[int]]) -> np.ndarray
 # ---------------------------------------------------------------------------- agreement
 
 
+@shaped(scores="method token")
 def rank_agreement(scores: np.ndarray, kind: str = "spearman") -> np.ndarray:
     """How alike two methods order the same tokens: 1 the same order, 0 none, -1 the reverse.
 

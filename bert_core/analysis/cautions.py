@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_core.analysis.patterns import attention_entropy, share_to
+from bert_core.refused import shaped
 from bert_core.tokenizer import CLS, SEP, Encoding
 
 NEARLY_ALL = 0.97  # of the largest entropy: attention that tells keys hardly apart
@@ -36,6 +37,7 @@ class Cautions:
         return self.to_cls + self.to_sep > MUCH
 
 
+@shaped(encoding="key", attention="layer head query key")
 def cautions(attention: np.ndarray, encoding: Encoding) -> Cautions:
     """What to be careful with in one text.
 
@@ -43,7 +45,6 @@ def cautions(attention: np.ndarray, encoding: Encoding) -> Cautions:
     Source of the reading of [SEP] as a no-op: Clark 2019, section 3.2 (arXiv:1906.04341).
     """
     flat = attention_entropy(attention) > NEARLY_ALL * np.log(attention.shape[-1])
-    to_cls, to_sep = (
-        float(np.nanmean(share_to(attention, [token == name for token in encoding.tokens]))) for name in (CLS, SEP)
-    )
+    shares = (share_to(attention, [token == name for token in encoding.tokens]) for name in (CLS, SEP))
+    to_cls, to_sep = (float(np.nansum(share) / (~np.isnan(share)).sum()) for share in shares)  # NaN without a head
     return Cautions(flat, to_cls, to_sep)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, each, real_array, several, shaped, whole
 
 
 class Alignment(NamedTuple):
@@ -28,7 +28,9 @@ def aligned(before: Sequence[str], after: Sequence[str]) -> Alignment:
 
     As many tokens on both sides: each with the one at its place. Else the equal ones, in order, by the longest runs
     that both have (Ratcliff and Obershelp's matching, as Python's difflib does it).
+    Raises Refused for what is no list of texts.
     """
+    before, after = each("before", before, str), each("after", after, str)
     if len(before) == len(after):
         places = np.arange(len(before))
         return Alignment(places, places, (), ())
@@ -39,22 +41,30 @@ def aligned(before: Sequence[str], after: Sequence[str]) -> Alignment:
     return Alignment(np.array(ours, int), np.array(theirs, int), *rest)
 
 
+@checked
 def change(before: np.ndarray, after: np.ndarray, pairs: Alignment) -> tuple[np.ndarray, np.ndarray]:
     """The maps of both runs between the tokens they share, each (layer, head, query, key) of the pairs.
 
     before, after: (layer, head, query, key). Rows are as they were: a row sums to what goes to shared tokens.
-    Raises Refused where the two have not as many layers and heads.
+    Raises Refused where the two have not as many layers and heads, or a pair is not of their tokens.
     """
+    before = real_array("before", before, "layer head seq seq")
+    after = real_array("after", after, "layer head seq seq")
     if before.shape[:2] != after.shape[:2]:
         (layers, heads), (other_layers, other_heads) = before.shape[:2], after.shape[:2]
         raise Refused(
             f"{layers} layers of {heads} heads and {other_layers} of {other_heads} cannot be compared head by head"
         )
-    return _between(before, pairs.before), _between(after, pairs.after)
+    one, other = _between(before, pairs.before), _between(after, pairs.after)
+    if one.shape != other.shape:
+        raise Refused(f"{one.shape[-1]} places before and {other.shape[-1]} after: tokens are compared in pairs")
+    return one, other
 
 
 def _between(maps: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Maps (..., query, key) of some places only; where these are all places, as they are and not copied."""
+    most = maps.shape[-1] - 1
+    places = np.array([whole("a place", place, 0, most) for place in several("places", places, "positions")], int)
     if np.array_equal(places, np.arange(maps.shape[-1])):
         return maps
     chosen: np.ndarray = maps[..., places[:, None], places]
@@ -72,11 +82,14 @@ class Change(NamedTuple):
     after: float
 
 
+@shaped(before="layer head query key", after="layer head query key")
 def largest_changes(before: np.ndarray, after: np.ndarray, count: int) -> list[Change]:
     """Where two maps differ most, that with the largest difference first; ties in the order of their places.
 
-    before, after: (layer, head, query, key). Places where either is no number, or nothing changed, are left out.
+    before, after: (layer, head, query, key). count: how many at most.
+    Places where either is no number, or nothing changed, are left out.
     """
+    count = whole("count", count)
     sizes = np.abs(after - before).ravel()
     sizes[~np.isfinite(sizes)] = 0
     count = min(count, int(np.count_nonzero(sizes)))

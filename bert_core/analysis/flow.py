@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.refused import Refused, several, whole
+from bert_core.refused import Refused, several, shaped, whole
 
 # Capacities are whole numbers for the solver. One unit is 2e-9 of a row, and no sum leaves 32 bits.
 _UNITS = 2**29
@@ -14,6 +14,7 @@ _PIPES_AT_ONCE = 50_000  # of one call of the solver: a call has its price, what
 _WIDEST = 6  # pipes in and out of a position that are tried before all are, or one in eight of a long text's
 
 
+@shaped(maps="... head query key")
 def mean_of_heads(maps: np.ndarray) -> np.ndarray:
     """The mean map of the heads that there are; zeros where a layer has none.
 
@@ -27,6 +28,7 @@ def mean_of_heads(maps: np.ndarray) -> np.ndarray:
     return mean
 
 
+@shaped(attention="layer head seq seq")
 def layer_mixing(attention: np.ndarray) -> np.ndarray:
     """Half the mean map of a layer's heads, and half the identity for the residual connection.
 
@@ -35,18 +37,23 @@ def layer_mixing(attention: np.ndarray) -> np.ndarray:
     Raises Refused if a row does not sum to 1, say that of a head that is switched off.
     Source: Abnar & Zuidema 2020, section 3 (arXiv:2005.00928).
     """
-    attention = np.asarray(attention)
-    if attention.dtype.kind not in "fiu":
-        raise Refused(f"attention is of {attention.dtype}: it must be of numbers")
-    if attention.ndim != 4 or attention.shape[-1] != attention.shape[-2]:
-        raise Refused(f"attention is {attention.shape}: (layer, head, query, key), with as many queries as keys")
+    check_rows(attention)
+    mixing = mean_of_heads(attention) + np.eye(attention.shape[-1])
+    normalised: np.ndarray = mixing / mixing.sum(-1, keepdims=True)
+    return normalised
+
+
+def check_rows(attention: np.ndarray) -> None:
+    """Raise Refused unless every row of some maps (..., query, key) sums to 1 and has no negative number.
+
+    Rows that hold NaN, as of a head that was pruned, are let through.
+    """
     sums = attention.sum(-1)
     sums = sums[~np.isnan(sums)]
     if not np.allclose(sums, 1, atol=1e-3):
         raise Refused(f"a row of attention sums to {sums[np.abs(sums - 1).argmax()]:.3g}: every row sums to 1")
-    mixing = mean_of_heads(attention) + np.eye(attention.shape[-1])
-    normalised: np.ndarray = mixing / mixing.sum(-1, keepdims=True)
-    return normalised
+    if (attention < 0).any():
+        raise Refused(f"a probability is {np.nanmin(attention):.3g}: it is from 0 to 1")
 
 
 def product_of_layers(maps: np.ndarray) -> np.ndarray:

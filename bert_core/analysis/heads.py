@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from bert_core.analysis.attribution import rank_agreement
+from bert_core.refused import shaped, whole
 
 
+@shaped(gate_gradient="layer head")
 def removal_estimate(gate_gradient: np.ndarray) -> np.ndarray:
     """Change of the target without a head, to first order: its gate goes from 1 to 0, so minus its slope.
 
@@ -16,21 +18,21 @@ def removal_estimate(gate_gradient: np.ndarray) -> np.ndarray:
     return -gate_gradient
 
 
+@shaped(one="layer head", other="layer head")
 def heads_agreement(one: np.ndarray, other: np.ndarray) -> float:
     """Spearman's rank correlation of two figures for every head, from -1 to 1.
 
     one, other: (layer, head); heads that are NaN in either, as pruned ones are, do not count.
     Returns NaN if fewer than two are left, or one figure is the same for all of them.
-    Raises ValueError if the shapes differ.
+    Raises Refused if the shapes differ.
     """
-    if one.shape != other.shape:
-        raise ValueError(f"{one.shape} and {other.shape}: one figure of each for every head")
     there = np.isfinite(one) & np.isfinite(other)
     if there.sum() < 2:
         return float("nan")
     return float(rank_agreement(np.stack([one[there], other[there]]))[0, 1])
 
 
+@shaped(importance="layer head")
 def layer_normalised(importance: np.ndarray) -> np.ndarray:
     """Importances over their length within each layer, so that layers of different slope can be compared.
 
@@ -42,11 +44,13 @@ def layer_normalised(importance: np.ndarray) -> np.ndarray:
     return normalised
 
 
+@shaped(figures="layer head")
 def leading_heads(figures: np.ndarray, count: int) -> list[tuple[int, int]]:
     """The heads (layer, head) with the largest figures, the largest first; NaN, as of pruned heads, is left out.
 
-    figures: (layer, head).
+    figures: (layer, head). count: how many at most.
     """
+    count = whole("count", count)
     order = np.argsort(-figures, axis=None, kind="stable")
     heads = [divmod(int(place), figures.shape[1]) for place in order if np.isfinite(figures.flat[place])]
     return heads[:count]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_core.refused import shaped
 from bert_core.tokenizer import CLS, SEP, Encoding
 
 TOKEN_KINDS = (CLS, SEP, "punctuation", "other")
@@ -37,6 +38,7 @@ def kinds_of(encoding: Encoding) -> np.ndarray:
     return kinds
 
 
+@shaped(encoding="key", attention="layer head query key", gradient="layer head query key")
 def kind_figures(attention: np.ndarray, gradient: np.ndarray | None, encoding: Encoding) -> KindFigures:
     """Where attention goes by kind of token, and how much it would matter there.
 
@@ -46,8 +48,5 @@ def kind_figures(attention: np.ndarray, gradient: np.ndarray | None, encoding: E
     """
     belongs = kinds_of(encoding)[None] == np.arange(len(TOKEN_KINDS))[:, None]  # (kind, key)
     share = attention.mean((1, 2)) @ belongs.T
-    mean_gradient = None
-    if gradient is not None:
-        with np.errstate(invalid="ignore"):
-            mean_gradient = np.abs(gradient).mean((1, 2)) @ belongs.T / belongs.sum(1)
+    mean_gradient = None if gradient is None else np.abs(gradient).mean((1, 2)) @ belongs.T / belongs.sum(1)
     return KindFigures(share, belongs.mean(1), mean_gradient)

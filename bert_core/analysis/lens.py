@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.progress import Progress, silent
-from bert_core.refused import Refused
+from bert_core.refused import Refused, check_finite, shaped, whole
 
+LARGEST_SEED = 2**32 - 1  # that umap-learn takes
 MOST_NEIGHBOURS = 15  # of a token, that a layout by neighbours keeps near it
 
 
+@shaped(ranks="depth seq")
 def settled_depth(ranks: np.ndarray) -> np.ndarray:
     """From which depth on the last depth's first piece stays the first.
 
@@ -20,7 +22,7 @@ def settled_depth(ranks: np.ndarray) -> np.ndarray:
     Raises Refused if a rank at the last depth is not 1.
     """
     if (ranks[-1] != 1).any():
-        raise ValueError("at the last depth its own first piece has rank 1: these are ranks of another piece")
+        raise Refused("at the last depth its own first piece has rank 1: these are ranks of another piece")
     not_first = ranks != 1
     last = len(ranks) - 1 - not_first[::-1].argmax(0)
     settled: np.ndarray = np.where(not_first.any(0), last + 1, 0)
@@ -34,18 +36,20 @@ class Plane(NamedTuple):
     shown: np.ndarray
 
 
+@shaped(states="depth seq hidden")
 def states_in_plane(states: np.ndarray) -> Plane:
     """The states of every depth on the two axes of their own largest variance.
 
     states: (depth, seq, hidden). Each depth is centred, and divided by the root of its mean squared length, since
     states grow with depth; its plane is turned, and mirrored if need be, to lie as near as it can to the one before,
     so that a token can be followed from picture to picture.
-    Raises Refused for fewer than two positions.
+    Raises Refused for fewer than two positions, or a number that is not finite.
     Source: Pearson 1901; the turning: Schoenemann 1966 (orthogonal Procrustes).
     """
     depths, length, _ = states.shape
     if length < 2:
         raise Refused(f"{length} position: a map needs at least two")
+    check_finite("states", states)
     centred = states.astype(np.float64) - states.mean(1, keepdims=True, dtype=np.float64)
     size = np.sqrt((centred**2).sum(-1).mean(-1))
     points = np.zeros((depths, length, 2))
@@ -59,6 +63,7 @@ def states_in_plane(states: np.ndarray) -> Plane:
     return Plane(points.astype(np.float32), (points**2).sum(-1).mean(-1).astype(np.float32))
 
 
+@shaped(states="depth seq hidden")
 def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress = silent) -> np.ndarray:
     """The states of every depth laid out so that near ones stay near: UMAP, by the angle between states.
 
@@ -66,13 +71,15 @@ def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress =
     followed; the first begins on its principal axes. Each is centred, its mean squared distance from there 1; over all
     of them the first axis is the longer.
     seed: of its random choices. report: as for `Progress`.
-    Returns (depth, seq, 2) float32. Raises Refused for fewer than four positions, ModuleNotFoundError where
-    umap-learn is not installed.
+    Returns (depth, seq, 2) float32. Raises Refused for fewer than four positions, a number that is not finite, or a
+    seed above 2**32 - 1; ModuleNotFoundError where umap-learn is not installed.
     Source: McInnes et al. 2018 (arXiv:1802.03426).
     """
     depths, length, _ = states.shape
+    seed = whole("seed", seed, 0, LARGEST_SEED)
     if length < 4:
         raise Refused(f"the text has {length} tokens: a layout by neighbours needs at least four")
+    check_finite("states", states)
     # Imported here: it is an extra, and compiles itself when it is first used.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ImportWarning)  # of what it could do besides with tensorflow
@@ -94,6 +101,7 @@ def neighbours_in_plane(states: np.ndarray, *, seed: int = 0, report: Progress =
     return turned
 
 
+@shaped(vectors="depth occurrence hidden")
 def cosine_similarities(vectors: np.ndarray) -> np.ndarray:
     """How alike the directions of some states are, depth by depth, from -1 to 1.
 
@@ -106,15 +114,18 @@ def cosine_similarities(vectors: np.ndarray) -> np.ndarray:
     return similarity
 
 
+@shaped(vectors="depth some hidden")
 def mean_similarity(vectors: np.ndarray) -> np.ndarray:
     """Mean cosine of two different vectors, depth by depth: what two states have in common whatever they stand for.
 
-    vectors: (depth, some, hidden), at least two. Returns (depth,).
+    vectors: (depth, some, hidden), at least two. Returns (depth,). Raises Refused for fewer.
     Source: Ethayarajh 2019, section 3.3 (arXiv:1909.00512).
     """
+    count = vectors.shape[1]
+    if count < 2:
+        raise Refused(f"there is {count} vector: it takes two to be alike")
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     unit = vectors / np.where(lengths > 0, lengths, 1)
-    count = vectors.shape[1]
     # The sum over all pairs is the squared length of the sum; the pairs of a vector with itself go.
     together = (unit.sum(1) ** 2).sum(-1) - (unit**2).sum((-1, -2))
     mean: np.ndarray = together / (count * (count - 1))

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_core.analysis.attribution import map_of_units, scores_of_units
-from bert_core.refused import Refused
+from bert_core.analysis.attribution import map_of_units, scores_of_units, units_of
+from bert_core.analysis.flow import check_rows
+from bert_core.refused import Refused, several, shaped, shown
 from bert_core.tokenizer import SEP, Encoding
 
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
@@ -46,16 +47,25 @@ def part_of(maps: np.ndarray, queries: np.ndarray, keys: np.ndarray) -> np.ndarr
     return part
 
 
+@shaped(attention="layer head query key")
 def attention_entropy(attention: np.ndarray) -> np.ndarray:
     """Mean over queries of how spread out a head's attention is, in nats: 0 for one key, ln(keys) for all alike.
 
     attention: (layer, head, query, key), each row sums to 1. Returns (layer, head).
+    Raises Refused if a row does not.
     """
+    check_rows(attention)
+    return mean_entropy(attention)
+
+
+def mean_entropy(attention: np.ndarray) -> np.ndarray:
+    """As `attention_entropy`, of shares that are known to be such; a row of zeros, of a head that is off, has none."""
     terms = attention * np.log(np.maximum(attention, np.finfo(np.float32).tiny))
     entropy: np.ndarray = -terms.sum(-1).mean(-1)
     return entropy
 
 
+@shaped(attention="layer head seq seq")
 def mean_distance(attention: np.ndarray) -> np.ndarray:
     """Mean distance in tokens between a query and what it attends to, weighted by attention.
 
@@ -67,12 +77,17 @@ def mean_distance(attention: np.ndarray) -> np.ndarray:
     return mean
 
 
+@shaped(attention="layer head query key")
 def share_to(attention: np.ndarray, keys: Sequence[bool] | np.ndarray) -> np.ndarray:
     """Share of a head's attention that goes to some keys, mean over queries, 0 to 1.
 
     attention: (layer, head, query, key). keys: boolean (key,). Returns (layer, head).
+    Raises Refused for keys that are not boolean, or not as many.
     """
-    share: np.ndarray = attention[..., np.asarray(keys)].sum(-1).mean(-1)
+    chosen = several("keys", keys, "True and False")
+    if len(chosen) != attention.shape[-1] or not all(isinstance(one, bool | np.bool_) for one in chosen):
+        raise Refused(f"keys is {shown(keys)}: it must be True or False for each of {attention.shape[-1]} keys")
+    share: np.ndarray = attention[..., np.array(chosen)].sum(-1).mean(-1)
     return share
 
 
@@ -84,6 +99,7 @@ class RoleFigures(NamedTuple):
     distance: np.ndarray
 
 
+@shaped(encoding="seq", attention="layer head seq seq")
 def role_figures(attention: np.ndarray, encoding: Encoding) -> RoleFigures:
     """Of every head on one text. attention: (layer, head, query, key), each row sums to 1."""
     to_sep = share_to(attention, [token == SEP for token in encoding.tokens])
@@ -104,6 +120,7 @@ def word_as_read(encoding: Encoding, unit: Sequence[int]) -> str:
     return first + "".join(token.removeprefix("##") for token in others) + ", hidden" * (hidden[0] is not None)
 
 
+@shaped(maps="... seq seq")
 def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: str) -> np.ndarray:
     """Maps between words instead of pieces.
 
@@ -111,12 +128,13 @@ def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: st
     what: "attention", to a word the sum over its pieces and from it their mean, so rows that summed to 1 still do;
     "product", the sum over both, so the whole stays what it was; "gradient", a slope: the mean over both.
     Returns (..., unit, unit).
-    Raises Refused for another kind of map.
+    Raises Refused for another kind of map, and for units as `scores_of_units`.
     """
+    if what not in ("attention", "product", "gradient"):
+        raise Refused(f"a map of {what!r} is unknown: 'attention', 'gradient' or 'product'")
+    units = units_of(units, maps.shape[-1])
     if what == "attention":
         return map_of_units(maps, units)
-    if what not in ("product", "gradient"):
-        raise Refused(f"a map of {what!r} is unknown: 'attention', 'gradient' or 'product'")
     to_words = scores_of_units(maps, units)
     sums = scores_of_units(to_words.swapaxes(-1, -2), units).swapaxes(-1, -2)
     sizes = np.array([len(unit) for unit in units])
@@ -140,6 +158,7 @@ def rows_without_numbers(maps: np.ndarray) -> np.ndarray:
     return rows
 
 
+@shaped(maps="head query key", weights="head")
 def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> np.ndarray:
     """Several heads as one map, (query, key).
 
@@ -162,7 +181,7 @@ def combined(maps: np.ndarray, how: str, weights: np.ndarray | None = None) -> n
     if how == "average":
         mean: np.ndarray = maps.mean(0)
         return mean
-    if weights is None or len(weights) != len(there):
+    if weights is None:
         raise Refused(f"a weighted map of {len(there)} heads needs as many weights")
     shares = np.asarray(weights, np.float64)[there]
     if not (np.isfinite(shares).all() and (shares >= 0).all() and shares.any()):

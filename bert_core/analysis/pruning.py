@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import fields
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_core.records import CurvePoint
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, each
 
+FIGURES = tuple(entry.name for entry in fields(CurvePoint) if entry.name not in ("order", "removed"))
 RANDOM = "random"  # what the names of random orders begin with
 
 
@@ -23,11 +25,14 @@ class Band(NamedTuple):
     orders: int
 
 
+@checked
 def random_band(points: Collection[CurvePoint], figure: str) -> Band:
     """One figure of the random orders, at the points that all of those begun have reached.
 
-    figure: "loss", "mlm", "nsp", "parameters" or "tokens_per_second".
+    figure: "loss", "mlm", "nsp", "parameters" or "tokens_per_second". Raises Refused for another.
     """
+    points = each("points", points, CurvePoint)
+    _check_figure(figure)
     by_removed: dict[int, list[float]] = {}
     names = {point.order for point in points if point.order.startswith(RANDOM)}
     for point in points:
@@ -41,12 +46,22 @@ def random_band(points: Collection[CurvePoint], figure: str) -> Band:
     return Band(np.array(list(whole)), values.min(1), values.mean(1), values.max(1), len(names))
 
 
+@checked
 def curve_of(points: Collection[CurvePoint], order: str, figure: str) -> tuple[np.ndarray, np.ndarray]:
-    """Heads removed, rising, and one figure of an order: (point,) each."""
+    """Heads removed, rising, and one figure of an order, as for `random_band`: (point,) each."""
+    points = each("points", points, CurvePoint)
+    _check_figure(figure)
     own = sorted((point for point in points if point.order == order), key=lambda point: point.removed)
     return np.array([point.removed for point in own]), np.array([float(getattr(point, figure)) for point in own])
 
 
+def _check_figure(figure: str) -> None:
+    """Raise Refused for what is no figure of a point."""
+    if figure not in FIGURES:
+        raise Refused(f"figure {figure!r} is unknown: one of {', '.join(FIGURES)}")
+
+
+@checked
 def hardly_missed(points: Collection[CurvePoint], order: str, tolerance: float = 0.01) -> int:
     """How many heads an order takes before the loss has risen by more than a share of what it was with all.
 

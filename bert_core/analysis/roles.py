@@ -9,8 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.analysis.attribution import map_of_units, word_units
-from bert_core.analysis.patterns import attention_entropy, mean_distance, word_as_read
+from bert_core.analysis.flow import check_rows
+from bert_core.analysis.patterns import attention_entropy, mean_distance, mean_entropy, word_as_read
 from bert_core.progress import Progress, counted, silent
+from bert_core.refused import Refused, check_finite, real_array, several, shaped, shown, whole
 from bert_core.tokenizer import CLS, SEP, Encoding
 
 # A head has a role where its score is above this; the offsets and special tokens after the thresholds in the notebook
@@ -25,6 +27,7 @@ THRESHOLDS: Mapping[str, float] = {
     "broad": 0.78,
 }
 NO_ROLE = "none of these"
+MOST_DIMENSIONS = 100
 LEAST = 1e-30  # stands for a share of 0 where its logarithm is taken
 IN_WORDS: Mapping[str, str] = {
     "previous": "looks at the token before",
@@ -58,6 +61,7 @@ class Example(NamedTuple):
     key_position: int
 
 
+@shaped(encoding="seq", attention="layer head seq seq")
 def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarray]:
     """How far every head fills each role on one text, 0 to 1, seen from the tokens that were typed.
 
@@ -87,7 +91,7 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
         "cls": share(special & (tokens == CLS)),
         "sep": share(special & (tokens == SEP)),
         "punctuation": share(np.array([_is_punctuation(token) for token in encoding.tokens]) & ~special),
-        "broad": attention_entropy(rows) / np.log(len(encoding)),
+        "broad": mean_entropy(rows) / np.log(len(encoding)),
     }
 
 
@@ -131,6 +135,7 @@ def _is_punctuation(token: str) -> bool:
 # ---------------------------------------------------------------------------- heads beside each other
 
 
+@shaped(attention="layer head query key")
 def head_distances(attention: np.ndarray, *, report: Progress = silent) -> np.ndarray:
     """How differently heads attend: the Jensen-Shannon distance of their rows, mean over the queries.
 
@@ -138,8 +143,10 @@ def head_distances(attention: np.ndarray, *, report: Progress = silent) -> np.nd
     report: told how many queries are done, as for `Progress`.
     Returns (layer * head, layer * head), float64, symmetric, 0 (the same rows) to 1 (no key in common): the square root
     of the divergence with base 2, a metric. A head that is NaN is NaN to all.
+    Raises Refused if a row does not sum to 1.
     Source: Clark 2019, section 6 (arXiv:1906.04341), which sums the divergences; Endres & Schindelin 2003.
     """
+    check_rows(attention)
     count, queries = attention.shape[0] * attention.shape[1], attention.shape[2]
     distances: np.ndarray = np.zeros((count, count))
     dtype = attention.dtype if attention.dtype == np.float64 else np.float32
@@ -165,25 +172,34 @@ def _entropy(rows: np.ndarray, logs: np.ndarray) -> np.ndarray:
     return entropy
 
 
+@shaped(distances="head head")
 def nearest_heads(distances: np.ndarray, head: int, count: int = 5) -> list[int]:
     """The heads nearest to one, the nearest first, itself and those that are not there left out.
 
     distances: (heads, heads), as `head_distances` gives them; head: its number, layer * heads of a layer + head.
+    count: how many at most. Raises Refused for a head that does not exist.
     """
+    head, count = whole("head", head, 0, len(distances) - 1), whole("count", count)
     order = np.argsort(distances[head], kind="stable")
     return [int(other) for other in order if other != head and np.isfinite(distances[head, other])][:count]
 
 
+@shaped(distances="point point")
 def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
     """Points whose distances are as near to these as a plane allows: classical multidimensional scaling.
 
     distances: (point, point), symmetric. Returns (point, dimension), centred, the widest dimension first; the largest
     coordinate of each is positive, so that the same distances always give the same picture. A point whose distances
     are NaN is NaN.
+    Raises Refused for distances that are not symmetric, or not finite between points that are there.
     Source: Torgerson 1952.
     """
+    dimensions = whole("dimensions", dimensions, 1, MOST_DIMENSIONS)
     existing = np.isfinite(np.diag(distances))
     known = distances[np.ix_(existing, existing)]
+    check_finite("distances", known)
+    if not np.allclose(known, known.T):
+        raise Refused("the distances are not symmetric: those of two points must be the same both ways")
     points = np.full((len(distances), dimensions), np.nan)
     if not len(known):
         return points
@@ -200,12 +216,14 @@ def classical_scaling(distances: np.ndarray, dimensions: int = 2) -> np.ndarray:
 # ---------------------------------------------------------------------------- one head in a text
 
 
+@shaped(encoding="seq", attention="seq seq")
 def strongest_examples(attention: np.ndarray, encoding: Encoding, count: int = 6) -> list[Example]:
     """The looks of one head that hold most of a word's attention, the strongest first.
 
     attention: (query, key) of one head. Between words: to a word the sum over its pieces, from it their mean; the
-    added [CLS] and [SEP] are left out.
+    added [CLS] and [SEP] are left out. count: how many at most.
     """
+    count = whole("count", count)
     units = word_units(encoding)
     words = [number for number, unit in enumerate(units) if not encoding.special[unit[0]]]
     between = map_of_units(attention, units)[np.ix_(words, words)]
@@ -221,9 +239,13 @@ def strongest_examples(attention: np.ndarray, encoding: Encoding, count: int = 6
 def roles_of_heads(scores: Mapping[str, np.ndarray]) -> list[list[Role | None]]:
     """The role of every head, layer by layer; None for one that is not there.
 
-    scores: (layer, head) by role.
+    scores: (layer, head) by role. Raises Refused unless there are those of every role.
     """
-    layers, heads = np.shape(scores["self"])
+    if not isinstance(scores, Mapping) or not THRESHOLDS.keys() <= scores.keys():
+        raise Refused(f"scores is {shown(scores)}: it must have (layer, head) for each of {', '.join(THRESHOLDS)}")
+    sizes: dict[str, tuple[str, object]] = {}
+    scores = {name: real_array(f"scores[{name!r}]", scores[name], "layer head", sizes) for name in THRESHOLDS}
+    layers, heads = scores["self"].shape
     return [
         [
             role_of({name: float(scores[name][layer, head]) for name in THRESHOLDS})
@@ -252,10 +274,15 @@ def role_ranks(roles: Sequence[Sequence[Role | None]]) -> np.ndarray:
 
 
 def heads_by_role(roles: Sequence[Sequence[Role | None]]) -> dict[str, list[tuple[int, int]]]:
-    """Role -> its heads (layer, head), the highest score first; roles in the order of `THRESHOLDS`, then `NO_ROLE`."""
+    """Role -> its heads (layer, head), the highest score first; roles in the order of `THRESHOLDS`, then `NO_ROLE`.
+
+    roles: layer by layer, as `roles_of_heads` gives them. Raises Refused for anything else.
+    """
     by_role: dict[str, list[tuple[float, int, int]]] = {name: [] for name in (*THRESHOLDS, NO_ROLE)}
-    for layer, row in enumerate(roles):
-        for head, role in enumerate(row):
+    for layer, row in enumerate(several("roles", roles, "the roles of each layer")):
+        for head, role in enumerate(several("the roles of a layer", row, "roles")):
             if role is not None:
+                if not isinstance(role, Role) or role.name not in by_role:
+                    raise Refused(f"a role is {shown(role)}: it must be a Role, of {', '.join(by_role)}, or None")
                 by_role[role.name].append((-role.score, layer, head))
     return {name: [(layer, head) for _, layer, head in sorted(heads)] for name, heads in by_role.items()}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records import PairScore, SentenceScore
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, checked, each
 
 MOST_PAIRS = 1_000
 LONGEST_SENTENCE = 2_000  # characters
@@ -74,6 +74,7 @@ class PairColumns(NamedTuple):
         return float(np.nansum(self.first[where]) - np.nansum(self.second[where]))
 
 
+@checked
 def pair_columns(pair: PairScore) -> PairColumns:
     """Two scored sentences, token under token; the two parts of the difference add up to that of the totals.
 
@@ -222,7 +223,7 @@ def pairs_csv(scores: Sequence[PairScore]) -> str:
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(PAIR_COLUMNS)
-    for score in scores:
+    for score in each("scores", scores, PairScore):
         writer.writerow([_safe(value) for value in pair_values(score)])
     return out.getvalue()
 

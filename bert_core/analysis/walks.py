@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.records import Walk
+from bert_core.refused import Refused, checked, whole
 
 
 class Difference(NamedTuple):
@@ -22,16 +23,23 @@ class Difference(NamedTuple):
         return self.largest / self.reach if self.reach else float(self.largest > 0)
 
 
+@checked
 def differences(one: Walk, other: Walk) -> tuple[Difference, ...]:
     """Of every value, in the order of computation.
 
-    Raises ValueError unless both walked the same text through the same layer.
+    Raises Refused unless both walked the same text through the same layer of one model.
     """
     if (one.tokens, one.layer, one.position) != (other.tokens, other.layer, other.position):
-        raise ValueError("two walks can be compared if they are of one text, one layer and one position")
+        raise Refused("two walks can be compared if they are of one text, one layer and one position")
+    if _shapes(one) != _shapes(other):
+        raise Refused("two walks can be compared if they are through one model: these have values of other sizes")
     return tuple(
         Difference(name, _largest(value - other.values[name]), _largest(value)) for name, value in one.values.items()
     )
+
+
+def _shapes(walk: Walk) -> dict[str, tuple[int, ...]]:
+    return {name: value.shape for name, value in walk.values.items()}
 
 
 def _largest(values: np.ndarray) -> float:
@@ -39,17 +47,29 @@ def _largest(values: np.ndarray) -> float:
     return float(np.abs(values[~np.isnan(values)]).max(initial=0))
 
 
+@checked
 def weighted_values(walk: Walk, head: int, query: int) -> np.ndarray:
     """What each key gives to one query in one head: its probability times its value, (key, head size).
 
     Their sum is the head's context at that query, before the head's gate.
+    Raises Refused for a head or a query that does not exist.
     """
-    weighted: np.ndarray = walk.of_layer("probabilities")[head, query][:, None] * walk.of_layer("value")[head]
+    probabilities = walk.of_layer("probabilities")
+    head = whole("head", head, 0, len(probabilities) - 1)
+    query = whole("query", query, 0, probabilities.shape[1] - 1)
+    weighted: np.ndarray = probabilities[head, query][:, None] * walk.of_layer("value")[head]
     return weighted
 
 
+@checked
 def likeliest(walk: Walk, count: int) -> tuple[tuple[int, float], ...]:
-    """The pieces that the masked-word head puts first at the walk's position, as (token_id, probability)."""
+    """The pieces that the masked-word head puts first at the walk's position, as (token_id, probability).
+
+    count: how many at most. Raises Refused for a model without that head.
+    """
+    count = whole("count", count)
+    if "mlm_logits" not in walk.values:
+        raise Refused("the walk is through a model without a trained masked-word head: it puts no piece first")
     probabilities = softmax(walk.values["mlm_logits"])
     best = np.argsort(-probabilities, kind="stable")[:count]
     return tuple((int(token), float(probabilities[token])) for token in best)
@@ -60,6 +80,7 @@ def follows(walk: Walk) -> float:
     return float(softmax(walk.values["nsp_logits"])[0])
 
 
+@checked
 def step_angles(walk: Walk) -> np.ndarray:
     """How far each layer turns each token's vector: the cosine of before and after, (layer, seq)."""
     states = walk.values["hidden_states"].astype(np.float64)

@@ -12,18 +12,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bert_core.config import head_pairs
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
 from bert_core.pruning import pruned
 from bert_core.records import Batch, CurvePoint
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.ablation import Head
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import gate_tensor, head_mask_without
+from bert_core.run.inputs import gate_tensor, head_mask_without, ids_of
 from bert_core.run.losses import ANSWER_KINDS, AskedBatch
 from bert_core.tokenizer import Encoding
 
 BATCHES = (1, 8, 32)
+MOST_TEXTS = 4096  # of a batch that is timed
+MOST_REPEATS = 10_000
 
 # ---------------------------------------------------------------------------- what is right of some examples
 
@@ -76,6 +79,7 @@ def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.
 # ---------------------------------------------------------------------------- curves
 
 
+@checked
 def curve_points(
     loaded: LoadedModel,
     batches: Sequence[Batch],
@@ -90,7 +94,13 @@ def curve_points(
     orders: by name, the first head to go first. removed: how many heads are gone at each point.
     known: points of before, which are not computed again. report: as for `Progress`.
     Yields point after point, so that whoever stops has all those before.
+    Raises Refused for a head that does not exist, or examples of which nothing can be asked.
     """
+    batches, known = each("batches", batches, Batch), each("known", known, CurvePoint)
+    removed = [whole("a number of removed heads", count) for count in several("removed", removed, "whole numbers")]
+    if not isinstance(orders, Mapping):
+        raise Refused(f"orders is {shown(orders)}: it must give each name a list of heads")
+    orders = {name: head_pairs(heads) for name, heads in orders.items()}
     there = {(point.order, point.removed) for point in known}
     wanted = [(name, count) for name in orders for count in removed if (name, count) not in there]
     before, left = None, loaded
@@ -134,6 +144,7 @@ class Cost:
     seconds: Mapping[int, float]
 
 
+@checked
 @torch.no_grad()
 def pruning_costs(
     loaded: LoadedModel,
@@ -146,14 +157,18 @@ def pruning_costs(
 ) -> tuple[Cost, Cost, Cost]:
     """Size and measured speed of a model: as it is, with some heads switched off, and without them.
 
+    batches: how many texts are read at once, each in turn. repeats: how often, besides a first time that warms up.
     The three take turns, so that whatever else the machine does meets them alike. report: as for `Progress`.
+    Raises Refused for a head that does not exist, or numbers that are not from 1.
     """
+    batches = [whole("a batch", size, 1, MOST_TEXTS) for size in several("batches", batches, "whole numbers")]
+    repeats, heads = whole("repeats", repeats, 1, MOST_REPEATS), head_pairs(heads)
     smaller = pruned(loaded, heads)
     mask = torch.tensor(head_mask_without(loaded.config, heads), device=loaded.device)
     sides: dict[str, tuple[LoadedModel, Tensor | None]] = {
         "full": (loaded, None), "masked": (loaded, mask), "pruned": (smaller, None),
     }  # fmt: skip
-    ids = torch.tensor([encoding.input_ids], device=loaded.device)
+    ids = ids_of(loaded, encoding)
     seconds: dict[str, dict[int, list[float]]] = {name: {size: [] for size in batches} for name in sides}
     for number, size in enumerate(batches):
         texts = ids.expand(size, -1).contiguous()

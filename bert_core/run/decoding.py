@@ -7,7 +7,7 @@ import torch
 
 from bert_core.recording import record
 from bert_core.records import DecoderRun
-from bert_core.refused import checked
+from bert_core.refused import checked, whole
 from bert_core.vision import LoadedCaptioner, fit
 
 
@@ -18,8 +18,9 @@ def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) ->
     picture: uint8 (rows, columns, 3); its middle square is what the model sees.
     The gradient is that of the word's own log-probability, in the row of the map that predicted the word: one backward
     pass a word. Safe to call from many threads on one model: nothing is written to the model or its parameters.
-    Raises ValueError if it is no such picture.
+    top_k: how many words are told of each place. Raises Refused if it is no such picture.
     """
+    top_k = whole("top_k", top_k)
     config = loaded.config
     image = fit(picture, config.image_size)
     ids = loaded.caption_ids(image[None])[0]

@@ -16,9 +16,9 @@ from torch import Tensor
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
-from bert_core.refused import Refused, checked, shown
+from bert_core.refused import Refused, checked, several, shown
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import gate_tensor, segments_of
+from bert_core.run.inputs import check_position, gate_tensor, segments_of
 from bert_core.run.memory import copies_at_once
 from bert_core.run.passes import layer_passes
 from bert_core.run.targets import check_target, target_probabilities, target_values
@@ -194,11 +194,9 @@ def _removable(encoding: Encoding, target: Target, keep: Sequence[int] | None) -
     length = len(encoding)
     if keep is None:
         keep = sorted(set(range(length)) - set(target.removable(encoding)))
-    for position in keep:
-        if not 0 <= position < length:
-            raise Refused(f"position {position} does not exist: this text has positions 0 to {length - 1}")
+    keep = [check_position(encoding, position) for position in several("keep", keep, "positions")]
     removable = torch.ones(length, dtype=torch.bool)
-    removable[list(keep)] = False
+    removable[keep] = False
     return removable
 
 
@@ -255,7 +253,10 @@ def occlusion(
     Source: Zeiler 2014 (arXiv:1311.2901); Li 2016 (arXiv:1612.08220).
     """
     removable = target.removable(encoding)
-    parts = [[position] for position in removable] if units is None else [list(unit) for unit in units]
+    given = [(position,) for position in removable] if units is None else several("units", units, "units")
+    parts = [
+        [check_position(encoding, position) for position in several("a unit", unit, "positions")] for unit in given
+    ]
     parts = [kept for unit in parts if (kept := [position for position in unit if position in removable])]
     removed = np.zeros((len(parts) + 1, len(encoding)), bool)  # the last row is the text itself
     for row, unit in zip(removed, parts, strict=False):

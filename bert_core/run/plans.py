@@ -12,7 +12,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
 from bert_core.pruning import pruned
 from bert_core.records import Batch, PruningPlan
-from bert_core.refused import Refused, checked, several, shown
+from bert_core.refused import Refused, checked, each
 from bert_core.run.ablation import Head, Replacement
 from bert_core.run.arrays import as_array
 from bert_core.run.costs import mean_loss
@@ -84,9 +84,7 @@ def propose_plan(
     """
     if method not in ORDERS:
         raise Refused(f"method {method!r} is unknown: one of {', '.join(ORDERS)}")
-    batches = several("batches", batches, "Batches")
-    if other := [one for one in batches if not isinstance(one, Batch)]:
-        raise Refused(f"one of the batches is {shown(other[0])}: it must be a Batch")
+    batches = each("batches", batches, Batch)
     if method != "random" and not batches:
         raise Refused(f"there are no examples: an order by {method} is found on some")
     config, existing = loaded.config, heads_there(loaded)

@@ -12,7 +12,7 @@ from bert_core import checkpoint
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
 from bert_core.records import Batch, CurvePoint, PruningPlan
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, checked, each, shown, whole
 from bert_core.run import plans
 from bert_core.run.costs import curve_points
 from bert_core.run.losses import check_has_heads
@@ -20,9 +20,11 @@ from bert_core.studies.resume import GrowingTable, alone, check_same
 from bert_core.tokenizer import Encoding
 
 WHAT = "pruning curve"
+MOST_STEPS = 10_000
 _FIGURES = tuple(entry.name for entry in fields(CurvePoint))
 
 
+@checked
 def pruning_curve(
     loaded: LoadedModel,
     estimated: Sequence[Batch],
@@ -49,6 +51,15 @@ def pruning_curve(
     Raises Refused for an unknown order, a model without heads, a table of another run or one that another
     run writes to now, or a plan found on something else.
     """
+    estimated, asked = each("estimated", estimated, Batch), each("asked", asked, Batch)
+    steps, reference = whole("steps", steps, 1, MOST_STEPS), each("reference", reference, Encoding)
+    orders = each("orders", orders, str)
+    if table.is_dir():
+        raise Refused(f"{table} is a folder: name a table in one")
+    if not orders:
+        raise Refused(f"there is no order to prune by: name at least one of {', '.join(plans.ORDERS)}")
+    if made_on is not None and not isinstance(made_on, Mapping):
+        raise Refused(f"made_on is {shown(made_on)}: it must give each column its text")
     made_on = {"examples": _fingerprint(estimated, asked)} if made_on is None else made_on
     with alone(table):
         known = points_there(loaded, table, orders, made_on)

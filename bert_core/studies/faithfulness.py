@@ -22,9 +22,10 @@ from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import Target
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, checked, each, real_array, shown
 from bert_core.run.perturbation import values_without
 from bert_core.studies.documents import read_documents, split_sentences
+from bert_core.studies.lines import check_file
 from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, read_kept
 from bert_core.tokenizer import UNKNOWN, Encoding
 
@@ -105,6 +106,7 @@ class Judgement:
 
     probability: of the answer, with the text whole. scores, low, high: of each of `MEASURES`, the method's own and the
     edges of the random rankings' band.
+    Raises Refused for an unknown kind, or another number of measures.
     """
 
     kind: str
@@ -116,6 +118,13 @@ class Judgement:
     scores: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.kind, str) or self.kind not in QUESTION_KINDS:
+            raise Refused(f"kind {shown(self.kind)} is unknown: one of {', '.join(QUESTION_KINDS)}")
+        for name in ("scores", "low", "high"):
+            if len(real_array(name, getattr(self, name), "measure")) != len(MEASURES):
+                raise Refused(f"{name} is {shown(getattr(self, name))}: one number for each of {', '.join(MEASURES)}")
 
     def verdict(self, measure: str) -> str:
         """Whether "better", "chance" or "worse" than random rankings on this question."""
@@ -262,6 +271,7 @@ def judge_question(loaded: LoadedModel, question: StudyQuestion, settings: Study
     ]  # fmt: skip
 
 
+@checked
 def judge_file(
     loaded: LoadedModel,
     text: Path,
@@ -277,6 +287,7 @@ def judge_file(
     Returns all judgements. Raises Refused for other settings than those of the table, where another run writes to it
     now, and as `questions`.
     """
+    check_file(text)
     now = as_kept({"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)})
     del now["questions"]  # more of them are the same study
     place = Path(f"{table}.settings.json")
@@ -391,7 +402,7 @@ class Standing:
 def standings(judgements: Iterable[Judgement]) -> list[Standing]:
     """Every method on every kind of question, the kinds in their order, the largest median AOPC first."""
     groups: dict[tuple[str, str], list[Judgement]] = {}
-    for judgement in judgements:
+    for judgement in each("judgements", judgements, Judgement):
         groups.setdefault((judgement.kind, judgement.method), []).append(judgement)
     table = []
     for (kind, method), rows in groups.items():

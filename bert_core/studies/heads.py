@@ -26,7 +26,7 @@ from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.loading import LoadedModel, load
 from bert_core.records import LOSSES, HeadTable, pieces_of, word_target
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked
 from bert_core.run.ablation import REPLACEMENTS, Replacement
 from bert_core.run.losses import (
     AskedText,
@@ -37,7 +37,7 @@ from bert_core.run.losses import (
     hide_pieces,
     losses_without_each,
 )
-from bert_core.studies.lines import Line, Shard, shards
+from bert_core.studies.lines import Line, Shard, check_file, shards
 from bert_core.studies.resume import as_kept, check_same
 from bert_core.studies.rows import Columns, check_rows, row_shards
 from bert_core.tokenizer import Encoding
@@ -251,6 +251,7 @@ def _replacement(loaded: LoadedModel, settings: CorpusSettings) -> Replacement:
     return Replacement(loaded, settings.method, reference)
 
 
+@checked
 def heads_over(
     path: Path,
     model: str = "headlight-mini",
@@ -271,6 +272,7 @@ def heads_over(
     settings = CorpusSettings() if settings is None else settings
     if engine not in ENGINES:
         raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
+    check_file(path)
     size = path.stat().st_size
     asked = _identity(path, model, settings)
     total, place = HeadSums({}), {"number": 0, "start": 0, "line": 0}

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from bert_core.refused import Refused, shown
+
 SHARD_LINES = 32
 LONGEST_LINE = 1 << 16  # bytes of a line that are read: far more than a model reads
 
@@ -40,6 +42,12 @@ class Shard:
     end: int
     next_line: int
     counts: Counter[str] = field(default_factory=Counter)
+
+
+def check_file(path: Path) -> None:
+    """Raise Refused unless there is a file to read."""
+    if not path.is_file():
+        raise Refused(f"there is no file {shown(str(path))}: name one that holds a text")
 
 
 def shards(path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES) -> Iterator[Shard]:

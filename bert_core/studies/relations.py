@@ -10,26 +10,29 @@ from collections.abc import Iterable, Sequence, Sized
 from bert_core.analysis.relations import RelationRow, RelationTally
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent
+from bert_core.refused import checked, each, one_by_one
 from bert_core.run.losses import attention_maps
 from bert_core.studies.treebank import TreeSentence
 
 SENTENCES_AT_ONCE = 64
 
 
+@checked
 def track_relations(
     loaded: LoadedModel, sentences: Iterable[TreeSentence], *, report: Progress = silent
 ) -> RelationTally:
     """Ask every head for the head of every word of a treebank; the memory is that of a few sentences.
 
-    report: told how many sentences are done, as for `Progress`.
+    report: told how many sentences are done, as for `Progress`. Raises Refused for what is no TreeSentence.
     """
     config = loaded.config
     tally = RelationTally(config.num_hidden_layers, config.num_attention_heads)
-    waiting, of = iter(sentences), len(sentences) if isinstance(sentences, Sized) else None
+    waiting = one_by_one("sentences", sentences, "TreeSentence")
+    of = len(sentences) if isinstance(sentences, Sized) else None
     while some := list(itertools.islice(waiting, SENTENCES_AT_ONCE)):
         readable = [
             (sentence, loaded.tokenizer.encode(sentence.text, max_length=config.max_position_embeddings))
-            for sentence in some
+            for sentence in each("sentences", some, TreeSentence)
         ]
         for number, attention in attention_maps(loaded, [encoding for _, encoding in readable]):
             sentence, encoding = readable[number]
@@ -43,5 +46,5 @@ def relations_csv(rows: Sequence[RelationRow]) -> str:
     out = io.StringIO(newline="")
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(RelationRow._fields)
-    writer.writerows(rows)
+    writer.writerows(each("rows", rows, RelationRow))
     return out.getvalue()

@@ -35,6 +35,7 @@ def check_kind(path: Path) -> None:
         )
 
 
+@checked
 def write_table(table: HeadTable, path: Path) -> None:
     """One row a head that is there, whole or not at all; in `.csv` numbers in full precision, and nothing for None.
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from bert_core.refused import Refused
+from bert_core.refused import Refused, checked, one_by_one, shown
 
 FIELDS = 10
 LONGEST_SENTENCE = 10_000  # lines: a file that never has an empty one is no treebank
@@ -36,6 +36,7 @@ class TreeSentence:
     line: int
 
 
+@checked
 def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
     """The sentences of a CoNLL-U file, one at a time; comments and empty nodes are passed over.
 
@@ -44,7 +45,9 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[TreeSentence]:
     """
     block: list[tuple[int, str]] = []
     any_sentence = False
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(one_by_one("lines", lines, "texts"), 1):
+        if not isinstance(line, str):
+            raise Refused(f"line {number} of {name} is {shown(line)}: it must be a text")
         line = line.strip("\ufeff\r\n")
         if line.strip():
             if not line.startswith("#"):

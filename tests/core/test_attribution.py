@@ -87,7 +87,7 @@ def test_values_that_lie_in_a_plane_are_seen_as_such() -> None:
     values = np.array([[1, 2, 3], [1, 2, 3], [0, 1, 0]], np.float32)
     attention = np.array([[0.9, 0.1, 0.0]], np.float32)
     assert_near(effective_attention(attention, values), [[0.5, 0.5, 0]])
-    with pytest.raises(ValueError, match=r"^there are 3 values for 2 keys$"):
+    with pytest.raises(ValueError, match=r"^values is .*: it must be \(..., key, size\), and key is 2 in attention$"):
         effective_attention(attention[:, :2], values)
 
 

@@ -31,9 +31,9 @@ def test_the_change_of_shared_tokens() -> None:
     before, after = np.arange(9.0).reshape(1, 1, 3, 3), np.arange(16.0).reshape(1, 1, 4, 4)
     ours, theirs = change(before, after, aligned(["a", "x", "b"], ["a", "y", "z", "b"]))
     assert ours[0, 0].tolist() == [[0, 2], [6, 8]] and theirs[0, 0].tolist() == [[0, 3], [12, 15]]
-    assert np.shares_memory(change(before, before, aligned("abc", "abd"))[1], before)
+    assert np.shares_memory(change(before, before, aligned(list("abc"), list("abd")))[1], before)
     with pytest.raises(ValueError, match="1 layers of 1 heads and 2 of 1 cannot be compared"):
-        change(before, np.zeros((2, 1, 3, 3)), aligned("abc", "abc"))
+        change(before, np.zeros((2, 1, 3, 3)), aligned(list("abc"), list("abc")))
 
 
 def test_the_largest_changes_are_those_of_a_full_sort() -> None:

@@ -105,7 +105,9 @@ def test_maps_that_are_no_probabilities_are_refused() -> None:
     attention = some_attention(2, 4)
     with pytest.raises(ValueError, match=r"^position 4 does not exist: this map has positions 0 to 3$"):
         attention_flow(attention, [4])
-    with pytest.raises(ValueError, match=r"^attention is \(2, 3, 4, 3\): \(layer, head, query, key\)"):
+    with pytest.raises(
+        ValueError, match=r"^attention is \(2, 3, 4, 3\): it must be \(layer, head, seq, seq\), each seq of one size$"
+    ):
         attention_rollout(attention[..., :3])
     attention[1, 2] = 0
     with pytest.raises(ValueError, match=r"^a row of attention sums to 0: every row sums to 1$"):

@@ -88,25 +88,25 @@ def test_padding_on_the_left_changes_no_token(model: Any) -> None:
         assert torch.equal(moved[:, 2:], alone)
 
 
-class Scores(torch.nn.Module):
-    """Stands in for a decoder: the same scores at every step."""
+class Scores(BertLMHeadModel):
+    """A decoder with the same scores at every step."""
 
     def __init__(self, scores: Tensor) -> None:
-        super().__init__()
+        sizes = {"vocab_size": len(scores), "max_position_embeddings": 5000}
+        super().__init__(decoder_config(**sizes, add_cross_attention=False, encoder_width=None))
         self.scores = scores
-        self.config = decoder_config(vocab_size=len(scores), max_position_embeddings=5000)
 
     def prepare_inputs_for_generation(self, input_ids: Tensor, **_: Any) -> dict[str, Any]:
         return {"input_ids": input_ids}
 
-    def forward(self, input_ids: Tensor, use_cache: bool) -> Any:
+    def forward(self, input_ids: Tensor, use_cache: bool) -> Any:  # type: ignore[override]
         logits = self.scores.expand(len(input_ids), 1, -1)
         return type("Output", (), {"logits": logits, "past_key_values": None})
 
 
 def drawn(probabilities: list[float], **how: Any) -> dict[int, float]:
     """Share of each token among 4,000 draws."""
-    decoder: Any = Scores(torch.tensor(probabilities).log())
+    decoder = Scores(torch.tensor(probabilities).log())
     text = generate(decoder, torch.zeros(4, 1, dtype=torch.long), max_new_tokens=1000, do_sample=True, **how)
     return {token: count / 4000 for token, count in Counter(text[:, 1:].flatten().tolist()).items()}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bert_core
-from bert_core import BertConfig, Encoding, LoadedModel, PruningPlan, Refused, Target, Tokenizer, loading
+from bert_core import (
+    Alignment,
+    Batch,
+    BertConfig,
+    BertLMHeadModel,
+    CurvePoint,
+    Encoding,
+    HeadTable,
+    Judgement,
+    LoadedCaptioner,
+    LoadedModel,
+    PairScore,
+    PruningPlan,
+    Refused,
+    StudySettings,
+    Target,
+    Tokenizer,
+    Walk,
+    loading,
+)
+from bert_core.analysis.roles import THRESHOLDS
 from tests.near import assert_near
 
 ODD: tuple[Any, ...] = (
@@ -26,13 +48,31 @@ ODD: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+# Right ones, small.
+MAPS = np.full((2, 4, 3, 3), 1 / 3)
+FIGURES = np.arange(8.0).reshape(2, 4)
+STATES = np.arange(24.0).reshape(2, 3, 4) ** 2 % 7
+SCORES = np.arange(8.0).reshape(2, 4) % 3
+DISTANCES = np.ones((3, 3)) - np.eye(3)
+PICTURE = np.arange(6.0).reshape(2, 3)
+BOX = (0.0, 0.0, 0.5, 0.5)
+ROLES = dict.fromkeys(THRESHOLDS, FIGURES / 8)
+PAIRS = Alignment(np.arange(3), np.arange(3), (), ())
+POINTS = [CurvePoint(order, removed, 2.0 + removed, 0.5, 0.5, 100, 9.0)
+          for order in ("mine", "random 0", "random 1") for removed in (0, 1, 2)]  # fmt: skip
+JUDGEMENTS = [Judgement("content", 0, 9, "cat", 0.5, "rollout", (1.0, 1.0, 1.0), (0.0,) * 3, (2.0,) * 3)]
+HEAD_TABLE = HeadTable("mine", 1, 9, {"entropy": FIGURES.copy()})
+TREE = ["1\tcats\t_\t_\t_\t_\t2\tnsubj\t_\t_", "2\tsat\t_\t_\t_\t_\t0\troot\t_\t_"]
+
+
 @dataclass
 class Asked:
-    """A model, a text of it, and a question of that text."""
+    """A model, a text of it, a question of that text, and a file with a text."""
 
     loaded: LoadedModel
     encoding: Encoding
     target: Target
+    text: Path
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -49,12 +89,64 @@ class Asked:
         """One of a method, for every token."""
         return np.arange(len(self.encoding), dtype=float)[None]
 
+    @cached_property
+    def maps(self) -> np.ndarray:
+        """(layer, head, query, key), even attention between all tokens of the text."""
+        return np.full((2, 4, len(self.encoding), len(self.encoding)), 1 / len(self.encoding))
+
+    @cached_property
+    def short(self) -> Encoding:
+        """A text of four tokens."""
+        return self.tokenizer.encode("a cat")
+
+    @cached_property
+    def walk(self) -> Walk:
+        """Through the first layer."""
+        return bert_core.walk(self.loaded, self.encoding, 0)
+
+    @cached_property
+    def pair(self) -> PairScore:
+        """Two sentences, scored."""
+        (pair,) = bert_core.score_pairs(self.loaded, [("the cat", "a cat")])
+        return pair
+
+    @cached_property
+    def batch(self) -> Batch:
+        """One example, whose second piece is hidden."""
+        ids = np.array([self.encoding.input_ids])
+        labels = np.where(np.arange(ids.size) == 2, 9, -100)[None]
+        return Batch(ids, np.array([self.encoding.token_type_ids]), np.ones_like(ids), labels, np.array([-100]))
+
+    @cached_property
+    def decoder(self) -> BertLMHeadModel:
+        """One that reads states of width 32."""
+        torch.manual_seed(0)
+        sizes = {"vocab_size": 30, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = BertConfig(
+            **sizes, intermediate_size=8, max_position_embeddings=12, is_decoder=True, add_cross_attention=True,
+            encoder_width=32,
+        )  # fmt: skip
+        return BertLMHeadModel(config).eval()
+
+    @cached_property
+    def captioner(self) -> LoadedCaptioner:
+        """The one that comes along."""
+        return bert_core.load_captioner(loading.ASSETS / "headlight-shapes")
+
+    def generated(self, **given: Any) -> Any:
+        """Two tokens after a prompt of three, with something given otherwise."""
+        right = {"input_ids": torch.tensor([[2, 5, 6]]), "encoder_hidden_states": torch.zeros(1, 4, 32)}
+        return bert_core.generate(**{"model": self.decoder, "max_new_tokens": 2, **right, **given})
+
 
 @pytest.fixture(scope="module")
-def asked(tiny_loaded: LoadedModel) -> Asked:
+def asked(tiny_loaded: LoadedModel, tmp_path_factory: pytest.TempPathFactory) -> Asked:
     """The tiny model, asked for one hidden word."""
     encoding = tiny_loaded.tokenizer.encode("the [MASK] sat on a mat.", "it was old.")
-    return Asked(tiny_loaded, encoding, Target("mlm", encoding.mask_positions[0], tiny_loaded.tokenizer.id_of("cat")))
+    text = tmp_path_factory.mktemp("texts") / "text.txt"
+    text.write_text("the cat sat.\n", encoding="utf-8")
+    target = Target("mlm", encoding.mask_positions[0], tiny_loaded.tokenizer.id_of("cat"))
+    return Asked(tiny_loaded, encoding, target, text)
 
 
 Door = Callable[[Asked, Any], object]
@@ -62,6 +154,43 @@ Door = Callable[[Asked, Any], object]
 
 def capture_for(a: Asked, target: Any) -> object:
     return bert_core.capture(a.loaded, a.encoding, target=target)
+
+
+def recorded(layers: Any) -> object:
+    with bert_core.record(layers) as recording:
+        return recording
+
+
+def created(**sizes: Any) -> object:
+    small = {"vocab_size": 8, "max_seq_length": 8, "d_model": 8, "num_heads": 2, "d_ff": 8, "num_layers": 1}
+    return bert_core.create_bert_model(**{**small, **sizes})
+
+
+def judged(a: Asked, **given: Any) -> object:
+    """Of a file that holds no question, so that nothing is written."""
+    right = {"loaded": a.loaded, "text": a.text, "table": "table.csv", "settings": StudySettings(lengths=(99, 99))}
+    return bert_core.judge_file(**{**right, **given})
+
+
+def curve(a: Asked, **given: Any) -> object:
+    """An order that is found on nothing, so that nothing is written."""
+    right = {"loaded": a.loaded, "estimated": [], "asked": [a.batch], "table": "table.csv", "orders": ["importance"]}
+    return list(bert_core.pruning_curve(**{**right, **given}))
+
+
+def points(a: Asked, **given: Any) -> object:
+    right = {"loaded": a.loaded, "batches": [a.batch], "orders": {"mine": [(0, 0)]}, "removed": [0, 1]}
+    return list(bert_core.curve_points(**{**right, **given}))
+
+
+def costs(a: Asked, **given: Any) -> object:
+    right = {"loaded": a.loaded, "heads": [(0, 0)], "encoding": a.encoding, "batches": [1], "repeats": 1}
+    return bert_core.pruning_costs(**{**right, **given})
+
+
+def over(a: Asked, **given: Any) -> object:
+    """Of no file, so that nothing is written."""
+    return list(bert_core.heads_over(**{"path": "nothing.txt", "model": a.loaded.report.source, **given}))
 
 
 DOORS: dict[str, Door] = {
@@ -164,6 +293,204 @@ DOORS: dict[str, Door] = {
     "rollout": lambda a, v: bert_core.attention_rollout(v),
     "flow queries": lambda a, v: bert_core.attention_flow(np.full((2, 1, 3, 3), 1 / 3), v),
     "describe": lambda a, v: bert_core.describe(v, np.zeros((8, 8, 3), np.uint8)),
+    "describe picture": lambda a, v: bert_core.describe(a.captioner, v),
+    "describe top_k": lambda a, v: bert_core.describe(a.captioner, np.zeros((8, 8, 3), np.uint8), top_k=v),
+    # Arrays alone.
+    "aligned": lambda a, v: bert_core.aligned(v, ["a", "b"]),
+    "aligned after": lambda a, v: bert_core.aligned(["a", "b"], v),
+    "attention_entropy": lambda a, v: bert_core.attention_entropy(v),
+    "cautions": lambda a, v: bert_core.cautions(v, a.encoding),
+    "cautions text": lambda a, v: bert_core.cautions(a.maps, v),
+    "change": lambda a, v: bert_core.change(v, MAPS, PAIRS),
+    "change after": lambda a, v: bert_core.change(MAPS, v, PAIRS),
+    "change pairs": lambda a, v: bert_core.change(MAPS, MAPS, v),
+    "change places": lambda a, v: bert_core.change(MAPS, MAPS, Alignment(v, np.arange(3), (), ())),
+    "classical_scaling": lambda a, v: bert_core.classical_scaling(v),
+    "classical_scaling dimensions": lambda a, v: bert_core.classical_scaling(DISTANCES, v),
+    "combined": lambda a, v: bert_core.combined(v, "average"),
+    "combined how": lambda a, v: bert_core.combined(MAPS[0], v),
+    "combined weights": lambda a, v: bert_core.combined(MAPS[0], "weighted", v),
+    "cosine_similarities": lambda a, v: bert_core.cosine_similarities(v),
+    "curve_of": lambda a, v: bert_core.curve_of(v, "mine", "loss"),
+    "curve_of order": lambda a, v: bert_core.curve_of(POINTS, v, "loss"),
+    "curve_of figure": lambda a, v: bert_core.curve_of(POINTS, "mine", v),
+    "effective_attention": lambda a, v: bert_core.effective_attention(v, np.ones((2, 4, 3, 2))),
+    "effective_attention values": lambda a, v: bert_core.effective_attention(MAPS, v),
+    "gradient_attention": lambda a, v: bert_core.gradient_attention(v, MAPS),
+    "gradient_attention gradient": lambda a, v: bert_core.gradient_attention(MAPS, v),
+    "gradient_attention clip": lambda a, v: bert_core.gradient_attention(MAPS, MAPS, clip=v),
+    "gradient_relevance": lambda a, v: bert_core.gradient_relevance(v, MAPS),
+    "gradient_relevance gradient": lambda a, v: bert_core.gradient_relevance(MAPS, v),
+    "hardly_missed": lambda a, v: bert_core.hardly_missed(v, "mine"),
+    "hardly_missed order": lambda a, v: bert_core.hardly_missed(POINTS, v),
+    "hardly_missed tolerance": lambda a, v: bert_core.hardly_missed(POINTS, "mine", v),
+    "head_distances": lambda a, v: bert_core.head_distances(v),
+    "heads_agreement": lambda a, v: bert_core.heads_agreement(v, FIGURES),
+    "heads_agreement other": lambda a, v: bert_core.heads_agreement(FIGURES, v),
+    "heads_by_role": lambda a, v: bert_core.heads_by_role(v),
+    "heat": lambda a, v: bert_core.heat(v, (1, 3)),
+    "heat grid": lambda a, v: bert_core.heat(MAPS, v),
+    "heat head": lambda a, v: bert_core.heat(MAPS, (1, 3), head=v),
+    "heat clip": lambda a, v: bert_core.heat(MAPS, (1, 3), clip=v),
+    "kind_figures": lambda a, v: bert_core.kind_figures(v, None, a.encoding),
+    "kind_figures gradient": lambda a, v: bert_core.kind_figures(a.maps, v, a.encoding),
+    "kind_figures text": lambda a, v: bert_core.kind_figures(a.maps, None, v),
+    "largest_changes": lambda a, v: bert_core.largest_changes(v, MAPS, 3),
+    "largest_changes after": lambda a, v: bert_core.largest_changes(MAPS, v, 3),
+    "largest_changes count": lambda a, v: bert_core.largest_changes(MAPS, MAPS + 1, v),
+    "layer_mixing": lambda a, v: bert_core.layer_mixing(v),
+    "layer_normalised": lambda a, v: bert_core.layer_normalised(v),
+    "leading_heads": lambda a, v: bert_core.leading_heads(v, 3),
+    "leading_heads count": lambda a, v: bert_core.leading_heads(FIGURES, v),
+    "map_between_words": lambda a, v: bert_core.map_between_words(v, [(0, 1), (2,)], "attention"),
+    "map_between_words units": lambda a, v: bert_core.map_between_words(MAPS, v, "attention"),
+    "map_between_words unit": lambda a, v: bert_core.map_between_words(MAPS, [(0,), v], "gradient"),
+    "map_between_words what": lambda a, v: bert_core.map_between_words(MAPS, [(0, 1), (2,)], v),
+    "mean_distance": lambda a, v: bert_core.mean_distance(v),
+    "mean_of_heads": lambda a, v: bert_core.mean_of_heads(v),
+    "mean_similarity": lambda a, v: bert_core.mean_similarity(v),
+    "nearest_heads": lambda a, v: bert_core.nearest_heads(v, 0),
+    "nearest_heads head": lambda a, v: bert_core.nearest_heads(DISTANCES, v),
+    "nearest_heads count": lambda a, v: bert_core.nearest_heads(DISTANCES, 0, v),
+    "neighbours_in_plane": lambda a, v: bert_core.neighbours_in_plane(v),
+    "neighbours_in_plane seed": lambda a, v: bert_core.neighbours_in_plane(STATES, seed=v),
+    "norm_rollout": lambda a, v: bert_core.norm_rollout(v, residual=True),
+    "norm_rollout residual": lambda a, v: bert_core.norm_rollout(MAPS[0], residual=v),
+    "patches_in": lambda a, v: bert_core.patches_in(v, (2, 3)),
+    "patches_in edge": lambda a, v: bert_core.patches_in((0.0, 0.0, 1.0, v), (2, 3)),
+    "patches_in grid": lambda a, v: bert_core.patches_in(BOX, v),
+    "patches_in rows": lambda a, v: bert_core.patches_in(BOX, (v, 3)),
+    "points_into": lambda a, v: bert_core.points_into(v, BOX),
+    "points_into box": lambda a, v: bert_core.points_into(PICTURE, v),
+    "random_band": lambda a, v: bert_core.random_band(v, "loss"),
+    "random_band figure": lambda a, v: bert_core.random_band(POINTS, v),
+    "rank_agreement": lambda a, v: bert_core.rank_agreement(v),
+    "rank_agreement kind": lambda a, v: bert_core.rank_agreement(SCORES, v),
+    "removal_estimate": lambda a, v: bert_core.removal_estimate(v),
+    "role_figures": lambda a, v: bert_core.role_figures(v, a.encoding),
+    "role_figures text": lambda a, v: bert_core.role_figures(a.maps, v),
+    "role_scores": lambda a, v: bert_core.role_scores(v, a.encoding),
+    "role_scores text": lambda a, v: bert_core.role_scores(a.maps, v),
+    "roles_of_heads": lambda a, v: bert_core.roles_of_heads(v),
+    "roles_of_heads role": lambda a, v: bert_core.roles_of_heads({**ROLES, "next": v}),
+    "scores_of_units": lambda a, v: bert_core.scores_of_units(v, [(0, 1), (2,)]),
+    "scores_of_units units": lambda a, v: bert_core.scores_of_units(SCORES, v),
+    "scores_of_units unit": lambda a, v: bert_core.scores_of_units(SCORES, [(0,), v]),
+    "settled_depth": lambda a, v: bert_core.settled_depth(v),
+    "share_in": lambda a, v: bert_core.share_in(v, BOX),
+    "share_in box": lambda a, v: bert_core.share_in(PICTURE, v),
+    "share_to": lambda a, v: bert_core.share_to(v, [True, False, True]),
+    "share_to keys": lambda a, v: bert_core.share_to(MAPS, v),
+    "states_in_plane": lambda a, v: bert_core.states_in_plane(v),
+    "strongest_examples": lambda a, v: bert_core.strongest_examples(v, a.encoding),
+    "strongest_examples text": lambda a, v: bert_core.strongest_examples(a.maps[0, 0], v),
+    "strongest_examples count": lambda a, v: bert_core.strongest_examples(a.maps[0, 0], a.encoding, v),
+    "word_units": lambda a, v: bert_core.word_units(v),
+    # Records and lists of them.
+    "differences": lambda a, v: bert_core.differences(v, a.walk),
+    "differences other": lambda a, v: bert_core.differences(a.walk, v),
+    "likeliest": lambda a, v: bert_core.likeliest(v, 3),
+    "likeliest count": lambda a, v: bert_core.likeliest(a.walk, v),
+    "step_angles": lambda a, v: bert_core.step_angles(v),
+    "weighted_values": lambda a, v: bert_core.weighted_values(v, 0, 0),
+    "weighted_values head": lambda a, v: bert_core.weighted_values(a.walk, v, 0),
+    "weighted_values query": lambda a, v: bert_core.weighted_values(a.walk, 0, v),
+    "pair_columns": lambda a, v: bert_core.pair_columns(v),
+    "pairs_csv": lambda a, v: bert_core.pairs_csv(v),
+    "pairs_csv row": lambda a, v: bert_core.pairs_csv([a.pair, v]),
+    "relations_csv": lambda a, v: bert_core.relations_csv(v),
+    "standings": lambda a, v: bert_core.standings(v),
+    "standings of": lambda a, v: bert_core.standings([*JUDGEMENTS, v]),
+    "standings kind": lambda a, v: bert_core.standings([replace(JUDGEMENTS[0], kind=v)]),
+    "standings scores": lambda a, v: bert_core.standings([replace(JUDGEMENTS[0], scores=v)]),
+    "read_treebank": lambda a, v: list(bert_core.read_treebank(v, "a treebank")),
+    "read_treebank line": lambda a, v: list(bert_core.read_treebank([*TREE, v], "a treebank")),
+    "read_treebank name": lambda a, v: list(bert_core.read_treebank(TREE, v)),
+    "record": lambda a, v: recorded(v),
+    "write_table": lambda a, v: bert_core.write_table(v, "heads.csv"),
+    "write_table path": lambda a, v: bert_core.write_table(HEAD_TABLE, v),
+    # Models.
+    "attention_norms": lambda a, v: bert_core.attention_norms(a.loaded, v),
+    "attention_norms head_mask": lambda a, v: bert_core.attention_norms(a.loaded, a.encoding, head_mask=v),
+    "residual_norms": lambda a, v: bert_core.residual_norms(a.loaded, v),
+    "residual_norms head_mask": lambda a, v: bert_core.residual_norms(a.loaded, a.encoding, head_mask=v),
+    "globenc": lambda a, v: bert_core.globenc(a.loaded, v),
+    "globenc head_mask": lambda a, v: bert_core.globenc(a.loaded, a.encoding, head_mask=v),
+    "head_values": lambda a, v: bert_core.head_values(a.loaded, v),
+    "head_values model": lambda a, v: bert_core.head_values(v, a.encoding),
+    "input_x_gradient": lambda a, v: bert_core.input_x_gradient(a.loaded, a.encoding, v),
+    "input_x_gradient head_mask": lambda a, v: bert_core.input_x_gradient(
+        a.loaded, a.encoding, a.target, head_mask=v
+    ),
+    "integrated_gradients keep": lambda a, v: bert_core.integrated_gradients(
+        a.loaded, a.encoding, a.target, steps=2, keep=v
+    ),
+    "integrated_gradients baseline": lambda a, v: bert_core.integrated_gradients(
+        a.loaded, a.encoding, a.target, steps=2, baseline=v
+    ),
+    "occlusion units": lambda a, v: bert_core.occlusion(a.loaded, a.encoding, a.target, units=v),
+    "occlusion baseline": lambda a, v: bert_core.occlusion(a.loaded, a.encoding, a.target, baseline=v),
+    "value_zeroing": lambda a, v: bert_core.value_zeroing(a.loaded, v),
+    "value_zeroing head_mask": lambda a, v: bert_core.value_zeroing(a.loaded, a.encoding, head_mask=v),
+    "pseudo_log_likelihood variant": lambda a, v: bert_core.pseudo_log_likelihood(a.loaded, a.encoding, variant=v),
+    "create_bert_model": lambda a, v: created(vocab_size=v),
+    "create_bert_model length": lambda a, v: created(max_seq_length=v),
+    "create_bert_model d_model": lambda a, v: created(d_model=v),
+    "create_bert_model heads": lambda a, v: created(num_heads=v),
+    "create_bert_model d_ff": lambda a, v: created(d_ff=v),
+    "create_bert_model layers": lambda a, v: created(num_layers=v),
+    "create_bert_model for_pretraining": lambda a, v: created(for_pretraining=v),
+    "create_bert_model seed": lambda a, v: created(seed=v),
+    "generate model": lambda a, v: a.generated(model=v),
+    "generate": lambda a, v: a.generated(input_ids=v),
+    "generate max_new_tokens": lambda a, v: a.generated(max_new_tokens=v),
+    "generate eos_token_id": lambda a, v: a.generated(eos_token_id=v),
+    "generate attention_mask": lambda a, v: a.generated(attention_mask=v),
+    "generate states": lambda a, v: a.generated(encoder_hidden_states=v),
+    "generate state": lambda a, v: a.generated(encoder_hidden_states=[v]),
+    "generate states_mask": lambda a, v: a.generated(encoder_attention_mask=v),
+    "generate do_sample": lambda a, v: a.generated(do_sample=v),
+    "generate temperature": lambda a, v: a.generated(do_sample=True, temperature=v),
+    "generate top_k": lambda a, v: a.generated(do_sample=True, top_k=v),
+    "generate top_p": lambda a, v: a.generated(do_sample=True, top_p=v),
+    "generate num_beams": lambda a, v: a.generated(num_beams=v),
+    "generate length_penalty": lambda a, v: a.generated(num_beams=2, length_penalty=v),
+    "generate seed": lambda a, v: a.generated(do_sample=True, seed=v),
+    "generate use_cache": lambda a, v: a.generated(use_cache=v),
+    "curve_points model": lambda a, v: points(a, loaded=v),
+    "curve_points": lambda a, v: points(a, batches=v),
+    "curve_points batch": lambda a, v: points(a, batches=[v]),
+    "curve_points orders": lambda a, v: points(a, orders=v),
+    "curve_points order": lambda a, v: points(a, orders={"mine": v}),
+    "curve_points removed": lambda a, v: points(a, removed=v),
+    "curve_points known": lambda a, v: points(a, known=v),
+    "pruning_costs model": lambda a, v: costs(a, loaded=v),
+    "pruning_costs heads": lambda a, v: costs(a, heads=v),
+    "pruning_costs": lambda a, v: costs(a, encoding=v),
+    "pruning_costs batches": lambda a, v: costs(a, batches=v),
+    "pruning_costs repeats": lambda a, v: costs(a, repeats=v),
+    "track_relations": lambda a, v: bert_core.track_relations(a.loaded, v),
+    "track_relations sentence": lambda a, v: bert_core.track_relations(a.loaded, [v]),
+    "track_relations model": lambda a, v: bert_core.track_relations(v, []),
+    # Studies of files.
+    "pruning_curve": lambda a, v: curve(a, estimated=v),
+    "pruning_curve asked": lambda a, v: curve(a, asked=v),
+    "pruning_curve table": lambda a, v: curve(a, table=v),
+    "pruning_curve orders": lambda a, v: curve(a, orders=v),
+    "pruning_curve steps": lambda a, v: curve(a, steps=v),
+    "pruning_curve reference": lambda a, v: curve(a, orders=["ablation-mean"], estimated=[a.batch], reference=v),
+    "pruning_curve made_on": lambda a, v: curve(a, made_on=v),
+    "pruning_curve found_on": lambda a, v: curve(a, found_on=v),
+    "heads_over": lambda a, v: over(a, path=v),
+    "heads_over model": lambda a, v: over(a, path=a.text, model=v),
+    "heads_over settings": lambda a, v: over(a, settings=v),
+    "heads_over state": lambda a, v: over(a, state=v),
+    "heads_over engine": lambda a, v: over(a, engine=v),
+    "heads_over device": lambda a, v: over(a, device=v),
+    "judge_file model": lambda a, v: judged(a, loaded=v),
+    "judge_file": lambda a, v: judged(a, text=v),
+    "judge_file table": lambda a, v: judged(a, table=v),
+    "judge_file settings": lambda a, v: judged(a, settings=v),
 }  # fmt: skip
 
 
@@ -313,3 +640,395 @@ def test_any_heads_are_switched_off_or_refused(asked: Asked, heads: Any) -> None
     found = or_refused(lambda: bert_core.head_mask_without(asked.config, heads))
     if found is not None:
         assert found.shape == (2, 4) and (found == 0).sum() == len({tuple(map(int, head)) for head in heads})
+
+
+# ---------------------------------------------------------------------------- arrays of any kind
+
+
+@dataclass(frozen=True)
+class OfArrays:
+    """A public function of arrays.
+
+    axes: of each of them. call: the function, of a model and the arrays. holds: what is true of every answer; of the
+    answer, and the arrays as float64. filling: what right arrays hold.
+    """
+
+    axes: tuple[str, ...]
+    call: Callable[..., Any]
+    holds: Callable[..., object]
+    filling: str = "numbers"
+
+
+def between(values: Any, least: float, most: float) -> None:
+    """All are in a range, but for the rounding of half precision, or no numbers."""
+    array = np.asarray(values, np.float64)
+    assert (np.isnan(array) | ((array >= least - 2e-3) & (array <= most + 2e-3))).all(), array
+
+
+def same(found: Any, expected: Any) -> None:
+    """The same numbers, on the scale of the largest."""
+    array = np.asarray(expected, np.float64)
+    assert_near(found, array, 1e-4, of=max(1.0, np.abs(array[np.isfinite(array)]).max(initial=0.0)))
+
+
+def rows_of_one(maps: np.ndarray) -> None:
+    """Every row sums to 1, or is none; nothing is negative."""
+    between(maps.sum(-1), 1, 1)
+    between(maps, 0, 1)
+
+
+def _effective(found: np.ndarray, attention: np.ndarray, values: np.ndarray) -> None:
+    assert found.shape == attention.shape
+    same(found @ values, attention @ values) if np.isfinite(attention).all() else None
+
+
+def _normalised(found: np.ndarray, importance: np.ndarray) -> None:
+    assert np.array_equal(np.isnan(found) | np.isinf(importance), ~np.isfinite(importance))
+    for row, slopes in zip(found, importance, strict=True):
+        if np.isfinite(slopes).all() and np.abs(slopes).max() > 1e-3:
+            same((row**2).sum(), 1)
+
+
+def _leading(found: list[tuple[int, int]], figures: np.ndarray) -> None:
+    right = sorted(figures[np.isfinite(figures)], reverse=True)[:3]
+    assert [figures[head] for head in found] == right and len(set(found)) == len(found)
+
+
+def _settled(found: np.ndarray, ranks: np.ndarray) -> None:
+    for depth, of_token in zip(found, ranks.T, strict=True):
+        assert (of_token[depth:] == 1).all() and (depth == 0 or of_token[depth - 1] != 1)
+
+
+def _plane(found: Any, states: np.ndarray) -> None:
+    assert found.points.shape == (*states.shape[:2], 2) and np.isfinite(found.points).all()
+    between(found.shown, 0, 1)
+
+
+def _similar(found: np.ndarray, vectors: np.ndarray) -> None:
+    assert found.shape == (*vectors.shape[:2], vectors.shape[1])
+    same(found, found.swapaxes(1, 2))
+    between(found, -1, 1)
+
+
+def _combined(found: np.ndarray, maps: np.ndarray, *weights: np.ndarray) -> None:
+    assert found.shape == maps.shape[1:]
+    finite = maps[np.isfinite(maps)]
+    between(found[np.isfinite(found)], finite.min(initial=0), finite.max(initial=0))
+
+
+def _scaled(found: np.ndarray, distances: np.ndarray) -> None:
+    assert found.shape == (len(distances), 2)
+    there = np.isfinite(np.diag(distances))
+    assert np.array_equal(np.isfinite(found).all(1), there) and (not there.any() or abs(found[there].mean()) < 1e-6)
+
+
+def _changes(found: list[Any], before: np.ndarray, after: np.ndarray) -> None:
+    sizes = [abs(one.after - one.before) for one in found]
+    assert sizes == sorted(sizes, reverse=True) and all(sizes) and len(sizes) <= 3
+    with np.errstate(all="ignore"):
+        differences = np.abs(after - before)
+    same(sizes[:1], [differences[np.isfinite(differences)].max()] if sizes else [])
+
+
+def _distances(found: np.ndarray, attention: np.ndarray) -> None:
+    assert found.shape == (attention.shape[0] * attention.shape[1],) * 2
+    between(found, 0, 1)
+    between(np.diag(found), 0, 0)
+    same(found, found.T)
+
+
+def _agreement(found: np.ndarray, scores: np.ndarray) -> None:
+    assert found.shape == (len(scores), len(scores))
+    between(found, -1, 1)
+    between(np.diag(found), 1, 1)
+    same(found, found.T)
+
+
+def _examples(found: list[Any], attention: np.ndarray) -> None:
+    shares = [one.share for one in found if not math.isnan(one.share)]
+    assert shares == sorted(shares, reverse=True)
+
+
+def _kinds(found: Any, attention: np.ndarray, gradient: np.ndarray) -> None:
+    same(found.tokens.sum(), 1)
+    with np.errstate(all="ignore"):
+        same(found.share.sum(1), attention.mean((1, 2)).sum(-1)) if np.isfinite(attention).all() else None
+    between(found.gradient, 0, np.inf)
+
+
+def _near_ones(found: list[int], distances: np.ndarray) -> None:
+    far = [distances[0, other] for other in found]
+    assert 0 not in found and far == sorted(far) and np.isfinite(far).all()
+
+
+HEADS = "layer head query key"
+SQUARES = "layer head seq seq"
+OF_ARRAYS: dict[str, OfArrays] = {
+    "gradient_attention": OfArrays(
+        (HEADS, HEADS), lambda a, x, y: bert_core.gradient_attention(x, y), lambda found, x, y: same(found, x * y)
+    ),
+    "gradient_attention, clipped": OfArrays(
+        (HEADS, HEADS), lambda a, x, y: bert_core.gradient_attention(x, y, clip=True),
+        lambda found, x, y: same(found, np.maximum(x * y, 0)),
+    ),
+    "gradient_relevance": OfArrays(
+        (SQUARES, SQUARES), lambda a, x, y: bert_core.gradient_relevance(x, y),
+        lambda found, x, y: between(found, 0, np.inf),
+    ),
+    "effective_attention": OfArrays(
+        ("... query key", "... key size"), lambda a, x, y: bert_core.effective_attention(x, y), _effective
+    ),
+    "mean_of_heads": OfArrays(
+        ("... head query key",), lambda a, x: bert_core.mean_of_heads(x),
+        lambda found, x: same(found, x.mean(-3)) if np.isfinite(x).all() else between(found, -np.inf, np.inf),
+    ),
+    "layer_mixing": OfArrays(
+        (SQUARES,), lambda a, x: bert_core.layer_mixing(x), lambda found, x: rows_of_one(found), "shares"
+    ),
+    "attention_rollout": OfArrays(
+        (SQUARES,), lambda a, x: bert_core.attention_rollout(x), lambda found, x: rows_of_one(found), "shares"
+    ),
+    "attention_flow": OfArrays(
+        (SQUARES,), lambda a, x: bert_core.attention_flow(x), lambda found, x: rows_of_one(found), "shares"
+    ),
+    "norm_rollout": OfArrays(
+        ("layer seq seq",), lambda a, x: bert_core.norm_rollout(x, residual=True),
+        lambda found, x: rows_of_one(found), "shares",
+    ),
+    "removal_estimate": OfArrays(
+        ("layer head",), lambda a, x: bert_core.removal_estimate(x), lambda found, x: same(found, -x)
+    ),
+    "heads_agreement": OfArrays(
+        ("layer head", "layer head"), lambda a, x, y: bert_core.heads_agreement(x, y),
+        lambda found, x, y: between(found, -1, 1),
+    ),
+    "layer_normalised": OfArrays(("layer head",), lambda a, x: bert_core.layer_normalised(x), _normalised),
+    "leading_heads": OfArrays(("layer head",), lambda a, x: bert_core.leading_heads(x, 3), _leading),
+    "settled_depth": OfArrays(("depth seq",), lambda a, x: bert_core.settled_depth(x), _settled, "ones"),
+    "states_in_plane": OfArrays(("depth seq hidden",), lambda a, x: bert_core.states_in_plane(x), _plane),
+    "cosine_similarities": OfArrays(
+        ("depth occurrence hidden",), lambda a, x: bert_core.cosine_similarities(x), _similar
+    ),
+    "mean_similarity": OfArrays(
+        ("depth some hidden",), lambda a, x: bert_core.mean_similarity(x), lambda found, x: between(found, -1, 1)
+    ),
+    "attention_entropy": OfArrays(
+        (HEADS,), lambda a, x: bert_core.attention_entropy(x),
+        lambda found, x: between(found, 0, np.log(x.shape[-1])), "shares",
+    ),
+    "mean_distance": OfArrays(
+        (SQUARES,), lambda a, x: bert_core.mean_distance(x),
+        lambda found, x: between(found, 0, x.shape[-1] - 1) if ours(x) else found, "shares",
+    ),
+    "share_to": OfArrays(
+        (HEADS,), lambda a, x: bert_core.share_to(x, [True, *[False] * (np.shape(x)[-1:] or (1,))[0]][:-1]),
+        lambda found, x: same(found, x[..., 0].mean(-1)), "shares",
+    ),
+    "role_figures": OfArrays(
+        (SQUARES,), lambda a, x: bert_core.role_figures(x, a.short),
+        lambda found, x: [between(found.to_sep, 0, 1), between(found.distance, 0, 3)], "shares",
+    ),
+    "role_scores": OfArrays(
+        (SQUARES,), lambda a, x: bert_core.role_scores(x, a.short),
+        lambda found, x: [between(one, 0, 1) for one in found.values()] if ours(x) else found, "shares",
+    ),
+    "cautions": OfArrays(
+        (HEADS,), lambda a, x: bert_core.cautions(x, a.short),
+        lambda found, x: between([found.to_cls, found.to_sep, found.to_cls + found.to_sep], 0, 1), "shares",
+    ),
+    "kind_figures": OfArrays(
+        (HEADS, HEADS), lambda a, x, y: bert_core.kind_figures(x, y, a.short), _kinds, "shares"
+    ),
+    "strongest_examples": OfArrays(
+        ("seq seq",), lambda a, x: bert_core.strongest_examples(x, a.short), _examples, "shares"
+    ),
+    "map_between_words": OfArrays(
+        ("... seq seq",), lambda a, x: bert_core.map_between_words(x, [(1, 0), (2, 3)], "attention"),
+        lambda found, x: rows_of_one(found) if ours(x) else found, "shares",
+    ),
+    "map_between_words, whole": OfArrays(
+        ("... seq seq",), lambda a, x: bert_core.map_between_words(x, [(1, 0), (2, 3)], "product"),
+        lambda found, x: same(found.sum((-1, -2)), x.sum((-1, -2))) if np.isfinite(x).all() else found,
+    ),
+    "combined": OfArrays(("head query key",), lambda a, x: bert_core.combined(x, "average"), _combined),
+    "combined, furthest": OfArrays(("head query key",), lambda a, x: bert_core.combined(x, "maximum"), _combined),
+    "combined, weighted": OfArrays(
+        ("head query key", "head"), lambda a, x, y: bert_core.combined(x, "weighted", y), _combined, "shares"
+    ),
+    "heat": OfArrays(
+        ("... layer head patch",), lambda a, x: bert_core.heat(x, (1, (np.shape(x)[-1:] or (1,))[0])),
+        lambda found, x: same(found[..., 0, :], x.mean((-3, -2))),
+    ),
+    "points_into": OfArrays(
+        ("row column",), lambda a, x: bert_core.points_into(x, (0, 0, 1, 1)),
+        lambda found, x: same(found, x.max() > x.min()),
+    ),
+    "share_in": OfArrays(
+        ("row column",), lambda a, x: bert_core.share_in(x, (0, 0, 0.6, 1)), lambda found, x: between(found, 0, 1)
+    ),
+    "rank_agreement": OfArrays(("method token",), lambda a, x: bert_core.rank_agreement(x), _agreement),
+    "rank_agreement, tau": OfArrays(
+        ("method token",), lambda a, x: bert_core.rank_agreement(x, "kendall"), _agreement, "ones"
+    ),
+    "scores_of_units": OfArrays(
+        ("... token",), lambda a, x: bert_core.scores_of_units(x, [(0,), (2, 1)]),
+        lambda found, x: same(found.sum(-1), x[..., :3].sum(-1)) if np.isfinite(x).all() else found,
+    ),
+    "head_distances": OfArrays((HEADS,), lambda a, x: bert_core.head_distances(x), _distances, "shares"),
+    "nearest_heads": OfArrays(("head head",), lambda a, x: bert_core.nearest_heads(x, 0), _near_ones, "distances"),
+    "classical_scaling": OfArrays(
+        ("point point",), lambda a, x: bert_core.classical_scaling(x), _scaled, "distances"
+    ),
+    "change": OfArrays(
+        (SQUARES, "layer head other other"),
+        lambda a, x, y: bert_core.change(x, y, Alignment(np.array([0, 1]), np.array([1, 2]), (), ())),
+        lambda found, x, y: [same(found[0], x[:, :, :2, :2]), same(found[1], y[:, :, 1:3, 1:3])],
+    ),
+    "largest_changes": OfArrays((HEADS, HEADS), lambda a, x, y: bert_core.largest_changes(x, y, 3), _changes),
+    "roles_of_heads": OfArrays(
+        ("layer head",), lambda a, x: bert_core.roles_of_heads(dict.fromkeys(THRESHOLDS, x)),
+        lambda found, x: same([[role is None for role in row] for row in found], ~np.isfinite(x)), "shares",
+    ),
+}  # fmt: skip
+
+
+def ours(maps: np.ndarray) -> bool:
+    """Whether every row is one of shares, so that what is said of attention holds."""
+    return bool((maps >= 0).all() and (np.abs(maps.sum(-1) - 1) < 1e-2).all())
+
+
+def filled(kind: str, shape: tuple[int, ...], draw: np.random.Generator) -> np.ndarray:
+    """Numbers of some kind."""
+    values = draw.normal(0, 2, shape)
+    if kind == "shares":
+        values = np.exp(values)
+        return values / values.sum(-1, keepdims=True) if shape else values
+    if kind == "distances" and len(shape) == 2 and shape[0] == shape[1]:
+        return np.abs(values[:, :1] - values[:, :1].T)
+    if kind == "pruned" and len(shape) > 2:
+        values = filled("shares", shape, draw)
+        values[..., :1, :, :] = np.nan
+    mostly = {"holes": np.nan, "edges": np.inf, "ones": 1.0, "zeros": 0.0}
+    return np.where(draw.random(shape) < 0.7, mostly[kind], values) if kind in mostly else values
+
+
+FILLINGS = ("numbers", "shares", "distances", "pruned", "holes", "edges", "ones", "zeros")
+SIZES = st.sampled_from([2, 3, 4, 1, 3, 2, 4, 0])
+TYPES = (
+    "f8", "f4", "f8", "f4", "f8", "f4", "f2", ">f8", "longdouble", "i8", "i1", "u1", "?", "c8", "O", "U3", "M8[s]"
+)  # fmt: skip
+
+
+@st.composite
+def some_arrays(draw: st.DrawFn, of: OfArrays) -> list[Any]:
+    """Mostly of the right axes, of any size and kind of numbers, or none; some as lists."""
+    generator = np.random.default_rng(draw(st.integers(0, 2**20)))
+    sizes = {word: draw(SIZES) for axes in of.axes for word in axes.split()}
+    front = tuple(draw(st.lists(SIZES, max_size=2)))
+    if draw(st.booleans()):  # what is asked of a text of four tokens
+        sizes |= dict.fromkeys(("seq", "key", "token", "other"), 4)
+    found: list[Any] = []
+    for axes in of.axes:
+        words = axes.split()
+        shape = (*(front if words[0] == "..." else ()), *(sizes[word] for word in words if word != "..."))
+        if draw(st.integers(0, 9)) == 0:
+            shape = tuple(draw(st.lists(SIZES, max_size=5)))
+        kind = of.filling if draw(st.booleans()) else draw(st.sampled_from(FILLINGS))
+        with np.errstate(all="ignore"):
+            array = np.asarray(filled(kind, shape, generator)).astype(draw(st.sampled_from(TYPES)))
+        form = draw(st.integers(0, 5))
+        found.append(array.tolist() if form == 0 else np.asfortranarray(array) if form == 1 else array)
+    return found
+
+
+@pytest.mark.parametrize("name", OF_ARRAYS)
+@settings(often, max_examples=80)
+@given(data=st.data())
+def test_any_arrays_are_answered_or_refused(asked: Asked, name: str, data: st.DataObject) -> None:
+    """Whatever the axes, sizes and numbers: what is promised of the answer holds, and nothing given is changed."""
+    of = OF_ARRAYS[name]
+    arrays = data.draw(some_arrays(of))
+    before = [repr(np.array(array).tolist()) for array in arrays]
+    answer = or_refused(lambda: of.call(asked, *arrays))
+    assert [repr(np.array(array).tolist()) for array in arrays] == before
+    if answer is not None:
+        with np.errstate(all="ignore"):
+            of.holds(answer, *(np.asarray(array, np.float64) for array in arrays))
+
+
+@pytest.mark.parametrize("name", OF_ARRAYS)
+def test_right_arrays_are_answered(asked: Asked, name: str) -> None:
+    """Arrays of the axes that are asked for, in single and in double precision, and lists of lists."""
+    of, draw = OF_ARRAYS[name], np.random.default_rng(0)
+    sizes = {"layer": 2, "head": 3, "point": 3, "seq": 4, "key": 4, "token": 4, "other": 4}
+    shapes = [tuple(sizes.get(word, 3) for word in axes.split()) for axes in of.axes]
+    arrays = [filled(of.filling, shape, draw) for shape in shapes]
+    if name == "settled_depth":
+        arrays[0][-1] = 1
+    for given_so in (arrays, [array.astype(np.float32) for array in arrays], [array.tolist() for array in arrays]):
+        of.holds(of.call(asked, *given_so), *arrays)
+
+
+def test_whole_numbers_are_numbers() -> None:
+    """Of NumPy's smallest the sums, differences and orders are right too, which do not fit into them."""
+    figures = np.array([[1, 0, 5], [2, 9, 0]], np.uint8)
+    assert bert_core.leading_heads(figures, 2) == [(1, 1), (0, 2)]
+    assert bert_core.removal_estimate(figures).tolist() == [[-1, 0, -5], [-2, -9, 0]]
+    large = np.full((1, 1, 2, 2), 200, np.uint8)
+    (found, *_) = bert_core.largest_changes(large, large - np.uint8(150), 1)
+    assert found.after - found.before == -150
+    assert bert_core.gradient_attention(large, large).max() == 40_000
+    assert bert_core.scores_of_units(large, [(0, 1)]).max() == 400
+
+
+def test_what_is_right_is_not_copied() -> None:
+    """An array of single or of double precision is the one that the function works on, of the same kind."""
+    for kind in (np.float32, np.float64):
+        maps = np.full((2, 4, 3, 3), 1 / 3, kind)
+        assert bert_core.change(maps, maps, PAIRS)[0] is maps
+        assert bert_core.gradient_attention(maps, maps).dtype == bert_core.mean_distance(maps).dtype == kind
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: bert_core.mean_distance(MAPS[0]), "attention is (4, 3, 3): it must be (layer, head, seq, seq)"),
+        (
+            lambda: bert_core.mean_distance(MAPS[..., :2]),
+            "attention is (2, 4, 3, 2): it must be (layer, head, seq, seq), each seq of one size",
+        ),
+        (
+            lambda: bert_core.gradient_attention(MAPS, MAPS[:1]),
+            "gradient is (1, 4, 3, 3): it must be (layer, head, query, key), and layer is 2 in attention",
+        ),
+        (
+            lambda: bert_core.removal_estimate(FIGURES[:0]),
+            "gate_gradient is (0, 4): it must be (layer, head), none of them empty",
+        ),
+        (
+            lambda: bert_core.removal_estimate("none"),
+            "gate_gradient is 'none': it must be an array of real numbers, (layer, head)",
+        ),
+        (
+            lambda: bert_core.removal_estimate(FIGURES > 2),
+            "gate_gradient is of bool: it must be an array of real numbers, (layer, head)",
+        ),
+        (
+            lambda: bert_core.removal_estimate([[1], [1, 2]]),
+            "gate_gradient is [[1], [1, 2]]: it must be an array of numbers, (layer, head)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_argument_its_shape_and_the_axes(call: Callable[[], object], sentence: str) -> None:
+    """One sentence, whichever it is that does not fit."""
+    with pytest.raises(Refused) as caught:
+        call()
+    assert str(caught.value) == sentence
+
+
+def test_every_public_function_is_asked_here() -> None:
+    """A new one comes in with its doors."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    functions = [name for name in bert_core.__all__ if inspect.isfunction(getattr(bert_core, name))]
+    missing = [name for name in functions if f"bert_core.{name}(" not in text]
+    assert len(functions) > 90 and missing == ["bundled_models"]  # which is asked for nothing

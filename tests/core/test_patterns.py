@@ -155,7 +155,7 @@ def test_rows_of_combined_heads_still_sum_to_one() -> None:
     [
         ("median", None, "one of average, maximum, weighted"),
         ("weighted", None, "needs as many weights"),
-        ("weighted", [1], "needs as many weights"),
+        ("weighted", [1], r"weights is \(1,\): it must be \(head,\), and head is 2 in maps"),
         ("weighted", [1, -1], "none of them negative"),
         ("weighted", [0, 0], "not all zero"),
     ],

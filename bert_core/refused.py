@@ -105,6 +105,8 @@ def real_array(name: str, value: object, axes: str, sizes: dict[str, tuple[str, 
     sizes: of the axes that are known already, by name, each with the array that it was seen in; these are added.
     Raises Refused for anything else, an axis without an entry, and two axes of one name that differ in size.
     """
+    if isinstance(value, np.ma.MaskedArray):  # NumPy would take what stands under its mask
+        raise Refused(f"{name} is a masked array: fill in what is masked, as with NaN; it must be {_in_brackets(axes)}")
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:

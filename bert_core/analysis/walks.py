@@ -82,10 +82,14 @@ def follows(walk: Walk) -> float:
 
 @checked
 def step_angles(walk: Walk) -> np.ndarray:
-    """How far each layer turns each token's vector: the cosine of before and after, (layer, seq)."""
+    """How far each layer turns each token's vector: the cosine of before and after, (layer, seq).
+
+    NaN where a vector has no length.
+    """
     states = walk.values["hidden_states"].astype(np.float64)
     lengths = np.linalg.norm(states, axis=-1)
-    cosines: np.ndarray = (states[1:] * states[:-1]).sum(-1) / (lengths[1:] * lengths[:-1])
+    with np.errstate(invalid="ignore"):
+        cosines: np.ndarray = (states[1:] * states[:-1]).sum(-1) / (lengths[1:] * lengths[:-1])
     return cosines
 
 

@@ -679,7 +679,8 @@ def rows_of_one(maps: np.ndarray) -> None:
 
 def _effective(found: np.ndarray, attention: np.ndarray, values: np.ndarray) -> None:
     assert found.shape == attention.shape
-    same(found @ values, attention @ values) if np.isfinite(attention).all() else None
+    if np.isfinite(attention).all():
+        assert_near(found @ values, attention @ values, 1e-4, of=max(1.0, (np.abs(attention) @ np.abs(values)).max()))
 
 
 def _normalised(found: np.ndarray, importance: np.ndarray) -> None:
@@ -1010,6 +1011,10 @@ def test_what_is_right_is_not_copied() -> None:
             "gate_gradient is 'none': it must be an array of real numbers, (layer, head)",
         ),
         (
+            lambda: bert_core.removal_estimate(np.ma.masked_less(FIGURES, 2)),
+            "gate_gradient is a masked array: fill in what is masked, as with NaN; it must be (layer, head)",
+        ),
+        (
             lambda: bert_core.removal_estimate(FIGURES > 2),
             "gate_gradient is of bool: it must be an array of real numbers, (layer, head)",
         ),
@@ -1024,6 +1029,14 @@ def test_a_refusal_names_the_argument_its_shape_and_the_axes(call: Callable[[], 
     with pytest.raises(Refused) as caught:
         call()
     assert str(caught.value) == sentence
+
+
+def test_a_vector_without_length_has_no_angle(asked: Asked) -> None:
+    """NaN there, and only there, without a warning."""
+    states = asked.walk.values["hidden_states"].copy()
+    states[1, 2] = 0
+    found = bert_core.step_angles(replace(asked.walk, values={**asked.walk.values, "hidden_states": states}))
+    assert np.argwhere(np.isnan(found)).tolist() == [[0, 2], [1, 2]]
 
 
 def test_every_public_function_is_asked_here() -> None:

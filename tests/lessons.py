@@ -9,6 +9,7 @@ from typing import Any
 import bert_core
 from bert_core import LoadedModel
 from bert_core.progress import silent
+from viz_app.figures.lessons import answer_bars
 from viz_app.lessons import Option
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
@@ -60,6 +61,8 @@ def predicted(name: str, true: Any, wrong: Any) -> None:
         for text in (lesson.reveal.right, lesson.reveal.wrong, lesson.reveal.otherwise):
             said(text, verdict)
         marks = [bar.mark for bar in verdict.bars]
+        names, values = [bar.name for bar in verdict.bars], [bar.value for bar in verdict.bars]
+        assert answer_bars(names, values, marks, form=lesson.reveal.form, dark=False).data
         assert marks.count("true") + marks.count("both") == 1, (name, marks)
 
 

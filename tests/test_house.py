@@ -100,7 +100,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.shell": {
         "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.agreement",
-        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "viz_app", "viz_app.door",
+        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "viz_app",
+        "viz_app.door",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
         "viz_app.export", "viz_app.export.bertviz",
     },

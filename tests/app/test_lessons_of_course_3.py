@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf, log, nan
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bert_core import LoadedModel, Refused
@@ -15,10 +16,14 @@ from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import third_course as of
 from viz_app.lessons.checks.third_course import (
     OCCUPATIONS,
+    TIES,
     BothOrders,
     Leanings,
     Negated,
     Pronouns,
+    Tie,
+    Tied,
+    Ties,
     WordLeanings,
     with_and_without_not,
 )
@@ -28,7 +33,9 @@ from viz_app.shell.findings.asked import Asked, of_lesson
 
 # Of each lesson: the true prediction, the commonest wrong one; the text, and the second one, with which the page is
 # right, and those with which it is not.
+HUNTER = "The hunter shot the big grey wolf."
 ANSWERS: dict[str, tuple[Any, Any, tuple[str, ...], tuple[str, ...]]] = {
+    "grammar": (3, 1, (HUNTER,), (HUNTER,)),  # an object; an adjective, which is found most often
     "follows": (
         3, 0,
         ("She filled the kettle and put it on the fire.", "Penguins are birds that cannot fly."),
@@ -39,6 +46,38 @@ ANSWERS: dict[str, tuple[Any, Any, tuple[str, ...], tuple[str, ...]]] = {
 }  # fmt: skip
 
 # ---------------------------------------------------------------------------- on records made by hand
+
+
+def ties(obj: float, amod: float) -> Ties:
+    """What one of two heads finds of four relations, where the rules find half."""
+    best = {name: Tie((0, 1), 0.5, 0.5) for name in TIES}
+    best["obj"], best["amod"] = Tie((0, 0), obj, 0.5), Tie((0, 1), amod, 0.9)
+    shares = {name: np.array([[0.1, tie.found]]) for name, tie in best.items()}
+    shares["obj"] = np.array([[obj, nan]])
+    return Ties(best, shares)
+
+
+def test_the_tie_that_a_head_finds_beyond_distance_is_that_of_the_widest_gap() -> None:
+    """0.8 against 0.5 beats 0.95 against 0.9; where no gap is wide, or adjectives have one, the claim does not hold."""
+    found = ties(0.8, 0.95)
+    right, wrong = of.beyond_distance(found, Option(3, 3, "obj")), of.beyond_distance(found, Option(1, 1, "amod"))
+    assert right.right and right.holds and right.truth == ("obj",) and not wrong.right
+    assert wrong.figures["own_found"] == 0.95 and wrong.figures["found"] == 0.8 and wrong.figures["head"] == "L0 H0"
+    assert [bar.mark for bar in wrong.bars] == ["", "yours", "", "true"]
+    assert [bar.value for bar in right.bars] == pytest.approx([0, 5, 0, 30])
+    for other in (ties(0.55, 0.9), ties(0.8, 1.05)):
+        assert not of.beyond_distance(other, Option(3, 3, "obj")).holds
+    assert of.knows_a_relation(found, (0, 0)).right and not of.knows_a_relation(found, (0, 1)).right
+
+
+def test_the_last_word_is_tied_to_one_word() -> None:
+    """That word is right, another is not, and the last word itself is no answer."""
+    found = Tied(("she", "shot", "a", "wolf"), 3, 1, (2, 0))
+    assert of.tied_word(found, 1).right and of.tied_word(found, 1).figures["away"] == 2
+    assert not of.tied_word(found, 2).right
+    for word in (3, 4):
+        with pytest.raises(Refused, match=f"word {word} cannot be the answer"):
+            of.tied_word(found, word)
 
 
 def test_a_swapped_pair_is_judged_by_the_range_that_holds_it() -> None:
@@ -139,12 +178,15 @@ def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
     """The page as it should be is done, and the page of a first wrong try is not; both have their sentence."""
     *_, done, first_try = ANSWERS[name]
     for texts, right in ((done, True), (first_try, False)):
-        tried(name, on_a_page(bundled(), name, *texts), None, right=right)
+        head = ((2, 0) if right else (1, 8)) if name == "grammar" else None  # that of objects; the next token
+        tried(name, on_a_page(bundled(), name, *texts), head, right=right)
 
 
 @pytest.mark.parametrize(
     ("name", "texts", "answer", "right"),
     [
+        ("grammar", ("A boy opened the old iron gate.",), 2, True),
+        ("grammar", ("A boy opened the old iron gate.",), 4, False),
         ("follows", ("The king died in the winter.", "His son was crowned in the spring."), 3, True),
         ("follows", ("He put the key into the lock.", "Then he opened the door and went in."), 0, False),
         ("a_robin", ("The door was [MASK].",), 3, True),
@@ -178,6 +220,7 @@ def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedMod
         ("pronouns", ("[MASK] is a [MASK]",), "leave exactly one gap"),
         ("negated", ("the cat sat on the [MASK]",), "write a sentence with is, are, was, were or can"),
         ("word_leanings", ("[MASK]",), "the sentence is too short"),
+        ("tied", ("a cat sat.",), "the sentence is too short: write four words or more"),
     ):
         with pytest.raises(Refused, match=says):
             findings.work_for(needs, on_a_page(tiny_loaded, "follows", *texts))

@@ -493,12 +493,12 @@ def test_a_text_file_is_measured_when_its_button_is_clicked(tmp_path: Path) -> N
 
 
 def test_the_example_trees_are_a_treebank_whose_relations_are_found() -> None:
-    """One click gives ten sentences with their trees, and the table of relations."""
+    """One click gives sixty sentences with their trees, and the table of relations."""
     app = roles_page(over="treebank")
-    next(b for b in app.button if b.label == "Take ten example sentences").click().run()
-    saying(app, "10 sentences. “found”: for how many words")
+    next(b for b in app.button if b.label == "Take sixty example sentences").click().run()
+    saying(app, "60 sentences. “found”: for how many words")
     shown = app.dataframe[0].value
-    assert {"det", "nsubj", "obj", "case", "amod"} <= set(shown["relation"]) and not app.error
+    assert {"det", "nsubj", "obj", "case", "amod", "conj"} <= set(shown["relation"]) and not app.error
 
 
 def test_a_treebank_gives_the_table_of_relations(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,8 @@ def answer_bars(
         "both": SEQUENTIAL.on(dark)[7],
     }  # fmt: skip
     places = list(range(len(labels)))
-    written = [f"{value:z{form}}".replace("-", "−") for value in values]
+    sign, rest = form[: form.startswith("+")], form.removeprefix("+")  # no zero is written with a minus
+    written = [f"{value:{sign}z{rest}}".replace("-", "−") for value in values]
     said = [f"<b>{number}</b>  {MARKS[mark]}".rstrip() for number, mark in zip(written, marks, strict=True)]
     bars = {
         "type": "bar", "orientation": "h", "x": list(values), "y": places, "text": written,

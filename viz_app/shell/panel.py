@@ -36,6 +36,7 @@ STEP_NAMES = {
     "free": "On your own",
 }  # fmt: skip
 LEARN = "learn"  # the page of all lessons
+OF_A_HEAD = ("looks", "ties")  # records of every head: a page is right by the head that is chosen on it
 _FOLDED = "_lesson_folded"  # whether the panel is folded away
 _STYLE = f"<style>{(Path(__file__).parent / 'panel.css').read_text('utf-8')}</style>"
 
@@ -301,7 +302,7 @@ def _verdict(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
         record = look(findings.work_for(check.needs, asked)).value
         if record is None:
             return None
-        given: Any = asked.head if task.answer == "page" and check.needs == "looks" else answer
+        given: Any = asked.head if task.answer == "page" and check.needs in OF_A_HEAD else answer
         return check.judge(record, given)
     except Refused as error:
         st.caption(f":material/info: {sentence(error)}")

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import exp
 from types import MappingProxyType
+from typing import Literal, NamedTuple
+
+import numpy as np
 
 from bert_core.refused import Refused
 from viz_app.lessons import Option
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Verdict
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Verdict, written
 
+# Relations of a treebank whose best head is set against the best rule of distance, with what ties them to what.
+TIES = {
+    "det": "an article to its noun", "amod": "an adjective to its noun", "nsubj": "a subject to its verb",
+    "obj": "an object to its verb",
+}  # fmt: skip
+BEYOND = 0.1  # by how much a head must beat a rule to know more than distance
 STRANGER = "Penguins are birds that cannot fly."  # a sentence that hardly follows another
 BELIEVED, DOUBTED = 0.9, 0.5  # a pair is believed above, and doubted below this probability
 GUESSES = 5  # first guesses that are compared
@@ -23,6 +32,38 @@ NEAR_OCCUPATIONS = 1  # how far a guessed number of them may be
 LEAST_PROBABILITY = 1e-9  # that one probability is divided by
 
 # ---------------------------------------------------------------------------- records
+
+
+class Tie(NamedTuple):
+    """How often the best head finds the word that words of a relation belong to, and how often the best rule does.
+
+    head: None where none finds any. rule: the share of the best fixed distance.
+    """
+
+    head: Head | None
+    found: float
+    rule: float
+
+
+@dataclass(frozen=True)
+class Ties:
+    """What heads find in a treebank, by relation. shares: (layer, head), how often each finds it; NaN where none is."""
+
+    best: Mapping[str, Tie]
+    shares: Mapping[str, np.ndarray] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Tied:
+    """The word of a text to which the head that finds objects ties the last one.
+
+    words: the text's. last, tied: numbers of words.
+    """
+
+    words: tuple[str, ...]
+    last: int
+    tied: int
+    head: Head
 
 
 @dataclass(frozen=True)
@@ -85,6 +126,57 @@ class WordLeanings:
 
 
 # ---------------------------------------------------------------------------- verdicts
+
+
+def beyond_distance(found: Ties, answer: Option) -> Verdict:
+    """Whether the answer, the number of a relation in `TIES`, is the one whose best head beats the best rule most."""
+    relations = list(TIES)
+    chosen = relations[min(int(answer.least), len(relations) - 1)]
+    gaps = {name: found.best[name].found - found.best[name].rule for name in relations}
+    best = max(gaps, key=gaps.__getitem__)
+    tie, own, near = found.best[best], found.best[chosen], found.best["amod"]
+
+    def mark(name: str) -> Literal["", "yours", "true", "both"]:
+        if name == best:
+            return "both" if name == chosen else "true"
+        return "yours" if name == chosen else ""
+
+    return Verdict(
+        chosen == best,
+        (best,),
+        {
+            "yours": TIES[chosen], "best": TIES[best], "head": "no head" if tie.head is None else written(tie.head),
+            "found": tie.found, "rule": tie.rule, "own_found": own.found, "own_rule": own.rule,
+            "near_found": near.found, "near_rule": near.rule,
+        },
+        tuple(Bar(name, 100 * gaps[name], mark(name)) for name in relations),
+        holds=best == "obj" and gaps["obj"] > BEYOND > gaps["amod"],
+    )  # fmt: skip
+
+
+def knows_a_relation(found: Ties, answer: Head) -> Verdict:
+    """Whether the chosen head finds some relation better than the best rule, by 10 points or more."""
+    gaps = {name: float(np.nan_to_num(shares[answer])) - found.best[name].rule for name, shares in found.shares.items()}
+    best = max(gaps, key=gaps.__getitem__)
+    figures: Figures = {
+        "head": written(answer), "relation": best, "share": gaps[best] + found.best[best].rule,
+        "rule": found.best[best].rule,
+    }  # fmt: skip
+    return Verdict(gaps[best] >= BEYOND, (best,), figures)
+
+
+def tied_word(found: Tied, answer: int) -> Verdict:
+    """Whether the answer, the number of a word, is the one to which the head ties the last word."""
+    if answer == found.last or answer not in range(len(found.words)):
+        raise Refused(f"word {answer} cannot be the answer: choose another word than the last one")
+    return Verdict(
+        answer == found.tied,
+        (found.words[found.tied],),
+        {
+            "head": written(found.head), "last": found.words[found.last], "word": found.words[found.tied],
+            "yours": found.words[answer], "away": abs(found.last - found.tied),
+        },
+    )  # fmt: skip
 
 
 def swapped_pair(found: BothOrders, answer: Option) -> Verdict:
@@ -203,6 +295,12 @@ def with_and_without_not(text: str) -> tuple[str, str] | None:
 # ---------------------------------------------------------------------------- by name
 
 CHECKS: Mapping[str, Check] = MappingProxyType({
+    "beyond_distance": Check(
+        beyond_distance, "ties", ("choice",), ("yours", "best", "head"),
+        ("found", "rule", "own_found", "own_rule", "near_found", "near_rule"), tuple(TIES),
+    ),
+    "knows_a_relation": Check(knows_a_relation, "ties", ("page",), ("head", "relation"), ("share", "rule")),
+    "tied_word": Check(tied_word, "tied", ("word",), ("head", "last", "word", "yours"), ("away",)),
     "swapped_pair": Check(
         swapped_pair, "both_orders", ("choice",), ("yours",), ("follows", "swapped", "stranger"),
         ("follows", "yours", "swapped", "stranger"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from bert_core.refused import Refused
 from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.treebank import TreeSentence, read_treebank
 from viz_app.pages.roles.shared import grid
-from viz_app.shell import screen
+from viz_app.shell import examples, screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import Upload, control, file_control, missing, put
 from viz_app.shell.markdown import as_written
@@ -28,7 +27,7 @@ from viz_app.shell.work import Work, earlier, need, remember, seconds_of
 LARGEST_TREEBANK = 5  # megabytes
 SENTENCE_BYTES, SENTENCE_TOKENS = 1250, 25  # of a treebank, about
 LEAST = 20  # times that a relation was asked before a head is said to find it
-EXAMPLE_TREES = Upload("ten-sentences.conllu", (Path(__file__).parent / "trees.conllu").read_bytes())
+EXAMPLE_TREES = Upload("sixty-sentences.conllu", examples.TREES.read_bytes())
 EXAMINED = "examined"  # the treebank that was read last: model and name, and the slot of its tally
 
 
@@ -38,7 +37,7 @@ def draw(current: Question) -> None:
     upload = file_control(st, "Treebank, CoNLL-U", "treebank", types=["conllu", "txt"], megabytes=LARGEST_TREEBANK)
     if upload is None:
         missing(
-            "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", "Take ten example sentences",
+            "Upload sentences with their dependency trees (CoNLL-U, at most 5 MB).", "Take sixty example sentences",
             put, "treebank", EXAMPLE_TREES,
         )  # fmt: skip
         return

@@ -9,8 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from bert_core.analysis.attribution import map_of_units
+from bert_core.analysis.relations import DIRECTIONS, RelationRow, RelationTally
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress
 from bert_core.refused import Refused
-from bert_core.run.capture import captures
+from bert_core.run.capture import capture, captures
+from bert_core.studies.relations import track_relations
+from bert_core.studies.treebank import read_treebank
 from bert_core.tokenizer import MASK, UNKNOWN, Encoding
 from viz_app.lessons.checks.third_course import (
     GUESSES,
@@ -21,12 +27,62 @@ from viz_app.lessons.checks.third_course import (
     Leanings,
     Negated,
     Pronouns,
+    Tie,
+    Tied,
+    Ties,
     WordLeanings,
     in_frame,
     with_and_without_not,
 )
+from viz_app.shell.choices import Head
+from viz_app.shell.examples import TREES
 from viz_app.shell.findings.asked import Asked, has_words, work_of
 from viz_app.shell.work import Work
+
+SENTENCES = 60  # of the example trees
+LEAST_ASKED = 20  # times that a relation is asked before it counts, as on the page Roles
+
+
+def _ties(asked: Asked) -> Work[Ties]:
+    def do(report: Progress) -> Ties:
+        tally = _tally(asked.loaded, report)
+        best, shares = {}, {}
+        for row in tally.rows(LEAST_ASKED):
+            if row.relation != "punct":  # a sign has no place in the grammar
+                best[row.relation] = Tie(_head_of(row), row.accuracy, row.offset_accuracy)
+                shares[row.relation] = tally.accuracy(row.relation).max(0)
+        return Ties(best, shares)
+
+    return work_of(asked, "ties", "reads sixty sentences", do, SENTENCES)
+
+
+def _tied(asked: Asked) -> Work[Tied]:
+    encoding = asked.encoding
+    words = tuple(asked.original.word_text(word) for word in range(asked.original.word_count))
+    last = max((word for word, text in enumerate(words) if any(map(str.isalnum, text))), default=0)
+    if last < 3:
+        raise Refused("the sentence is too short: write four words or more")
+
+    def do(report: Progress) -> Tied:
+        (row,) = (row for row in _tally(asked.loaded, report).rows() if row.relation == "obj")
+        head = _head_of(row) or (0, 0)
+        run = capture(asked.loaded, encoding, positions=())
+        between = map_of_units(run.attention[head], [encoding.pieces_of(word) for word in range(len(words))])
+        from_last = between[last] if row.direction != DIRECTIONS[1] else between[:, last]
+        tied = int(np.where(np.arange(len(words)) == last, -1, from_last).argmax())
+        return Tied(words, last, tied, head)
+
+    return work_of(asked, "tied", "reads sixty sentences and this one", do, SENTENCES + 1)
+
+
+def _tally(loaded: LoadedModel, report: Progress) -> RelationTally:
+    """Every head on the sixty sentences that come along with their trees."""
+    lines = TREES.read_text("utf-8").splitlines()
+    return track_relations(loaded, list(read_treebank(lines, TREES.name)), report=report)
+
+
+def _head_of(row: RelationRow) -> Head | None:
+    return None if row.layer is None or row.head is None else (row.layer, row.head)
 
 
 def _both_orders(asked: Asked) -> Work[BothOrders]:
@@ -147,6 +203,6 @@ def _knows_pronouns(asked: Asked) -> tuple[int, int]:
 
 
 WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({
-    "both_orders": _both_orders, "negated": _negated, "leanings": _leanings, "pronouns": _pronouns,
-    "word_leanings": _word_leanings,
+    "ties": _ties, "tied": _tied, "both_orders": _both_orders, "negated": _negated, "leanings": _leanings,
+    "pronouns": _pronouns, "word_leanings": _word_leanings,
 })  # fmt: skip

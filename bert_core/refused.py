@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import operator
 import os
 import reprlib
@@ -12,9 +13,10 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from numbers import Real
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import numpy as np
+if TYPE_CHECKING:  # NumPy is imported where there is an array: a command that only helps or refuses does without
+    import numpy as np
 
 Asked = ParamSpec("Asked")
 Answer = TypeVar("Answer")
@@ -54,21 +56,26 @@ def whole(name: str, value: object, least: int | None = 0, most: int | None = No
     return number
 
 
-def real_number(name: str, value: object, least: float = -np.inf, most: float = np.inf) -> float:
+def real_number(name: str, value: object, least: float = -math.inf, most: float = math.inf) -> float:
     """A real number that was given, NumPy's too, as a float.
 
     Raises Refused for anything else, NaN, and for one below `least` or above `most`.
     """
-    one = value[()] if isinstance(value, np.ndarray) and not value.ndim else value
+    one = _alone(value)
     try:
-        found = float(one) if isinstance(one, Real) and not isinstance(one, bool) else np.nan
+        found = float(one) if isinstance(one, Real) and not isinstance(one, bool) else math.nan
     except OverflowError:
-        found = np.nan
+        found = math.nan
     if not least <= found <= most:
-        bounds = ((least, -np.inf, "of at least"), (most, np.inf, "of at most"))
+        bounds = ((least, -math.inf, "of at least"), (most, math.inf, "of at most"))
         allowed = " and ".join(f"{words} {bound:g}" for bound, none, words in bounds if bound != none)
         raise Refused(f"{name} is {shown(value)}: it must be a number{allowed and ' ' + allowed}")
     return found
+
+
+def _alone(value: Any) -> object:
+    """What is one number or switch of NumPy's, or an array of no axes, as Python's; anything else as it is."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
 
 
 def several(name: str, values: object, of: str) -> tuple[Any, ...]:
@@ -105,6 +112,8 @@ def real_array(name: str, value: object, axes: str, sizes: dict[str, tuple[str, 
     sizes: of the axes that are known already, by name, each with the array that it was seen in; these are added.
     Raises Refused for anything else, an axis without an entry, and two axes of one name that differ in size.
     """
+    import numpy as np
+
     if isinstance(value, np.ma.MaskedArray):  # NumPy would take what stands under its mask
         raise Refused(f"{name} is a masked array: fill in what is masked, as with NaN; it must be {_in_brackets(axes)}")
     try:
@@ -123,6 +132,8 @@ def real_array(name: str, value: object, axes: str, sizes: dict[str, tuple[str, 
 
 def check_finite(name: str, array: np.ndarray) -> None:
     """Raise Refused for an array with NaN or an infinite number."""
+    import numpy as np
+
     if not np.isfinite(array).all():
         raise Refused(f"{name} holds {array[~np.isfinite(array)][0]:g}: every number must be finite")
 
@@ -187,6 +198,8 @@ def shaped(**axes: str) -> Callable[[Callable[Asked, Answer]], Callable[Asked, A
                     given[name] = _taken(name, given[name], classes)
             if not axes:
                 return function(*bound.args, **bound.kwargs)
+            import numpy as np
+
             sizes: dict[str, tuple[str, object]] = {}
             for name, words in axes.items():
                 if name in doors():
@@ -211,11 +224,10 @@ def _kinds(hint: Any) -> tuple[type, ...]:
 
 
 def _taken(name: str, value: object, classes: tuple[type, ...]) -> object:
-    if isinstance(value, bool | np.bool_):
-        if bool in classes:
-            return bool(value)
-    elif isinstance(value, classes) and not isinstance(value, float):
+    if isinstance(value, classes) and not isinstance(value, bool | float):
         return value
+    if bool in classes and isinstance(switch := _alone(value), bool):
+        return switch
     if Path in classes and isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str):
         return Path(value)
     if float in classes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import math
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -1037,6 +1039,12 @@ def test_a_vector_without_length_has_no_angle(asked: Asked) -> None:
     states[1, 2] = 0
     found = bert_core.step_angles(replace(asked.walk, values={**asked.walk.values, "hidden_states": states}))
     assert np.argwhere(np.isnan(found)).tolist() == [[0, 2], [1, 2]]
+
+
+def test_whoever_only_refuses_starts_without_numpy() -> None:
+    """A command that helps, or says what is wrong, does not wait for it."""
+    code = "import sys, bert_core; bert_core.Refused; print('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_every_public_function_is_asked_here() -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from bert_core import LoadedModel, Refused
 from bert_core.progress import silent
 from tests.lessons import asked_of_another, bundled, predicted, said, tried
+from tests.visit import at, settled, visited, words
 from viz_app.lessons import Option, View
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import third_course as of
@@ -224,6 +226,24 @@ def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedMod
     ):
         with pytest.raises(Refused, match=says):
             findings.work_for(needs, on_a_page(tiny_loaded, "follows", *texts))
+
+
+def test_the_head_that_is_chosen_on_the_page_is_the_answer_of_the_fourth_lesson() -> None:
+    """The second step is done by choosing a head that beats the rules, and not by another; the truth opens then."""
+    view = lesson_of("grammar").predict.view
+    app = settled(visited(view.page, **view.address, lesson="grammar"))
+    app.radio[0].set_value(1).run()
+    settled(button(app, "lesson_say").click().run())
+    assert app.session_state.step == "do" and "L0 H0 is chosen" in words(app)
+    app.session_state.head = (2, 0)
+    settled(at(app, "roles").run())
+    assert "Done: L2 H0 finds “obj”" in words(app)
+    settled(button(app, "lesson_next").click().run())
+    assert "You said “an adjective to its noun”" in words(app) and not app.exception and not app.error
+
+
+def button(app: AppTest, key: str) -> Any:
+    return next(one for one in app.button if one.key == key)
 
 
 def test_the_lesson_names_the_occupations_that_are_asked() -> None:

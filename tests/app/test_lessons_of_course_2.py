@@ -54,8 +54,10 @@ def test_an_order_is_right_but_for_one_pair_and_what_is_alike() -> None:
 
 def test_a_method_is_better_than_chance_above_the_band() -> None:
     """At the upper end of the random orders it is not yet."""
-    assert of.better_than_chance(Judged("cat", 0.5, ("occlusion",), np.array([0.3]), 0.2)).right
-    assert not of.better_than_chance(Judged("cat", 0.5, ("attention",), np.array([0.2]), 0.2)).right
+    found = Judged("cat", 0.5, (*of.RANKED, "ALTI"), np.array([0.2, 0.1, 0.3, 0.3, 0.25]), 0.2)
+    assert of.better_than_chance(found, "occlusion").right and of.better_than_chance(found, "ALTI").right
+    assert not of.better_than_chance(found, "attention").right
+    assert "ALTI" not in str(of.order_of_methods(found, of.RANKED).figures["order"])
 
 
 READING = Reading("she", 6, 6, 2, ("a", "b", "he", "he", "he", "he", "she"), 1, True, "tuned", 2, 1)
@@ -147,9 +149,9 @@ def test_the_lesson_holds_on_the_bundled_model(name: str) -> None:
 def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
     """The page as it should be is done; as it was set up, and after a first wrong try, it is not."""
     *_, done, first_try = ANSWERS[name]
-    tried(name, asked_of(name, bundled(), **done), None, right=True)
-    tried(name, asked_of(name, bundled()), None, right=False)
-    tried(name, asked_of(name, bundled(), **first_try), None, right=False)
+    tried(name, asked_of(name, bundled(), **done), done.get("method"), right=True)
+    tried(name, asked_of(name, bundled()), first_try.get("method"), right=False)
+    tried(name, asked_of(name, bundled(), **first_try), first_try.get("method"), right=False)
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -36,7 +36,6 @@ STEP_NAMES = {
     "free": "On your own",
 }  # fmt: skip
 LEARN = "learn"  # the page of all lessons
-OF_A_HEAD = ("looks", "ties")  # records of every head: a page is right by the head that is chosen on it
 _FOLDED = "_lesson_folded"  # whether the panel is folded away
 _STYLE = f"<style>{(Path(__file__).parent / 'panel.css').read_text('utf-8')}</style>"
 
@@ -302,7 +301,9 @@ def _verdict(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
         record = look(findings.work_for(check.needs, asked)).value
         if record is None:
             return None
-        given: Any = asked.head if task.answer == "page" and check.needs in OF_A_HEAD else answer
+        given: Any = answer
+        if task.answer == "page" and check.page:
+            given = asked.head if check.page == "head" else asked.chosen[check.page]
         return check.judge(record, given)
     except Refused as error:
         st.caption(f":material/info: {sentence(error)}")
@@ -345,7 +346,7 @@ def _answer(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
 
 
 def _ordered(things: tuple[str, ...], said: dict[str, object], key: str) -> Answer | None:
-    """Draw a button for each thing, which gives it the next place, or takes it and what follows back.
+    """Draw a button for each thing, two in a row, which gives it the next place, or takes it and what follows back.
 
     Returns the order once all have a place.
     """
@@ -356,9 +357,10 @@ def _ordered(things: tuple[str, ...], said: dict[str, object], key: str) -> Answ
     def click(thing: str) -> None:
         said[key] = order[: order.index(thing)] if thing in order else (*order, thing)
 
+    columns = st.columns(2, gap="small")
     for number, thing in enumerate(things):
         place = f"{order.index(thing) + 1}. " if thing in order else ""
-        st.button(
+        columns[number % 2].button(
             f"{place}{as_written(thing)}", key=f"lesson_order_{number}", on_click=click, args=(thing,),
             width="stretch", type="primary" if place else "secondary",
         )  # fmt: skip

@@ -206,8 +206,8 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "fixed_places": Check(
         fixed_places, "looks", ("choice",), ("yours",), ("fixed", "heads", "rest", *FIXED), ("yours", "fixed", *FIXED)
     ),
-    "next_token_head": Check(next_token_head, "looks", ("page",), ("head", "best"), ("share", "most")),
-    "another_sink": Check(another_sink, "looks", ("page",), ("head", "best", "asked"), ("share", "most")),
+    "next_token_head": Check(next_token_head, "looks", ("page",), ("head", "best"), ("share", "most"), page="head"),
+    "another_sink": Check(another_sink, "looks", ("page",), ("head", "best", "asked"), ("share", "most"), page="head"),
     "brought_share": Check(
         brought_share, "brought", ("number",), ("head",), ("yours", "brought", "attention", "away", "near"),
         ("attention", "yours", "brought"),

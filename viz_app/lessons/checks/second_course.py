@@ -107,7 +107,7 @@ class Pair:
 
 def order_of_methods(found: Judged, answer: tuple[str, ...]) -> Verdict:
     """Whether an order of methods, best first, is that of what their words are worth."""
-    falls = dict(zip(found.methods, found.falls.tolist(), strict=True))
+    falls = {name: fall for name, fall in zip(found.methods, found.falls.tolist(), strict=True) if name in RANKED}
     if sorted(answer) != sorted(falls):
         raise Refused(f"the order is {', '.join(answer)}: each of {', '.join(falls)} once")
     true = sorted(falls, key=lambda name: -falls[name])
@@ -135,11 +135,11 @@ def order_of_methods(found: Judged, answer: tuple[str, ...]) -> Verdict:
     )  # fmt: skip
 
 
-def better_than_chance(found: Judged, answer: None = None) -> Verdict:
+def better_than_chance(found: Judged, answer: str) -> Verdict:
     """Whether the words that the chosen method names are worth more than those that random orders name."""
-    (name,), fall = found.methods, float(found.falls[0])
-    figures: Figures = {"method": name, "fall": fall, "chance": found.most, "guess": found.guess}
-    return Verdict(fall > found.most, (name,), figures)
+    fall = float(found.falls[found.methods.index(answer)])
+    figures: Figures = {"method": answer, "fall": fall, "chance": found.most, "guess": found.guess}
+    return Verdict(fall > found.most, (fall,), figures)
 
 
 # ---------------------------------------------------------------------------- when does it know?
@@ -274,7 +274,7 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
         ("probability", "swapped", "chance", "attention", "occlusion"), (*RANKED, "chance"), things=RANKED,
     ),
     "better_than_chance": Check(
-        better_than_chance, "judged method", ("page",), ("method", "guess"), ("fall", "chance"),
+        better_than_chance, "judged", ("page",), ("method", "guess"), ("fall", "chance"), page="method",
     ),
     "known_after": Check(
         known_after, "reading", ("number",), (*_READINGS[0], "before"), (*_READINGS[1], "yours"),

@@ -299,7 +299,9 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
         beyond_distance, "ties", ("choice",), ("yours", "best", "head"),
         ("found", "rule", "own_found", "own_rule", "near_found", "near_rule"), tuple(TIES),
     ),
-    "knows_a_relation": Check(knows_a_relation, "ties", ("page",), ("head", "relation"), ("share", "rule")),
+    "knows_a_relation": Check(
+        knows_a_relation, "ties", ("page",), ("head", "relation"), ("share", "rule"), page="head"
+    ),
     "tied_word": Check(tied_word, "tied", ("word",), ("head", "last", "word", "yours"), ("away",)),
     "swapped_pair": Check(
         swapped_pair, "both_orders", ("choice",), ("yours",), ("follows", "swapped", "stranger"),

@@ -41,7 +41,8 @@ class Check:
 
     judge: record and answer to a verdict. needs: the record that it is asked of. answers: the ways of answering that
     it takes, of `lessons.ANSWERS`. words, numbers: the figures that a sentence may name. bars: the names of its bars
-    that are no words of the text. things: what an order puts in order, by its names.
+    that are no words of the text. things: what an order puts in order, by its names. page: what of the page is the
+    answer, where it is given there: "head", or the name of a choice; nothing where the record holds it.
     """
 
     judge: Callable[[Any, Any], Verdict]
@@ -51,6 +52,7 @@ class Check:
     numbers: tuple[str, ...]
     bars: tuple[str, ...] = ()
     things: tuple[str, ...] = ()
+    page: str = ""
 
 
 def written(head: Head) -> str:

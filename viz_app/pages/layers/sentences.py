@@ -25,7 +25,7 @@ CONTEXT = 3  # words on either side of the word that is compared
 def sentences(current: Question) -> None:
     """How alike the states of one word are in several sentences."""
     state = st.session_state
-    left, right = st.columns([5, 2])
+    left, right = screen.controls().columns([5, 2])
     control(left.text_area, "Sentences, one per line", "several", height="content")
     control(right.text_input, "Word to compare", "like")
     lines = [line.strip() for line in state.several.splitlines() if line.strip()]
@@ -46,21 +46,31 @@ def sentences(current: Question) -> None:
         )  # fmt: skip
         return
     labels, similar, common = found
-    depth = depth_slider(len(similar))
-    matrix, lines_of_pairs = st.columns([6, 5], gap="medium")
-    with matrix:
+    with screen.picture():
+        depth = depth_slider(len(similar))
+        # Side by side where both have room, else one under the other.
+        row = st.container(horizontal=True, height="stretch", gap="medium")
+        if current.lecture:  # all cells are seen at once, also where the lines stand below them
+            st.html(f"<style>.st-key-similar {{ max-height: max(45vh, {60 + 34 * len(labels)}px); }}</style>")
+    with row.container(width=_width(labels, lecture=current.lecture), height="stretch"):
         screen.chart(
             similarity_matrix(similar[depth], labels, dark=current.dark, lecture=current.lecture),
             key="similar", config={"displayModeBar": False},
             alt=f"Cosine similarity of {len(labels)} occurrences, {depth_names(len(similar))[depth]}",
         )  # fmt: skip
-    with lines_of_pairs:
+    with row.container(width="stretch", height="stretch"):
         # The pairs that end furthest apart and nearest, and what any two words have in common.
         order = sorted(_pairs(labels), key=lambda pair: similar[-1][pair])
         drawn = dict.fromkeys([*order[-2:][::-1], *order[:2]])
         series = {f"{min(pair) + 1} and {max(pair) + 1}": similar[:, *pair] for pair in drawn}
         draw_lines(current, "similar_lines", {**series, "any two words": common}, short_names(len(similar)), "cosine")
     take_along("sentences", partial(_columns, current, lines, state.like))
+
+
+def _width(labels: Sequence[str], *, lecture: bool) -> int:
+    """Pixels that the matrix needs: the labels before it, its cells, and the scale behind it."""
+    letter, cell = (9.7, 60) if lecture else (7.3, 52)
+    return round(letter * (max(map(len, labels)) + 5) + cell * len(labels) + 90)
 
 
 class Compared(NamedTuple):

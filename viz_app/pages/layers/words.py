@@ -314,7 +314,10 @@ def _take_cell() -> None:
 
 def _move_cell() -> None:
     state = st.session_state
-    state.cell = (state.cell_depth, state.cell_position)
+    cell = (state.cell_depth, state.cell_position)
+    # When the text becomes another one, a list still says the name of a token that it had.
+    if all(isinstance(part, int) for part in cell):
+        state.cell = cell
 
 
 WORDS = Part(

@@ -31,14 +31,8 @@ FRAMES = 40  # of bert-agreement, each with its four sentences
 
 
 def _judged(asked: Asked) -> Work[Judged]:
-    return _judged_by(asked, RANKED)
-
-
-def _judged_method(asked: Asked) -> Work[Judged]:
-    return _judged_by(asked, (asked.chosen["method"],))
-
-
-def _judged_by(asked: Asked, methods: tuple[str, ...]) -> Work[Judged]:
+    # Those that are put in order, and the chosen one, if it is another.
+    methods = tuple(dict.fromkeys((*RANKED, asked.chosen.get("method", RANKED[0]))))
     loaded, encoding = asked.loaded, asked.encoding
     hidden_word(asked)
     if len(encoding) > MOST_JUDGED:
@@ -180,6 +174,6 @@ def _parted(loaded: LoadedModel, one: str, two: str) -> tuple[str, str] | None:
 
 
 WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({
-    "judged": _judged, "judged method": _judged_method, "reading": _reading, "meanings": _meanings, "agreed": _agreed,
+    "judged": _judged, "reading": _reading, "meanings": _meanings, "agreed": _agreed,
     "pair": _pair,
 })  # fmt: skip

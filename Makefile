@@ -10,7 +10,8 @@ NPM_INSTALLED := node_modules/.installed
 
 # A file of tests is one process's: its server, browser and models are started once. A process takes one thread, and
 # up to 2 GB.
-IN_PARALLEL := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# One more than there are cores: browsers and servers are often waited for.
+IN_PARALLEL := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: app test check test-lowest coverage lint docs notebook bench model-docs browser clean
 

@@ -36,6 +36,10 @@ def open_app(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="A folder of tables of `headlight heads`, to open on Roles."),
     ] = None,
+    lessons: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="A folder of lessons of your own, for the page Learn."),
+    ] = None,
     device: Device = "auto",
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="8501, or the next free one.")] = None,
     address: Annotated[str, typer.Option(help="Where to listen; any but localhost is for others too.")] = "localhost",
@@ -101,6 +105,8 @@ def open_app(
         choices["HEADLIGHT_MEMORY"] = str(memory)
     if tables is not None:
         choices["HEADLIGHT_TABLES"] = str(tables.resolve())
+    if lessons is not None:
+        choices["HEADLIGHT_LESSONS"] = str(lessons.resolve())
     # Threads of a computation that wait for each other sleep: busy waiting would take the cores from other visitors.
     choices["OMP_WAIT_POLICY"] = os.environ.get("OMP_WAIT_POLICY", "passive")
     # -P: a stray streamlit.py in the folder where the command is typed is not ours to run.

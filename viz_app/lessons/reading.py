@@ -1,14 +1,19 @@
-"""Lessons from their files: read once, and every fault said in one sentence with the file, the key and what may be."""
+"""Lessons from their files; every fault is said in one sentence with the file, the key and what may be.
+
+Beside those that come along there may be a folder of a teacher's own, which is looked at again whenever it changes.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache, lru_cache
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, NamedTuple
 
 from bert_core.refused import Refused
 from viz_app.lessons import ANSWERS, Lesson, Option, Reveal, Task, View, Way
@@ -16,16 +21,36 @@ from viz_app.lessons.checks import CHECKS
 
 FOLDER = Path(__file__).parent
 COURSES = (1, 2, 3)
+OWN_COURSE = 4  # of the lessons in a teacher's own folder, whatever their files say
+OWN_LESSONS = "HEADLIGHT_LESSONS"  # that folder, named at start
 LONGEST = 2_000  # signs of a text
+LARGEST = 1 << 20  # bytes of a file
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a lesson, which stands in addresses
 _KINDS = {str: "a text", int: "a whole number", float: "a number", dict: "a table", list: "a list"}
 _FORM = re.compile(r"[+,]?(\.\d)?[fg%]?")
 
 
+class Fault(NamedTuple):
+    """Something wrong in a file of a lesson: the line, 0 where there is none, and what is wrong, in a sentence."""
+
+    line: int
+    says: str
+
+
 @cache
+def _bundled() -> tuple[Lesson, ...]:
+    return tuple(read(file.read_text("utf-8"), file.stem) for file in FOLDER.glob("*.toml"))
+
+
 def lessons() -> tuple[Lesson, ...]:
-    """All lessons that come along, in the order of their courses. Raises Refused for a fault in a file."""
-    found = [read(file.read_text("utf-8"), file.stem) for file in FOLDER.glob("*.toml")]
-    return tuple(sorted(found, key=lambda lesson: (lesson.course, lesson.number)))
+    """All lessons that have no fault, in the order of their courses; those of a teacher's own folder last."""
+    own = [lesson for _, lesson, _ in _own() if lesson is not None]
+    return tuple(sorted([*_bundled(), *own], key=lambda lesson: (lesson.course, lesson.number, lesson.name)))
+
+
+def faulty() -> list[str]:
+    """What is wrong with the files of a teacher's own folder, a sentence for each that has faults."""
+    return [faults[0].says for _, _, faults in _own() if faults]
 
 
 def lesson_of(name: str) -> Lesson:
@@ -36,25 +61,72 @@ def lesson_of(name: str) -> Lesson:
     raise Refused(f"one of the lessons {', '.join(lesson.name for lesson in lessons())}")
 
 
+def _own() -> Iterator[tuple[Path, Lesson | None, list[Fault]]]:
+    """The files of the teacher's own folder, each with its lesson, or with its faults."""
+    if not (folder := os.environ.get(OWN_LESSONS)):
+        return
+    for file in sorted(Path(folder).glob("*.toml")):
+        try:
+            about = file.stat()
+        except OSError:  # it has just been taken away
+            continue
+        yield file, *_of_file(file, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=512)
+def _of_file(file: Path, changed: int, size: int) -> tuple[Lesson | None, list[Fault]]:
+    """A lesson, or the faults of its file, as it was when it was changed last."""
+    lesson, faults = judged(file)
+    if lesson is not None and any(lesson.name == one.name for one in _bundled()):
+        return None, [Fault(0, f"{file.name}: a lesson of this name comes along: rename the file")]
+    return None if lesson is None else replace(lesson, course=OWN_COURSE), faults
+
+
+def judged(file: Path) -> tuple[Lesson | None, list[Fault]]:
+    """The lesson of a file, or None and all its faults."""
+    if not NAME.fullmatch(file.stem):
+        says = "a small letter first, then small letters, figures and _, 40 signs at most"
+        return None, [Fault(0, f"{file.name}: the name of a lesson has {says}")]
+    try:
+        if (size := file.stat().st_size) > LARGEST:
+            return None, [Fault(0, f"{file.name} has {size:,} bytes: at most {LARGEST:,}")]
+        text = file.read_text("utf-8")
+    except UnicodeDecodeError:
+        return None, [Fault(0, f"{file.name} is no text in UTF-8: save it as such")]
+    except OSError as error:
+        return None, [Fault(0, f"{file.name} cannot be read: {error.strerror}")]
+    return _read(text, file.stem)
+
+
 def read(text: str, name: str) -> Lesson:
     """The lesson that the text of a file holds. Raises Refused for the first fault in it.
 
     name: of the file, without its ending.
     """
+    lesson, faults = _read(text, name)
+    if lesson is None:
+        raise Refused(faults[0].says)
+    return lesson
+
+
+def _read(text: str, name: str) -> tuple[Lesson | None, list[Fault]]:
     file = f"{name}.toml"
     try:
         given = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise Refused(f"{file} is no TOML file: {error}") from error
-    top = _Table(file, "", given)
+        at = re.search(r"at line (\d+)", str(error))
+        return None, [Fault(int(at[1]) if at else 0, f"{file} is no TOML file: {error}")]
+    except RecursionError:
+        return None, [Fault(0, f"{file} is no TOML file that can be read: tables stand too deep in each other")]
+    top = _Table(file, "", given, [])
     link = top.text("link")
-    if not link.startswith("https://"):
-        raise Refused(f"{file}: link is {link[:60]!r}: an address that begins with https://")
+    if link and not link.startswith("https://"):
+        top.fault("link", f"is {link[:60]!r}: an address that begins with https://")
     predict, do, yours = (_task(top.table(step), step) for step in ("predict", "do", "yours"))
     if predict.answer == "page":
-        raise Refused(f"{file}: predict.answer is 'page': a prediction is given in the panel")
+        top.fault("predict.answer", "is 'page': a prediction is given in the panel")
     if not predict.view.address:
-        raise Refused(f"{file}: predict.address is missing: a lesson begins with a text of its own")
+        top.fault("predict.address", "is missing: a lesson begins with a text of its own")
     lesson = Lesson(
         name, top.text("title"), top.text("question"), top.whole("course", COURSES[0], COURSES[-1]),
         top.whole("number", 1, 99), top.whole("minutes", 1, 60), top.text("source"), link,
@@ -62,95 +134,137 @@ def read(text: str, name: str) -> Lesson:
         tuple(Way(one.text("label"), one.view()) for one in top.tables("free")),
     )  # fmt: skip
     top.nothing_else()
-    return lesson
+    if not top.faults:
+        return lesson, []
+    return None, sorted(Fault(line_of(text, key), f"{file}: {key} {says}") for key, says in top.faults)
+
+
+def line_of(text: str, key: str) -> int:
+    """The line of a file in which a key stands, as `do.check` or `free[1].label`; else that of its table; else 0."""
+    *tables, last = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
+    seen: dict[str, int] = {}
+    now: list[str] = []
+    found = 0
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.match(r"\s*(\[\[?)\s*([\w.]+)\s*\]", line):
+            now = header[2].split(".")
+            if header[1] == "[[":
+                seen[header[2]] = seen.get(header[2], -1) + 1
+                now.append(str(seen[header[2]]))
+            if now in (tables, [*tables, last]):
+                found = number
+        elif now == tables and re.match(rf"\s*{re.escape(last)}\s*=", line):
+            return number
+        elif now == tables[:-1] and tables and re.match(rf"\s*{re.escape(tables[-1])}\s*=", line):
+            found = number
+    return found
 
 
 class _Table:
-    """A table of a file, with the sentences for what is missing, of the wrong kind, or not known."""
+    """A table of a file; what is missing, of the wrong kind or not known is noted, and something empty stands for it.
 
-    def __init__(self, file: str, at: str, given: Mapping[str, Any]) -> None:
-        self._file, self._at, self._given = file, at, given
+    faults: shared by all tables of a file: the key, and what is wrong, as the end of a sentence that begins with it.
+    """
+
+    def __init__(self, file: str, at: str, given: Mapping[str, Any], faults: list[tuple[str, str]]) -> None:
+        self._file, self._at, self._given, self.faults = file, at, given, faults
         self._parts: list[_Table] = []
         self._asked: set[str] = set()
 
-    def fault(self, key: str, says: str) -> Refused:
-        return Refused(f"{self._file}: {self._at}{key} {says}")
+    def fault(self, key: str, says: str) -> None:
+        self.faults.append((f"{self._at}{key}", says))
 
     def value(self, key: str, kind: type, *, first: Any = None) -> Any:
+        """What stands under a key, if it is of this kind; None where it is not."""
         self._asked.add(key)
         if key not in self._given:
-            if first is not None:
-                return first
-            raise self.fault(key, f"is missing: {_KINDS[kind]}")
+            if first is None:
+                self.fault(key, f"is missing: {_KINDS[kind]}")
+            return first
         value = self._given[key]
         if kind is float and type(value) is int:
             value = float(value)
         if type(value) is not kind:
-            raise self.fault(key, f"is {str(value)[:60]!r}: {_KINDS[kind]} is needed")
+            self.fault(key, f"is {str(value)[:60]!r}: {_KINDS[kind]} is needed")
+            return None
         return value
 
     def text(self, key: str, *, first: str | None = None) -> str:
-        text: str = self.value(key, str, first=first).strip()
+        value = self.value(key, str, first=first)
+        if value is None:
+            return ""
+        text: str = value.strip()
         if first is None and not text:
-            raise self.fault(key, "is empty: a text is needed")
+            self.fault(key, "is empty: a text is needed")
         if len(text) > LONGEST:
-            raise self.fault(key, f"has {len(text):,} signs: at most {LONGEST:,}")
+            self.fault(key, f"has {len(text):,} signs: at most {LONGEST:,}")
         return text
 
     def sentence(self, key: str, check: str, *, first: str | None = None) -> str:
         """A text in which figures of a check are named in braces, as {drop} or {drop:.2f}."""
-        text, asked = self.text(key, first=first), CHECKS[check]
+        text = self.text(key, first=first)
         try:
             fields = list(Formatter().parse(text))
         except ValueError as error:
-            raise self.fault(key, f"has braces that do not fit: {error}") from error
+            self.fault(key, f"has braces that do not fit: {error}")
+            return ""
+        if check not in CHECKS:  # which is said already
+            return text
+        asked = CHECKS[check]
         for _, name, form, conversion in fields:
             if name is None:
                 continue
             if name not in (*asked.words, *asked.numbers):
-                raise self.fault(
-                    key, f"names {{{name[:40]}}}: {check} gives {', '.join((*asked.words, *asked.numbers))}"
-                )
-            if name in asked.words and (form or conversion):
-                raise self.fault(key, f"writes the word {name} as {form or conversion!r}: it is written as {{{name}}}")
-            if name in asked.numbers and (conversion or not form or not _FORM.fullmatch(form)):
-                raise self.fault(key, f"writes the number {name} as {form or conversion!r}: such as .2f, .0f, .0%")
+                self.fault(key, f"names {{{name[:40]}}}: {check} gives {', '.join((*asked.words, *asked.numbers))}")
+            elif name in asked.words and (form or conversion):
+                self.fault(key, f"writes the word {name} as {form or conversion!r}: it is written as {{{name}}}")
+            elif name in asked.numbers and (conversion or not form or not _FORM.fullmatch(form)):
+                self.fault(key, f"writes the number {name} as {form or conversion!r}: such as .2f, .0f, .0%")
         return text
 
     def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
         word = self.text(key)
-        if word not in allowed:
-            raise self.fault(key, f"is {word[:60]!r}: one of {', '.join(allowed)}")
+        if word and word not in allowed:
+            self.fault(key, f"is {word[:60]!r}: one of {', '.join(allowed)}")
         return word
 
     def whole(self, key: str, least: int, most: int) -> int:
-        number: int = self.value(key, int)
+        number = self.value(key, int)
+        if number is None:
+            return least
         if not least <= number <= most:
-            raise self.fault(key, f"is {number}: {least} to {most}")
-        return number
+            self.fault(key, f"is {number}: {least} to {most}")
+        return int(number)
 
-    def number(self, key: str) -> float:
-        number: float = self.value(key, float)
+    def number(self, key: str) -> float | None:
+        number: float | None = self.value(key, float)
         return number
 
     def texts(self, key: str) -> dict[str, str]:
         """A table of texts; nothing where it is not given."""
-        found = self.value(key, dict, first={})
+        found = self.value(key, dict, first={}) or {}
         for name, text in found.items():
             if type(text) is not str:
-                raise self.fault(f"{key}.{name}", f"is {str(text)[:60]!r}: a text is needed")
-        return dict(found)
+                self.fault(f"{key}.{name}", f"is {str(text)[:60]!r}: a text is needed")
+        return {name: text for name, text in found.items() if type(text) is str}
 
     def table(self, key: str) -> _Table:
-        part = _Table(self._file, f"{self._at}{key}.", self.value(key, dict))
+        given = self.value(key, dict)
+        # Of a table that is not there, it is said once.
+        part = _Table(self._file, f"{self._at}{key}.", given or {}, self.faults if given is not None else [])
         self._parts.append(part)
         return part
 
     def tables(self, key: str) -> list[_Table]:
         found = self.value(key, list)
+        if found is None:
+            return []
         if not found or any(type(one) is not dict for one in found):
-            raise self.fault(key, f"is no list of tables: write [[{self._at}{key}]] over each")
-        parts = [_Table(self._file, f"{self._at}{key}[{number}].", one) for number, one in enumerate(found)]
+            self.fault(key, f"is no list of tables: write [[{self._at}{key}]] over each")
+            return []
+        parts = [
+            _Table(self._file, f"{self._at}{key}[{number}].", one, self.faults) for number, one in enumerate(found)
+        ]
         self._parts += parts
         return parts
 
@@ -158,10 +272,10 @@ class _Table:
         return View(self.text("page"), self.texts("address"))
 
     def nothing_else(self) -> None:
-        """Raise Refused for a key that nobody asked for, here or below."""
+        """Note each key that nobody asked for, here or below."""
         for key in self._given:
             if key not in self._asked:
-                raise self.fault(key, f"is not known: {', '.join(sorted(self._asked))}")
+                self.fault(key, f"is not known: {', '.join(sorted(self._asked))}")
         for part in self._parts:
             part.nothing_else()
 
@@ -169,19 +283,21 @@ class _Table:
 def _task(given: _Table, step: str) -> Task:
     check = given.one_of("check", tuple(CHECKS))
     answer = given.one_of("answer", ANSWERS)
-    if answer not in CHECKS[check].answers:
-        raise given.fault("answer", f"is {answer!r}: {check} takes {' or '.join(CHECKS[check].answers)}")
+    if check in CHECKS and answer in ANSWERS and answer not in CHECKS[check].answers:
+        given.fault("answer", f"is {answer!r}: {check} takes {' or '.join(CHECKS[check].answers)}")
     needed = None if step in ("do", "yours") else ""  # of a prediction nothing is said before the reveal
     options: tuple[Option, ...] = ()
     least = most = 0.0
     if answer == "choice":
         options = tuple(
-            Option(one.number("least"), one.number("most"), one.text("label")) for one in given.tables("options")
+            Option(one.number("least") or 0.0, one.number("most") or 0.0, one.text("label"))
+            for one in given.tables("options")
         )
     if answer == "number":
-        least, most = given.number("least"), given.number("most")
-        if not least < most:
-            raise given.fault("most", f"is {most:g}: more than least, {least:g}")
+        low, high = given.number("least"), given.number("most")
+        least, most = low or 0.0, high or 0.0
+        if low is not None and high is not None and not low < high:
+            given.fault("most", f"is {high:g}: more than least, {low:g}")
     return Task(
         given.view(), given.text("says"), answer, check,
         given.sentence("right", check, first=needed), given.sentence("wrong", check, first=needed),
@@ -190,11 +306,11 @@ def _task(given: _Table, step: str) -> Task:
 
 
 def _reveal(given: _Table, check: str) -> Reveal:
-    bars = given.texts("bars")
-    if set(bars) != set(CHECKS[check].bars):
-        raise given.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(CHECKS[check].bars) or 'nothing'}")
+    bars, wanted = given.texts("bars"), CHECKS[check].bars if check in CHECKS else None
+    if wanted is not None and set(bars) != set(wanted):
+        given.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(wanted) or 'nothing'}")
     form = given.text("form")
-    if not form or not _FORM.fullmatch(form):
-        raise given.fault("form", f"is {form[:60]!r}: such as .2f, .0f, .0%")
+    if form and not _FORM.fullmatch(form):
+        given.fault("form", f"is {form[:60]!r}: such as .2f, .0f, .0%")
     right, wrong, otherwise = (given.sentence(key, check) for key in ("right", "wrong", "otherwise"))
     return Reveal(given.view(), right, wrong, otherwise, given.text("title"), bars, form)

@@ -48,7 +48,11 @@ def current() -> tuple[Lesson, str] | None:
     state = st.session_state
     if not state.lesson:
         return None
-    lesson = lesson_of(state.lesson)
+    try:
+        lesson = lesson_of(state.lesson)
+    except Refused:  # its file was taken away, or has a fault since
+        state.lesson = ""
+        return None
     if note_of(lesson).answer is None:
         state.step = STEPS[0]
     return lesson, state.step
@@ -80,8 +84,10 @@ def drafts(lesson: Lesson) -> dict[str, object]:
 
 def after(lesson: Lesson) -> Lesson | None:
     """The next lesson of its course; None after the last."""
-    rest = [one for one in lessons() if (one.course, one.number) > (lesson.course, lesson.number)]
-    return rest[0] if rest and rest[0].course == lesson.course else None
+    course = [one for one in lessons() if one.course == lesson.course]
+    names = [one.name for one in course]
+    rest = course[names.index(lesson.name) + 1 :] if lesson.name in names else []
+    return rest[0] if rest else None
 
 
 def leave_for(one: Lesson, step: str, view: View) -> None:

@@ -296,15 +296,11 @@ def _loaded() -> LoadedModel | None:
 
 def _verdict(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
     """What the check says; None until the model has answered, or where it cannot be asked, which is said."""
-    check = CHECKS[task.check]
     try:
-        record = look(findings.work_for(check.needs, asked)).value
+        record = look(findings.work_for(CHECKS[task.check].needs, asked)).value
         if record is None:
             return None
-        given: Any = answer
-        if task.answer == "page" and check.page:
-            given = asked.head if check.page == "head" else asked.chosen[check.page]
-        return check.judge(record, given)
+        return findings.judged(task, asked, record, answer)
     except Refused as error:
         st.caption(f":material/info: {sentence(error)}")
         return None

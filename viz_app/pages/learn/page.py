@@ -5,7 +5,7 @@ from itertools import groupby
 import streamlit as st
 
 from viz_app.lessons import Lesson
-from viz_app.lessons.reading import lessons
+from viz_app.lessons.reading import OWN_COURSE, faulty, lessons
 from viz_app.shell import frame, lesson, panel, screen
 from viz_app.shell.lesson import Note
 from viz_app.shell.markdown import as_written
@@ -14,6 +14,7 @@ COURSES = {
     1: "First course: where it looks, and what that is worth",
     2: "Second course: what it knows, and how one can tell",
     3: "Third course: what it only seems to know",
+    OWN_COURSE: "From your teacher",
 }
 
 
@@ -24,6 +25,8 @@ def draw() -> None:
         "Lessons of a few minutes: say what you expect, try it on the live page, see what is true, use your own words.",
     )
     with screen.picture():
+        for fault in faulty():
+            st.warning(as_written(fault), icon=":material/warning:")
         for course, some in groupby(lessons(), key=lambda one: one.course):
             st.subheader(COURSES.get(course, f"Course {course}"), anchor=False)
             for one in some:

@@ -7,6 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from bert_core.refused import Refused
+from viz_app.lessons import Task
+from viz_app.lessons.checks import CHECKS
+from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell.findings import first_course, second_course, third_course
 from viz_app.shell.findings.asked import MOST_TOKENS, Asked
 from viz_app.shell.work import Work
@@ -17,6 +20,17 @@ def work_for(needs: str, asked: Asked) -> Work[Any]:
     if len(asked.encoding) > MOST_TOKENS:
         raise Refused(f"the text has {len(asked.encoding)} tokens: a lesson asks of {MOST_TOKENS} at most")
     return WORKS[needs](asked)
+
+
+def judged(task: Task, asked: Asked, record: Any, answer: Any) -> Verdict:
+    """What the check of a task says of an answer, or, where it is done on the page, of what is chosen there.
+
+    Raises Refused for an answer that cannot be one.
+    """
+    check = CHECKS[task.check]
+    if task.answer == "page" and check.page:
+        answer = asked.head if check.page == "head" else asked.chosen[check.page]
+    return check.judge(record, answer)
 
 
 WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType(

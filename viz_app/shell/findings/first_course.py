@@ -54,6 +54,8 @@ def _guesses(asked: Asked) -> Work[Guesses]:
     if asked.is_own:
         raise Refused("this step is about the lesson's own sentence: set the page up again")
     loaded, now, began, original = asked.loaded, asked.encoding, asked.began, asked.original
+    if not began.mask_positions:
+        raise Refused("the lesson hides no word, so there is no gap to guess")
     gap = began.mask_positions[0]
     if gap not in now.mask_positions:
         raise Refused("the gap is filled again: hide its word, or set the page up again")

@@ -1,0 +1,70 @@
+"""The commands of those who write lessons of their own."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bert_core.refused import Refused
+from viz_app.cli.shared import Device, ModelName, load, note
+
+TEMPLATE = Path(__file__).with_name("lesson_template.toml")
+
+app = typer.Typer(help="Write lessons of your own for the page Learn.", rich_markup_mode=None, no_args_is_help=True)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="What the file is called, without .toml, and the lesson in addresses.")],
+) -> None:
+    """Write a lesson that works, with a comment on every line, to be changed into yours."""
+    from viz_app.lessons.reading import NAME
+
+    if not NAME.fullmatch(name):
+        raise Refused(f"NAME is {name[:60]!r}: a small letter first, then small letters, figures and _, 40 at most")
+    file = Path(f"{name}.toml")
+    try:
+        with file.open("x", encoding="utf-8") as out:
+            out.write(TEMPLATE.read_text("utf-8"))
+    except FileExistsError as error:
+        raise Refused(f"there is a file {str(file)!r} already: choose another name, or take it away") from error
+    typer.echo(f"{file}: change it, then\n  headlight lessons check {file}\n  headlight app --lessons .")
+
+
+@app.command()
+def check(
+    files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=False, help="Lessons, .toml.")],
+    model: ModelName = "headlight-mini",
+    device: Device = "auto",
+) -> None:
+    """Try lessons on a model: every fault with its line, what is true, and what a student is told."""
+    from viz_app.lessons.reading import judged, line_of
+    from viz_app.pages import PAGES
+    from viz_app.shell.frame import choices_of
+    from viz_app.shell.trial import tried
+
+    # Streamlit's caches miss a page now and then, and say so.
+    logging.getLogger("streamlit.runtime.scriptrunner_utils.script_run_context").setLevel(logging.ERROR)
+    pages, table, loaded = {page.path: page for page in PAGES}, choices_of(PAGES), None
+    bad = 0
+    for file in files:
+        lesson, faults = judged(file)
+        for fault in faults:
+            note(f"{file}:{fault.line}: {fault.says}")
+        wrong = bool(faults)
+        if lesson is not None:
+            loaded = loaded or load(model, device)
+            typer.echo(f"{file}: {lesson.title}, on {loaded.name}")
+            text = file.read_text("utf-8")
+            for found in tried(lesson, loaded, pages, table):
+                if found.is_fault:
+                    note(f"{file}:{line_of(text, found.key)}: {found.key} {found.says}")
+                else:
+                    typer.echo(f"  {found.key}: {found.says}")
+                wrong = wrong or found.is_fault
+        bad += wrong
+    if bad:
+        raise Refused(f"{bad} of {len(files)} lessons have faults" if len(files) > 1 else "the lesson has faults")

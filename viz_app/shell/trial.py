@@ -1,0 +1,132 @@
+"""A lesson tried on a model, as its author does before a class: is every page there, can every answer be given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from itertools import permutations
+from typing import Any, NamedTuple
+
+from bert_core.loading import LoadedModel
+from bert_core.progress import silent
+from bert_core.refused import Refused
+from viz_app.lessons import STEPS, Lesson, Option, Task
+from viz_app.lessons.checks import CHECKS
+from viz_app.lessons.checks.verdicts import Verdict
+from viz_app.shell import findings
+from viz_app.shell.choices import Choice, Page
+from viz_app.shell.findings.asked import Asked, of_lesson
+from viz_app.shell.lesson import values
+
+MOST_ANSWERS = 1_000  # of a number, as many are tried, evenly
+
+
+class Found(NamedTuple):
+    """One thing that was found out about a lesson: the key of its file, what it is, and whether it must be mended."""
+
+    key: str
+    says: str
+    is_fault: bool
+
+
+def tried(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Choice]) -> Iterator[Found]:
+    """What becomes of a lesson on a model, step by step.
+
+    pages: by their paths. table: every choice that an address carries, by its name.
+    """
+    views = [(step, one.view(step)) for step in STEPS[:-1]]
+    for key, view in (*views, *((f"free[{number}]", way.view) for number, way in enumerate(one.free))):
+        try:
+            if view.page not in pages or view.address:
+                values(view, pages, table)
+        except Refused as error:
+            yield Found(f"{key}.{'address' if view.page in pages else 'page'}", str(error), True)
+    yield from _refused("predict.check", lambda: _predicted(one, loaded))
+    yield from _refused("do.check", lambda: _done(one, loaded))
+
+
+def _refused(key: str, what: Callable[[], Iterator[Found]]) -> Iterator[Found]:
+    try:
+        yield from what()
+    except Refused as error:
+        yield Found(key, str(error), True)
+
+
+def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
+    task, asked = one.predict, of_lesson(loaded, one.predict.view, one.do.view.address)
+    record = findings.work_for(CHECKS[task.check].needs, asked).do(silent)
+    right: list[Any] = []
+    wrong: list[Any] = []
+    verdict = None
+    for answer in _answers(task, asked):
+        try:
+            verdict = findings.judged(task, asked, record, answer)
+        except Refused:
+            continue  # the gap itself is no answer
+        (right if verdict.right else wrong).append((answer, verdict))
+    if verdict is None:
+        yield Found("predict.answer", "has no answer that can be given", True)
+        return
+    yield Found("predict", f"true is {', '.join(_written(part) for part in verdict.truth)}", False)
+    for name, some, other in (("right", right, wrong), ("wrong", wrong, right)):
+        if not some:
+            yield Found("predict.answer", f"has no {name} answer among the {len(other)} that can be given", True)
+    if right:
+        given = ", ".join(_in_words(task, asked, answer) for answer, _ in right[:3])
+        yield Found("predict", f"right: {given}" + (f" and {len(right) - 3} more" if len(right) > 3 else ""), False)
+    if not verdict.holds:
+        yield Found("reveal.otherwise", "is what this model gets: what the lesson claims does not hold on it", False)
+    for key, text, some in (("right", one.reveal.right, right), ("wrong", one.reveal.wrong, wrong)):
+        if some:
+            yield Found(f"reveal.{key}", _filled(text, some[0][1]), False)
+
+
+def _done(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
+    task, view = one.do, one.do.view
+    if task.answer != "page":
+        return
+    there = of_lesson(loaded, view)
+    asked = replace(
+        of_lesson(loaded, one.predict.view, view.address), encoding=there.encoding, original=there.original,
+        head=there.head, chosen=view.address,
+    )  # fmt: skip
+    try:
+        record = findings.work_for(CHECKS[task.check].needs, asked).do(silent)
+        verdict = findings.judged(task, asked, record, None)
+    except Refused as error:
+        yield Found("do", f"at first the panel says: {error}", False)
+        return
+    if verdict.right:
+        yield Found("do.address", "is done before anything was done: begin with another view", True)
+    yield Found(
+        "do", f"at first the panel says: {_filled(task.right if verdict.right else task.wrong, verdict)}", False
+    )
+
+
+def _answers(task: Task, asked: Asked) -> Iterator[Any]:
+    """Every answer that can be given; of very many numbers some."""
+    if task.answer == "word":
+        yield from range(asked.original.word_count)
+    elif task.answer == "number":
+        least, most = int(task.least), int(task.most)
+        yield from range(least, most + 1, max(1, (most - least) // MOST_ANSWERS))
+    elif task.answer == "choice":
+        yield from task.options
+    elif task.answer == "order":
+        yield from permutations(CHECKS[task.check].things)
+
+
+def _in_words(task: Task, asked: Asked, answer: Any) -> str:
+    if isinstance(answer, Option):
+        return f"“{answer.label}”"
+    if task.answer == "word":
+        return f"“{asked.original.word_text(answer)}”"
+    return ", ".join(answer) if isinstance(answer, tuple) else str(answer)
+
+
+def _written(part: object) -> str:
+    return f"{part:.3g}" if isinstance(part, float) else str(part)
+
+
+def _filled(text: str, verdict: Verdict) -> str:
+    return " ".join(text.format(**verdict.figures).split())

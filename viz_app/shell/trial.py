@@ -42,7 +42,7 @@ def tried(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Ma
         except Refused as error:
             yield Found(f"{key}.{'address' if view.page in pages else 'page'}", str(error), True)
     yield from _refused("predict.check", lambda: _predicted(one, loaded))
-    yield from _refused("do.check", lambda: _done(one, loaded))
+    yield from _refused("do.check", lambda: _done(one, loaded, pages, table))
 
 
 def _refused(key: str, what: Callable[[], Iterator[Found]]) -> Iterator[Found]:
@@ -81,14 +81,19 @@ def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
             yield Found(f"reveal.{key}", _filled(text, some[0][1]), False)
 
 
-def _done(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
+def _done(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Mapping[str, Choice]) -> Iterator[Found]:
     task, view = one.do, one.do.view
     if task.answer != "page":
         return
-    there = of_lesson(loaded, view)
+    try:
+        found = values(view, pages, table)
+    except Refused:  # which is said already
+        return
+    there, choices = of_lesson(loaded, view), pages[view.page].choices
+    chosen = {name: choices[name].write(found[name]) for name in choices if found[name] is not None}
     asked = replace(
         of_lesson(loaded, one.predict.view, view.address), encoding=there.encoding, original=there.original,
-        head=there.head, chosen=view.address,
+        head=there.head, chosen=chosen,
     )  # fmt: skip
     try:
         record = findings.work_for(CHECKS[task.check].needs, asked).do(silent)

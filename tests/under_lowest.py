@@ -15,7 +15,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / ".venv-lowest"
 PYTHON, UV = FOLDER / "bin" / "python", FOLDER / "bin" / "uv"
-TOOLS = ("captum", "hypothesis", "networkx", "pytest", "pytest-timeout", "pytest-xdist", "ray", "umap-learn")
+TOOLS = (
+    "captum",
+    "hypothesis",
+    "networkx",
+    "prometheus-client",
+    "pytest",
+    "pytest-timeout",
+    "pytest-xdist",
+    "ray",
+    "umap-learn",
+)
 ORACLE = "transformers"
 # Packages of then call those of today by names that are now on their way out.
 PYTEST = (str(PYTHON), "-m", "pytest", "-W", "ignore::DeprecationWarning")

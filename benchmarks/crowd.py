@@ -41,7 +41,7 @@ from bert_core import capture, load
 from viz_app.figures.predictions import nsp_verdict
 
 WORDS = 6  # of the likeliest, which the page offers as buttons
-LONG = "She opened the door and walked in, and the old man looked up from his book. " * 5
+LONG = "She opened the door and walked in, and the old man looked up from his book. " * 27
 LIMIT = 300.0  # seconds that a crowd may take
 AWAY = 30.0  # seconds in which a visitor who was cut off tries to come back
 KEPT = 60  # messages of which a browser has kept the body, and says so
@@ -315,12 +315,12 @@ async def attend(crowd: Crowd, address: str, asked: Sequence[Sequence[tuple[str,
 
 
 class Busy(Visitor):
-    """A visitor who draws the curve of Prune for a long text: minutes of work for one click."""
+    """A visitor who asks Why for its slow methods on a long text: minutes of work for one click."""
 
     async def begin(self) -> str:
         """Press the button; returns what it says."""
         await self.connect()
-        await self.send(query=urlencode({"text": LONG}), name="prune")
+        await self.send(query=urlencode({"text": LONG}), name="why")
         button = None
         while button is None:
             raw = await self.socket.recv()
@@ -329,14 +329,14 @@ class Busy(Visitor):
             if message.WhichOneof("type") == "new_session":
                 self.page = message.new_session.page_script_hash
             element = message.delta.new_element
-            if element.WhichOneof("type") == "button" and "the curve: prune" in element.button.label:
+            if element.WhichOneof("type") == "button" and "slow methods" in element.button.label:
                 button = element.button
         press = BackMsg()
         press.rerun_script.page_script_hash = self.page
         press.rerun_script.context_info.timezone, press.rerun_script.context_info.locale = "UTC", "en"
         press.rerun_script.widget_states.widgets.add(id=button.id, trigger_value=True)
         await self.socket.send(press.SerializeToString())
-        return button.label
+        return f"{button.label}: {button.help}"
 
     async def look(self) -> None:
         """Take what comes, until the end."""

@@ -19,7 +19,7 @@ TOOLS = (
     "captum",
     "hypothesis",
     "networkx",
-    "prometheus-client",
+    "prometheus_client",
     "pytest",
     "pytest-timeout",
     "pytest-xdist",

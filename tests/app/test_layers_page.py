@@ -6,7 +6,7 @@ import csv
 import io
 import sys
 from importlib.util import find_spec
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -270,3 +270,14 @@ def test_points_and_similarities_need_a_label_each() -> None:
     assert square.layout.yaxis.ticktext[0] == "1  the &lt;bank&gt;  "
     with pytest.raises(ValueError, match="a square of them"):
         similarity_matrix(np.eye(3), ["a"], dark=True)
+
+
+def test_a_list_that_names_a_token_of_another_text_chooses_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the text becomes another one the browser still says the old name, which is no position."""
+    state = SimpleNamespace(cell=(2, 1), cell_depth=6, cell_position="She, hidden (1)")
+    monkeypatch.setattr(layers.st, "session_state", state)
+    layers._move_cell()
+    assert state.cell == (2, 1)
+    state.cell_position = 3
+    layers._move_cell()
+    assert state.cell == (6, 3)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reader import address_of, opened, settled
-from viz_app.lessons.reading import lessons
+from viz_app.lessons.reading import lesson_of, lessons
 
 OTHERS = [lesson for lesson in lessons() if lesson.name != "both_sides"]
 # The edges of the panel, of what stands beside it, and of the window.
@@ -69,6 +69,31 @@ def test_a_lesson_is_walked_from_the_list_to_its_end(app: str, page: Page) -> No
     expect(panel).to_contain_text("Right: “letter” loses")
     pressed(page, "lesson_next")
     expect(panel).to_contain_text("predicted otherwise, tried, own sentence")
+    assert not page.problems, page.problems
+
+
+def test_a_lesson_about_a_cell_is_walked_with_lists_and_another_sentence(app: str, page: Page) -> None:
+    """When does it know: the cell is found by lens and lists, shown, and the gap of another sentence is judged."""
+    opened(page, app, "", lesson="when", **lesson_of("when").predict.view.address)
+    panel = page.locator(".st-key-lesson")
+    panel.locator("input[type=number]").fill("3")
+    panel.locator("input[type=number]").press("Enter")
+    expect(page.locator(".st-key-lesson_say button")).to_be_enabled()
+    pressed(page, "lesson_say")
+    expect(panel).to_contain_text("Chosen: logit lens, the token of the gap")
+    page.get_by_role("radio", name="Tuned lens").or_(page.get_by_role("button", name="Tuned lens")).first.click()
+    expect(panel).to_contain_text("Chosen: tuned lens")
+    page.locator("[class*=st-key-cell_depth] input").fill("after L1")
+    page.locator("[class*=st-key-cell_depth] input").press("Enter")
+    expect(panel).to_contain_text("Done: with the tuned lens “she” stands first after 2 of 6 layers")
+    pressed(page, "lesson_next")
+    expect(panel).to_contain_text("You said 3; read as it is, “she” comes first after 6 of 6 layers")
+    pressed(page, "lesson_next")
+    page.get_by_label("Sentence", exact=True).fill("The moon shines at night and the sun by day.")
+    page.get_by_label("Sentence", exact=True).press("Enter")
+    page.locator(".st-key-screen_strip").get_by_role("button", name=re.compile("^moon")).press("Enter")
+    expect(panel).to_contain_text("Found: “sun” is first after 6 of 6 layers")
+    expect(page.get_by_test_id("stAlertContentError")).to_have_count(0)
     assert not page.problems, page.problems
 
 

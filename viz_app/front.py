@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.runtime.state import SafeSessionState
 
 from viz_app.pages import PAGES
-from viz_app.shell import address, frame, lesson, panel, screen, work
+from viz_app.shell import address, frame, lesson, panel, remembered, screen, work
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
 
@@ -52,6 +52,8 @@ def draw() -> None:
                 frame.welcome()
             stands = frame.open_frame(page, PAGES, notices)
             panel.draw(beside)
+            if beside is not None or page.path == panel.LEARN:
+                remembered.draw()
             if stands:
                 with rest:
                     frame.show(opened)

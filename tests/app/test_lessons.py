@@ -17,7 +17,7 @@ from viz_app.lessons.reading import FOLDER, lesson_of, lessons, read
 from viz_app.pages import PAGES
 from viz_app.shell.findings.asked import of_lesson
 from viz_app.shell.frame import choices_of
-from viz_app.shell.lesson import values
+from viz_app.shell.lesson import _HEARD, values
 from viz_app.shell.panel import _in_words
 
 BY_PATH = {page.path: page for page in PAGES}
@@ -108,6 +108,9 @@ def test_nothing_is_shown_before_the_prediction(bin_lesson: AppTest) -> None:
     """A link to the truth opens the question to whoever has said nothing; once said, the answer stays as it is."""
     address = lesson_of("the_bin").predict.view.address
     fresh = settled(visited("roles", **address, lesson="the_bin", step="reveal"))
+    assert "What do you expect?" in words(fresh) and fresh.session_state.step == "reveal", "the browser may know more"
+    fresh.session_state[_HEARD] = True
+    settled(fresh.run())
     assert fresh.session_state.step == "predict" and "What do you expect?" in words(fresh)
     assert "of what it brings comes from there; " not in words(fresh)
     assert bin_lesson.session_state.step == "do"

@@ -1,6 +1,12 @@
 // What Python tells the browser's views, and what they say back. Types alone: nothing of this file reaches a browser.
 // A message as bytes is four bytes with the length of its header, the header as JSON, then arrays (`message.js`).
 
+/** What a browser is to keep under a name; null asks for what it keeps. */
+export interface KeepsakeMessage {
+  name: string;
+  text: string | null;
+}
+
 /** What Streamlit hands to a view of ours; the page of an export does the same. */
 export interface Handed<Data> {
   data: Data;

@@ -1,6 +1,7 @@
 """The lesson that is on: which, at which step, and what its reader has said so far.
 
-Lesson and step stand in the address; what was said and done stays in the session, however often the page is left.
+Lesson and step stand in the address; what was said and done stays in the session, however often the page is left, and
+the reader's browser keeps it beyond (`remembered`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ Answer = int | float | Option | tuple[str, ...]
 
 PAGES = "_pages"  # every page by its path, as it is declared
 _NOTES = "_lesson_notes"  # what was said and done, by the names of lessons
+_HEARD = "_lessons_heard"  # whether the browser has said what it kept
 _DRAFTS = "_lesson_drafts"  # what is chosen and not yet said, by the names of lessons
 _AHEAD = "_lesson_ahead"  # where the next run is to be
 _ABOUT_THE_TEXT = (question.CHOICES, target.CHOICES, heads.CHOICES)
@@ -54,26 +56,48 @@ def current() -> tuple[Lesson, str] | None:
         state.lesson = ""
         return None
     if note_of(lesson).answer is None:
+        if not is_heard():  # the browser may know of one
+            return lesson, STEPS[0]
         state.step = STEPS[0]
     return lesson, state.step
 
 
 def note_of(lesson: Lesson) -> Note:
     """What was said and done in a lesson so far."""
-    notes: Mapping[str, Note] = st.session_state.get(_NOTES, {})
-    return notes.get(lesson.name, Note())
+    return notes().get(lesson.name, Note())
+
+
+def notes() -> Mapping[str, Note]:
+    """What was said and done so far, by the names of lessons."""
+    found: Mapping[str, Note] = st.session_state.get(_NOTES, {})
+    return found
+
+
+def is_heard() -> bool:
+    """Whether the browser has said what it kept."""
+    return bool(st.session_state.get(_HEARD, False))
+
+
+def hear(kept: Mapping[str, Note]) -> None:
+    """Take what the browser kept; what was said since counts more."""
+    st.session_state[_NOTES] = {**kept, **notes()}
+    st.session_state[_HEARD] = True
 
 
 def keep(lesson: Lesson, **more: object) -> None:
     """Note what was said or done. more: fields of `Note`."""
-    notes = st.session_state.setdefault(_NOTES, {})
-    notes[lesson.name] = replace(note_of(lesson), **more)  # type: ignore[arg-type]
+    st.session_state[_NOTES] = {**notes(), lesson.name: replace(note_of(lesson), **more)}  # type: ignore[arg-type]
 
 
 def forget(lesson: Lesson) -> None:
     """Forget what was said and done, to begin anew."""
-    st.session_state.get(_NOTES, {}).pop(lesson.name, None)
+    st.session_state[_NOTES] = {name: note for name, note in notes().items() if name != lesson.name}
     drafts(lesson).clear()
+
+
+def forget_all() -> None:
+    """Forget what was said and done in all lessons, here and in the browser; a click on a button."""
+    st.session_state[_NOTES], st.session_state[_DRAFTS] = {}, {}
 
 
 def drafts(lesson: Lesson) -> dict[str, object]:

@@ -31,9 +31,14 @@ def draw() -> None:
             st.subheader(COURSES.get(course, f"Course {course}"), anchor=False)
             for one in some:
                 _lesson(one)
+        if lesson.notes():
+            st.button(
+                "Forget what I said", icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,
+                help="In all lessons, here and in this browser: for the next reader at this machine",
+            )  # fmt: skip
     screen.read(
-        "**How to read this:** nothing is graded and nothing leaves this machine. What you said and did is kept until "
-        "you close or reload the app. **How it can mislead:** each lesson stands on a published result, but what it "
+        "**How to read this:** nothing is graded and nothing leaves this machine. What you said and did is kept by "
+        "your browser alone. **How it can mislead:** each lesson stands on a published result, but what it "
         "shows is this model on these sentences; where it does otherwise, the lesson says so."
     )
 

@@ -1,0 +1,31 @@
+"""What a browser keeps for itself, and gives back to a page that was reloaded or whose server was started again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import streamlit as st
+from streamlit.components.v2 import component
+
+from viz_app.components.joining import joined
+
+LONGEST = 100_000  # signs
+
+_view = component("headlight.keepsake", js=joined(Path(__file__).parent / "keepsake.js"))
+
+
+def keepsake(name: str, text: str | None, on_kept: Callable[[str], None]) -> None:
+    """Let the browser keep a text under a name, in the place of the one before; it leaves this browser for no other.
+
+    text: None asks for what is kept. on_kept: called with it before the next run, or with an empty text where there is
+    nothing, or more than LONGEST signs.
+    """
+    key = f"keepsake_{name}"
+
+    def receive() -> None:
+        view = st.session_state.get(key)
+        kept = view.get("kept") if view else None
+        on_kept(kept if isinstance(kept, str) and len(kept) <= LONGEST else "")
+
+    _view(key=key, data={"name": name, "text": text}, height=0, on_kept_change=receive)

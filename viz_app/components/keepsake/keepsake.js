@@ -1,0 +1,14 @@
+// A text that this browser keeps. Where it may keep nothing, as in some private windows, there is nothing to give back.
+
+/** @import { Handed, KeepsakeMessage } from "../messages.d.ts" */
+
+/** @param {Handed<KeepsakeMessage>} handed */
+export default function keepsake({ data, setTriggerValue }) {
+  const place = `headlight.${data.name}`;
+  try {
+    if (data.text === null) setTriggerValue("kept", window.localStorage.getItem(place) ?? "");
+    else window.localStorage.setItem(place, data.text);
+  } catch {
+    if (data.text === null) setTriggerValue("kept", "");
+  }
+}

@@ -97,18 +97,21 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "bert_core.refused", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export",
     },
     "viz_app.lessons": {"numpy", "bert_core.refused", "bert_core.records", "bert_core.analysis"},
+    "viz_app.glossary": set(),
     "viz_app.shell": {
         "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.agreement",
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "viz_app",
         "viz_app.door",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
+        "viz_app.glossary",
         "viz_app.export", "viz_app.export.bertviz",
     },
     "viz_app.pages": {
         "viz_app.pages.predict", "viz_app.pages.attention", "viz_app.pages.compare", "viz_app.pages.why",
         "viz_app.pages.layers", "viz_app.pages.heads", "viz_app.pages.roles", "viz_app.pages.prune",
         "viz_app.pages.score", "viz_app.pages.images", "viz_app.pages.inside", "viz_app.pages.learn",
+        "viz_app.pages.glossary",
     },
     "viz_app.pages.predict": {
         "streamlit", "bert_core.refused", "bert_core.calibration", "bert_core.records", "viz_app.figures",
@@ -160,6 +163,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.learn": {"streamlit", "viz_app.lessons", "viz_app.shell"},
+    "viz_app.pages.glossary": {"streamlit", "bert_core.refused", "viz_app.glossary", "viz_app.shell"},
     "viz_app.cli": {
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",

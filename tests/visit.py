@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -47,8 +48,8 @@ def words(app: AppTest) -> str:
 
 
 def said(element: object) -> str:
-    """What an element says, without the signs that keep Markdown from reading it."""
-    return str(element.value).replace("\\", "").replace("\u2060", "")  # type: ignore[attr-defined]
+    """What an element says, without the signs that keep Markdown from reading it, and the marks of the glossary."""
+    return re.sub(r"</?abbr[^>]*>", "", str(element.value)).replace("\\", "").replace("\u2060", "")  # type: ignore[attr-defined]
 
 
 def key_of(app: AppTest, choice: str) -> str:

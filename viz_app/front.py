@@ -35,7 +35,9 @@ def draw() -> None:
         )
         for page in PAGES
     }
-    opened = st.navigation(list(ways.values()), position="top" if st.session_state.lecture else "sidebar")
+    opened = st.navigation(
+        list(ways.values()), position="top" if st.session_state.lecture else "sidebar", expanded=True
+    )
     page = next((page for page in PAGES if page.path == opened.url_path), PAGES[0])
     if lesson.ahead() in ways.keys() - {page.path}:
         # With the address as it is: without, the page that is left would have an empty entry more in the history.

@@ -16,7 +16,7 @@ from tests.browser.test_app import PAIR, TEXT
 PAGES = {
     "": "Predict", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers", "heads": "Heads",
     "roles": "Roles", "prune": "Prune", "score": "Score", "images": "Words on images", "inside": "Inside BERT",
-    "learn": "Learn",
+    "learn": "Learn", "glossary": "Glossary",
 }  # fmt: skip
 # Every control of a page by its kind and name, with what it shows; and which of them can be changed.
 CONTROLS = """() => {

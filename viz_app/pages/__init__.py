@@ -1,6 +1,20 @@
 """The pages, in the order of the navigation; each is declared in its own folder."""
 
-from viz_app.pages import attention, compare, heads, images, inside, layers, learn, predict, prune, roles, score, why
+from viz_app.pages import (
+    attention,
+    compare,
+    glossary,
+    heads,
+    images,
+    inside,
+    layers,
+    learn,
+    predict,
+    prune,
+    roles,
+    score,
+    why,
+)
 
 PAGES = (
     predict.PAGE,
@@ -15,4 +29,5 @@ PAGES = (
     images.PAGE,
     inside.PAGE,
     learn.PAGE,
+    glossary.PAGE,
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, terms_in
 
 _DEFAULTS = {  # all others: value
     "segmented_control": "default", "multiselect": "default", "pills": "default", "selectbox": "index",
@@ -42,7 +42,8 @@ def control(
 ) -> Any:
     """Draw the control of the choice `name` and return the choice.
 
-    draw: `st.text_input`, `st.segmented_control`, ..., of the page or of a place on it. look: its other arguments.
+    draw: `st.text_input`, `st.segmented_control`, ..., of the page or of a place on it. look: its other arguments;
+    without a help of its own, a control explains the technical words in its label, and in what lies beside each other.
     first: the choice before anything was chosen, where it is none of those in the address.
     on_change: called with args after a visitor changed the choice.
     """
@@ -56,6 +57,9 @@ def control(
         look["index"] = options.index(chosen) if chosen in options else None
     else:
         look[default] = chosen
+    if look.get("help") is None:
+        beside = map(look.get("format_func", str), look["options"]) if draw.__name__ == "segmented_control" else ()
+        look["help"] = terms_in(" · ".join([label, *beside]))
     is_new = slot not in state
     drawn, shown = state.get(slot, (0, chosen))
     if shown != chosen:

@@ -108,7 +108,7 @@ def title(asks: str, says: str, place: DeltaGenerator | None = None) -> None:
         return
     with place.container(key=f"title_{asks}", gap=None):
         st.header(asks, anchor=False)
-        st.caption(says)
+        screen.note(says)
 
 
 def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | None:

@@ -16,6 +16,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from viz_app.components.side_bar import close_on_narrow_windows
+from viz_app.shell.markdown import explained, terms_in
 
 SCREEN = "_screen"  # the places that this run has made
 ORDER = ("text", "strip", "target", "title", "controls", "picture", "reading")
@@ -113,10 +114,25 @@ def read(lines: str) -> None:
     """Write how to read the picture under it; how it can mislead stands beside that, in a lecture below the window."""
     reading, misleads, misleading = lines.partition(MISLEADS)
     if st.session_state[SCREEN].lecture and misleads:
-        _place("reading").caption(reading)
-        _place("rest").caption(misleads + misleading)
+        note(reading, _place("reading"))
+        note(misleads + misleading, _place("rest"))
     else:
-        _place("reading").caption(lines)
+        note(lines, _place("reading"))
+
+
+def note(line: str, place: DeltaGenerator | None = None) -> None:
+    """Write a small line in Markdown with its technical words explained. place: where, if not where the page is."""
+    (st if place is None else place).caption(explained(line), unsafe_allow_html=True)
+
+
+def say(line: str) -> None:
+    """Write a line in Markdown, as large as text is, with its technical words explained."""
+    st.markdown(explained(line), unsafe_allow_html=True)
+
+
+def heading(line: str) -> None:
+    """Write a heading in the page; what its technical words mean stands beside it."""
+    st.subheader(line, anchor=False, help=terms_in(line))
 
 
 def chart(

@@ -151,7 +151,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         lecture=current.lecture,
         on_click=on_click,
     )
-    st.caption(
+    screen.note(
         "All heads at a glance, each with its own colour scale. Click one to see it large, or use the arrow keys."
         + STANDING.get(state.sort, "")
         + ("" if state.rows == "number" else " The layer with the highest mean comes first.")

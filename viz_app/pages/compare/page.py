@@ -210,7 +210,7 @@ def _small_heads(sides: Sides, there: np.ndarray, summary: Summary, on_click: Ca
         lecture=sides.before.lecture,
         on_click=on_click,
     )
-    st.caption(
+    screen.note(
         "Change of attention in every head, all on one scale: orange is more, blue is less. Changes beyond "
         f"±{two_digits(summary.limit)} share the darkest colour; the largest is {two_digits(summary.most)}. Click a "
         "head to see it large."

@@ -110,7 +110,7 @@ def _switches(current: Question, before: ModelRun, estimated: np.ndarray | None,
             "Colour: how the answer changes when this head alone is switched off: blue, it falls (the head supports "
             f"it); orange, it rises; {how}, with all other heads on."
         )
-    st.caption(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
+    screen.note(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
 
 
 def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
@@ -147,9 +147,7 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
 def _agreement(current: Question, estimated: np.ndarray, removed: np.ndarray) -> None:
     """What the gradient says of each head, (layer, head), beside what its removal does."""
     rank = heads_agreement(estimated, removed)
-    st.subheader(
-        f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
-    )
+    screen.heading(f"Does the gradient predict the effect of removal? Rank correlation {rank:+.2f} (Spearman)")
     screen.chart(
         sweep_scatter(estimated, removed, dark=current.dark, lecture=current.lecture),
         key="sweep",
@@ -159,7 +157,7 @@ def _agreement(current: Question, estimated: np.ndarray, removed: np.ndarray) ->
         config={"displayModeBar": False},
         alt=f"Estimated against found change of the target for every head, rank correlation {rank:.2f}",
     )
-    st.caption(
+    screen.note(
         "**How to read this:** each point is a head; click one to see where it looks. On the dotted line, the "
         "gradient's estimate equals the real effect of removing the head. **How it can mislead:** a gradient "
         "describes a small change; removing a head is a large one."

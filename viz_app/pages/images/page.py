@@ -88,7 +88,7 @@ def draw() -> None:
             alt=f"{UNITS[state.heat].capitalize()} over the patches for the word {looked.run.words[word]}, {of_whom}",
         )
     with right:
-        st.markdown("**Every head of the decoder**")
+        screen.say("**Every head of the decoder**")
         maps = looked.heads(state.heat, word)
         head_grid(
             layers=maps.shape[0],
@@ -101,7 +101,7 @@ def draw() -> None:
             lecture=lecture,
             on_click=picture.choose_head,
         )
-        st.caption("Each head has its own colour scale. Click one to see it large.")
+        screen.note("Each head has its own colour scale. Click one to see it large.")
 
     if control(st.toggle, "Every word to every patch", "edges"):
         every_word(look, state.heat, head)

@@ -87,10 +87,10 @@ def draw() -> None:
 
     words, picture = screen.picture().columns([5, 8], gap="medium")
     with words:
-        st.subheader(f"{number + 1}. {stage.title}", anchor=False)
+        screen.heading(f"{number + 1}. {stage.title}")
         st.latex(stage.formula(view))
-        st.caption(legend(stage.formula(view)))
-        st.markdown(stage.says)
+        screen.note(legend(stage.formula(view)))
+        screen.say(stage.says)
         if tables:
             st.markdown(f"**In numbers:** {stage.shape(view)}")
             st.latex(stage.live(view))

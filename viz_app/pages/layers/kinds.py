@@ -7,6 +7,7 @@ import streamlit as st
 
 from bert_core.analysis.kinds import TOKEN_KINDS, kind_figures
 from viz_app.pages.layers.shared import Part, draw_lines, take_along
+from viz_app.shell import screen
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
 
@@ -19,7 +20,7 @@ def kinds(current: Question) -> None:
     present = [(number, name) for number, name in enumerate(TOKEN_KINDS) if by_kind.tokens[number] > 0]
     left, right = st.columns(2, gap="medium")
     with left:
-        st.subheader("Where attention goes", anchor=False)
+        screen.heading("Where attention goes")
         share = {f"{name} ({by_kind.tokens[n]:.0%} of tokens)": by_kind.share[:, n] for n, name in present}
         draw_lines(current, "kind_share", share, layers, "share of attention")
     with right:

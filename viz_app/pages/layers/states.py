@@ -57,9 +57,9 @@ def plane(current: Question) -> None:
         alt=f"The states of {len(encoding)} tokens in the plane, {depth_names(len(points))[depth]}",
     )  # fmt: skip
     if by_axes:
-        st.caption(f"These two axes hold {_plane(current).shown[depth]:.0%} of the variance at this depth.")
+        screen.note(f"These two axes hold {_plane(current).shown[depth]:.0%} of the variance at this depth.")
     else:
-        st.caption(NEIGHBOURS)
+        screen.note(NEIGHBOURS)
     take_along("states", partial(_columns, current, by_axes))
 
 

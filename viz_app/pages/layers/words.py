@@ -59,7 +59,7 @@ def words(current: Question) -> None:
         grid, cell = screen.picture().columns([8, 3.4], gap="medium")
     with grid:
         if len(places) < len(encoding):
-            st.caption(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
+            screen.note(f"Tokens {shown.start} to {shown.stop - 1} of {len(encoding)}, around the chosen one.")
         screen.chart(
             lens_grid(
                 [[current.word(int(run.top[d, row, 0])) for d in range(len(names))] for row in rows],
@@ -101,7 +101,7 @@ def words(current: Question) -> None:
             alt=f"The likeliest words at {encoding.labels[position]} {names[depth]}",
         )  # fmt: skip
         final, stood = current.word(int(run.final[row])), current.word(run.followed[row])
-        st.caption(
+        screen.note(
             f"All other pieces together: {max(1 - sum(likely), 0):.2g}. The model's final word {quoted(final)} ranks "
             f"**{ordinal(int(run.final_rank[depth, row]))}** here"
             + (

@@ -84,7 +84,7 @@ def _gaps(current: Question, run: ModelRun, abreast: int) -> None:
                 _gap(current, prediction, largest)
                 say_if_unsure(prediction, scale if st.session_state.calibrated else None)
     if len(run.predictions) > SHOWN_MASKS:
-        st.caption(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
+        screen.note(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
     if scale is not None:
         control(
             st.toggle, "Calibrated confidence", "calibrated",
@@ -155,7 +155,7 @@ def _follows(current: Question, probability: float | None) -> None:
             alt=verdict,
         )
         st.button("Swap A and B", on_click=swap_sentences, icon=":material/swap_horiz:")
-        st.caption(
+        screen.note(
             "**How to read this:** the bar leans to the side that the model believes. "
             "**How it can mislead:** in training, wrong pairs came from different texts, so any sentence on the same "
             "topic looks like a continuation."

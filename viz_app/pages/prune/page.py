@@ -21,7 +21,7 @@ from viz_app.shell.calm import calm
 from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_words, word_change
 from viz_app.shell.controls import control, file_control
 from viz_app.shell.heads import head_title, switch_heads
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, terms_in
 from viz_app.shell.work import as_time, ask, is_asked, take_back, too_long
 
 ORDER_NAMES = {
@@ -66,7 +66,7 @@ def draw() -> None:
         )
         end_run()
     if not questions.may_begin():
-        st.caption(
+        screen.note(
             "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
             "every click on a head shows what it changes."
         )
@@ -147,6 +147,7 @@ def _now(questions: PruningQuestions, everything: Score, now: Score, there: int)
             delta_color="inverse" if name == "Loss (nats)" else "normal",
             border=True,
             height="stretch",
+            help=terms_in(name),
         )
     before, after = current.run(all_heads_on=True), current.run()
     largest = largest_of(before, after, gaps=SHOWN_GAPS)
@@ -163,7 +164,7 @@ def _now(questions: PruningQuestions, everything: Score, now: Score, there: int)
 def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
     """In which order heads go, and how many."""
     state = st.session_state
-    st.subheader("Prune in which order, and how far?", anchor=False)
+    screen.heading("Prune in which order, and how far?")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         control(st.selectbox, "Order", "order", options=OFFERED_ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
         if questions.needs_reference(state.order):
@@ -173,7 +174,7 @@ def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
             f"Switch off the first {round(state.going / 100 * there)}", on_click=ask, args=("plan", plan_key),
             key="carry_out",
         )  # fmt: skip
-        with st.popover("Plan file"):
+        with st.popover("Plan file", help=terms_in("plan")):
             if (made := questions.made_plan(state.order)) is not None:
                 st.download_button(
                     "This order as a plan", made.to_json(), f"{state.order}.json", "application/json",
@@ -188,9 +189,9 @@ def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
 def _for_real(questions: PruningQuestions) -> None:
     """The smaller model: what it costs, and as a file."""
     current = questions.current
-    st.subheader("Prune for real", anchor=False)
+    screen.heading("Prune for real")
     if not current.off:
-        st.caption("Switch some heads off above; then you can measure and download the smaller model here.")
+        screen.note("Switch some heads off above; then you can measure and download the smaller model here.")
     else:
         cost_key = (questions.key, current.off)
         full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
@@ -232,7 +233,7 @@ def _for_real(questions: PruningQuestions) -> None:
                     },
                 }
             )
-            st.caption(
+            screen.note(
                 "Median of three passes of the encoder over this text. Switching heads off without pruning never "
                 "makes a model faster."
             )
@@ -284,7 +285,7 @@ def _curve(questions: PruningQuestions, now: Score, there: int, curve_key: Hasha
         alt=f"{FIGURE_NAMES[state.figure]} against the share of heads that is gone, beside {band.orders} random orders",
     )  # fmt: skip
     fine = hardly_missed(points, state.order)
-    st.caption(
+    screen.note(
         f"In this order, {fine} of {there} heads can go before the loss rises by more than 1% (tested in {STEPS} "
         "steps). **How to read this:** every point is a model that was really pruned; the grey band is the range of "
         f"{band.orders} random orders. **How it can mislead:** orders and results come from the same few examples; "

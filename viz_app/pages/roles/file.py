@@ -55,7 +55,7 @@ def draw(current: Question) -> None:
             st, "Text file, one text per line; or a table of heads (CSV, Parquet)", "table_upload",
             types=["txt", "csv", "parquet"], megabytes=LARGEST_TABLE,
         )  # fmt: skip
-        st.caption(
+        screen.note(
             f"Of a text file, the first {TEXT_LINES} lines are measured here. For a whole file, and for what the "
             "removal of each head costs, make a table, which also opens here: "
             "`headlight heads corpus.txt --importance --ablation --out heads.parquet`"
@@ -90,9 +90,7 @@ def draw(current: Question) -> None:
         if "importance" in table.figures and "loss_change" in table.figures:
             importance, change = table.figures["importance"], table.figures["loss_change"]
             rank = heads_agreement(importance, change)
-            st.subheader(
-                f"Does the gradient predict the cost of removal? Rank correlation {rank:+.2f} (Spearman)", anchor=False
-            )
+            screen.heading(f"Does the gradient predict the cost of removal? Rank correlation {rank:+.2f} (Spearman)")
             screen.chart(
                 sweep_scatter(
                     importance, change, estimate="importance: mean size of the gradient (nats)",

@@ -130,7 +130,7 @@ def card(current: Question, seen: RolesOfText) -> None:
     layer, head = state.head
     st.subheader(f"L{layer} H{head} {does(seen.roles[layer][head])}", anchor=False)
     if seen.roles[layer][head] is None:
-        st.caption("Click a point of the map to choose another.")
+        screen.note("Click a point of the map to choose another.")
         return
     screen.chart(
         role_bars(seen.scores((layer, head)), list(LABELS.values()), list(THRESHOLDS.values()), **look),
@@ -145,7 +145,7 @@ def card(current: Question, seen: RolesOfText) -> None:
     ]
     if slopes is not None:
         said.append(f"importance **{abs(slopes[layer, head]):.3g}**")
-    st.markdown(" &nbsp;·&nbsp; ".join(said))
+    screen.say(" &nbsp;·&nbsp; ".join(said))
     if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
         take_head((layer, head))
         state.view = "curves"
@@ -154,7 +154,7 @@ def card(current: Question, seen: RolesOfText) -> None:
         st.markdown(relations)
     nearest = seen.nearest((layer, head))
     if nearest:
-        st.caption("Most similar heads (distance 0: same attention, 1: nothing in common; Jensen-Shannon):")
+        screen.note("Most similar heads (distance 0: same attention, 1: nothing in common; Jensen-Shannon):")
         with st.container(horizontal=True, gap="small"):
             for other, far in nearest:
                 label = f"L{other[0]} H{other[1]} · {far:.2f}"
@@ -166,7 +166,7 @@ def strongest(current: Question, seen: RolesOfText) -> None:
     layer, head = st.session_state.head
     if seen.roles[layer][head] is None:
         return
-    st.caption("Its strongest links between words (share of the first word's attention):")
+    screen.note("Its strongest links between words (share of the first word's attention):")
     st.dataframe(
         [
             {
@@ -187,7 +187,7 @@ def worth(current: Question, seen: RolesOfText) -> None:
     if slopes is None:
         say_no_target(current, "There is nothing to explain yet, so heads have no importance")
         return
-    st.subheader("How much does each head matter for the answer?", anchor=False)
+    screen.heading("How much does each head matter for the answer?")
     with st.container(horizontal=True, gap="medium"):
         control(
             st.toggle, "Importance within each layer", "normal",
@@ -197,18 +197,18 @@ def worth(current: Question, seen: RolesOfText) -> None:
     importance = abs(slopes)
     one, two, *three = st.columns(3 if state.removal else 2, gap="medium")
     with one:
-        st.markdown("**Importance**: how sensitive the answer is to it")
+        screen.say("**Importance**: how sensitive the answer is to it")
         grid(current, layer_normalised(importance) if state.normal else importance, "importance", "grid_importance")
     with two:
-        st.markdown("**Confidence**: how focused its attention is")
+        screen.say("**Confidence**: how focused its attention is")
         grid(current, seen.figures["confidence"], "confidence", "grid_confidence")
     for place in three:
         with place:
-            st.markdown("**Removal**: how far the answer moves without it")
+            screen.say("**Removal**: how far the answer moves without it")
             effect = sweep(current).effect
             assert effect is not None  # there is a target
             grid(current, abs(effect), "moves the answer by", "grid_removal")
             rank = [heads_agreement(figure, abs(effect)) for figure in (importance, seen.figures["confidence"])]
-            st.caption(
+            screen.note(
                 f"Rank correlation with removal (Spearman): importance {rank[0]:+.2f}, confidence {rank[1]:+.2f}."
             )

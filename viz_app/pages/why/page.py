@@ -41,7 +41,7 @@ def draw() -> None:
     )
     if current.target is None:
         say_no_target(current, "There is nothing to explain yet")
-        st.caption(
+        screen.note(
             "**How to read this:** choose what to explain; then every word gets a score. **How it can mislead:** each "
             "explanation answers one question only."
         )
@@ -49,7 +49,7 @@ def draw() -> None:
     found = answers.answers(current)
     if found is None:
         if current.target is not None:
-            st.caption(READING.format(answer=answers.pushed(current, current.target)))
+            screen.note(READING.format(answer=answers.pushed(current, current.target)))
         end_run()
     if found.stale:
         frame.fade()
@@ -120,7 +120,8 @@ def _trust(current: Question, found: Answers) -> Trust | None:
                 key="trust_chart", grows=False, alt=answers.in_words(trust, state.measure),
             )  # fmt: skip
             st.markdown(answers.in_words(trust, state.measure))
-    st.caption(f"**How to read this:** {answers.MEASURE_READS[state.measure]}. {TRUST_READING}")
+    reads = f"{answers.MEASURE_NAMES[state.measure]} is {answers.MEASURE_READS[state.measure]}"
+    screen.note(f"**How to read this:** {reads}. {TRUST_READING}")
     return trust
 
 
@@ -157,7 +158,7 @@ def _more(current: Question, found: Answers, method: Method) -> None:
     )  # fmt: skip
     if found.encoding.pair is not None:
         st.markdown(f"Sum of the scores: {found.sides(method.name)}; together **{found.total(method.name)}**.")
-    st.caption(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
+    screen.note(f"**What {method.name} measures:** {method.claims} **How it can mislead:** {method.misleads}")
     # What is closed costs nothing.
     with st.expander("Agreement between all methods", key="open_agreement", on_change="rerun") as opened:
         if opened.open:
@@ -177,7 +178,7 @@ def _more(current: Question, found: Answers, method: Method) -> None:
                     ),
                     key="layers", grows=False, alt=f"{method.name} in every layer",
                 )  # fmt: skip
-                st.caption(
+                screen.note(
                     "**How to read this:** what each layer passes from every token to the predicted position; layers "
                     "count from zero. **How it can mislead:** in upper layers a position holds more than its own word."
                 )

@@ -1,0 +1,32 @@
+"""Makes docs/glossary.md anew from the glossary of the app: `python docs/make_glossary.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from viz_app.glossary import terms
+from viz_app.pages import PAGES
+
+DOCUMENT = Path(__file__).parent / "glossary.md"
+OPENING = (
+    "# Glossary\n\n"
+    "Every technical word of the app's pages, in one sentence. On the pages such words have a dotted line: point at "
+    "one, tap it, or reach it with the Tab key. The page *Glossary* finds them as you type, and `?term=entropy` leads "
+    "to one. The sentences stand in `viz_app/glossary/terms.toml`; `python docs/make_glossary.py` writes this "
+    "document from it.\n\n"
+    "| Word | What it means here | Page | Source |\n| --- | --- | --- | --- |\n"
+)
+
+
+def document() -> str:
+    """The whole document."""
+    titles = {page.path: page.title for page in PAGES}
+    rows = []
+    for term in terms():
+        source = f"[{term.source}]({term.link})" if term.source else ""
+        rows.append(f"| {term.name} | {term.says} | {titles[term.page]} | {source} |\n")
+    return OPENING + "".join(rows)
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(document(), encoding="utf-8")

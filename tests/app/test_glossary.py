@@ -1,0 +1,145 @@
+"""The glossary: its sentences, where pages say its words, its page, and its document."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.visit import settled, visited, words
+from viz_app.glossary import first_uses, like, terms
+from viz_app.pages import PAGES
+from viz_app.shell.markdown import as_written, explained, terms_in
+
+ROOT = Path(__file__).parents[2]
+# What pages say that does not stand in their own folder.
+BESIDE = {
+    "why": ("bert_core/methods.py",), "images": ("viz_app/export/captions.py",),
+    "heads": ("viz_app/shell/downloads.py",),
+    "attention": ("viz_app/export/page.py", "viz_app/shell/notices.py"),
+}  # fmt: skip
+# Words that no reader of seventeen need know, as pages say them.
+TECHNICAL = """
+activation, ALTI, AOPC, attention, band, [CLS], comprehensiveness, confidence, cosine, decoder, DecompX, dependency
+trees, depth, dot product, effective attention, embedding, embeddings, entropy, feed-forward, fine-tuning, flow, gate,
+GlobEnc, gradient, gradients, head, heads, importance, integrated gradients, Jensen-Shannon, key, KL, layer, layers,
+layer norm, log-probability, logit, logit lens, loss, masked out, [MASK], nats, norms of attention, occlusion, [PAD],
+padding, parameters, patch, patches, perplexity, piece, pieces, plan, pooled vector, pre-training, PCA, probability,
+prune, pruned, pseudo-log-likelihood, query, random orders, random rankings, rank, rank correlation, removal, residual
+connection, role, rollout, saliency, segment, sensitive, sensitivity, [SEP], slope, softmax, Spearman, standard
+deviation, state, states, sufficiency, target, token, tokens, treebank, tuned lens, UMAP, [UNK], value vectors, value
+zeroing, variance, vector, vectors, vocabulary
+"""
+HOSTILE = '<img src=x onerror=alert(1)> </abbr><script>alert(1)</script> \\<b> `<i>` " onfocus=alert(1) head &lt;u&gt;'
+
+
+def strings(path: Path) -> Iterator[str]:
+    """The texts in a file of code, without its docstrings."""
+    tree = ast.parse(path.read_text("utf-8"))
+    apart = {
+        id(node.body[0].value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) and node.body
+        if isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in apart:
+            yield node.value
+
+
+def said_on(path: str) -> set[str]:
+    """The terms that a page says, by their names."""
+    files = [*(ROOT / "viz_app" / "pages" / path).glob("*.py"), *(ROOT / name for name in BESIDE.get(path, ()))]
+    return {term.name for file in files for text in strings(file) for *_, term in first_uses(text)}
+
+
+def test_every_term_is_one_sentence_and_no_form_stands_for_two() -> None:
+    """Each begins with a capital, ends with its only full stop, and fits into a bubble."""
+    forms = [form.casefold() for term in terms() for form in term.forms]
+    assert len(forms) == len(set(forms))
+    for term in terms():
+        assert re.fullmatch(r"[A-Z](?:[^.?!]|\.(?=\d))*\.", term.says), term.name
+        assert len(term.says) <= 200 and bool(term.source) == term.link.startswith("https://"), term.name
+
+
+@pytest.mark.parametrize("path", sorted({term.page for term in terms()}))
+def test_the_page_of_a_term_says_it(path: str) -> None:
+    """No entry leads to a page that does not use the word, and none to a page that is not there."""
+    assert path in {page.path for page in PAGES}
+    assert {term.name for term in terms() if term.page == path} <= said_on(path)
+
+
+def test_every_technical_word_has_its_entry_and_every_entry_is_such_a_word() -> None:
+    """The words above are in the glossary whole, and the glossary has no term but theirs."""
+    found = set()
+    for word in (" ".join(one.split()) for one in TECHNICAL.split(",")):
+        ((start, end, term),) = first_uses(word)
+        assert (start, end) == (0, len(word)), word
+        found.add(term.name)
+    assert {term.name for term in terms()} - found == {"attention weight", "calibrated confidence"}
+
+
+def test_a_text_marks_each_term_once_and_its_longest_form() -> None:
+    """Code, links, icons and formulas are left as they are; `but` leaves one term out."""
+    marked = explained("The tuned lens reads heads, a head, `head`, [a head](https://a.b), $head$ and [CLS].")
+    assert re.findall(r">([^<]*)</abbr>", marked) == ["tuned lens", "heads", "[CLS]"]
+    assert "<abbr" not in explained("A head.", but="head") and "<abbr" not in explained(
+        "A header, a subhead, arrow keys."
+    )
+    assert re.findall(r"\*\*(.*?)\*\*", terms_in("Logit lens and entropy") or "") == ["logit lens", "entropy"]
+    assert terms_in("Nothing of this kind") is None
+
+
+@pytest.mark.parametrize("written", [as_written(HOSTILE), HOSTILE])
+def test_what_was_typed_opens_no_tag(written: str) -> None:
+    """Also of a text that nobody has made safe, no sign but those of the marks themselves opens a tag."""
+    marked = explained(written)
+    assert "head</abbr>" in marked
+    rest = re.sub(r'<abbr tabindex="0" data-says="[^"<>]*">|(?<=head)</abbr>', "", marked)
+    assert not re.search(r"(?<!\\)<", re.sub(r"(?<!\\)`[^`]*`|\\\\", "", rest))
+
+
+def test_what_is_looked_for_finds_its_word_first() -> None:
+    """The address names a word, in any case and form; what nothing is like gets one sentence."""
+    assert [term.name for term in like("HEADS")] == ["head"]
+    assert [term.name for term in like("lens")] == ["logit lens", "tuned lens"]
+    assert like("attention")[0].name == "attention" and list(like("")) == list(terms())
+    app = settled(visited("glossary", term="entropy"))
+    assert "**entropy**: How spread out" in words(app) and "**head**" not in words(app)
+    assert app.query_params["term"] == "entropy"
+    none = settled(visited("glossary", term="<b>zebra"))
+    assert "words here is like “<b>zebra”" in words(none) and not none.exception
+    long = settled(visited("glossary", term="a" * 41))
+    assert "at most 40 characters" in words(long)
+
+
+def test_the_page_has_all_words_and_leads_to_their_pages() -> None:
+    """In alphabetical order, each with its sentence."""
+    app = settled(visited("glossary"))
+    said = words(app)
+    assert not app.exception and "How it can mislead" in said
+    places = [said.index(f"**{term.name}**") for term in terms()]
+    assert places == sorted(places)
+    assert len(app.get("page_link")) == len(terms())
+
+
+def test_pages_explain_their_words() -> None:
+    """A caption marks its terms, and a control says what those of its label mean."""
+    app = settled(visited("layers", text="She opened the door."))
+    marks = [mark for element in app.caption for mark in re.findall(r">([^<]*)</abbr>", element.value)]
+    assert {"token", "depth", "tuned lens"} <= set(marks)
+    (lens,) = (one for one in app.get("button_group") if one.label == "Lens")
+    assert "**logit lens**: Reading the state" in lens.proto.help
+
+
+def test_the_document_is_made_of_the_glossary() -> None:
+    """docs/glossary.md is what docs/make_glossary.py writes today."""
+    spec = importlib.util.spec_from_file_location("make_glossary", ROOT / "docs" / "make_glossary.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.DOCUMENT.read_text("utf-8") == module.document()

@@ -1,0 +1,45 @@
+"""What does this word mean?"""
+
+import streamlit as st
+
+from viz_app.glossary import Term, like, terms
+from viz_app.pages.glossary import LONGEST
+from viz_app.shell import frame, screen
+from viz_app.shell.controls import control
+from viz_app.shell.markdown import as_written, explained
+
+
+def draw() -> None:
+    """Draw the page."""
+    frame.title(
+        "What does this word mean?",
+        "Every technical word of the pages, in one sentence. On the pages, such words have a dotted line: point at one "
+        "or tap it.",
+    )
+    typed = control(
+        screen.controls().text_input, "Find a word", "term", live=True, max_chars=LONGEST, type="search", width=320,
+        placeholder="Such as entropy",
+    )  # fmt: skip
+    found = like(typed)
+    with screen.picture():
+        if not found:
+            st.info(f"None of the {len(terms())} words here is like “{as_written(typed)}”.")
+        for term in found:
+            _term(term)
+    screen.read(
+        "**How to read this:** each sentence says what a word means in this app, and the link leads to a page that "
+        "uses it. **How it can mislead:** papers use some of these words otherwise, and one sentence leaves much out."
+    )
+
+
+def _term(term: Term) -> None:
+    """One term: its sentence, its other forms, who said it first, and the way to a page that says it."""
+    way = frame.way_to(term.page)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"term_{term.name}"):
+        others = f" (also: {as_written(', '.join(term.forms[1:]))})" if term.forms[1:] else ""
+        source = f" [{as_written(term.source)}]({term.link})" if term.source else ""
+        st.markdown(
+            f"**{as_written(term.name)}**{others}: {explained(term.says, but=term.name)}{source}",
+            unsafe_allow_html=True, width="stretch",
+        )  # fmt: skip
+        st.page_link(way, label=way.title, icon=way.icon, width="content")

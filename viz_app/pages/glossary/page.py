@@ -16,8 +16,9 @@ def draw() -> None:
         "Every technical word of the pages, in one sentence. On the pages, such words have a dotted line: point at one "
         "or tap it.",
     )
+    # Above the words on a narrow window, too, where controls come after the picture.
     typed = control(
-        screen.controls().text_input, "Find a word", "term", live=True, max_chars=LONGEST, type="search", width=320,
+        screen.picture().text_input, "Find a word", "term", live=True, max_chars=LONGEST, type="search", width=320,
         placeholder="Such as entropy",
     )  # fmt: skip
     found = like(typed)

@@ -9,6 +9,7 @@ import streamlit as st
 from bert_core.analysis.cautions import cautions
 from bert_core.records import ModelRun
 from viz_app.components.token_strip import TokenClick
+from viz_app.shell import screen
 from viz_app.shell.address import LONGEST_LINK
 from viz_app.shell.controls import missing
 from viz_app.shell.heads import say_off
@@ -73,7 +74,7 @@ def say_cautions(run: ModelRun) -> None:
             f"({found.to_sep:.0%}), where it has little effect: attention alone overrates them."
         )
     for sentence in said:
-        st.caption(f":material/warning: {sentence}")
+        screen.note(f":material/warning: {sentence}")
 
 
 def say_no_word_hidden(current: Question, sentence: str) -> None:

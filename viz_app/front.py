@@ -12,6 +12,7 @@ from viz_app.pages import PAGES
 from viz_app.shell import address, frame, lesson, panel, remembered, screen, work
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
+from viz_app.shell.language import spoken
 
 # Where a visitor goes on, Streamlit ends the run that is under way: at its next call that draws, and, if it were not
 # for this, wherever it reads or writes the session. A click whose choices are half written then stays so, and a session
@@ -31,7 +32,7 @@ def draw() -> None:
     st.session_state[lesson.PAGES] = {page.path: page for page in PAGES}
     ways = st.session_state[frame.WAYS] = {
         page.path: st.Page(
-            partial(_draw, page), title=page.title, icon=page.icon, url_path=page.path, default=page is PAGES[0]
+            partial(_draw, page), title=spoken(page.title), icon=page.icon, url_path=page.path, default=page is PAGES[0]
         )
         for page in PAGES
     }

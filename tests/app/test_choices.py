@@ -14,7 +14,7 @@ from viz_app.shell.models import added_models
 
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
-text pair masked words model target contrast off head also tokens kept instead reference lecture
+text pair masked words model target contrast off head also tokens kept instead reference lecture lang
 sort rows view show part hide share combine among weights
 against compare_view other other_model
 method measure
@@ -44,7 +44,7 @@ DEFAULTS = {
     "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
-    "lesson": "", "step": "predict", "term": "",
+    "lesson": "", "step": "predict", "term": "", "lang": "en",
 }  # fmt: skip
 STEPS = """
 text pair masked model off head also other stage seed shapes word cell several one two

@@ -183,7 +183,7 @@ def test_what_a_file_says_is_shown_as_it_is_written(monkeypatch: pytest.MonkeyPa
         "One word of this sentence is hidden", hostile
     )
     lesson = read(text, "both_sides")
-    monkeypatch.setattr("viz_app.shell.lesson.lesson_of", lambda name: lesson)
+    monkeypatch.setattr("viz_app.shell.lesson.lesson_of", lambda *_: lesson)
     app = settled(visited("predict", **lesson.predict.view.address, lesson="both_sides"))
     assert not app.exception
     drawn = [one.value for kind in (app.markdown, app.caption) for one in kind if "\\*\\*b" in one.value]

@@ -102,6 +102,34 @@ def test_a_lesson_about_a_cell_is_walked_with_lists_and_another_sentence(app: st
     assert not page.problems, page.problems
 
 
+def test_a_lesson_is_walked_in_german(app: str, page: Page) -> None:
+    """The third, in a lecture: chosen among the settings, kept on every page, and nothing is cut at the edge."""
+    page.set_viewport_size({"width": 1280, "height": 720})
+    opened(page, app, "roles", **lesson_of("the_bin").predict.view.address, lesson="the_bin", lecture="1")
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_role("radio", name="Deutsch").click()
+    panel = page.locator(".st-key-lesson")
+    expect(panel).to_contain_text("Was erwartest du?")
+    expect(page).to_have_url(re.compile("lang=de"))
+    page.keyboard.press("Escape")
+    settled(page)
+    panel.get_by_label("Wie viele Prozent?").fill("80")
+    panel.get_by_label("Wie viele Prozent?").press("Enter")
+    expect(page.locator(".st-key-lesson_say button")).to_be_enabled()
+    for key, says in (
+        ("lesson_say", "Finde einen anderen als L3 H2, mit 60% oder mehr."), ("lesson_next", "Dein Tipp war 80%"),
+        ("lesson_next", "Auf der Seite steht noch der Satz der Lektion."), ("lesson_next", "anders getippt"),
+        ("lesson_following", "Wie viele Köpfe können weg"),
+    ):  # fmt: skip
+        pressed(page, key)
+        expect(panel).to_contain_text(says)
+        assert panel.evaluate("panel => panel.scrollWidth - panel.clientWidth") <= 0, says
+        bar = page.locator(".st-key-screen_bar").bounding_box()
+        assert bar is not None and bar["x"] + bar["width"] <= panel.bounding_box()["x"], says  # type: ignore[index]
+    assert address_of(page)["lang"] == "de" and address_of(page)["lesson"] == "fewer_heads"
+    assert not page.problems, page.problems
+
+
 def test_the_panel_stands_beside_the_page_and_never_over_it(app: str, page: Page) -> None:
     """In a wide window and in a lecture at the right, folded a button there; on a narrow window above the page."""
     for size, query in (((1400, 1000), {}), ((1280, 720), {"lecture": "1"}), ((700, 900), {})):

@@ -41,7 +41,7 @@ def check(
     device: Device = "auto",
 ) -> None:
     """Try lessons on a model: every fault with its line, what is true, and what a student is told."""
-    from viz_app.lessons.reading import judged, line_of
+    from viz_app.lessons.reading import judged, judged_words, line_of, words_of
     from viz_app.pages import PAGES
     from viz_app.shell.frame import choices_of
     from viz_app.shell.trial import tried
@@ -58,6 +58,10 @@ def check(
         if lesson is not None:
             loaded = loaded or load(model, device)
             typer.echo(f"{file}: {lesson.title}, on {loaded.name}")
+            for _, words in words_of(file):
+                for fault in judged_words(lesson, words)[1]:
+                    note(f"{words}:{fault.line}: {fault.says}")
+                    wrong = True
             text = file.read_text("utf-8")
             for found in tried(lesson, loaded, pages, table):
                 if found.is_fault:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
@@ -18,12 +18,14 @@ def answer_bars(
     marks: Sequence[str],
     *,
     form: str = ".2f",
+    words: Mapping[str, str] = MARKS,
     dark: bool,
     lecture: bool = False,
 ) -> go.Figure:
     """Answers as horizontal bars, in the order given, the first on top.
 
     marks: of each bar one of `MARKS`, written behind it, so that nothing hangs on colour. form: of the numbers.
+    words: the marks in the reader's language.
     The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a mark is unknown.
     """
@@ -39,7 +41,7 @@ def answer_bars(
     places = list(range(len(labels)))
     sign, rest = form[: form.startswith("+")], form.removeprefix("+")  # no zero is written with a minus
     written = [f"{value:{sign}z{rest}}".replace("-", "−") for value in values]
-    said = [f"<b>{number}</b>  {MARKS[mark]}".rstrip() for number, mark in zip(written, marks, strict=True)]
+    said = [f"<b>{number}</b>  {words[mark]}".rstrip() for number, mark in zip(written, marks, strict=True)]
     bars = {
         "type": "bar", "orientation": "h", "x": list(values), "y": places, "text": written,
         "marker": {"color": [fills[mark] for mark in marks]}, "textposition": "none",
@@ -60,10 +62,10 @@ def answer_bars(
         "annotations": [
             {
                 "x": 0, "xref": "x domain", "xanchor": "left", "y": place - 0.24, "yanchor": "bottom",
-                "text": f"{plain(label, LONGEST_LABEL)}  {words}".strip(), "showarrow": False, "align": "left",
+                "text": f"{plain(label, LONGEST_LABEL)}  {number}".strip(), "showarrow": False, "align": "left",
                 "font": {"color": colours.text, "size": 18 if lecture else 15},
             }
-            for place, label, words in zip(places, labels, said, strict=True)
+            for place, label, number in zip(places, labels, said, strict=True)
         ],
     }  # fmt: skip
     return figure_of([bars], layout, dark=dark, lecture=lecture)

@@ -7,12 +7,15 @@ the prediction, the same with one's own sentence, and free play. Nothing here kn
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 STEPS = ("predict", "do", "reveal", "yours", "free")
 # How an answer is given: in the panel, by a click on a word, as a number, as one of some options or as an order of
 # some things; or on the page.
 ANSWERS = ("word", "number", "choice", "order", "page")
+# By their tags, each in its own name. A lesson is written in English; its words in another stand in a folder so called.
+LANGUAGES = {"en": "English", "de": "Deutsch"}
+ENGLISH = "en"
 
 
 @dataclass(frozen=True)
@@ -25,11 +28,14 @@ class View:
 
 @dataclass(frozen=True)
 class Option:
-    """One of several answers: the range of numbers that it stands for, both ends in it, and what it says."""
+    """One of several answers: the range of numbers that it stands for, both ends in it, and what it says.
+
+    In any language it is the same answer.
+    """
 
     least: float
     most: float
-    label: str
+    label: str = field(compare=False)
 
 
 @dataclass(frozen=True)

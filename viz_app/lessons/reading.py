@@ -1,6 +1,8 @@
 """Lessons from their files; every fault is said in one sentence with the file, the key and what may be.
 
 Beside those that come along there may be a folder of a teacher's own, which is looked at again whenever it changes.
+What a lesson says in another language stands in a file of the same name, in a folder called after the language: only
+its words, under the keys that they have in the lesson.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
 from string import Formatter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from bert_core.refused import Refused
-from viz_app.lessons import ANSWERS, Lesson, Option, Reveal, Task, View, Way
+from viz_app.lessons import ANSWERS, ENGLISH, LANGUAGES, Lesson, Option, Reveal, Task, View, Way
 from viz_app.lessons.checks import CHECKS
 
 FOLDER = Path(__file__).parent
@@ -27,6 +29,7 @@ LONGEST = 2_000  # signs of a text
 LARGEST = 1 << 20  # bytes of a file
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")  # of a lesson, which stands in addresses
 _KINDS = {str: "a text", int: "a whole number", float: "a number", dict: "a table", list: "a list"}
+_Labelled = TypeVar("_Labelled", Option, Way)
 _FORM = re.compile(r"[+,]?(\.\d)?[fg%]?")
 
 
@@ -38,48 +41,79 @@ class Fault(NamedTuple):
 
 
 @cache
-def _bundled() -> tuple[Lesson, ...]:
-    return tuple(read(file.read_text("utf-8"), file.stem) for file in FOLDER.glob("*.toml"))
+def _bundled(language: str) -> tuple[Lesson, ...]:
+    found = tuple(read(file.read_text("utf-8"), file.stem) for file in FOLDER.glob("*.toml"))
+    return found if language == ENGLISH else tuple(_bundled_words(lesson, language) for lesson in found)
 
 
-def lessons() -> tuple[Lesson, ...]:
-    """All lessons that have no fault, in the order of their courses; those of a teacher's own folder last."""
-    own = [lesson for _, lesson, _ in _own() if lesson is not None]
-    return tuple(sorted([*_bundled(), *own], key=lambda lesson: (lesson.course, lesson.number, lesson.name)))
+def _bundled_words(lesson: Lesson, language: str) -> Lesson:
+    said, faults = judged_words(lesson, FOLDER / language / f"{lesson.name}.toml")
+    if said is None:
+        raise Refused(faults[0].says)
+    return said
 
 
-def faulty() -> list[str]:
-    """What is wrong with the files of a teacher's own folder, a sentence for each that has faults."""
-    return [faults[0].says for _, _, faults in _own() if faults]
+def lessons(language: str = ENGLISH) -> tuple[Lesson, ...]:
+    """All lessons that have no fault, in the order of their courses; those of a teacher's own folder last.
+
+    language: one of `LANGUAGES`; a teacher's lesson that has no words in it stays as it is.
+    """
+    own = [lesson for _, lesson, _ in _own(language) if lesson is not None]
+    return tuple(sorted([*_bundled(language), *own], key=lambda lesson: (lesson.course, lesson.number, lesson.name)))
 
 
-def lesson_of(name: str) -> Lesson:
-    """The lesson of this name. Raises Refused for a name that none has."""
-    for lesson in lessons():
+def faulty(language: str = ENGLISH) -> list[str]:
+    """What is wrong with the files of a teacher's own folder, a sentence for each that has faults.
+
+    language: one of `LANGUAGES`, whose words are looked at too.
+    """
+    return [faults[0].says for _, _, faults in _own(language) if faults]
+
+
+def lesson_of(name: str, language: str = ENGLISH) -> Lesson:
+    """The lesson of this name, in one of `LANGUAGES`. Raises Refused for a name that none has."""
+    for lesson in lessons(language):
         if lesson.name == name:
             return lesson
     raise Refused(f"one of the lessons {', '.join(lesson.name for lesson in lessons())}")
 
 
-def _own() -> Iterator[tuple[Path, Lesson | None, list[Fault]]]:
-    """The files of the teacher's own folder, each with its lesson, or with its faults."""
+def _own(language: str) -> Iterator[tuple[Path, Lesson | None, list[Fault]]]:
+    """The files of the teacher's own folder, each with its lesson, and with the faults of it and of its words."""
     if not (folder := os.environ.get(OWN_LESSONS)):
         return
     for file in sorted(Path(folder).glob("*.toml")):
+        looked_at = [file, *(words for tag, words in words_of(file) if tag == language)]
         try:
-            about = file.stat()
+            abouts = [one.stat() for one in looked_at]
         except OSError:  # it has just been taken away
             continue
-        yield file, *_of_file(file, about.st_mtime_ns, about.st_size)
+        changed = tuple((about.st_mtime_ns, about.st_size) for about in abouts)
+        yield file, *_of_files(tuple(looked_at), changed)
 
 
 @lru_cache(maxsize=512)
-def _of_file(file: Path, changed: int, size: int) -> tuple[Lesson | None, list[Fault]]:
-    """A lesson, or the faults of its file, as it was when it was changed last."""
+def _of_files(files: tuple[Path, ...], changed: tuple[tuple[int, int], ...]) -> tuple[Lesson | None, list[Fault]]:
+    """A lesson, or the faults of its file, as it was when it was changed last.
+
+    files: the lesson's, and perhaps that of its words in another language; where these have faults, it goes without.
+    """
+    file, *words = files
     lesson, faults = judged(file)
-    if lesson is not None and any(lesson.name == one.name for one in _bundled()):
+    if lesson is None:
+        return None, faults
+    if any(lesson.name == one.name for one in _bundled(ENGLISH)):
         return None, [Fault(0, f"{file.name}: a lesson of this name comes along: rename the file")]
-    return None if lesson is None else replace(lesson, course=OWN_COURSE), faults
+    for one in words:
+        said, faults = judged_words(lesson, one)
+        lesson = said or lesson
+    return replace(lesson, course=OWN_COURSE), faults
+
+
+def words_of(file: Path) -> list[tuple[str, Path]]:
+    """The languages that a lesson's file has words in, each with their file."""
+    found = ((tag, file.parent / tag / file.name) for tag in LANGUAGES if tag != ENGLISH)
+    return [(tag, words) for tag, words in found if words.exists()]
 
 
 def judged(file: Path) -> tuple[Lesson | None, list[Fault]]:
@@ -87,15 +121,27 @@ def judged(file: Path) -> tuple[Lesson | None, list[Fault]]:
     if not NAME.fullmatch(file.stem):
         says = "a small letter first, then small letters, figures and _, 40 signs at most"
         return None, [Fault(0, f"{file.name}: the name of a lesson has {says}")]
+    text = _text_of(file, file.name)
+    return (None, [text]) if isinstance(text, Fault) else _read(text, file.stem)
+
+
+def judged_words(lesson: Lesson, file: Path) -> tuple[Lesson | None, list[Fault]]:
+    """A lesson with the words of a file, or None and all faults of the file."""
+    name = f"{file.parent.name}/{file.name}"
+    text = _text_of(file, name)
+    return (None, [text]) if isinstance(text, Fault) else _translated(lesson, text, name)
+
+
+def _text_of(file: Path, name: str) -> str | Fault:
+    """The text of a file, or why it has none. name: of the file, for that sentence."""
     try:
         if (size := file.stat().st_size) > LARGEST:
-            return None, [Fault(0, f"{file.name} has {size:,} bytes: at most {LARGEST:,}")]
-        text = file.read_text("utf-8")
+            return Fault(0, f"{name} has {size:,} bytes: at most {LARGEST:,}")
+        return file.read_text("utf-8")
     except UnicodeDecodeError:
-        return None, [Fault(0, f"{file.name} is no text in UTF-8: save it as such")]
+        return Fault(0, f"{name} is no text in UTF-8: save it as such")
     except OSError as error:
-        return None, [Fault(0, f"{file.name} cannot be read: {error.strerror}")]
-    return _read(text, file.stem)
+        return Fault(0, f"{name} cannot be read: {error.strerror}")
 
 
 def read(text: str, name: str) -> Lesson:
@@ -109,15 +155,21 @@ def read(text: str, name: str) -> Lesson:
     return lesson
 
 
-def _read(text: str, name: str) -> tuple[Lesson | None, list[Fault]]:
-    file = f"{name}.toml"
+def _parsed(text: str, file: str) -> dict[str, Any] | Fault:
     try:
-        given = tomllib.loads(text)
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"at line (\d+)", str(error))
-        return None, [Fault(int(at[1]) if at else 0, f"{file} is no TOML file: {error}")]
+        return Fault(int(at[1]) if at else 0, f"{file} is no TOML file: {error}")
     except RecursionError:
-        return None, [Fault(0, f"{file} is no TOML file that can be read: tables stand too deep in each other")]
+        return Fault(0, f"{file} is no TOML file that can be read: tables stand too deep in each other")
+
+
+def _read(text: str, name: str) -> tuple[Lesson | None, list[Fault]]:
+    file = f"{name}.toml"
+    given = _parsed(text, file)
+    if isinstance(given, Fault):
+        return None, [given]
     top = _Table(file, "", given, [])
     link = top.text("link")
     if link and not link.startswith("https://"):
@@ -133,10 +185,35 @@ def _read(text: str, name: str) -> tuple[Lesson | None, list[Fault]]:
         predict, do, _reveal(top.table("reveal"), predict.check), yours,
         tuple(Way(one.text("label"), one.view()) for one in top.tables("free")),
     )  # fmt: skip
+    faults = _faults(top, text, file)
+    return (None, faults) if faults else (lesson, [])
+
+
+def _translated(lesson: Lesson, text: str, file: str) -> tuple[Lesson | None, list[Fault]]:
+    given = _parsed(text, file)
+    if isinstance(given, Fault):
+        return None, [given]
+    top = _Table(file, "", given, [])
+    shown, old = top.table("reveal"), lesson.reveal
+    right, wrong, otherwise = (shown.sentence(key, lesson.predict.check) for key in ("right", "wrong", "otherwise"))
+    bars = old.bars and shown.texts("bars")
+    if set(bars) != set(old.bars):
+        shown.fault("bars", f"names {', '.join(bars) or 'nothing'}: {', '.join(old.bars)}")
+    said = replace(
+        lesson, title=top.text("title"), question=top.text("question"),
+        predict=_task_said(lesson.predict, top.table("predict")), do=_task_said(lesson.do, top.table("do")),
+        reveal=replace(old, right=right, wrong=wrong, otherwise=otherwise, title=shown.text("title"), bars=bars),
+        yours=_task_said(lesson.yours, top.table("yours")),
+        free=tuple(replace(way, label=label) for way, label in _labelled(top, "free", lesson.free)),
+    )  # fmt: skip
+    faults = _faults(top, text, file)
+    return (None, faults) if faults else (said, [])
+
+
+def _faults(top: _Table, text: str, file: str) -> list[Fault]:
+    """All faults of a file once everything was asked of it, in the order of their lines."""
     top.nothing_else()
-    if not top.faults:
-        return lesson, []
-    return None, sorted(Fault(line_of(text, key), f"{file}: {key} {says}") for key, says in top.faults)
+    return sorted(Fault(line_of(text, key), f"{file}: {key} {says}") for key, says in top.faults)
 
 
 def line_of(text: str, key: str) -> int:
@@ -219,7 +296,7 @@ class _Table:
             elif name in asked.words and (form or conversion):
                 self.fault(key, f"writes the word {name} as {form or conversion!r}: it is written as {{{name}}}")
             elif name in asked.numbers and (conversion or not form or not _FORM.fullmatch(form)):
-                self.fault(key, f"writes the number {name} as {form or conversion!r}: such as .2f, .0f, .0%")
+                self.fault(key, f"writes the number {name} as {form or conversion or ''!r}: such as .2f, .0f, .0%")
         return text
 
     def one_of(self, key: str, allowed: tuple[str, ...]) -> str:
@@ -303,6 +380,27 @@ def _task(given: _Table, step: str) -> Task:
         given.sentence("right", check, first=needed), given.sentence("wrong", check, first=needed),
         given.text("hint", first=""), options, least, most, given.text("unit", first=""),
     )  # fmt: skip
+
+
+def _task_said(task: Task, given: _Table) -> Task:
+    """A task with its words in another language; what it does not say in English, it says in none."""
+    return replace(
+        task, says=given.text("says"),
+        right=task.right and given.sentence("right", task.check),
+        wrong=task.wrong and given.sentence("wrong", task.check),
+        hint=task.hint and given.text("hint"), unit=task.unit and given.text("unit"),
+        options=tuple(replace(one, label=label) for one, label in _labelled(given, "options", task.options)),
+    )  # fmt: skip
+
+
+def _labelled(given: _Table, key: str, old: tuple[_Labelled, ...]) -> list[tuple[_Labelled, str]]:
+    """Each of some things with what it is called in another language."""
+    if not old:
+        return []
+    labels = [one.text("label") for one in given.tables(key)]
+    if labels and len(labels) != len(old):
+        given.fault(key, f"has {len(labels)} tables: {len(old)} are needed")
+    return list(zip(old, labels, strict=False))
 
 
 def _reveal(given: _Table, check: str) -> Reveal:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from bert_core.loading import ASSETS
+from viz_app.shell.language import spoken
 
 FILE = ASSETS / "headlight-mini" / "examples.json"
 TREES = Path(__file__).parent / "trees.conllu"  # sixty sentences with their dependency trees
@@ -34,8 +35,9 @@ class Example:
     def title(self) -> str:
         """What is hidden, and what comes after it."""
         words = re.findall(r"\w+|[^\w\s]", self.text)
-        hidden = f"{', '.join(words[number] for number in self.masked)}, hidden" if self.masked else "Nothing hidden"
-        return hidden + ("; B follows" if self.follows else "; B does not follow") * bool(self.pair)
+        names = ", ".join(words[number] for number in self.masked)
+        hidden = spoken("{piece}, hidden").format(piece=names) if self.masked else spoken("Nothing hidden")
+        return hidden + (spoken("; B follows") if self.follows else spoken("; B does not follow")) * bool(self.pair)
 
     @property
     def both(self) -> str:

@@ -18,13 +18,15 @@ from bert_core.tokenizer import MASK
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.door import LONGEST_TEXT
+from viz_app.lessons import ENGLISH, LANGUAGES
 from viz_app.shell import change, examples, heads, lesson, models, question, screen, target
 from viz_app.shell.address import steps
 from viz_app.shell.calm import calm
-from viz_app.shell.choices import Choice, Page, collected, flag
+from viz_app.shell.choices import Choice, Page, choice_of, collected, flag
 from viz_app.shell.controls import control
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
+from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, sentence
 from viz_app.shell.models import chosen_model, model_settings, say_load_problem
 from viz_app.shell.notices import say_notices, say_of_text, status
@@ -38,7 +40,7 @@ WAYS = "_ways"  # the pages of this run, as Streamlit links them, by their paths
 @cache
 def choices_of(pages: tuple[Page, ...]) -> Mapping[str, Choice]:
     """Every choice that an address carries, by its name: those that all pages share, and each page's own."""
-    own = {"lecture": flag()}
+    own = {"lecture": flag(), "lang": choice_of(*LANGUAGES, first=ENGLISH)}
     shared = (question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, change.CHOICES, lesson.CHOICES, own)
     return collected([*shared, *(page.choices for page in pages)])
 
@@ -91,8 +93,10 @@ def welcome() -> None:
     """Say on the first page what the app is; not in a lecture, where somebody says it."""
     if not st.session_state.lecture:
         screen.text().markdown(
-            "**Headlight** shows how BERT, a language model, reads your sentence: what it predicts, where it looks, "
-            "and why."
+            spoken(
+                "**Headlight** shows how BERT, a language model, reads your sentence: what it predicts, where it "
+                "looks, and why."
+            )
         )
 
 
@@ -121,8 +125,10 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
     say_notices(notices)
     if len(text) + len(pair) > LONGEST_TEXT:
         # Of a text that was cut at the door nobody knows how long it was.
-        many = f"more than {LONGEST_TEXT:,}" if LONGEST_TEXT + 1 in (len(text), len(pair)) else f"{len(text + pair):,}"
-        st.error(f"The text has {many} characters: at most {LONGEST_TEXT:,} can be read.")
+        more = spoken("more than {many}").format(many=f"{LONGEST_TEXT:,}")
+        many = more if LONGEST_TEXT + 1 in (len(text), len(pair)) else f"{len(text + pair):,}"
+        says = spoken("The text has {many} characters: at most {most:,} can be read.")
+        st.error(says.format(many=many, most=LONGEST_TEXT))
         return None
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
@@ -130,12 +136,14 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
         st.error(sentence(error), icon=":material/edit:")
         if not text.strip():
             first = examples.first()
-            st.button(f"Begin with “{first.text}”", on_click=take_example, args=(first,), type="primary", key="begin")
+            begins = spoken("Begin with “{text}”").format(text=first.text)
+            st.button(begins, on_click=take_example, args=(first,), type="primary", key="begin")
         return None
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
     drawn = Question(loaded, encoding, original, None, existing_heads(loaded), is_dark(), bool(state.lecture))
-    token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, on_click=mask_word)
+    label = spoken("Tokens; click a word to hide it or show it again")
+    token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, label=label, on_click=mask_word)
     say_of_text(drawn, keep_place=page.switches)
     return with_target(drawn)
 
@@ -143,20 +151,25 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
 def _settings(*, models: bool) -> None:
     if models:
         model_settings()
-    control(st.toggle, "Lecture mode", "lecture", help="Larger type, thicker lines, for a projector")
+    help_ = spoken("Larger type, thicker lines, for a projector")
+    control(st.toggle, spoken("Lecture mode"), "lecture", help=help_)
+    control(
+        st.segmented_control, spoken("Language"), "lang", options=list(LANGUAGES), format_func=LANGUAGES.__getitem__,
+        label_visibility="collapsed",
+    )  # fmt: skip
 
 
 def _text_inputs(surprises: list[Example]) -> None:
     row = screen.text().container(horizontal=True, vertical_alignment="bottom")
-    control(row.text_input, "Sentence", "text", on_change=_text_changed, placeholder="Type a sentence")
+    control(row.text_input, spoken("Sentence"), "text", on_change=_text_changed, placeholder=spoken("Type a sentence"))
     control(
-        row.text_input, "Second sentence", "pair", on_change=_text_changed,
-        placeholder="Optional: does this one follow?",
+        row.text_input, spoken("Second sentence"), "pair", on_change=_text_changed,
+        placeholder=spoken("Optional: does this one follow?"),
     )  # fmt: skip
     # What is closed costs nothing.
-    with row.popover("Examples", width="content", key=EXAMPLES, on_change="rerun") as opened:
+    with row.popover(spoken("Examples"), width="content", key=EXAMPLES, on_change="rerun") as opened:
         for kind, some in examples.by_kind(surprises).items() if opened.open else ():
-            st.caption(kind)
+            st.caption(spoken(kind))
             for number, example in enumerate(some):
                 st.button(
                     f"**{as_written(example.title)}** &nbsp; {as_written(example.both)}", key=f"{kind} {number}",
@@ -177,12 +190,15 @@ def _chips(current: Question) -> list[Chip]:
     for position, token in enumerate(encoding.tokens):
         masked = token != original.tokens[position]
         piece = original.tokens[position]
-        title = f"{piece}: position {position}, number {original.input_ids[position]:,} in the vocabulary"
-        what = "Hidden: the model reads [MASK] here. Click to show it again." if masked else "Click to hide it."
+        title = spoken("{piece}: position {position}, number {number:,} in the vocabulary").format(
+            piece=piece, position=position, number=original.input_ids[position]
+        )
+        hidden = spoken("Hidden: the model reads [MASK] here. Click to show it again.")
+        what = hidden if masked else spoken("Click to hide it.")
         ends = masked and encoding.words[position + 1] != encoding.words[position]
         chips.append(
             Chip(
-                text=f"{piece}, hidden" if ends else piece,
+                text=spoken("{piece}, hidden").format(piece=piece) if ends else piece,
                 title=title if encoding.special[position] else f"{title}\n{what}",
                 word=encoding.words[position],
                 side=encoding.sides[position],

@@ -13,6 +13,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.shell import question
 from viz_app.shell.address import CHOSEN
 from viz_app.shell.choices import Choice, Head, parse_head, parse_numbers, write_head, write_numbers
+from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
@@ -89,10 +90,11 @@ def existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
     wrong = [head for head in (*state.off, state.head) if not (0 <= head[0] < layers and 0 <= head[1] < heads)]
     if wrong:
         layer, head = wrong[0]
-        st.warning(
-            f"L{layer} H{head} does not exist: {as_written(shown_name(loaded.name))} has layers 0 to {layers - 1} "
-            f"and heads 0 to {heads - 1}. It is ignored."
+        says = spoken(
+            "L{layer} H{head} does not exist: {model} has layers 0 to {last} and heads 0 to {most}. It is ignored."
         )
+        model = as_written(shown_name(loaded.name))
+        st.warning(says.format(layer=layer, head=head, model=model, last=layers - 1, most=heads - 1))
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
             state.head, state[CHOSEN] = (0, 0), False
@@ -115,12 +117,13 @@ def say_off(off: tuple[Head, ...], *, keep_place: bool = False) -> None:
     if not off and not keep_place:
         return
     names = ", ".join(f"L{layer} H{head}" for layer, head in off[:8])
-    more = f" and {len(off) - 8} more" if len(off) > 8 else ""
-    heads = "head is" if len(off) == 1 else "heads are"
-    said = f":orange[:material/visibility_off:] {len(off)} {heads} off: {names}{more}" if off else "All heads are on."
+    if len(off) > 8:
+        names += spoken(" and {many} more").format(many=len(off) - 8)
+    says = spoken("1 head is off: {names}") if len(off) == 1 else spoken("{many} heads are off: {names}")
+    said = f":orange[:material/visibility_off:] {says.format(many=len(off), names=names)}"
     with st.container(key="heads_off", horizontal=True, vertical_alignment="center", gap="small"):
-        st.markdown(said)
-        st.button("Restore", on_click=_restore_heads, key="restore_heads", disabled=not off)
+        st.markdown(said if off else spoken("All heads are on."))
+        st.button(spoken("Restore"), on_click=_restore_heads, key="restore_heads", disabled=not off)
 
 
 def _restore_heads() -> None:

@@ -17,6 +17,7 @@ from viz_app.lessons.reading import lesson_of, lessons
 from viz_app.shell import heads, question, target
 from viz_app.shell.address import CHOSEN, TABLE
 from viz_app.shell.choices import Choice, Page, choice_of
+from viz_app.shell.language import language
 
 Answer = int | float | Option | tuple[str, ...]
 
@@ -51,7 +52,7 @@ def current() -> tuple[Lesson, str] | None:
     if not state.lesson:
         return None
     try:
-        lesson = lesson_of(state.lesson)
+        lesson = lesson_of(state.lesson, language())
     except Refused:  # its file was taken away, or has a fault since
         state.lesson = ""
         return None
@@ -108,7 +109,7 @@ def drafts(lesson: Lesson) -> dict[str, object]:
 
 def after(lesson: Lesson) -> Lesson | None:
     """The next lesson of its course; None after the last."""
-    course = [one for one in lessons() if one.course == lesson.course]
+    course = [one for one in lessons(language()) if one.course == lesson.course]
     names = [one.name for one in course]
     rest = course[names.index(lesson.name) + 1 :] if lesson.name in names else []
     return rest[0] if rest else None

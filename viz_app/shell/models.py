@@ -14,6 +14,7 @@ from bert_core.refused import Refused
 from viz_app.door import is_own
 from viz_app.shell.choices import Choice, one_of
 from viz_app.shell.controls import control
+from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, sentence
 from viz_app.shell.work import Work, need
 
@@ -79,15 +80,19 @@ def model_settings() -> None:
         state.model = state.pop("_other_model")
     if state.model not in offered:
         state.model = offered[0]
-    control(st.selectbox, "Model", "model", options=offered, format_func=shown_name, help=whole_name(state.model))
+    control(
+        st.selectbox, spoken("Model"), "model", options=offered, format_func=shown_name, help=whole_name(state.model)
+    )
     if is_own():
         # In a form Enter loads.
-        with st.popover("Another model", width="stretch"), st.form("another_model_form", border=False):
+        with st.popover(spoken("Another model"), width="stretch"), st.form("another_model_form", border=False):
             st.text_input(
-                "Checkpoint folder or hub id", key="another_model", placeholder="bert-base-uncased",
-                help="A folder with config.json and the weights, the same files in one .zip, or a name on the hub.",
+                spoken("Checkpoint folder or hub id"), key="another_model", placeholder="bert-base-uncased",
+                help=spoken(
+                    "A folder with config.json and the weights, the same files in one .zip, or a name on the hub."
+                ),
             )  # fmt: skip
-            st.form_submit_button("Load", on_click=_add_model, key="add_model")
+            st.form_submit_button(spoken("Load"), on_click=_add_model, key="add_model")
 
 
 def say_load_problem() -> None:
@@ -97,7 +102,7 @@ def say_load_problem() -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.error(state[LOAD_PROBLEM], icon=":material/folder_off:", width="stretch")
-        st.button("Close", on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
+        st.button(spoken("Close"), on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
 
 
 def _add_model() -> None:
@@ -106,7 +111,9 @@ def _add_model() -> None:
     name = state.another_model.strip()
     state.pop(LOAD_PROBLEM, None)
     if not name:
-        state[LOAD_PROBLEM] = "The name is empty: type a folder, a .zip file with a model, or a name on the hub."
+        state[LOAD_PROBLEM] = spoken(
+            "The name is empty: type a folder, a .zip file with a model, or a name on the hub."
+        )
         return
     if name.startswith("~"):
         name = str(Path(name).expanduser())
@@ -127,7 +134,7 @@ def chosen_model() -> LoadedModel | None:
             state[LOAD_PROBLEM] = sentence(error)
             state["_other_model"] = state.get("_model_before", models_on_offer()[0])
             st.rerun()
-        st.error(f"{sentence(error)} Choose another model in the sidebar.", icon=":material/folder_off:")
+        st.error(f"{sentence(error)} {spoken('Choose another model in the sidebar.')}", icon=":material/folder_off:")
         return None
 
 

@@ -13,6 +13,7 @@ from viz_app.shell import screen
 from viz_app.shell.address import LONGEST_LINK
 from viz_app.shell.controls import missing
 from viz_app.shell.heads import say_off
+from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question, mask_word
@@ -31,31 +32,44 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
     said = []
     if encoding.cut:
         said.append(
-            f":orange[:material/content_cut:] The text has {encoding.full_length:,} tokens, but "
-            f"{as_written(shown_name(loaded.name))} reads at most {len(encoding):,}: the last {encoding.cut:,} are "
-            "left out."
+            ":orange[:material/content_cut:] "
+            + spoken(
+                "The text has {length:,} tokens, but {model} reads at most {most:,}: the last {cut:,} are left out."
+            ).format(
+                length=encoding.full_length,
+                model=as_written(shown_name(loaded.name)),
+                most=len(encoding),
+                cut=encoding.cut,
+            )
         )
     if unknown := current.original.unknown_count:
-        sentence = (
-            f"{unknown:,} of {current.original.typed_count:,} tokens are [UNK]: these characters are not in the "
-            "vocabulary, so the model cannot tell them apart."
-        )
+        sentence = spoken(
+            "{unknown:,} of {all:,} tokens are [UNK]: these characters are not in the vocabulary, so the model cannot "
+            "tell them apart."
+        ).format(unknown=unknown, all=current.original.typed_count)
         if current.original.mostly_unknown:
             st.warning(sentence)
         else:
             said.append(sentence)
     if len(st.session_state.text) + len(st.session_state.pair) > LONGEST_LINK:
         said.append(
-            f"The text is longer than {LONGEST_LINK:,} characters, so the link in the address bar does not contain it."
+            spoken(
+                "The text is longer than {most:,} characters, so the link in the address bar does not contain it."
+            ).format(most=LONGEST_LINK)
         )
     if said:
         st.caption(" ".join(said))
     if not loaded.has_mlm or not loaded.has_nsp:
-        missing = [n for n, there in (("masked-word", loaded.has_mlm), ("next-sentence", loaded.has_nsp)) if not there]
-        st.info(
-            f"{as_written(shown_name(loaded.name))} has no trained {' or '.join(missing)} output, so it makes no such "
-            "predictions."
-        )
+        name = as_written(shown_name(loaded.name))
+        if loaded.has_mlm:
+            says = spoken("{model} has no trained next-sentence output, so it makes no such predictions.")
+        elif loaded.has_nsp:
+            says = spoken("{model} has no trained masked-word output, so it makes no such predictions.")
+        else:
+            says = spoken(
+                "{model} has no trained masked-word or next-sentence output, so it makes no such predictions."
+            )
+        st.info(says.format(model=name))
     say_off(current.off, keep_place=keep_place)
 
 
@@ -90,17 +104,17 @@ def status(current: Question) -> str:
     name = as_written(shown_name(current.loaded.name))
     seconds = seconds_taken()
     parts = [
-        "click a word to hide it",
-        f"{len(current.encoding)} tokens of {config.max_position_embeddings}",
+        spoken("click a word to hide it"),
+        spoken("{tokens} tokens of {most}").format(tokens=len(current.encoding), most=config.max_position_embeddings),
         f"{name} {config.num_hidden_layers} × {config.num_attention_heads}" + _pruned(current),
         f"{current.loaded.device.type.upper()}, fp32",
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")
-    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; counts from 0"
+    return " &nbsp;·&nbsp; ".join(parts) + " &nbsp;·&nbsp; " + spoken("counts from 0")
 
 
 def _pruned(current: Question) -> str:
     """How many heads the model has lost, for the status line; nothing for a whole one."""
     gone = sum(map(len, current.loaded.config.pruned_heads.values()))
-    return f", {gone} pruned" if gone else ""
+    return spoken(", {gone} pruned").format(gone=gone) if gone else ""

@@ -17,14 +17,15 @@ from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip, token_strip
-from viz_app.figures.lessons import answer_bars
+from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.checks.verdicts import Verdict
+from viz_app.lessons.checks.verdicts import Phrase, Verdict
 from viz_app.shell import findings, frame, lesson
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
 from viz_app.shell.findings.asked import Asked, of_lesson, of_page
+from viz_app.shell.language import spoken
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.markdown import as_written, sentence
 from viz_app.shell.models import loaded_model
@@ -58,8 +59,8 @@ def draw(place: DeltaGenerator | None) -> None:
         one, step = on
         if st.session_state.get(_FOLDED, False):
             st.button(
-                "Lesson", icon=":material/left_panel_open:", key="lesson_unfold", on_click=_fold, args=(False,),
-                help="Show the lesson again",
+                spoken("Lesson"), icon=":material/left_panel_open:", key="lesson_unfold", on_click=_fold, args=(False,),
+                help=spoken("Show the lesson again"),
             )  # fmt: skip
         else:
             _panel(one, step)
@@ -81,10 +82,10 @@ def again(one: Lesson) -> None:
 def done_of(one: Lesson) -> str:
     """What was done of a lesson, in words: nothing where it was not begun."""
     note = lesson.note_of(one)
-    said = ["predicted"] * (note.answer is not None) + ["tried"] * note.did
+    said = [spoken("predicted")] * (note.answer is not None) + [spoken("tried")] * note.did
     if note.right is not None:
-        said = ["predicted rightly" if note.right else "predicted otherwise", *said[1:]]
-    return ", ".join(said + ["own sentence"] * (note.own is not None))
+        said = [spoken("predicted rightly") if note.right else spoken("predicted otherwise"), *said[1:]]
+    return ", ".join(said + [spoken("own sentence")] * (note.own is not None))
 
 
 def _is_done(note: Note) -> tuple[bool, ...]:
@@ -117,12 +118,13 @@ def _leave() -> None:
 
 def _panel(one: Lesson, step: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lesson_bar"):
-        st.caption(f"{as_written(one.title)} · {STEPS.index(step) + 1} of {len(STEPS)}")
+        place = spoken("{number} of {all}").format(number=STEPS.index(step) + 1, all=len(STEPS))
+        st.caption(f"{as_written(one.title)} · {place}")
         st.button("", icon=":material/right_panel_close:", key="lesson_fold", on_click=_fold, args=(True,),
-                  help="Fold the lesson away", type="tertiary")  # fmt: skip
+                  help=spoken("Fold the lesson away"), type="tertiary")  # fmt: skip
         st.button("", icon=":material/close:", key="lesson_leave", on_click=_leave, type="tertiary",
-                  help="Leave the lesson; what you said and did is kept")  # fmt: skip
-    st.subheader(STEP_NAMES[step], anchor=False)
+                  help=spoken("Leave the lesson; what you said and did is kept"))  # fmt: skip
+    st.subheader(spoken(STEP_NAMES[step]), anchor=False)
     _DRAW[step](one, step)
 
 
@@ -134,13 +136,14 @@ def _predict(one: Lesson, step: str) -> None:
         return
     if note.answer is not None:
         asked = _of_lesson(one)
-        st.info(f"You said: {as_written(_in_words(task, note.answer, None if asked is None else asked.original))}")
-        st.button("Go on", type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
+        said = as_written(_in_words(task, note.answer, None if asked is None else asked.original))
+        st.info(spoken("You said: {answer}").format(answer=said))
+        st.button(spoken("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
         return
     asked = _of_lesson(one)
     answer = None if asked is None else _answer(one, step, task, asked)
     st.button(
-        "That is what I expect", type="primary", key="lesson_say", disabled=answer is None, on_click=_expect,
+        spoken("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None, on_click=_expect,
         args=(one, answer),
     )  # fmt: skip
     _hint(task)
@@ -160,10 +163,12 @@ def _do(one: Lesson, step: str) -> None:
         _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict))
     with st.container(horizontal=True, gap="small"):
         st.button(
-            "See what is true" if did else "Go on without it", type="primary" if did else "secondary",
+            spoken("See what is true") if did else spoken("Go on without it"), type="primary" if did else "secondary",
             key="lesson_next", on_click=_go, args=(one, "reveal"),
         )  # fmt: skip
-        st.button("Set the page up again", key="lesson_again", type="tertiary", on_click=_go, args=(one, "do"))
+        st.button(
+            spoken("Set the page up again"), key="lesson_again", type="tertiary", on_click=_go, args=(one, "do")
+        )  # fmt: skip
     _hint(task)
 
 
@@ -178,10 +183,11 @@ def _reveal(one: Lesson, step: str) -> None:
         st.plotly_chart(
             answer_bars(
                 names, [bar.value for bar in verdict.bars], [bar.mark for bar in verdict.bars], form=reveal.form,
-                dark=frame.is_dark(), lecture=bool(st.session_state.lecture),
+                words={mark: spoken(MARKS[mark]) for mark in MARKS}, dark=frame.is_dark(),
+                lecture=bool(st.session_state.lecture),
             ),
             theme=None, key="lesson_bars", config={"displayModeBar": False},
-            alt=f"{reveal.title}: what you expected beside what is true",
+            alt=spoken("{title}: what you expected beside what is true").format(title=reveal.title),
         )  # fmt: skip
         if verdict.holds:
             _paragraphs(_filled(reveal.right if verdict.right else reveal.wrong, verdict))
@@ -189,7 +195,8 @@ def _reveal(one: Lesson, step: str) -> None:
             _paragraphs(_filled(reveal.otherwise, verdict))
     if not _is_elsewhere(one, step):
         st.button(
-            "With a sentence of your own", type="primary", key="lesson_next", on_click=_go, args=(one, "yours")
+            spoken("With a sentence of your own"), type="primary", key="lesson_next", on_click=_go,
+            args=(one, "yours"),
         )  # fmt: skip
 
 
@@ -200,7 +207,7 @@ def _yours(one: Lesson, step: str) -> None:
         return
     asked = _of_page(one)
     if asked is not None and not asked.is_own:
-        st.caption(":material/edit: The sentence on the page is still that of the lesson.")
+        st.caption(f":material/edit: {spoken('The sentence on the page is still that of the lesson.')}")
     elif asked is not None:
         if task.answer == "page":
             verdict = _verdict(task, asked, None)
@@ -210,7 +217,7 @@ def _yours(one: Lesson, step: str) -> None:
             given = (asked.encoding, asked.head, asked.loaded.name, answer)
             drafts = lesson.drafts(one)
             st.button(
-                "Is that right?", key="lesson_say", disabled=answer is None, on_click=drafts.update,
+                spoken("Is that right?"), key="lesson_say", disabled=answer is None, on_click=drafts.update,
                 args=({"given": given},),
             )  # fmt: skip
             verdict = _verdict(task, asked, answer) if drafts.get("given") == given else None
@@ -220,15 +227,16 @@ def _yours(one: Lesson, step: str) -> None:
             _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict))
     did = lesson.note_of(one).own is not None
     st.button(
-        "Go on" if did else "Go on without it", type="primary" if did else "secondary", key="lesson_next",
-        on_click=_go, args=(one, "free"),
+        spoken("Go on") if did else spoken("Go on without it"), type="primary" if did else "secondary",
+        key="lesson_next", on_click=_go, args=(one, "free"),
     )  # fmt: skip
     _hint(task)
 
 
 def _free(one: Lesson, step: str) -> None:
-    st.markdown(f"You have walked through this lesson: {done_of(one) or 'looked'}.")
-    st.caption("Where to look on:")
+    done = done_of(one) or spoken("looked")
+    st.markdown(spoken("You have walked through this lesson: {done}.").format(done=done))
+    st.caption(spoken("Where to look on:"))
     for number, way in enumerate(one.free):
         st.button(
             as_written(way.label), key=f"lesson_way_{number}", width="stretch", on_click=lesson.leave_for,
@@ -237,11 +245,11 @@ def _free(one: Lesson, step: str) -> None:
     following = lesson.after(one)
     if following is not None:
         st.button(
-            f"Next lesson: {as_written(following.title)}", type="primary", key="lesson_following", width="stretch",
-            on_click=begin, args=(following,),
+            spoken("Next lesson: {title}").format(title=as_written(following.title)), type="primary",
+            key="lesson_following", width="stretch", on_click=begin, args=(following,),
         )  # fmt: skip
     st.link_button(as_written(one.source), one.link, icon=":material/menu_book:", width="stretch")
-    st.page_link(frame.way_to(LEARN), label="All lessons", icon=":material/school:")
+    st.page_link(frame.way_to(LEARN), label=spoken("All lessons"), icon=":material/school:")
 
 
 _DRAW = {"predict": _predict, "do": _do, "reveal": _reveal, "yours": _yours, "free": _free}
@@ -255,9 +263,11 @@ def _is_elsewhere(one: Lesson, step: str) -> bool:
     view = one.view(step)
     if view.page == st.session_state[PAGE]:
         return False
-    title = st.session_state[lesson.PAGES][view.page].title
-    st.caption(f"This step is on the page {title}.")
-    st.button(f"Open {title}", key="lesson_open", type="primary", on_click=_go, args=(one, step))
+    title = spoken(st.session_state[lesson.PAGES][view.page].title)
+    st.caption(spoken("This step is on the page {title}.").format(title=title))
+    st.button(
+        spoken("Open {title}").format(title=title), key="lesson_open", type="primary", on_click=_go, args=(one, step)
+    )
     return True
 
 
@@ -300,7 +310,7 @@ def _verdict(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
         record = look(findings.work_for(CHECKS[task.check].needs, asked)).value
         if record is None:
             return None
-        return findings.judged(task, asked, record, answer)
+        return findings.judged(task, asked, record, _of_now(task, answer) if isinstance(answer, Option) else answer)
     except Refused as error:
         st.caption(f":material/info: {sentence(error)}")
         return None
@@ -316,15 +326,16 @@ def _answer(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
             chosen = None
         token_strip(
             _chips(asked, chosen), key="lesson_words",
-            label="Words of the sentence; a click chooses the one that you expect",
+            label=spoken("Words of the sentence; a click chooses the one that you expect"),
             on_click=lambda click: said.update({key: click.word}),
         )  # fmt: skip
-        st.caption("Nothing chosen yet" if chosen is None else f"Chosen: {as_written(original.word_text(chosen))}")
+        word = "" if chosen is None else as_written(original.word_text(chosen))
+        st.caption(spoken("Chosen: {word}").format(word=word) if word else spoken("Nothing chosen yet"))
     elif task.answer == "number":
         chosen = st.number_input(
-            f"How many {task.unit}?" if task.unit != "percent" else "How many percent?", value=chosen,
+            spoken("How many {unit}?").format(unit=task.unit), value=chosen,
             min_value=int(task.least), max_value=int(task.most), step=1, key=f"lesson_number_{key}",
-            placeholder=f"{task.least:g} to {task.most:g}",
+            placeholder=spoken("{least:g} to {most:g}").format(least=task.least, most=task.most),
         )  # fmt: skip
         said[key] = chosen
     elif task.answer == "order":
@@ -332,7 +343,7 @@ def _answer(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
     else:
         labels = [option.label for option in task.options]
         number = st.radio(
-            "Choose one", range(len(labels)), index=chosen, format_func=lambda place: as_written(labels[place]),
+            spoken("Choose one"), range(len(labels)), index=chosen, format_func=lambda place: as_written(labels[place]),
             key=f"lesson_choice_{key}", label_visibility="collapsed",
         )  # fmt: skip
         said[key] = number
@@ -360,7 +371,10 @@ def _ordered(things: tuple[str, ...], said: dict[str, object], key: str) -> Answ
             f"{place}{as_written(thing)}", key=f"lesson_order_{number}", on_click=click, args=(thing,),
             width="stretch", type="primary" if place else "secondary",
         )  # fmt: skip
-    st.caption("Press the best one first; press again to take it back." if order else "Press the best one first.")
+    st.caption(
+        spoken("Press the best one first; press again to take it back.") if order
+        else spoken("Press the best one first.")
+    )  # fmt: skip
     return order if len(order) == len(things) else None
 
 
@@ -376,7 +390,7 @@ def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
         Chip(
             text=token, word=word, side=original.sides[at], special=original.special[at] or word in hidden,
             masked=word in hidden, target=word is not None and word == chosen,
-            title=f"{token}: choose it" if word not in hidden else "The gap",
+            title=spoken("{token}: choose it").format(token=token) if word not in hidden else spoken("The gap"),
         )
         for at, (token, word) in enumerate(zip(original.tokens, original.words, strict=True))
         if not original.special[at]
@@ -385,7 +399,7 @@ def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
 
 def _in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
     if isinstance(answer, Option):
-        return answer.label
+        return _of_now(task, answer).label
     if isinstance(answer, tuple):
         return ", ".join(answer)
     if task.answer == "word" and original is not None and int(answer) < original.word_count:
@@ -393,9 +407,15 @@ def _in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
     return f"{answer:g} {task.unit}".strip()
 
 
+def _of_now(task: Task, answer: Option) -> Option:
+    """The option that was chosen, in the words of the language that is chosen now."""
+    return next((option for option in task.options if option == answer), answer)
+
+
 def _filled(text: str, verdict: Verdict) -> str:
     """A sentence of the lesson with the figures in it."""
-    return text.format(**verdict.figures)
+    figures = {name: spoken(what) if isinstance(what, Phrase) else what for name, what in verdict.figures.items()}
+    return text.format(**figures)
 
 
 def _paragraphs(text: str) -> None:
@@ -408,5 +428,5 @@ def _say(right: bool, text: str) -> None:
 
 def _hint(task: Task) -> None:
     if task.hint:
-        with st.expander("Hint", icon=":material/lightbulb:"):
+        with st.expander(spoken("Hint"), icon=":material/lightbulb:"):
             _paragraphs(task.hint)

@@ -16,6 +16,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from viz_app.components.side_bar import close_on_narrow_windows
+from viz_app.shell.language import spoken
 from viz_app.shell.markdown import explained, terms_in
 
 SCREEN = "_screen"  # the places that this run has made
@@ -71,7 +72,7 @@ def _place(name: str) -> DeltaGenerator:
         return screen.places[name]
     if name not in screen.folded:
         label, icon = FOLDED[name]
-        screen.folded[name] = screen.places[name].popover(label, icon=icon, key=f"fold_{name}")
+        screen.folded[name] = screen.places[name].popover(spoken(label), icon=icon, key=f"fold_{name}")
     return screen.folded[name]
 
 
@@ -112,7 +113,9 @@ def picture() -> DeltaGenerator:
 
 def read(lines: str) -> None:
     """Write how to read the picture under it; how it can mislead stands beside that, in a lecture below the window."""
-    reading, misleads, misleading = lines.partition(MISLEADS)
+    # What a page says in English alone has the English heading.
+    heading = spoken(MISLEADS) if spoken(MISLEADS) in lines else MISLEADS
+    reading, misleads, misleading = lines.partition(heading)
     if st.session_state[SCREEN].lecture and misleads:
         note(reading, _place("reading"))
         note(misleads + misleading, _place("rest"))

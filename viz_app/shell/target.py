@@ -12,6 +12,7 @@ from bert_core.refused import Refused
 from viz_app.shell import examples, screen
 from viz_app.shell.choices import Choice
 from viz_app.shell.controls import control, missing, put
+from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, sentence
 from viz_app.shell.notices import say_no_word_hidden, status
 from viz_app.shell.question import Question
@@ -32,7 +33,8 @@ def with_target(current: Question) -> Question:
     state[STATUS].caption(status(current))
     if not options:
         state.target = state.contrast = ""
-        right.caption(f"Nothing to explain: {way_to_a_target(current).partition(', or ')[0]}")
+        way = spoken(way_to_a_target(current).partition(", or ")[0])
+        right.caption(spoken("Nothing to explain: {way}").format(way=way))
         return current
     if state.pop("_typed", False) and state.target not in options:
         typed, problem = _typed_target(current, state.target)
@@ -48,11 +50,14 @@ def with_target(current: Question) -> Question:
         else:
             state.target, state[OWN_TARGET] = next(iter(options)), False
     state[LAST_TARGET] = state.target
+    explains = spoken("Explain {what}")
     control(
-        right.selectbox, "Explain", "target", options=list(options),
-        format_func=lambda key: f"Explain {labels[key]}" if key in labels else key, accept_new_options=True,
-        on_change=_target_typed, label_visibility="collapsed",
-        help="What to explain. Choose, or type a word; with several hidden words add its position: shore at 6",
+        right.selectbox, spoken("Explain"), "target", options=list(options),
+        format_func=lambda key: explains.format(what=labels[key]) if key in labels else key,
+        accept_new_options=True, on_change=_target_typed, label_visibility="collapsed",
+        help=spoken(
+            "What to explain. Choose, or type a word; with several hidden words add its position: shore at 6"
+        ),
     )  # fmt: skip
     target = options[state.target]
     if target.kind == "mlm":
@@ -107,17 +112,17 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
             if len(pieces) > 1:
                 _offer(current, Target("joint", pieces=pieces), options, labels)
         if len(hidden) > 1:
-            options["loss"], labels["loss"] = Target("loss", pieces=hidden), "all hidden words together"
+            options["loss"], labels["loss"] = Target("loss", pieces=hidden), spoken("all hidden words together")
     state = st.session_state
     if run is not None and run.classes is not None:
         likely = run.classes.order[:OFFERED_CLASSES]
         linked = (number for number in range(len(loaded.labels)) if f"class:{number}" == state.target)
         for number in dict.fromkeys((*likely, *linked)):
             options[f"class:{number}"] = Target("class", label=number)
-            labels[f"class:{number}"] = f"class “{loaded.labels[number]}”"
+            labels[f"class:{number}"] = spoken("class “{label}”").format(label=loaded.labels[number])
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
-        labels["nsp"] = "“B follows A”"
+        labels["nsp"] = spoken("“B follows A”")
     return options, labels
 
 
@@ -150,8 +155,8 @@ def _key_of(current: Question, target: Target) -> str:
 
 
 def _label_of(current: Question, target: Target) -> str:
-    places = "" if len(target.rows) == 1 else f" to {target.rows[-1]}, whole"
-    return f"“{target_word(current, target)}” at {target.rows[0]}{places}"
+    says = spoken("“{word}” at {first}") if len(target.rows) == 1 else spoken("“{word}” at {first} to {last}, whole")
+    return says.format(word=target_word(current, target), first=target.rows[0], last=target.rows[-1])
 
 
 def _typed_target(current: Question, typed: str) -> tuple[Target | None, str]:
@@ -194,11 +199,13 @@ def _against(current: Question, target: Target, place: DeltaGenerator) -> Target
             state.contrast = ""
     if chosen.against == target.token_id:
         state.contrast, chosen = "", target
+    than, nothing = spoken("rather than “{word}”"), spoken("rather than …")
     control(
-        place.selectbox, "Rather than", "contrast",
+        place.selectbox, spoken("Rather than"), "contrast",
         options=[*offered, *([state.contrast] if state.contrast not in offered else [])],
-        format_func=lambda word: f"rather than “{word}”" if word else "rather than …", accept_new_options=True,
-        label_visibility="collapsed", help="Why this word rather than that one? Choose, or type a word of one piece",
+        format_func=lambda word: than.format(word=word) if word else nothing,
+        accept_new_options=True, label_visibility="collapsed",
+        help=spoken("Why this word rather than that one? Choose, or type a word of one piece"),
     )  # fmt: skip
     return chosen
 

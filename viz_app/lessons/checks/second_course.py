@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from bert_core.refused import Refused
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Verdict
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Phrase, Verdict
 
 RANKED = ("attention", "rollout", "DecompX", "occlusion")  # methods that are put in order
 TIE = 0.01  # of a fall of the probability: methods that are nearer to each other count as alike
@@ -127,7 +127,7 @@ def order_of_methods(found: Judged, answer: tuple[str, ...]) -> Verdict:
         {
             "guess": found.guess, "probability": found.probability, "yours": ", ".join(answer),
             "order": ", ".join(true), "swapped": swapped, "chance": found.most, "best": true[0],
-            "better": ", ".join(better) or "none of them",
+            "better": ", ".join(better) or Phrase("none of them"),
             **{name: falls[name] for name in ("attention", "occlusion")},
         },
         tuple(sorted(bars, key=lambda bar: -bar.value)),

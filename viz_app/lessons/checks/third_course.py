@@ -13,12 +13,12 @@ import numpy as np
 
 from bert_core.refused import Refused
 from viz_app.lessons import Option
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Verdict, written
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Phrase, Verdict, written
 
 # Relations of a treebank whose best head is set against the best rule of distance, with what ties them to what.
 TIES = {
-    "det": "an article to its noun", "amod": "an adjective to its noun", "nsubj": "a subject to its verb",
-    "obj": "an object to its verb",
+    "det": Phrase("an article to its noun"), "amod": Phrase("an adjective to its noun"),
+    "nsubj": Phrase("a subject to its verb"), "obj": Phrase("an object to its verb"),
 }  # fmt: skip
 BEYOND = 0.1  # by how much a head must beat a rule to know more than distance
 STRANGER = "Penguins are birds that cannot fly."  # a sentence that hardly follows another
@@ -145,7 +145,8 @@ def beyond_distance(found: Ties, answer: Option) -> Verdict:
         chosen == best,
         (best,),
         {
-            "yours": TIES[chosen], "best": TIES[best], "head": "no head" if tie.head is None else written(tie.head),
+            "yours": TIES[chosen], "best": TIES[best],
+            "head": Phrase("no head") if tie.head is None else written(tie.head),
             "found": tie.found, "rule": tie.rule, "own_found": own.found, "own_rule": own.rule,
             "near_found": near.found, "near_rule": near.rule,
         },
@@ -207,8 +208,8 @@ def guesses_that_stay(found: Negated, answer: float) -> Verdict:
         abs(answer - len(stay)) <= NEAR_GUESSES,
         (float(len(stay)),),
         {
-            **_of_negated(found), "yours": answer, "stay": len(stay), "gone": ", ".join(gone) or "none",
-            "kept": ", ".join(stay) or "none", "all": len(found.without), "near": NEAR_GUESSES,
+            **_of_negated(found), "yours": answer, "stay": len(stay), "gone": ", ".join(gone) or Phrase("none"),
+            "kept": ", ".join(stay) or Phrase("none"), "all": len(found.without), "near": NEAR_GUESSES,
         },
         (Bar("yours", answer, "yours"), Bar("stay", len(stay), "true")),
         holds=len(stay) > len(found.without) / 2,
@@ -236,7 +237,8 @@ def she_first(found: Leanings, answer: float) -> Verdict:
         abs(answer - raw) <= NEAR_OCCUPATIONS,
         (float(raw),),
         {
-            "yours": answer, "raw": raw, "less_frame": len(less_frame), "which": ", ".join(less_frame) or "none",
+            "yours": answer, "raw": raw, "less_frame": len(less_frame),
+            "which": ", ".join(less_frame) or Phrase("none"),
             "frame": exp(found.frame), "odd": odd, "all": len(OCCUPATIONS), "near": NEAR_OCCUPATIONS,
         },
         (Bar("yours", answer, "yours"), Bar("raw", raw, "true"), Bar("less_frame", len(less_frame))),

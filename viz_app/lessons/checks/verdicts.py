@@ -12,6 +12,10 @@ Head = tuple[int, int]  # layer, head
 Figures = dict[str, str | float]
 
 
+class Phrase(str):
+    """A word of a figure that is ours, and not the text's or the model's: it is said in the reader's language."""
+
+
 class Bar(NamedTuple):
     """One bar of the picture: its name, its length, and whose it is: your answer, the true one, both or neither."""
 

@@ -7,6 +7,7 @@ import streamlit as st
 from viz_app.lessons import Lesson
 from viz_app.lessons.reading import OWN_COURSE, faulty, lessons
 from viz_app.shell import frame, lesson, panel, screen
+from viz_app.shell.language import language, spoken
 from viz_app.shell.lesson import Note
 from viz_app.shell.markdown import as_written
 
@@ -21,26 +22,29 @@ COURSES = {
 def draw() -> None:
     """Draw the page."""
     frame.title(
-        "What would you like to find out?",
-        "Lessons of a few minutes: say what you expect, try it on the live page, see what is true, use your own words.",
+        spoken("What would you like to find out?"),
+        spoken(
+            "Lessons of a few minutes: say what you expect, try it on the live page, see what is true, use your own "
+            "words."
+        ),
     )
     with screen.picture():
-        for fault in faulty():
+        for fault in faulty(language()):
             st.warning(as_written(fault), icon=":material/warning:")
-        for course, some in groupby(lessons(), key=lambda one: one.course):
-            st.subheader(COURSES.get(course, f"Course {course}"), anchor=False)
+        for course, some in groupby(lessons(language()), key=lambda one: one.course):
+            st.subheader(spoken(COURSES[course]), anchor=False)
             for one in some:
                 _lesson(one)
         if lesson.notes():
             st.button(
-                "Forget what I said", icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,
-                help="In all lessons, here and in this browser: for the next reader at this machine",
+                spoken("Forget what I said"), icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,
+                help=spoken("In all lessons, here and in this browser: for the next reader at this machine"),
             )  # fmt: skip
-    screen.read(
+    screen.read(spoken(
         "**How to read this:** nothing is graded and nothing leaves this machine. What you said and did is kept by "
         "your browser alone. **How it can mislead:** each lesson stands on a published result, but what it "
         "shows is this model on these sentences; where it does otherwise, the lesson says so."
-    )
+    ))  # fmt: skip
 
 
 def _lesson(one: Lesson) -> None:
@@ -49,12 +53,13 @@ def _lesson(one: Lesson) -> None:
     with st.container(border=True, key=f"lesson_card_{one.name}"):
         says, begins = st.columns([5, 1], vertical_alignment="center")
         says.markdown(f"**{as_written(one.title)}** &nbsp; {as_written(one.question)}")
-        about = f"{one.minutes} minutes · {as_written(one.source)}"
+        minutes = spoken("{minutes} minutes").format(minutes=one.minutes)
+        about = f"{minutes} · {as_written(one.source)}"
         says.caption(f"{about} · :material/check: {done}" if done else about)
         if note.own is not None:
-            begins.button("Again", key=f"again_{one.name}", width="stretch", on_click=panel.again, args=(one,))
+            begins.button(spoken("Again"), key=f"again_{one.name}", width="stretch", on_click=panel.again, args=(one,))
         else:
             begins.button(
-                "Go on" if note != Note() else "Begin", key=f"begin_{one.name}", type="primary", width="stretch",
-                on_click=panel.begin, args=(one,),
+                spoken("Go on") if note != Note() else spoken("Begin"), key=f"begin_{one.name}", type="primary",
+                width="stretch", on_click=panel.begin, args=(one,),
             )  # fmt: skip

@@ -12,6 +12,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.lessons import View
 from viz_app.shell import question
 from viz_app.shell.choices import Head, parse_head
+from viz_app.shell.language import spoken
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.work import Work, seconds_of
@@ -88,7 +89,7 @@ def work_of(asked: Asked, what: str, label: str, do: Callable[..., Any], passes:
 def has_words(asked: Asked) -> None:
     """Raise Refused for a model that cannot guess words."""
     if not asked.loaded.has_mlm:
-        raise Refused("this model was not trained to guess hidden words: choose another model")
+        raise Refused(spoken("this model was not trained to guess hidden words: choose another model"))
 
 
 def hidden_word(asked: Asked) -> int:
@@ -98,7 +99,7 @@ def hidden_word(asked: Asked) -> int:
     hidden = {original.words[at] for at in encoding.mask_positions if encoding.tokens[at] != original.tokens[at]}
     word = next(iter(hidden), None)
     if len(hidden) != 1 or word is None or len(encoding.mask_positions) != 1:
-        raise Refused("hide exactly one short word of the sentence on top of the page: click it")
+        raise Refused(spoken("hide exactly one short word of the sentence on top of the page: click it"))
     if original.word_count < 3:
-        raise Refused("the sentence is too short: write three words or more")
+        raise Refused(spoken("the sentence is too short: write three words or more"))
     return word

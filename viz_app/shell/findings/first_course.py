@@ -20,6 +20,7 @@ from bert_core.run.losses import examples_of
 from bert_core.run.plans import propose_plan
 from viz_app.lessons.checks.first_course import Brought, Guesses, Looks, Losses, WordDrops
 from viz_app.shell.findings.asked import Asked, has_words, hidden_word, work_of
+from viz_app.shell.language import spoken
 from viz_app.shell.work import Work
 
 CURVE_STEPS = 12  # points of a curve after the first, as many as the page Prune draws
@@ -52,13 +53,13 @@ def _drops(asked: Asked) -> Work[WordDrops]:
 def _guesses(asked: Asked) -> Work[Guesses]:
     has_words(asked)
     if asked.is_own:
-        raise Refused("this step is about the lesson's own sentence: set the page up again")
+        raise Refused(spoken("this step is about the lesson's own sentence: set the page up again"))
     loaded, now, began, original = asked.loaded, asked.encoding, asked.began, asked.original
     if not began.mask_positions:
-        raise Refused("the lesson hides no word, so there is no gap to guess")
+        raise Refused(spoken("the lesson hides no word, so there is no gap to guess"))
     gap = began.mask_positions[0]
     if gap not in now.mask_positions:
-        raise Refused("the gap is filled again: hide its word, or set the page up again")
+        raise Refused(spoken("the gap is filled again: hide its word, or set the page up again"))
     words = dict.fromkeys(original.words[at] for at in now.mask_positions if at not in began.mask_positions)
 
     def do(_: object) -> Guesses:

@@ -23,6 +23,7 @@ from bert_core.translators import Translators, read_translators
 from viz_app.lessons.checks.second_course import RANKED, Agreed, Judged, Meanings, Pair, Reading
 from viz_app.shell.choices import parse_head, parse_whole
 from viz_app.shell.findings.asked import MOST_TOKENS, Asked, has_words, hidden_word, work_of
+from viz_app.shell.language import spoken
 from viz_app.shell.work import Work
 
 MOST_JUDGED = 32  # tokens of a text of which hundreds of copies are read
@@ -36,7 +37,11 @@ def _judged(asked: Asked) -> Work[Judged]:
     loaded, encoding = asked.loaded, asked.encoding
     hidden_word(asked)
     if len(encoding) > MOST_JUDGED:
-        raise Refused(f"the text has {len(encoding)} tokens: this lesson asks of {MOST_JUDGED} at most")
+        raise Refused(
+            spoken("the text has {tokens} tokens: this lesson asks of {most} at most").format(
+                tokens=len(encoding), most=MOST_JUDGED
+            )
+        )
 
     def do(report: Any) -> Judged:
         gap = encoding.mask_positions[0]
@@ -81,7 +86,9 @@ def _meanings(asked: Asked) -> Work[Meanings]:
     lines = tuple(line.strip() for line in asked.chosen["several"].splitlines() if line.strip())
     if not 4 <= len(lines) <= MOST_LINES or len(lines) % 2:
         raise Refused(
-            f"there are {len(lines)} sentences: write 4, 6 or {MOST_LINES}, the first half of them with one meaning"
+            spoken("there are {many} sentences: write 4, 6 or {most}, the first half of them with one meaning").format(
+                many=len(lines), most=MOST_LINES
+            )
         )
     encodings = [loaded.tokenizer.encode(line, max_length=loaded.config.max_position_embeddings) for line in lines]
     places = [_place_of(encoding, word, number) for number, encoding in enumerate(encodings, 1)]
@@ -108,9 +115,17 @@ def _place_of(encoding: Encoding, word: str, number: int) -> tuple[int, ...]:
     """The pieces of a word in a sentence. Raises Refused where it does not stand there, or the sentence is long."""
     found = [n for n in range(encoding.word_count) if encoding.word_text(n).casefold() == word.casefold()]
     if not found:
-        raise Refused(f"sentence {number} does not contain “{word}”: every one of them must")
+        raise Refused(
+            spoken("sentence {number} does not contain “{word}”: every one of them must").format(
+                number=number, word=word
+            )
+        )
     if len(encoding) > MOST_TOKENS:
-        raise Refused(f"sentence {number} has {len(encoding)} tokens: a lesson asks of {MOST_TOKENS} at most")
+        raise Refused(
+            spoken("sentence {number} has {tokens} tokens: a lesson asks of {most} at most").format(
+                number=number, tokens=len(encoding), most=MOST_TOKENS
+            )
+        )
     return encoding.pieces_of(found[0])
 
 
@@ -146,12 +161,20 @@ def _pair(asked: Asked) -> Work[Pair]:
     for number, sentence in enumerate((one, two), 1):
         length = len(loaded.tokenizer.encode(sentence)) if sentence.strip() else 0
         if not length:
-            raise Refused(f"sentence {number} is empty: write one that differs from the other in a word")
+            raise Refused(
+                spoken("sentence {number} is empty: write one that differs from the other in a word").format(
+                    number=number
+                )
+            )
         if length > MOST_TOKENS:
-            raise Refused(f"sentence {number} has {length} tokens: a lesson asks of {MOST_TOKENS} at most")
+            raise Refused(
+                spoken("sentence {number} has {tokens} tokens: a lesson asks of {most} at most").format(
+                    number=number, tokens=length, most=MOST_TOKENS
+                )
+            )
     parted, begins = (_parted(loaded, *pair) for pair in ((one, two), began))
     if parted is None or begins is None:
-        raise Refused("the two sentences must differ in one word, the verb, and in nothing else")
+        raise Refused(spoken("the two sentences must differ in one word, the verb, and in nothing else"))
 
     def do(_: object) -> Pair:
         (score,) = score_pairs(loaded, [(one, two)])

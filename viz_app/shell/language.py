@@ -1,0 +1,35 @@
+"""The language in which the app speaks: its English sentences stand in the code, another's in a file of pairs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from viz_app.lessons import ENGLISH
+
+
+def language() -> str:
+    """The tag of the language that is chosen, of `lessons.LANGUAGES`; outside of the app, English."""
+    if get_script_run_ctx(suppress_warning=True) is None:
+        return ENGLISH
+    return str(st.session_state.get("lang", ENGLISH))
+
+
+def spoken(english: str) -> str:
+    """A sentence of the app in the language that is chosen; one that has no other words stays English.
+
+    What it names stands in braces, and is filled in afterwards.
+    """
+    chosen = language()
+    return english if chosen == ENGLISH else sentences(chosen).get(english, english)
+
+
+@cache
+def sentences(tag: str) -> Mapping[str, str]:
+    """The sentences of a language by the English ones."""
+    return tomllib.loads(Path(__file__).with_name(f"{tag}.toml").read_text("utf-8"))

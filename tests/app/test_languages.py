@@ -83,6 +83,7 @@ def test_a_lesson_says_the_same_in_every_language(name: str, tag: str) -> None:
     assert (other.predict.view, other.reveal.form, other.source) == (
         lesson.predict.view, lesson.reveal.form, lesson.source,
     )  # fmt: skip
+    assert other.predict.options == lesson.predict.options, "an answer is the same in every language"
     assert other.title == theirs[".title"] and other.yours.says == theirs[".yours.says"].strip()
 
 

@@ -105,7 +105,7 @@ def test_a_lesson_about_a_cell_is_walked_with_lists_and_another_sentence(app: st
 def test_a_lesson_is_walked_in_german(app: str, page: Page) -> None:
     """The third, in a lecture: chosen among the settings, kept on every page, and nothing is cut at the edge."""
     page.set_viewport_size({"width": 1280, "height": 720})
-    opened(page, app, "roles", **lesson_of("the_bin").predict.view.address, lesson="the_bin", lecture="1")
+    opened(page, app, lesson="the_bin", lecture="1")
     page.get_by_role("button", name="Settings").click()
     page.get_by_role("radio", name="Deutsch").click()
     panel = page.locator(".st-key-lesson")
@@ -113,6 +113,8 @@ def test_a_lesson_is_walked_in_german(app: str, page: Page) -> None:
     expect(page).to_have_url(re.compile("lang=de"))
     page.keyboard.press("Escape")
     settled(page)
+    expect(panel).to_contain_text("Dieser Schritt ist auf der Seite Rollen.")
+    pressed(page, "lesson_open")
     panel.get_by_label("Wie viele Prozent?").fill("80")
     panel.get_by_label("Wie viele Prozent?").press("Enter")
     expect(page.locator(".st-key-lesson_say button")).to_be_enabled()

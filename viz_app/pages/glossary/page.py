@@ -18,7 +18,7 @@ def draw() -> None:
     )
     # Above the words on a narrow window, too, where controls come after the picture.
     typed = control(
-        screen.picture().text_input, "Find a word", "term", live=True, max_chars=LONGEST, width=320,
+        screen.picture().text_input, "Find a word", "term", live="50ms", max_chars=LONGEST, width=320,
         placeholder="Such as entropy",
     )  # fmt: skip
     found = like(typed)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from typer.models import CommandInfo
 
 from bert_core import Refused
 from tests.app.test_cli import Run, headlight
@@ -32,12 +33,14 @@ ARGUMENTS = {
     "finetune": ["FILE", "--text", "a", "--label", "b", "--folder", "OUT"], "evaluate": ["headlight-mini", "FILE"],
     "tune-lens": ["FILE", "--folder", "OUT"],
     "train-captioner": ["--folder", "OUT"], "evaluate-captioner": [],
+    "lessons new": ["mine"], "lessons check": ["FILE"],
 }  # fmt: skip
 
 
 def test_every_command_is_asked() -> None:
     """The table above has all of them."""
-    assert set(ARGUMENTS) == set(typer.main.get_group(app).commands)
+    alone = {name for name, one in typer.main.get_group(app).commands.items() if not hasattr(one, "commands")}
+    assert set(ARGUMENTS) == alone | {name for name in commands() if " " in name}
 
 
 @pytest.mark.parametrize("command", sorted(ARGUMENTS))
@@ -48,12 +51,12 @@ def test_a_bug_in_a_command_is_ours_and_is_kept(
     (tmp_path / "file.txt").write_text("a text", encoding="utf-8")
     log = tmp_path / "headlight.log"
     monkeypatch.setenv("HEADLIGHT_LOG", str(log))
-    info = next(one for one in app.registered_commands if command in (one.name, _name_of(one.callback)))
+    info = commands()[command]
     assert info.callback is not None
     monkeypatch.setattr(info, "callback", functools.wraps(info.callback)(lambda **_: broken()))
     given = [str(tmp_path / ("file.txt" if one == "FILE" else one)) if one.startswith(("FILE", "OUT")) else one
              for one in ARGUMENTS[command]]  # fmt: skip
-    code, printed, err = headlight(command, *given)
+    code, printed, err = headlight(*command.split(), *given)
     assert (code, printed, err.count("\n")) == (1, "", 1), err
     assert err.startswith("headlight has a bug, it is not your fault (ValueError): ") and str(log) in err
     options = [one for one in given if one.startswith("--")]
@@ -63,8 +66,19 @@ def test_a_bug_in_a_command_is_ours_and_is_kept(
     for said in (err, kept):
         assert PRIVATE not in said
     assert "broadcast" not in err
-    code, _, err = headlight("--debug", command, *given)
+    code, _, err = headlight("--debug", *command.split(), *given)
     assert code == 1 and "Traceback" in err and "could not be broadcast together" in err
+
+
+def commands() -> dict[str, CommandInfo]:
+    """Every command by its name, those of a group after the group's."""
+    groups = [(f"{group.name} ", group.typer_instance) for group in app.registered_groups]
+    return {
+        f"{before}{info.name or _name_of(info.callback)}": info
+        for before, some in [("", app), *groups]
+        if some is not None
+        for info in some.registered_commands
+    }
 
 
 def _name_of(callback: Callable[..., object] | None) -> str:

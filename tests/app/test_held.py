@@ -20,6 +20,7 @@ from bert_core.translators import Translators
 from bert_core.vision import LoadedCaptioner
 from tests.visit import settled, visited
 from viz_app.pages import PAGES
+from viz_app.shell.downloads import OPENED
 from viz_app.shell.jobs import JobQueue
 from viz_app.shell.work import queue
 
@@ -83,6 +84,13 @@ def large(app: AppTest, downloads: list[Any]) -> list[str]:
     return [f"{size_of(thing):,} bytes in {way}" for thing, way in reached(*roots, downloads) if size_of(thing) > LARGE]
 
 
+def with_files(app: AppTest) -> AppTest:
+    """The page when its work is done, with its Export control open, if it has one."""
+    settled(app)
+    app.session_state[OPENED] = True
+    return settled(app.run())
+
+
 def test_every_page_is_visited() -> None:
     """The table above has all of them."""
     assert {name.partition(" ")[0] for name in VISITS} == {page.path for page in PAGES}
@@ -92,7 +100,7 @@ def test_every_page_is_visited() -> None:
 def test_a_session_holds_what_was_asked_and_no_record(visit: str, downloads: list[Any]) -> None:
     """Callbacks, fragments, downloads and the session's own state of a drawn page reach no array of a run."""
     page = visit.partition(" ")[0]
-    app = settled(visited("" if page == "predict" else page, **{"text": TEXT, **VISITS[visit]}))
+    app = with_files(visited("" if page == "predict" else page, **{"text": TEXT, **VISITS[visit]}))
     assert not app.exception and not app.error
     assert not large(app, downloads)
 
@@ -101,7 +109,7 @@ def test_a_session_holds_what_was_asked_and_no_record(visit: str, downloads: lis
 def test_a_file_is_made_after_its_run_was_dropped(visit: str, downloads: list[Any]) -> None:
     """The click comes when the queue has forgotten all: in a thread without a page the file is made all the same."""
     page = visit.partition(" ")[0]
-    assert not settled(visited(page, **{"text": "The cat sat on the [MASK].", **VISITS[visit]})).exception
+    assert not with_files(visited(page, **{"text": "The cat sat on the [MASK].", **VISITS[visit]})).exception
     for key in list(queue()._jobs):
         queue().forget(key)
     with ThreadPoolExecutor(1) as pool:

@@ -66,7 +66,7 @@ SENTENCE = """text => {
   const fields = [...document.querySelectorAll("input[aria-label=Sentence]")];
   return fields.length === 1 && fields[0].value === text;
 }"""
-SHARED = {"Sentence", "Second sentence", "Model", "Lecture mode", "Checkpoint folder or hub id"}
+SHARED = {"Sentence", "Second sentence", "Model", "Lecture mode", "Language", "Checkpoint folder or hub id"}
 NOT_LINKED = ("text Pairs, one per line", "text Sensitivity below")  # kept, but in no address
 LAST = ("group", "text", "several")  # what may take other controls away, or brings some, is changed last
 

@@ -128,5 +128,9 @@ def said_of(arguments: Sequence[str]) -> str:
     name = next((argument for argument in arguments if argument in known), None)
     if name is None:
         return "--help"
-    options = {option for parameter in known[name].params for option in parameter.opts if option.startswith("--")}
-    return " ".join([name, *(word for argument in arguments if (word := argument.partition("=")[0]) in options)])
+    command, names = known[name], [name]
+    of_group = getattr(command, "commands", {})
+    if (second := next((argument for argument in arguments if argument in of_group), None)) is not None:
+        command, names = of_group[second], [name, second]
+    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
+    return " ".join([*names, *(word for argument in arguments if (word := argument.partition("=")[0]) in options)])

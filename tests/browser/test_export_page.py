@@ -20,6 +20,7 @@ from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of
 from bert_core.recording import record
 from bert_core.records import DecoderRun, HeadVectors
 from tests.browser.conftest import Serve
+from tests.browser.reader import settled
 from tests.hostile import HOSTILE, run_of
 from viz_app.comparison import Comparison
 from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
@@ -469,6 +470,8 @@ def test_every_file_of_the_control_comes_down(serve: Serve, page: Page, tmp_path
     }  # fmt: skip
     page.get_by_role("button", name="Export").click()
     popover = page.get_by_test_id("stPopoverBody")
+    expect(popover.get_by_role("button", name="PNG", exact=True)).to_be_visible()
+    settled(page)  # what is in it is drawn when it is opened
     for label, start in starts.items():
         with page.expect_download() as download:
             popover.get_by_role("button", name=label, exact=True).click()

@@ -477,12 +477,13 @@ def test_every_file_of_the_control_comes_down(serve: Serve, page: Page, tmp_path
             popover.get_by_role("button", name=label, exact=True).click()
         assert Path(download.value.path()).read_bytes().startswith(start), label
     popover.get_by_text("All heads", exact=True).click()
-    page.wait_for_timeout(200)  # the run that the choice starts has begun, and then it is over
-    expect(page.get_by_test_id("stApp")).to_have_attribute("data-test-script-state", "notRunning")
+    expect(popover.get_by_role("radio", name="All heads")).to_be_checked()
+    settled(page)
     with page.expect_download() as download:
         popover.get_by_role("button", name="SVG", exact=True).click()
     assert download.value.suggested_filename == "attention-all.svg"
     page.keyboard.press("Escape")
+    settled(page)
     with page.expect_download() as download:
         page.get_by_role("button", name="CSV").last.click()
     lines = Path(download.value.path()).read_text().splitlines()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from bert_core.analysis.roles import THRESHOLDS, heads_by_role, roles_of_heads
 from bert_core.records import CurvePoint
 from bert_core.refused import Refused
 from viz_app.lessons import Option
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Verdict, best_of, written
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Verdict, best_of, mark_of, written
 
 FIXED = ("previous", "next", "self", "cls", "sep")  # roles of heads that look at one fixed place
 NEAR_PERCENT = 15  # how far a guessed share may be from the true one, in points
@@ -89,11 +88,6 @@ def largest_drop(found: WordDrops, answer: int) -> Verdict:
     order = [n for n in np.argsort(-found.drops).tolist() if n != found.gap]
     shown = order[:5] if answer in order[:5] else [*order[:4], answer]
 
-    def mark(word: int) -> Literal["", "yours", "true", "both"]:
-        if word == best:
-            return "both" if word == answer else "true"
-        return "yours" if word == answer else ""
-
     return Verdict(
         answer == best,
         (found.words[best],),
@@ -102,7 +96,9 @@ def largest_drop(found: WordDrops, answer: int) -> Verdict:
             "probability": found.probability, "drop": float(found.drops[best]), "own": float(found.drops[answer]),
             "then": found.firsts[best],
         },
-        tuple(Bar(found.words[word], float(found.drops[word]), mark(word)) for word in shown),
+        tuple(
+            Bar(found.words[word], float(found.drops[word]), mark_of(word, true=best, yours=answer)) for word in shown
+        ),
         holds=best > found.gap,
     )  # fmt: skip
 

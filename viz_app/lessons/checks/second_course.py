@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
 from types import MappingProxyType
-from typing import Literal
 
 import numpy as np
 
 from bert_core.refused import Refused
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Phrase, Verdict
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Phrase, Verdict, mark_of
 
 RANKED = ("attention", "rollout", "DecompX", "occlusion")  # methods that are put in order
 TIE = 0.01  # of a fall of the probability: methods that are nearer to each other count as alike
@@ -114,12 +113,7 @@ def order_of_methods(found: Judged, answer: tuple[str, ...]) -> Verdict:
     swapped = sum(falls[later] - falls[earlier] > TIE for earlier, later in combinations(answer, 2))
     better = [name for name in true if falls[name] > found.most]
 
-    def mark(name: str) -> Literal["", "yours", "true", "both"]:
-        if name == true[0]:
-            return "both" if name == answer[0] else "true"
-        return "yours" if name == answer[0] else ""
-
-    bars = [Bar(name, falls[name], mark(name)) for name in true]
+    bars = [Bar(name, falls[name], mark_of(name, true=true[0], yours=answer[0])) for name in true]
     bars.append(Bar("chance", found.most))
     return Verdict(
         swapped <= MOST_SWAPPED,
@@ -187,16 +181,14 @@ def parted_after(found: Meanings, answer: float) -> Verdict:
     # A depth has one bar, under the name that says most.
     names = {0: "start", layers: "end", yours: "yours", after: "true"}
 
-    def mark(depth: int) -> Literal["", "yours", "true", "both"]:
-        if depth == after:
-            return "both" if depth == yours else "true"
-        return "yours" if depth == yours else ""
-
     return Verdict(
         is_sorted and abs(answer - after) <= NEAR_DEPTH,
         (float(after),),
         {**_meanings(found), "yours": answer, "after": after, "gap": float(gaps[after]), "start": float(gaps[0])},
-        tuple(Bar(name, float(gaps[depth]), mark(depth)) for depth, name in sorted(names.items())),
+        tuple(
+            Bar(name, float(gaps[depth]), mark_of(depth, true=after, yours=yours))
+            for depth, name in sorted(names.items())
+        ),
         holds=is_sorted and after < layers and found.sorted[0] < found.places,
     )
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import exp
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_core.refused import Refused
 from viz_app.lessons import Option
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Phrase, Verdict, written
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Phrase, Verdict, mark_of, written
 
 # Relations of a treebank whose best head is set against the best rule of distance, with what ties them to what.
 TIES = {
@@ -136,11 +136,6 @@ def beyond_distance(found: Ties, answer: Option) -> Verdict:
     best = max(gaps, key=gaps.__getitem__)
     tie, own, near = found.best[best], found.best[chosen], found.best["amod"]
 
-    def mark(name: str) -> Literal["", "yours", "true", "both"]:
-        if name == best:
-            return "both" if name == chosen else "true"
-        return "yours" if name == chosen else ""
-
     return Verdict(
         chosen == best,
         (best,),
@@ -150,7 +145,7 @@ def beyond_distance(found: Ties, answer: Option) -> Verdict:
             "found": tie.found, "rule": tie.rule, "own_found": own.found, "own_rule": own.rule,
             "near_found": near.found, "near_rule": near.rule,
         },
-        tuple(Bar(name, 100 * gaps[name], mark(name)) for name in relations),
+        tuple(Bar(name, 100 * gaps[name], mark_of(name, true=best, yours=chosen)) for name in relations),
         holds=best == "obj" and gaps["obj"] > BEYOND > gaps["amod"],
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ import numpy as np
 
 Head = tuple[int, int]  # layer, head
 Figures = dict[str, str | float]
+Mark = Literal["", "yours", "true", "both"]
 
 
 class Phrase(str):
@@ -21,7 +22,7 @@ class Bar(NamedTuple):
 
     name: str
     value: float
-    mark: Literal["", "yours", "true", "both"] = ""
+    mark: Mark = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,13 @@ class Check:
     bars: tuple[str, ...] = ()
     things: tuple[str, ...] = ()
     page: str = ""
+
+
+def mark_of(what: object, *, true: object, yours: object) -> Mark:
+    """Whose a bar is that stands for `what`, beside the true answer and yours."""
+    if what == true:
+        return "both" if what == yours else "true"
+    return "yours" if what == yours else ""
 
 
 def written(head: Head) -> str:

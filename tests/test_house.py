@@ -97,7 +97,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "bert_core.refused", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export",
     },
     "viz_app.lessons": {"numpy", "bert_core.refused", "bert_core.records", "bert_core.analysis"},
-    "viz_app.glossary": set(),
+    "viz_app.glossary": {"viz_app.lessons"},
     "viz_app.shell": {
         "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.agreement",
@@ -163,7 +163,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.learn": {"streamlit", "viz_app.lessons", "viz_app.shell"},
-    "viz_app.pages.glossary": {"streamlit", "bert_core.refused", "viz_app.glossary", "viz_app.shell"},
+    "viz_app.pages.glossary": {
+        "streamlit", "bert_core.refused", "viz_app.lessons", "viz_app.glossary", "viz_app.shell",
+    },
     "viz_app.cli": {
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",

@@ -12,6 +12,7 @@ import pytest
 
 from tests.visit import settled, visited, words
 from viz_app.glossary import first_uses, like, terms
+from viz_app.lessons import LANGUAGES
 from viz_app.pages import PAGES
 from viz_app.shell.markdown import as_written, explained, terms_in
 
@@ -57,13 +58,16 @@ def said_on(path: str) -> set[str]:
     return {term.name for file in files for text in strings(file) for *_, term in first_uses(text)}
 
 
-def test_every_term_is_one_sentence_and_no_form_stands_for_two() -> None:
-    """Each begins with a capital, ends with its only full stop, and fits into a bubble."""
-    forms = [form.casefold() for term in terms() for form in term.forms]
-    assert len(forms) == len(set(forms))
-    for term in terms():
-        assert re.fullmatch(r"[A-Z](?:[^.?!]|\.(?=\d))*\.", term.says), term.name
+@pytest.mark.parametrize("tag", LANGUAGES)
+def test_every_term_is_one_sentence_and_no_form_stands_for_two(tag: str) -> None:
+    """Each begins with a capital, ends with its only full stop, and fits into a bubble; its name is found whole."""
+    of_forms: dict[str, str] = {}
+    for term in terms(tag):
+        for form in {form.casefold() for form in term.forms}:
+            assert of_forms.setdefault(form, term.name) == term.name, form
+        assert re.fullmatch(r"[A-ZÄÖÜ](?:[^.?!]|\.(?=\d))*\.", term.says), term.name
         assert len(term.says) <= 200 and bool(term.source) == term.link.startswith("https://"), term.name
+        assert [found[:2] for found in first_uses(term.name, tag)] == [(0, len(term.name))]
 
 
 @pytest.mark.parametrize("path", sorted({term.page for term in terms()}))

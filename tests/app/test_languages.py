@@ -15,6 +15,7 @@ import pytest
 from tests.app.test_own_lessons import folder, said
 from tests.visit import settled, visited, words
 from viz_app.figures.lessons import LONGEST_LABEL, MARKS
+from viz_app.glossary import terms
 from viz_app.lessons import LANGUAGES
 from viz_app.lessons.reading import FOLDER, faulty, judged_words, lesson_of, lessons
 from viz_app.pages import PAGES
@@ -143,6 +144,32 @@ def test_every_sentence_of_the_frame_has_its_words(tag: str) -> None:
         assert other != english or other in THE_SAME, english
         assert "“" not in re.sub("„[^„“]*“", "", other), other
         assert other.startswith(" ") == english.startswith(" "), english
+
+
+@pytest.mark.parametrize("tag", OTHERS)
+def test_every_term_of_the_glossary_has_its_words(tag: str) -> None:
+    """The same terms as in English, each with forms and a sentence of its own, and the page and source of the term."""
+    ours = {term.name: term for term in terms()}
+    theirs = tomllib.loads((APP / "glossary" / f"{tag}.toml").read_text("utf-8"))
+    assert theirs.keys() == ours.keys()
+    for name, one in theirs.items():
+        assert one.keys() == {"forms", "says"} and one["says"] != ours[name].says, name
+        assert "“" not in re.sub("„[^„“]*“", "", one["says"]) and '"' not in one["says"], name
+    assert {(term.page, term.link) for term in terms(tag)} == {(term.page, term.link) for term in ours.values()}
+
+
+def test_a_term_is_explained_in_the_language_that_is_chosen() -> None:
+    """The page Glossary finds it by either name; an English caption has the German sentence, with both names."""
+    for typed in ("kopf", "head"):
+        app = settled(visited("glossary", term=typed, lang="de"))
+        assert "**Kopf** (head): Einer der Teile einer Schicht" in words(app) and not app.exception
+        assert "Was bedeutet dieses Wort?" in words(app) and "also:" not in words(app)
+    assert "Keines der 82 Wörter hier ist wie „zebra“." in words(settled(visited("glossary", term="zebra", lang="de")))
+    app = settled(visited("layers", text="She opened the door.", lang="de"))
+    marks = [mark for one in app.caption for mark in re.findall(r'data-says="([^"]*)"', one.value)]
+    assert any(mark.startswith("Tiefe (depth): Wie weit oben") for mark in marks)
+    (lens,) = (one for one in app.get("button_group") if one.label == "Lens")
+    assert "**Tuned lens**: Eine Logit lens" in lens.proto.help
 
 
 def test_a_language_is_chosen_by_the_address_and_stays_on_every_page() -> None:

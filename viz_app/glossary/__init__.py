@@ -1,15 +1,21 @@
-"""The glossary: every technical word of the pages with one sentence, from `terms.toml`; and where a text says one."""
+"""The glossary: every technical word of the pages with one sentence, from `terms.toml`; and where a text says one.
+
+What it says in another language stands in a file called after the language, under the English names of the terms: only
+its words. There a text may say a term in English, too, as most pages do.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-TERMS = Path(__file__).parent / "terms.toml"
+from viz_app.lessons import ENGLISH
+
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,7 @@ class Term:
     """One term: the forms in which a text may say it, and what it means in one sentence.
 
     page: the path of a page that says it. source, link: who said it first or measured it so; empty where nobody knows.
+    english: what it is called in English, where that is not its name.
     """
 
     forms: tuple[str, ...]
@@ -24,6 +31,7 @@ class Term:
     page: str
     source: str = ""
     link: str = ""
+    english: str = ""
 
     @property
     def name(self) -> str:
@@ -35,39 +43,52 @@ class Term:
         """What it is sorted by."""
         return self.name.strip("[]").casefold()
 
+    @property
+    def title(self) -> str:
+        """Its name, and beside it what it is called in English, where that is another."""
+        return f"{self.name} ({self.english})" if self.english else self.name
+
 
 @cache
-def terms() -> tuple[Term, ...]:
-    """All terms in alphabetical order."""
-    table = tomllib.loads(TERMS.read_text("utf-8"))["term"]
-    made = (Term(**(one | {"forms": tuple(one["forms"])})) for one in table)
+def terms(language: str = ENGLISH) -> tuple[Term, ...]:
+    """All terms in alphabetical order. language: one of `lessons.LANGUAGES`."""
+    table = tomllib.loads((FOLDER / "terms.toml").read_text("utf-8"))["term"]
+    made = [Term(**(one | {"forms": tuple(one["forms"])})) for one in table]
+    if language != ENGLISH:
+        words = tomllib.loads((FOLDER / f"{language}.toml").read_text("utf-8"))
+        made = [_in_other_words(term, **words[term.name]) for term in made]
     return tuple(sorted(made, key=lambda term: term.letters))
 
 
-def first_uses(text: str) -> Iterator[tuple[int, int, Term]]:
+def _in_other_words(term: Term, forms: list[str], says: str) -> Term:
+    english = "" if term.name.casefold() == forms[0].casefold() else term.name
+    return replace(term, forms=(*forms, *term.forms), says=says, english=english)
+
+
+def first_uses(text: str, language: str = ENGLISH) -> Iterator[tuple[int, int, Term]]:
     """Where a text says a term for the first time, as start and end, from left to right."""
     seen: set[str] = set()
-    for match in _pattern().finditer(text):
-        term = _by_form()[match[0].casefold()]
+    for match in _pattern(language).finditer(text):
+        term = _by_form(language)[match[0].casefold()]
         if term.name not in seen:
             seen.add(term.name)
             yield match.start(), match.end(), term
 
 
-def like(typed: str) -> list[Term]:
+def like(typed: str, language: str = ENGLISH) -> list[Term]:
     """The terms one form of which holds what was typed; that with just this form first."""
     wanted = typed.strip().casefold()
-    found = [term for term in terms() if any(wanted in form.casefold() for form in term.forms)]
+    found = [term for term in terms(language) if any(wanted in form.casefold() for form in term.forms)]
     return sorted(found, key=lambda term: wanted not in (form.casefold() for form in term.forms))
 
 
 @cache
-def _by_form() -> dict[str, Term]:
-    return {form.casefold(): term for term in terms() for form in term.forms}
+def _by_form(language: str) -> dict[str, Term]:
+    return {form.casefold(): term for term in terms(language) for form in term.forms}
 
 
 @cache
-def _pattern() -> re.Pattern[str]:
+def _pattern(language: str) -> re.Pattern[str]:
     """Any form as a word of its own, the longest that fits."""
-    forms = sorted(_by_form(), key=len, reverse=True)
+    forms = sorted(_by_form(language), key=len, reverse=True)
     return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, forms))})(?![\w-])", re.IGNORECASE)

@@ -6,6 +6,7 @@ import html
 import re
 
 from viz_app.glossary import first_uses
+from viz_app.shell.language import language
 
 # What is no plain word in Markdown: signs as they are written, code, formulas, links, icons and named signs.
 _NO_WORDS = re.compile(r"\\.|`[^`]*`|\$[^$\n]*\$|\[[^\]\n]*\]\([^)\s]*\)|:\w+/\w+:|&\w+;", re.DOTALL)
@@ -32,9 +33,9 @@ def explained(text: str, *, but: str = "") -> str:
     """
     plain = _NO_WORDS.sub(lambda match: "\0" * len(match[0]), text)
     parts, done = [], 0
-    for start, end, term in first_uses(plain):
+    for start, end, term in first_uses(plain, language()):
         if term.name != but:
-            says = html.escape(f"{term.name}: {term.says}")
+            says = html.escape(f"{term.title}: {term.says}")
             parts += [
                 _without_tags(text[done:start]),
                 f'<abbr tabindex="0" data-says="{says}">',
@@ -47,7 +48,7 @@ def explained(text: str, *, but: str = "") -> str:
 
 def terms_in(text: str) -> str | None:
     """What the terms of the glossary in a text mean, in Markdown, for `help=`; None for a text that says none."""
-    said = [f"**{as_written(term.name)}**: {as_written(term.says)}" for _, _, term in first_uses(text)]
+    said = [f"**{as_written(term.title)}**: {as_written(term.says)}" for *_, term in first_uses(text, language())]
     return "\n\n".join(said) or None
 
 

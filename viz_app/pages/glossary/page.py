@@ -3,44 +3,50 @@
 import streamlit as st
 
 from viz_app.glossary import Term, like, terms
+from viz_app.lessons import ENGLISH
 from viz_app.pages.glossary import LONGEST
 from viz_app.shell import frame, screen
 from viz_app.shell.controls import control
+from viz_app.shell.language import language, spoken
 from viz_app.shell.markdown import as_written, explained
 
 
 def draw() -> None:
     """Draw the page."""
     frame.title(
-        "What does this word mean?",
-        "Every technical word of the pages, in one sentence. On the pages, such words have a dotted line: point at one "
-        "or tap it.",
+        spoken("What does this word mean?"),
+        spoken(
+            "Every technical word of the pages, in one sentence. On the pages, such words have a dotted line: point at "
+            "one or tap it."
+        ),
     )
     # Above the words on a narrow window, too, where controls come after the picture.
     typed = control(
-        screen.picture().text_input, "Find a word", "term", live="50ms", max_chars=LONGEST, width=320,
-        placeholder="Such as entropy",
+        screen.picture().text_input, spoken("Find a word"), "term", live="50ms", max_chars=LONGEST, width=320,
+        placeholder=spoken("Such as entropy"),
     )  # fmt: skip
-    found = like(typed)
+    found = like(typed, language())
     with screen.picture():
         if not found:
-            st.info(f"None of the {len(terms())} words here is like “{as_written(typed)}”.")
+            none = spoken("None of the {all} words here is like “{typed}”.")
+            st.info(none.format(all=len(terms()), typed=as_written(typed)))
         for term in found:
             _term(term)
-    screen.read(
+    screen.read(spoken(
         "**How to read this:** each sentence says what a word means in this app, and the link leads to a page that "
         "uses it. **How it can mislead:** papers use some of these words otherwise, and one sentence leaves much out."
-    )
+    ))  # fmt: skip
 
 
 def _term(term: Term) -> None:
-    """One term: its sentence, its other forms, who said it first, and the way to a page that says it."""
+    """One term: its sentence, its other names, who said it first, and the way to a page that says it."""
     way = frame.way_to(term.page)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"term_{term.name}"):
-        others = f" (also: {as_written(', '.join(term.forms[1:]))})" if term.forms[1:] else ""
+        others = f"also: {', '.join(term.forms[1:])}" if term.forms[1:] and language() == ENGLISH else term.english
+        beside = f" ({as_written(others)})" if others else ""
         source = f" [{as_written(term.source)}]({term.link})" if term.source else ""
         st.markdown(
-            f"**{as_written(term.name)}**{others}: {explained(term.says, but=term.name)}{source}",
+            f"**{as_written(term.name)}**{beside}: {explained(term.says, but=term.name)}{source}",
             unsafe_allow_html=True, width="stretch",
         )  # fmt: skip
         st.page_link(way, label=way.title, icon=way.icon, width="content")

@@ -14,7 +14,7 @@ from tests.visit import settled, visited, words
 from viz_app.glossary import first_uses, like, terms
 from viz_app.lessons import LANGUAGES
 from viz_app.pages import PAGES
-from viz_app.shell.markdown import as_written, explained, terms_in
+from viz_app.shell.markdown import as_written, explained, foreign, terms_in
 
 ROOT = Path(__file__).parents[2]
 # What pages say that does not stand in their own folder.
@@ -88,12 +88,14 @@ def test_every_technical_word_has_its_entry_and_every_entry_is_such_a_word() -> 
 
 
 def test_a_text_marks_each_term_once_and_its_longest_form() -> None:
-    """Code, links, icons and formulas are left as they are; `but` leaves one term out."""
+    """Code, links, icons, formulas and the words of others are left as they are, and terms that were said before."""
     marked = explained("The tuned lens reads heads, a head, `head`, [a head](https://a.b), $head$ and [CLS].")
     assert re.findall(r">([^<]*)</abbr>", marked) == ["tuned lens", "heads", "[CLS]"]
-    assert "<abbr" not in explained("A head.", but="head") and "<abbr" not in explained(
-        "A header, a subhead, arrow keys."
-    )
+    assert "<abbr" not in explained("A header, a subhead, arrow keys.")
+    assert explained(f"It guesses “{foreign('head')}”.") == "It guesses “head”."
+    said = {"head"}
+    assert re.findall(r">([^<]*)</abbr>", explained("A head of a layer.", said)) == ["layer"]
+    assert said == {"head", "layer"} and "<abbr" not in explained("Layers have heads.", said)
     assert re.findall(r"\*\*(.*?)\*\*", terms_in("Logit lens and entropy") or "") == ["logit lens", "entropy"]
     assert terms_in("Nothing of this kind") is None
 

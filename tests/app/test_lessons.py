@@ -13,12 +13,14 @@ from bert_core import Refused
 from tests.lessons import bundled
 from tests.visit import settled, visited, words
 from viz_app.lessons import STEPS
+from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.lessons.reading import FOLDER, lesson_of, lessons, read
 from viz_app.pages import PAGES
 from viz_app.shell.findings.asked import of_lesson
 from viz_app.shell.frame import choices_of
 from viz_app.shell.lesson import _HEARD, values
-from viz_app.shell.panel import _in_words
+from viz_app.shell.markdown import explained_as_written, foreign
+from viz_app.shell.panel import _filled, _in_words
 
 BY_PATH = {page.path: page for page in PAGES}
 LESSONS = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
@@ -190,6 +192,21 @@ def test_what_a_file_says_is_shown_as_it_is_written(monkeypatch: pytest.MonkeyPa
     assert len(drawn) == 2, "the title and the text"
     for one in drawn:
         assert all(sign in one for sign in ("\\<i\\>", "\\[y\\]", "\\:red\\[", "\\$a\\$", "\\!\\[p\\]"))
+
+
+def marks(app: AppTest) -> list[str]:
+    """The words that are explained where they stand, in the order of the page's Markdown."""
+    return [mark for one in app.markdown for mark in re.findall(r">([^<]*)</abbr>", one.value.replace("\\", ""))]
+
+
+def test_a_step_explains_each_technical_word_once() -> None:
+    """In question, task and hint, where it is said first; in the truth, none of the words that the model guessed."""
+    app = settled(visited("attention", **lesson_of("one_head").predict.view.address, lesson="one_head"))
+    assert marks(app) == ["heads", "layer", "attention", "[CLS]", "[SEP]", "token"]
+    assert not any("<" in label for one in app.radio for label in one.options)
+    verdict = Verdict(True, (), {"guess": "head"}, ())
+    says = explained_as_written(_filled("“{guess}” needs a head.", verdict, foreign), set())
+    assert says.startswith("“head” needs a <abbr") and says.endswith(">head</abbr>\\.")
 
 
 def test_answers_are_said_in_words() -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 
 from viz_app.glossary import first_uses
 from viz_app.shell.language import language
 
-# What is no plain word in Markdown: signs as they are written, code, formulas, links, icons and named signs.
-_NO_WORDS = re.compile(r"\\.|`[^`]*`|\$[^$\n]*\$|\[[^\]\n]*\]\([^)\s]*\)|:\w+/\w+:|&\w+;", re.DOTALL)
+_FOREIGN = "\u2063"  # stands before and behind words that are not ours, until their text is drawn
+_WORDS_OF_OTHERS = re.compile(f"{_FOREIGN}[^{_FOREIGN}]*{_FOREIGN}")
+# What is no word of ours in Markdown: signs as they are written, code, formulas, links, icons, named signs, and these.
+_NO_WORDS = re.compile(
+    r"\\.|`[^`]*`|\$[^$\n]*\$|\[[^\]\n]*\]\([^)\s]*\)|:\w+/\w+:|&\w+;|" + _WORDS_OF_OTHERS.pattern, re.DOTALL
+)
 
 
 def as_written(text: str) -> str:
@@ -25,25 +30,38 @@ def sentence(error: Exception) -> str:
     return as_written(text[:1].upper() + text[1:] + ".")
 
 
-def explained(text: str, *, but: str = "") -> str:
+def foreign(text: str) -> str:
+    """What was typed or guessed, for a text that is `explained`: “head” is then a word like any other."""
+    return f"{_FOREIGN}{text}{_FOREIGN}"
+
+
+def explained(text: str, said: set[str] | None = None) -> str:
     """A text in Markdown with each term of the glossary marked where it is said first, for a place that takes HTML.
 
     The marks are its only HTML: any other tag shows as it was written, and what was typed must be `as_written`.
-    but: the name of a term that is not marked.
+    said: the names of terms that are not marked any more; those that are marked here are added.
     """
-    plain = _NO_WORDS.sub(lambda match: "\0" * len(match[0]), text)
+    return _marked(text, _NO_WORDS, set() if said is None else said, _without_tags)
+
+
+def explained_as_written(text: str, said: set[str]) -> str:
+    """A text `as_written`, with its terms marked as in `explained`."""
+    return _marked(text, _WORDS_OF_OTHERS, said, as_written)
+
+
+def _marked(text: str, apart: re.Pattern[str], said: set[str], write: Callable[[str], str]) -> str:
+    """apart: what holds no terms. write: makes Markdown of what stands between the marks and in them."""
+    plain = apart.sub(lambda match: "\0" * len(match[0]), text)
     parts, done = [], 0
     for start, end, term in first_uses(plain, language()):
-        if term.name != but:
+        if term.name not in said:
+            said.add(term.name)
             says = html.escape(f"{term.title}: {term.says}")
             parts += [
-                _without_tags(text[done:start]),
-                f'<abbr tabindex="0" data-says="{says}">',
-                text[start:end],
-                "</abbr>",
-            ]
+                write(text[done:start]), f'<abbr tabindex="0" data-says="{says}">', write(text[start:end]), "</abbr>",
+            ]  # fmt: skip
             done = end
-    return "".join([*parts, _without_tags(text[done:])])
+    return "".join([*parts, write(text[done:])]).replace(_FOREIGN, "")
 
 
 def terms_in(text: str) -> str | None:

@@ -6,7 +6,7 @@ shown as it is written, like any text of a stranger.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from viz_app.shell.choices import Page
 from viz_app.shell.findings.asked import Asked, of_lesson, of_page
 from viz_app.shell.language import spoken
 from viz_app.shell.lesson import Answer, Note
-from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.markdown import as_written, explained_as_written, foreign, sentence
 from viz_app.shell.models import loaded_model
 from viz_app.shell.question import ASKED, Question
 from viz_app.shell.work import look
@@ -130,14 +130,15 @@ def _panel(one: Lesson, step: str) -> None:
 
 def _predict(one: Lesson, step: str) -> None:
     task, note = one.predict, lesson.note_of(one)
-    st.markdown(f"**{as_written(one.question)}**")
-    _paragraphs(task.says)
+    said: set[str] = set()
+    st.markdown(f"**{explained_as_written(one.question, said)}**", unsafe_allow_html=True)
+    _paragraphs(task.says, said)
     if _is_elsewhere(one, step):
         return
     if note.answer is not None:
         asked = _of_lesson(one)
-        said = as_written(_in_words(task, note.answer, None if asked is None else asked.original))
-        st.info(spoken("You said: {answer}").format(answer=said))
+        answered = as_written(_in_words(task, note.answer, None if asked is None else asked.original))
+        st.info(spoken("You said: {answer}").format(answer=answered))
         st.button(spoken("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
         return
     asked = _of_lesson(one)
@@ -146,12 +147,13 @@ def _predict(one: Lesson, step: str) -> None:
         spoken("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None, on_click=_expect,
         args=(one, answer),
     )  # fmt: skip
-    _hint(task)
+    _hint(task, said)
 
 
 def _do(one: Lesson, step: str) -> None:
     task = one.do
-    _paragraphs(task.says)
+    said: set[str] = set()
+    _paragraphs(task.says, said)
     if _is_elsewhere(one, step):
         return
     asked, did = _of_page(one), lesson.note_of(one).did
@@ -169,7 +171,7 @@ def _do(one: Lesson, step: str) -> None:
         st.button(
             spoken("Set the page up again"), key="lesson_again", type="tertiary", on_click=_go, args=(one, "do")
         )  # fmt: skip
-    _hint(task)
+    _hint(task, said)
 
 
 def _reveal(one: Lesson, step: str) -> None:
@@ -189,10 +191,8 @@ def _reveal(one: Lesson, step: str) -> None:
             theme=None, key="lesson_bars", config={"displayModeBar": False},
             alt=spoken("{title}: what you expected beside what is true").format(title=reveal.title),
         )  # fmt: skip
-        if verdict.holds:
-            _paragraphs(_filled(reveal.right if verdict.right else reveal.wrong, verdict))
-        else:
-            _paragraphs(_filled(reveal.otherwise, verdict))
+        says = (reveal.right if verdict.right else reveal.wrong) if verdict.holds else reveal.otherwise
+        _paragraphs(_filled(says, verdict, foreign), set())
     if not _is_elsewhere(one, step):
         st.button(
             spoken("With a sentence of your own"), type="primary", key="lesson_next", on_click=_go,
@@ -202,7 +202,8 @@ def _reveal(one: Lesson, step: str) -> None:
 
 def _yours(one: Lesson, step: str) -> None:
     task = one.yours
-    _paragraphs(task.says)
+    said: set[str] = set()
+    _paragraphs(task.says, said)
     if _is_elsewhere(one, step):
         return
     asked = _of_page(one)
@@ -230,7 +231,7 @@ def _yours(one: Lesson, step: str) -> None:
         spoken("Go on") if did else spoken("Go on without it"), type="primary" if did else "secondary",
         key="lesson_next", on_click=_go, args=(one, "free"),
     )  # fmt: skip
-    _hint(task)
+    _hint(task, said)
 
 
 def _free(one: Lesson, step: str) -> None:
@@ -412,21 +413,23 @@ def _of_now(task: Task, answer: Option) -> Option:
     return next((option for option in task.options if option == answer), answer)
 
 
-def _filled(text: str, verdict: Verdict) -> str:
-    """A sentence of the lesson with the figures in it."""
+def _filled(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> str:
+    """A sentence of the lesson with the figures in it. word: what is made of one that is a word."""
     figures = {name: spoken(what) if isinstance(what, Phrase) else what for name, what in verdict.figures.items()}
-    return text.format(**figures)
+    return text.format(**{name: word(what) if isinstance(what, str) else what for name, what in figures.items()})
 
 
-def _paragraphs(text: str) -> None:
-    st.markdown("\n\n".join(as_written(" ".join(part.split())) for part in text.split("\n\n")))
+def _paragraphs(text: str, said: set[str]) -> None:
+    """Write what a lesson says, each technical word explained once. said: those that the step has said before."""
+    paragraphs = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    st.markdown(explained_as_written(paragraphs, said), unsafe_allow_html=True)
 
 
 def _say(right: bool, text: str) -> None:
     (st.success if right else st.info)(as_written(" ".join(text.split())))
 
 
-def _hint(task: Task) -> None:
+def _hint(task: Task, said: set[str]) -> None:
     if task.hint:
         with st.expander(spoken("Hint"), icon=":material/lightbulb:"):
-            _paragraphs(task.hint)
+            _paragraphs(task.hint, said)

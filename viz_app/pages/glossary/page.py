@@ -46,7 +46,7 @@ def _term(term: Term) -> None:
         beside = f" ({as_written(others)})" if others else ""
         source = f" [{as_written(term.source)}]({term.link})" if term.source else ""
         st.markdown(
-            f"**{as_written(term.name)}**{beside}: {explained(term.says, but=term.name)}{source}",
+            f"**{as_written(term.name)}**{beside}: {explained(term.says, {term.name})}{source}",
             unsafe_allow_html=True, width="stretch",
         )  # fmt: skip
         st.page_link(way, label=way.title, icon=way.icon, width="content")

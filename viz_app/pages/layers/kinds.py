@@ -24,7 +24,7 @@ def kinds(current: Question) -> None:
         share = {f"{name} ({by_kind.tokens[n]:.0%} of tokens)": by_kind.share[:, n] for n, name in present}
         draw_lines(current, "kind_share", share, layers, "share of attention")
     with right:
-        st.subheader("How much it matters", anchor=False)
+        screen.heading("How much it matters")
         if by_kind.gradient is None:
             say_no_target(current, "A gradient needs something to explain")
         else:
@@ -34,7 +34,7 @@ def kinds(current: Question) -> None:
             )
     # The kind, apart from the rest, that draws the most attention in any layer.
     most, kind = np.unravel_index(int(by_kind.share[:, :-1].argmax()), by_kind.share[:, :-1].shape)
-    st.markdown(
+    screen.say(
         f"{TOKEN_KINDS[kind]} is {by_kind.tokens[kind]:.0%} of the tokens and gets "
         f"**{by_kind.share[most, kind]:.0%}** of the attention of L{most}"
         + (

@@ -13,9 +13,10 @@ from bert_core.analysis.lens import cosine_similarities, mean_similarity
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import depth_names, short_names, similarity_matrix
 from viz_app.pages.layers import LIKE, SEVERAL
-from viz_app.pages.layers.shared import Part, depth_slider, draw_lines, quoted, states_of, take_along
+from viz_app.pages.layers.shared import Part, depth_slider, draw_lines, states_of, take_along
 from viz_app.shell import screen
 from viz_app.shell.controls import control, missing
+from viz_app.shell.markdown import as_written
 from viz_app.shell.question import Question
 
 MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
@@ -37,7 +38,7 @@ def sentences(current: Question) -> None:
         return
     for number, encoding in enumerate(_encoded(current, lines), start=1):
         if not _occurrences(encoding, state.like):
-            st.warning(f"Sentence {number} does not contain {quoted(state.like.strip())} and is left out.")
+            st.warning(f"Sentence {number} does not contain “{as_written(state.like.strip())}” and is left out.")
     found = _compared(current, lines, state.like)
     if found is None:
         missing(

@@ -15,7 +15,7 @@ from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import depth_names, layer_lines
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, foreign
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.work import Work, need
@@ -80,5 +80,5 @@ def take_along(name: str, columns: Callable[[], dict[str, Sequence[object]]]) ->
 
 
 def quoted(word: str) -> str:
-    """A word in quotation marks, as it is read in Markdown."""
-    return f"“{as_written(word)}”"
+    """A word of a text in quotation marks, for a line in Markdown whose technical words are explained."""
+    return f"“{foreign(as_written(word))}”"

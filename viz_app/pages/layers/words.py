@@ -52,7 +52,7 @@ def words(current: Question) -> None:
     places = range(len(encoding))[shown]
     rows = [run.positions.index(place) for place in places]
     values, unit = _coloured(run)
-    st.markdown(story(current, run, position))
+    screen.say(story(current, run, position))
     if len(names) > MOST_BESIDE:  # many layers have the whole width
         grid, cell = screen.picture().container(), st.container()
     else:
@@ -124,7 +124,7 @@ def answer(current: Question) -> None:
     position = chosen_cell(current)[1]
     run, encoding = lens_run(current, position), current.encoding
     names = short_names(len(run.top))
-    st.markdown(story(current, run, position))
+    screen.say(story(current, run, position))
     places = list(dict.fromkeys([*encoding.mask_positions[:FOLLOWED_POSITIONS], position]))
     ranks: dict[str, np.ndarray] = {}
     rows = {place: run.positions.index(place) for place in places}
@@ -332,7 +332,7 @@ WORDS = Part(
 ANSWER = Part(
     "The answer",
     answer,
-    "top: the rank of the final word after each layer, for every hidden word and the chosen token. Below: how far "
-    "each layer's prediction is from the final one (KL divergence), and how uncertain it is (entropy).",
+    "top: the rank of the final word after each layer, for every hidden word and the chosen token. Below, in nats: "
+    "how far each layer's prediction is from the final one (KL divergence), and how uncertain it is (entropy).",
     "for a visible token the answer is in the text: a good rank there is not a prediction.",
 )

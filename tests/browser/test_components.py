@@ -146,7 +146,7 @@ def test_a_pruned_head_has_no_picture_and_cannot_be_chosen(page: Page, address: 
     for number in range(6):
         gone = number in (0, 4)
         expect(cells.nth(number)).to_be_disabled() if gone else expect(cells.nth(number)).to_be_enabled()
-        expect(cells.nth(number).locator("canvas")).to_be_visible(visible=not gone)
+        expect(cells.nth(number).locator("img")).to_be_visible(visible=not gone)
         expect(cells.nth(number)).to_have_attribute("aria-label", re.compile(r"pruned$" if gone else r"H\d$"))
     expect(cells.nth(1)).to_have_attribute("tabindex", "0")
     cells.nth(3).focus()
@@ -332,6 +332,18 @@ def test_heads_in_an_order_of_their_own(page: Page, address: str) -> None:
     until(page, "HeadClick(layer=1, head=2)")
 
 
+# The bytes of a picture as it is drawn: red, green, blue and cover of each pixel.
+PIXELS = """
+async (image) => {
+    await image.decode();
+    const canvas = new OffscreenCanvas(image.naturalWidth, image.naturalHeight);
+    const context = canvas.getContext("2d");
+    context.drawImage(image, 0, 0);
+    return [...context.getImageData(0, 0, canvas.width, canvas.height).data];
+}
+"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("signed", [False, True])
 def test_thumbnails_have_the_colours_of_the_figures(page: Page, address: str, scheme: str, signed: bool) -> None:
@@ -339,9 +351,7 @@ def test_thumbnails_have_the_colours_of_the_figures(page: Page, address: str, sc
     page.emulate_media(color_scheme=scheme)
     page.goto(f"{address}/?show=select{'&signed=1' if signed else ''}")
     expect(page.get_by_role("button", name="L0 H0")).to_be_visible()
-    pixels = page.locator("canvas").first.evaluate(
-        "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
-    )
+    pixels = page.locator(".cell img").first.evaluate(PIXELS)
     colours = (DIVERGING if signed else SEQUENTIAL).on(scheme == "dark")
 
     def rgb(colour: str) -> list[int]:
@@ -356,12 +366,12 @@ def test_thumbnails_have_the_colours_of_the_figures(page: Page, address: str, sc
 def test_a_thumbnail_smaller_than_its_map_loses_no_line(page: Page, address: str) -> None:
     """On fewer pixels than the map has rows, its diagonal is still in every row of them, in its full colour."""
     page.goto(f"{address}/?show=line")
-    canvas = page.locator("canvas").first
-    expect(canvas).to_be_visible()
-    width, height = canvas.evaluate("c => [c.width, c.height]")
-    shown = canvas.bounding_box()
+    picture = page.locator(".cell img").first
+    expect(picture).to_be_visible()
+    width, height = picture.evaluate("async i => { await i.decode(); return [i.naturalWidth, i.naturalHeight]; }")
+    shown = picture.bounding_box()
     assert shown is not None and width == height == round(shown["width"]) < 28
-    pixels = canvas.evaluate("c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]")
+    pixels = picture.evaluate(PIXELS)
     last = SEQUENTIAL.light[-1]
     assert all(
         pixels[4 * (row * width + row) :][:3] == [int(last[i : i + 2], 16) for i in (1, 3, 5)] for row in range(height)

@@ -112,7 +112,10 @@ function build({ layers, heads, mode, size, order, rows: placed }) {
       button.dataset.head = String(head);
       if (size) {
         button.classList.add("picture");
-        button.append(element("canvas"));
+        const picture = element("img");
+        picture.alt = "";
+        picture.draggable = false;
+        button.append(picture);
       } else {
         button.append(element("span", "number"));
       }
@@ -214,13 +217,13 @@ function paint(grid, header, pixels, colours) {
     if (isOff) said.push("off");
     button.setAttribute("aria-label", said.join(", "));
     if (header.size && room) {
-      const canvas = /** @type {HTMLCanvasElement} */ (part(button, "canvas"));
-      canvas.hidden = button.disabled;
+      const picture = /** @type {HTMLImageElement} */ (part(button, "img"));
+      picture.hidden = button.disabled;
       if (same) continue;
       const [rows, columns] = header.size;
       const start = (layer * header.heads + head) * rows * columns;
       const codes = pixels.subarray(start, start + rows * columns);
-      draw(canvas, fitted(codes, header.size, room, header.zero), room, colours);
+      picture.src = drawn(fitted(codes, header.size, room, header.zero), room, colours);
     } else {
       part(button, ".number").textContent = number ?? "";
       const colour = share == null ? null : colours[Math.round(share * 255)];
@@ -259,16 +262,18 @@ export function fitted(codes, [rows, columns], [height, width], zero) {
 }
 
 /**
- * One pixel a value; the style sheet enlarges them with hard edges, sharp at every density of the screen.
- * @param {HTMLCanvasElement} canvas
+ * The address of a picture, one pixel a value; the style sheet enlarges them with hard edges, sharp at every density of
+ * the screen. No canvas stays on the page: browsers put each into a layer of its own, and all of them together anew
+ * whenever anything on the page has changed.
  * @param {Uint8Array} values
  * @param {Size} size
  * @param {Rgb[]} colours
  */
-function draw(canvas, values, [rows, columns], colours) {
+function drawn(values, [rows, columns], colours) {
+  const canvas = element("canvas");
   canvas.width = columns;
   canvas.height = rows;
-  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true }));
   const image = context.createImageData(columns, rows);
   for (let i = 0; i < values.length; i++) {
     const [r, g, b] = colours[values[i]];
@@ -278,6 +283,7 @@ function draw(canvas, values, [rows, columns], colours) {
     image.data[4 * i + 3] = 255;
   }
   context.putImageData(image, 0, 0);
+  return canvas.toDataURL();
 }
 
 /**

@@ -115,6 +115,27 @@ def with_maps(monkeypatch: pytest.MonkeyPatch, make: Callable[[np.ndarray], np.n
 # ---------------------------------------------------------------------------- the neuron view
 
 
+def test_all_heads_are_sent_once(opened: Callable[..., AppTest], sent: Sent) -> None:
+    """The first message holds the heads of every layer and later ones their name, until what is shown changes."""
+    page = opened("attention", text="the cat sat on the mat", view="curves")
+    first = sent.large
+    assert [len(layer["names"]) for layer in first["all"]["layers"]] == [first["count"]] * first["layers"]
+    assert first["all"]["name"] == first["everywhere"] and first["all"]["bytes"] > 0
+    page.run()
+    assert sent.large["everywhere"] == first["everywhere"] and "all" not in sent.large
+    page.toggle(key_of(page, "hide")).set_value(True).run()
+    assert sent.large["everywhere"] != first["everywhere"] and "all" in sent.large
+
+
+@pytest.mark.parametrize("asked", [{"view": "neuron"}, {"combine": "average"}, {"hide": "1", "share": "1"}])
+def test_all_heads_are_not_sent_where_it_would_not_do(
+    opened: Callable[..., AppTest], sent: Sent, asked: dict[str, str]
+) -> None:
+    """Vectors, one map of several heads, and rows whose gaps are named need the server."""
+    opened("attention", text="the cat sat on the mat", **({"view": "curves"} | asked))
+    assert sent.large.get("everywhere") is None
+
+
 def test_the_neuron_view_gets_the_vectors_of_the_opened_head(
     sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
 ) -> None:

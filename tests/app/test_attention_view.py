@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from streamlit.testing.v1 import AppTest
 
-from viz_app.components.attention_view import ViewChoice, packing
+from viz_app.components.attention_view import STRONGEST, ViewChoice, packing
+from viz_app.components.attention_view.everywhere import MOST_VALUES, everywhere
 from viz_app.components.attention_view.view import attention_view
 from viz_app.pages import PAGES
 from viz_app.shell.frame import choices_of
@@ -67,6 +68,47 @@ def test_what_cannot_be_packed_is_refused() -> None:
         packing.quantise(np.array([[-0.1, 1]]))
     with pytest.raises(ValueError, match="expected"):
         packing.quantise(np.ones(3))
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_all_heads_travel_as_each_would_alone(signed: bool) -> None:
+    """For every head that exists: its name, its bytes, its strongest edges; what is off, gone or no number is said."""
+    maps = np.random.default_rng(4).normal(size=(2, 3, 5, 7)).astype(np.float32)
+    maps = maps if signed else np.abs(maps)
+    maps[0, 2] = np.nan
+    maps[1, 1, 0, 0] = np.nan
+    there = np.ones((2, 3), bool)
+    there[0, 2] = False
+    off = ~there
+    off[1, 0] = True
+    sent = everywhere(maps, there=there, off=off, signed=signed)
+    assert sent is not None
+    heads = [(0, 0), (0, 1), (1, 0), (1, 1), (1, 2)]
+    assert [(layer, head) for layer in range(2) for head in sent.layers[layer]["names"]] == heads
+    alone = [packing.coded(maps[place], signed=signed) for place in heads]
+    assert zlib.decompress(sent.packed, -15) == b"".join(alone)
+    for layer, head in heads:
+        said = sent.layers[layer]
+        assert said["names"][head] == packing.name_of(maps[layer, head], signed=signed)
+        edges = packing.strongest_edges({head: maps[layer, head]}, [head], STRONGEST)
+        assert said["strongest"][head] == [edge[1:] for edge in edges]
+    assert [said["pruned"] for said in sent.layers] == [[2], []]
+    assert [said["off"] for said in sent.layers] == [[2], [0]]
+    assert sent.layers[1]["holes"] == [0, 1, 0]
+
+
+def test_all_heads_have_a_bound_and_a_name() -> None:
+    """More bytes than the bound are not sent at all; another map, or another head that is off, has another name."""
+    there, off = np.ones((2, 2), bool), np.zeros((2, 2), bool)
+    side = int((MOST_VALUES / 4) ** 0.5)
+    assert everywhere(np.zeros((2, 2, side, side + 1), np.float32), there=there, off=off, signed=False) is None
+    maps = np.random.default_rng(5).random((2, 2, 4, 4), np.float32)
+    names = {
+        sent.name
+        for content, some in ((maps, off), (maps, ~off), (maps[::-1], off), (maps.copy(), off))
+        if (sent := everywhere(content, there=there, off=some, signed=False)) is not None
+    }
+    assert len(names) == 3
 
 
 def test_a_name_tells_maps_apart() -> None:

@@ -20,7 +20,9 @@ import numpy as np
 import streamlit as st
 
 from viz_app.components.attention_view import Vectors, ViewChoice
+from viz_app.components.attention_view.everywhere import everywhere
 from viz_app.components.attention_view.view import attention_view
+from viz_app.components.head_grid.view import head_grid
 from viz_app.tokens import Combined, Token
 
 st.set_page_config(layout="wide")
@@ -62,8 +64,17 @@ if "gone" in asked:
     maps[0] = np.nan
 if "combined" in asked:
     combined = Combined("average of all", maps.mean(0))
+choice, everyone = state.get("choice", ViewChoice(1, (0,))), None
+if "grid" in asked:
+    of_all = np.random.default_rng(3).dirichlet(np.full(n, 0.3), (4, heads, n)).astype(np.float32)
+    there, off = np.ones((4, heads), bool), np.arange(heads) == np.ones((4, 1))
+    everyone, maps = everywhere(of_all, there=there, off=off, signed=False), of_all[choice.layer]
+    head_grid(
+        layers=4, heads=heads, values=of_all.max((-2, -1)), key="grid", selected=(choice.layer, choice.heads[0]),
+        on_click=lambda click: called(ViewChoice(click.layer, (click.head,))),
+    )
 attention_view(
-    maps, tokens, keys, choice=state.get("choice", ViewChoice(1, (0,))), layers=4, off=[1],
+    maps, tokens, keys, choice=state.get("choice", choice), layers=4, off=[1], everywhere=everyone, grid="grid",
     mode=asked.get("mode", "curves"), signed="signed" in asked, combined=combined,
     vectors=vectors, notes=["a note of the page"] if "notes" in asked else [], key="view", on_change=called,
 )
@@ -485,6 +496,36 @@ def test_the_vectors_by_keyboard(page: Page, address: str) -> None:
     page.keyboard.press("ArrowDown")
     expect(page.locator(".numbers .title")).to_have_text("cat (11) → sat (12)")
     page.mouse.move(5, 5)
+
+
+def seen(page: Page) -> list[object]:
+    """What the view shows: the layer, the line above the picture, the numbers, the table, and the picture's bytes."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    parts = (".view .layer .name", ".note", ".numbers", "table.unseen")
+    picture = page.locator(".columns canvas, canvas.matrix").locator("visible=true").first
+    return [*(page.locator(part).inner_html() for part in parts), picture.evaluate("c => c.toDataURL()")]
+
+
+@pytest.mark.parametrize("mode", ["curves", "matrix"])
+def test_a_clicked_head_is_shown_before_the_server_answers(page: Page, address: str, mode: str) -> None:
+    """With a server that hears nothing a click in the grid, and a step of the layer, show what it would have said."""
+    opened(page, address, f"grid=1&mode={mode}")
+    page.get_by_role("button", name="L3 H1").click()
+    until(page, "layer=3")
+    page.get_by_role("button", name="the layer before").click()
+    until(page, "layer=2")
+    answered = seen(page)
+
+    opened(page, address, f"grid=1&mode={mode}")
+    before = seen(page)
+    page.evaluate("WebSocket.prototype.send = () => {}")
+    page.get_by_role("button", name="L3 H1").click()
+    expect(page.get_by_role("button", name="L3 H1")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".view .layer .name")).to_have_text("L3")
+    clicked = seen(page)
+    page.get_by_role("button", name="the layer before").click()
+    expect(page.locator(".view .layer .name")).to_have_text("L2")
+    assert seen(page) == answered and clicked not in (before, answered)
 
 
 def test_a_pruned_head_has_no_vectors(page: Page, address: str) -> None:

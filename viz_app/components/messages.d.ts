@@ -66,10 +66,27 @@ export interface VectorsSaid {
   sent: boolean;
 }
 
+/** What is said of a layer's heads, by head. */
+export interface LayerSaid {
+  names: Record<number, string>;
+  pruned: number[];
+  off: number[];
+  holes: number[];
+  strongest: [query: number, key: number, value: number][][];
+}
+
+/** The heads of all layers, and how many bytes at the end of the message hold their maps, deflated: those of `names`. */
+export interface EverywhereSaid {
+  name: string;
+  layers: LayerSaid[];
+  listed: number; // edges in the table
+  bytes: number;
+}
+
 /**
  * Followed by, for each head of `sent`, the maxima of its rows (float32) and its codes, filled up to a multiple of
  * four; the vectors if they are sent (float32: queries, keys, distances); for each head of `drawn` its `lines`
- * (float32).
+ * (float32); the maps of `all`.
  */
 export interface ViewHeader extends FixedHeader {
   fills?: boolean; // whether it is as high as its place
@@ -92,6 +109,8 @@ export interface ViewHeader extends FixedHeader {
   limit: number | null;
   notes: string[];
   strongest: Edge[];
+  everywhere?: string | null; // the name of the heads of all layers, where the browser has them or gets them
+  all?: EverywhereSaid | null; // once
 }
 
 export interface Choice {

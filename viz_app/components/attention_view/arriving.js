@@ -1,10 +1,11 @@
 // Messages of the server: what they hold is kept by its name, and the view is told what has changed.
 
-import { inflated, unpack } from "../message.js";
+import { inflated, unpack, upToFour } from "../message.js";
 import { said } from "./choosing.js";
+import { foresee, remember } from "./foreseen.js";
 import { cache, forget } from "./maps.js";
 
-/** @import { ViewHeader } from "../messages.d.ts" */
+/** @import { EverywhereSaid, ViewHeader } from "../messages.d.ts" */
 /** @import { HeadMap, View } from "./view.d.ts" */
 
 /**
@@ -15,12 +16,15 @@ import { cache, forget } from "./maps.js";
  */
 export function arrive(view, data, show) {
   const { header, tail } = /** @type {{ header: ViewHeader, tail: Uint8Array<ArrayBuffer> }} */ (unpack(data));
-  const ready = () => receive(view, header, tail.slice().buffer, show);
+  const rest = tail.length - (header.all?.bytes ?? 0);
+  const main = tail.slice(0, rest);
+  const ready = () => receive(view, header, main.buffer, show);
   if (!header.packed && !view.arriving) ready();
   else {
     const before = (view.arriving ?? Promise.resolve()).catch(() => {}); // its error is told already
-    view.arriving = before.then(header.packed ? async () => receive(view, header, await inflated(tail), show) : ready);
+    view.arriving = before.then(header.packed ? async () => receive(view, header, await inflated(main), show) : ready);
   }
+  if (header.all) keepAll(header, header.all, tail.slice(rest));
 }
 
 /**
@@ -45,8 +49,38 @@ function receive(view, header, tail, show) {
   if (!view.choice || header.stamp >= view.chosenAt) {
     const [side, positions] = header.selected;
     view.choice = { layer: header.layer, heads: [...header.heads], side, positions: [...positions], kept: header.kept };
-  }
+  } else foresee(view);
   show(before);
+}
+
+/**
+ * @param {ViewHeader} header
+ * @param {EverywhereSaid} all
+ * @param {Uint8Array<ArrayBuffer>} packed
+ */
+async function keepAll(header, all, packed) {
+  const heads = all.layers.flatMap(({ names }) => Object.values(names));
+  const tail = await inflated(packed);
+  for (const [i, name] of heads.entries()) {
+    const at = (tail.byteLength / heads.length) * i;
+    if (!cache.has(name)) cache.set(name, mapIn(header, name, tail, at));
+  }
+  remember(all);
+}
+
+/**
+ * The map that begins at a byte: the maxima of its rows, then its codes.
+ * @param {ViewHeader} header
+ * @param {string} name
+ * @param {ArrayBuffer} tail
+ * @param {number} at
+ * @returns {HeadMap}
+ */
+function mapIn({ queries, keys, codes, signed }, name, tail, at) {
+  const [rows, columns] = [queries.length, keys.length];
+  const maxima = new Float32Array(tail, at, rows);
+  const bytes = new Uint8Array(tail, at + 4 * rows, rows * columns);
+  return { name, rows, columns, maxima, bytes, codes, signed, exact: new Map(), weight: rows * columns };
 }
 
 /**
@@ -61,13 +95,11 @@ function keep(header, tail) {
     return new Float32Array(tail, at - 4 * count, count);
   };
   const [rows, columns] = [header.queries.length, header.keys.length];
-  const { codes, signed, vectors } = header;
+  const { vectors } = header;
   for (const head of header.sent) {
     const name = header.names[head];
-    const maxima = floats(rows);
-    const bytes = new Uint8Array(tail, at, rows * columns);
-    at += Math.ceil((rows * columns) / 4) * 4;
-    cache.set(name, { name, rows, columns, maxima, bytes, codes, signed, exact: new Map(), weight: rows * columns });
+    cache.set(name, mapIn(header, name, tail, at));
+    at += 4 * rows + upToFour(rows * columns);
   }
   if (vectors?.sent) {
     const [queries, keys] = [floats(rows * vectors.size).slice(), floats(columns * vectors.size).slice()];

@@ -4,9 +4,10 @@
 
 import { isDark, shades } from "../colour.js";
 import { childrenOf, element, part } from "../elements.js";
+import { hearOpened } from "../opened.js";
 import { arrive } from "./arriving.js";
 import { rem } from "./canvas.js";
-import { ask, choose } from "./choosing.js";
+import { ask, choose, open } from "./choosing.js";
 import { column, listenToHeads, listenToTokens, swatches, tokenElement } from "./columns.js";
 import { drawCurves } from "./curves.js";
 import { listenToMatrix, mountMatrix } from "./matrix.js";
@@ -96,6 +97,7 @@ function mount(root, tip) {
   listenToTokens(view);
   listenToMatrix(view);
   listenToVectors(view);
+  hearOpened(root, (opened) => open(view, opened));
   const observer = new ResizeObserver(() => {
     if (view.header?.fills) setRows(view);
     redraw(view);
@@ -153,7 +155,6 @@ function build(view, sameText) {
   if (view.heads.children.length !== header.count) {
     view.heads.replaceChildren(...Array.from({ length: header.count }, (_, head) => headButton(view, head)));
   }
-  edgesTable(view);
 }
 
 /**
@@ -227,6 +228,8 @@ function refresh(view) {
   }
   if (pair) showSum(view, pair);
   else showNumbers(view, active, found);
+  if (view.listed !== header) edgesTable(view);
+  view.listed = header;
   redraw(view);
   if (!pair) ask(view);
 }

@@ -1,5 +1,6 @@
 // What is chosen in the view, and how the server hears of it.
 
+import { foresee } from "./foreseen.js";
 import { cache } from "./maps.js";
 import { activeTokens, drawnHeads, isNeuron, mapOf, showsOne, tokens } from "./shown.js";
 
@@ -32,6 +33,28 @@ export function choose(view, change, wait = 180) {
   stamp = view.chosenAt = Math.max(stamp + 1, Date.now());
   clearTimeout(view.telling);
   view.telling = setTimeout(() => view.say(said(view, wantedLines(view))), wait);
+  if (change.heads || change.layer !== undefined) foresee(view);
+  view.refresh();
+}
+
+/**
+ * A head was clicked in a grid, which tells the server: what is here of it is shown before that answers.
+ * @param {View} view
+ * @param {import("../opened.js").Opened} opened
+ */
+export function open(view, { layer, head, stamp: clicked }) {
+  const { header, choice } = view;
+  if (!header?.everywhere) return;
+  const chosen = { layer, heads: [head] };
+  // What was chosen here and is not answered yet must not get lost in the answer to the click.
+  if (header.stamp < view.chosenAt) return choose(view, chosen);
+  view.choice = { ...choice, ...chosen };
+  if (!foresee(view)) {
+    view.choice = choice;
+    return;
+  }
+  stamp = Math.max(stamp, clicked);
+  view.chosenAt = clicked;
   view.refresh();
 }
 

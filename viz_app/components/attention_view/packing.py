@@ -55,6 +55,17 @@ def restored(quantised: Quantised, *, signed: bool = False) -> np.ndarray:
     return values.astype(np.float32)
 
 
+def coded(values: np.ndarray, *, signed: bool = False) -> bytes:
+    """A map (query, key) as it travels: the maxima of its rows, then its codes, filled up to a multiple of four."""
+    codes, maxima = quantise(values, signed=signed)
+    return maxima.astype("<f4").tobytes() + padded(codes.tobytes())
+
+
+def padded(part: bytes, sign: bytes = b"\0") -> bytes:
+    """Filled up to a multiple of four."""
+    return part + sign * (-len(part) % 4)
+
+
 def deflated(part: bytes, strategy: int = zlib.Z_RLE) -> bytes:
     """Packed, without a header (`deflate-raw`); equal bytes give equal bytes.
 

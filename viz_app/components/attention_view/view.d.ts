@@ -136,6 +136,7 @@ export interface View {
   layout?: MatrixLayout;
   painted?: { now: string; picture: OffscreenCanvas };
   reckoned?: Reckoned;
+  listed?: ViewHeader; // whose edges the table holds
 
   // What waits.
   arriving?: Promise<void>;

@@ -23,7 +23,8 @@ from viz_app.components.attention_view import (
     ViewChoice,
     fixed_header,
 )
-from viz_app.components.attention_view.packing import deflated, name_of, name_of_bytes, quantise, strongest_edges
+from viz_app.components.attention_view.everywhere import Everywhere
+from viz_app.components.attention_view.packing import coded, deflated, name_of, name_of_bytes, padded, strongest_edges
 from viz_app.components.joining import joined
 from viz_app.tokens import Combined, Token
 
@@ -54,6 +55,8 @@ def attention_view(
     limit: float | None = None,
     notes: Sequence[str] = (),
     unit: str = "attention",
+    everywhere: Everywhere | None = None,
+    grid: str | None = None,
     key: str,
     lecture: bool = False,
     on_change: Callable[[ViewChoice], None] | None = None,
@@ -69,6 +72,8 @@ def attention_view(
     signed: values have a sign, and curves its colour. limit: the value of the strongest colour, where it is to be the
         same for several views; None takes the largest that is drawn.
     notes: sentences that the view says of its rows.
+    everywhere: the heads of all layers, to show those that are chosen before the server answers; only where `notes` and
+        `limit` are the same for all. grid: the key of the grid whose clicks choose a head of this view.
     on_change: called with what was chosen in the view, before the run that this starts.
     Raises ValueError for maps or vectors that do not fit the tokens, or a chosen head that they do not have.
     """
@@ -101,6 +106,9 @@ def attention_view(
                 on_change(wanted)
 
     said = _said(key)
+    stamp = max(st.session_state.get(f"_delivered_{one}", 0) for one in (key, grid or key))
+    if combined is not None or mode == "neuron":
+        everywhere = None
     held = {name for name in said.get("have", []) if isinstance(name, str)}
     if pruned is None:
         pruned = [head for head in heads if np.isnan(maps[head]).all()]
@@ -108,7 +116,7 @@ def attention_view(
     drawn = [COMBINED] if combined is not None else [head for head in chosen if head not in pruned]
     # What is looked at first, then the other heads where they are small, so that they are there when they are wanted.
     others = [head for head in heads if head not in drawn and head not in pruned]
-    early = combined is None and maps.size <= SENT_EARLY
+    early = combined is None and everywhere is None and maps.size <= SENT_EARLY
     wanted = [] if mode == "neuron" else [*drawn, *others] if early else drawn
 
     def map_of(head: int) -> np.ndarray:
@@ -119,8 +127,7 @@ def attention_view(
     sent = []
     for head in wanted:
         if names[head] not in held:
-            codes, maxima = quantise(map_of(head), signed=signed)
-            parts += [maxima.astype("<f4").tobytes(), _padded(codes.tobytes())]
+            parts.append(coded(map_of(head), signed=signed))
             sent.append(head)
     made_from, arrays = _made_from(vectors, held) if mode == "neuron" and vectors is not None else (None, [])
     parts += arrays
@@ -145,7 +152,7 @@ def attention_view(
         "heads": choice.heads,
         "selected": [choice.side, choice.positions],
         "kept": min(max(choice.kept, LEAST_KEPT), MOST_KEPT),
-        "stamp": st.session_state.get(f"_delivered_{key}", 0),
+        "stamp": stamp,
         "pruned": sorted(pruned),
         "off": sorted(off),
         "holes": {head: int((~np.isfinite(map_of(head))).sum()) for head in drawn},
@@ -153,9 +160,15 @@ def attention_view(
         "notes": list(notes),
         "strongest": strongest_edges({head: map_of(head) for head in drawn}, drawn, STRONGEST),
     }
+    all_maps = b""
+    if everywhere is not None:
+        header["everywhere"] = everywhere.name
+        if st.session_state.get(f"_everywhere_{key}") != everywhere.name:
+            st.session_state[f"_everywhere_{key}"] = everywhere.name
+            header["all"], all_maps = everywhere.said(), everywhere.packed
     _view(
         key=key,
-        data=_packed(header, deflated(arrays_sent) if packed else arrays_sent),
+        data=_packed(header, (deflated(arrays_sent) if packed else arrays_sent) + all_maps),
         height="stretch" if lecture else "content",
         on_said_change=receive,
     )
@@ -218,9 +231,5 @@ def _is_line(line: object, shape: tuple[int, ...]) -> bool:
 
 def _packed(header: dict[str, Any], arrays: bytes) -> bytes:
     """The length of the header, the header, then the arrays, which start at a multiple of four."""
-    text = _padded(json.dumps(header).encode(), b" ")
+    text = padded(json.dumps(header).encode(), b" ")
     return len(text).to_bytes(4, "little") + text + arrays
-
-
-def _padded(part: bytes, sign: bytes = b"\0") -> bytes:
-    return part + sign * (-len(part) % 4)

@@ -4,6 +4,7 @@ import { logged } from "../clicks.js";
 import { gradient, isDark, luminance, shades } from "../colour.js";
 import { element, part, reachable, shortened, struck } from "../elements.js";
 import { unpack } from "../message.js";
+import { tellOpened } from "../opened.js";
 import { LONGEST_TIP, showTip } from "../tip.js";
 
 /** @import { Rgb } from "../colour.js" */
@@ -68,7 +69,12 @@ export default function headGrid({ data, parentElement, setTriggerValue }) {
     if (!button || button.disabled) return;
     reachable(grid, button);
     const place = [button.dataset.layer, button.dataset.head].map((n) => (n === "" ? null : Number(n)));
-    setTriggerValue("click", logged(grid, place));
+    const clicks = logged(grid, place);
+    if (header.mode === "select") {
+      mark(grid, button);
+      tellOpened({ layer: Number(place[0]), head: Number(place[1]), stamp: clicks[clicks.length - 1][0] });
+    }
+    setTriggerValue("click", clicks);
   };
   grid.onkeydown = (event) => {
     if (event.key === "Escape") tip.hidePopover();
@@ -230,6 +236,18 @@ function paint(grid, header, pixels, colours) {
       button.style.backgroundColor = colour ? `rgb(${colour.join(" ")})` : "";
       button.style.color = colour ? (luminance(colour) > BLACK_READS_BETTER ? "#000000" : "#ffffff") : "";
     }
+  }
+}
+
+/**
+ * The chosen head, until the server says so.
+ * @param {Grid} grid
+ * @param {HTMLButtonElement} chosen
+ */
+function mark(grid, chosen) {
+  for (const button of grid.querySelectorAll("button.cell")) {
+    button.classList.toggle("selected", button === chosen);
+    button.setAttribute("aria-pressed", String(button === chosen));
   }
 }
 

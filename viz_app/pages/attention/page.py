@@ -179,6 +179,8 @@ def _large_head(shown: Shown, mode: Mode, files: DeltaGenerator) -> None:
         signed=shown.signed,
         notes=shown.notes(maps[present] if one is None else one.map[None]),
         unit=UNITS[shown.what],
+        everywhere=shown.everywhere(),
+        grid="grid",
         key="large",
         lecture=current.lecture,
         on_change=choose_view,

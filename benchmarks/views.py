@@ -57,6 +57,7 @@ sys.path[:0] = [{root!r}]
 import numpy as np
 import streamlit as st
 from viz_app.components.attention_view import ViewChoice
+from viz_app.components.attention_view.everywhere import everywhere
 from viz_app.components.attention_view.view import attention_view
 from viz_app.tokens import Token
 from viz_app.components.head_grid.view import head_grid
@@ -71,7 +72,11 @@ left, right = st.columns([1, 2])
 with left:
     head_grid(layers=12, heads=12, thumbnails=thumbnails(maps), selected=(0, 0), key="grid")
 with right:
-    attention_view(maps[0], tokens, tokens, choice=ViewChoice(0, (0,)), layers=12, key="large")
+    there = np.ones((12, 12), bool)
+    all_heads = everywhere(maps, there=there, off=~there, signed=False)
+    attention_view(
+        maps[0], tokens, tokens, choice=ViewChoice(0, (0,)), layers=12, everywhere=all_heads, grid="grid", key="large"
+    )
 st.text(f"built in {{time.perf_counter() - start:.6f}}")
 """
 # The app itself, and an empty page on the same server: what a rerun costs where there is nothing to do.
@@ -220,7 +225,7 @@ def ours(browser: Browser, stored: Path, folder: Path) -> dict[str, object]:
         start = time.perf_counter()
         page.goto(address)
         page.wait_for_function(
-            f"() => {{ {INSIDE} return all('.cell canvas').length === 144 && "
+            f"() => {{ {INSIDE} return all('.cell img[src]').length === 144 && "
             "all('.note')[0]?.textContent.includes('edges'); }",
             timeout=PATIENCE * 1000,
         )

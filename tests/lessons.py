@@ -1,27 +1,93 @@
-"""Lessons asked of the bundled model: what each course's tests share."""
+"""Lessons asked of a model, and their answers: a row for each."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import bert_core
 from bert_core import LoadedModel
 from bert_core.progress import silent
+from bert_core.run.losses import examples_of
+from bert_core.run.plans import propose_plan
 from viz_app.figures.lessons import answer_bars
-from viz_app.lessons import Option
+from viz_app.lessons import Option, View
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.lessons.reading import lesson_of
 from viz_app.shell import findings
 from viz_app.shell.findings.asked import Asked, of_lesson
 
+CHILDREN = {
+    "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
+}  # fmt: skip
+FOUR_CATS = {"like": "cat", "several": "the cat sat\na cat sat\nmy cat is here\nthe cat"}
+SHORT = {"text": "the cat sat on the mat", "masked": "1"}  # the tiny vocabulary cuts longer words into letters
+
+
+class Answers(NamedTuple):
+    """The answers to a lesson.
+
+    true, wrong: the true prediction, and the commonest wrong one. done, tried: what makes the page right in the second
+    step, and a first wrong try, as in `asked_of`. tiny: what the tiny model is asked about, where it is other than the
+    lesson's own.
+    """
+
+    true: Any
+    wrong: Any
+    done: Mapping[str, Any]
+    tried: Mapping[str, Any]
+    tiny: Mapping[str, str] = {}
+
+
+ANSWERS = {
+    "both_sides": Answers(7, 4, {"masked": "5,7"}, {"masked": "4,5"}, SHORT),  # milk; cup
+    "one_head": Answers(2, 0, {"head": "1.8"}, {"head": "4.11"}),  # 25 to 49; fewer than 10
+    "the_bin": Answers(30, 76, {"head": "4.3"}, {"head": "3.2"}),  # the attention itself
+    "fewer_heads": Answers(30, 5, {"off": 12}, {"off": 3}),
+    "explanation": Answers(
+        ("DecompX", "occlusion", "rollout", "attention"), ("attention", "rollout", "DecompX", "occlusion"),
+        {"method": "occlusion"}, {"method": "attention"}, SHORT,
+    ),
+    "when": Answers(6, 3, {"lens": "tuned", "cell": "2.1"}, {"lens": "logit", "cell": "6.1"}, SHORT),
+    "bank_and_bank": Answers(2, 5, {"depth": "2"}, {"depth": "6"}, FOUR_CATS),
+    "the_keys": Answers(20, 90, CHILDREN, {"one": CHILDREN["two"], "two": CHILDREN["one"]}),
+    # An object; an adjective, which is found most often. The head of objects; that of the next token.
+    "grammar": Answers(3, 1, {"head": "2.0"}, {"head": "1.8"}),
+    "follows": Answers(
+        3, 0, {"pair": "Penguins are birds that cannot fly."},
+        {
+            "text": "When the water boiled, she made the tea.",
+            "pair": "She filled the kettle and put it on the fire.",
+        },
+    ),
+    "a_robin": Answers(4, 0, {"text": "A robin is not a [MASK]."}, {"text": "A bird is a [MASK]."}),
+    "he_or_she": Answers(0, 4, {"text": "[MASK] is a queen."}, {"text": "[MASK] is a nurse."}),
+}  # fmt: skip
+
 
 @cache
 def bundled() -> LoadedModel:
     """The model that comes along."""
     return bert_core.load("headlight-mini", device="cpu")
+
+
+def asked_of(name: str, loaded: LoadedModel, *, off: int = 0, **page: str) -> Asked:
+    """What the second step of a lesson asks about, once some choices of its page were made anew.
+
+    off: how many heads are off, by the order of the gradient. page: as an address writes it.
+    """
+    lesson = lesson_of(name)
+    begun = of_lesson(loaded, lesson.predict.view, lesson.do.view.address)
+    address = {**lesson.do.view.address, **page}
+    there = of_lesson(loaded, View(lesson.do.view.page, address))
+    order = propose_plan(loaded, examples_of(loaded, there.original), "importance").order if off else ()
+    return replace(
+        begun, encoding=there.encoding, original=there.original, head=there.head, off=tuple(order[:off]), chosen=address
+    )
 
 
 @cache
@@ -66,11 +132,11 @@ def predicted(name: str, true: Any, wrong: Any) -> None:
         assert marks.count("true") + marks.count("both") == 1, (name, marks)
 
 
-def tried(name: str, asked: Asked, given: Any, *, right: bool) -> None:
+def tried(name: str, asked: Asked, *, right: bool) -> None:
     """What is on a page is as the second step of a lesson wants it, or is not, and it is said."""
     task = lesson_of(name).do
-    check = CHECKS[task.check]
-    verdict = check.judge(findings.work_for(check.needs, asked).do(silent), given)
+    found = findings.work_for(CHECKS[task.check].needs, asked).do(silent)
+    verdict = findings.judged(task, asked, found, None)
     assert verdict.right is right, (name, verdict.figures)
     assert said(task.right if right else task.wrong, verdict)
 

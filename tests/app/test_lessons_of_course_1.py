@@ -1,9 +1,6 @@
-"""The first course: its checks on records made by hand, on the bundled model and on another one."""
+"""The first course: its checks on records made by hand, and what they cannot be asked of."""
 
 from __future__ import annotations
-
-from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,26 +8,12 @@ import pytest
 from bert_core import LoadedModel, Refused
 from bert_core.analysis.roles import THRESHOLDS
 from bert_core.records import CurvePoint
-from bert_core.run.losses import examples_of
-from bert_core.run.plans import propose_plan
-from tests.lessons import asked_of_another, bundled, predicted, tried
-from viz_app.lessons import Option, View
+from viz_app.lessons import Option
 from viz_app.lessons.checks import first_course as of
 from viz_app.lessons.checks.first_course import Brought, Guesses, Looks, Losses, WordDrops
-from viz_app.lessons.reading import lesson_of, lessons
+from viz_app.lessons.reading import lesson_of
 from viz_app.shell import findings
 from viz_app.shell.findings.asked import Asked, of_lesson
-
-# Of each lesson: the true prediction, the commonest wrong one; the head, heads or words with which the page is right,
-# and those with which it is not.
-ANSWERS: dict[str, tuple[Any, Any, dict[str, Any], dict[str, Any]]] = {
-    "both_sides": (7, 4, {"masked": (5, 7)}, {"masked": (4, 5)}),  # milk; cup
-    "one_head": (2, 0, {"head": (1, 8)}, {"head": (4, 11)}),  # 25 to 49; fewer than 10
-    "the_bin": (30, 76, {"head": (4, 3)}, {"head": (3, 2)}),  # the attention itself
-    "fewer_heads": (30, 5, {"off": 12}, {"off": 3}),
-}
-
-# ---------------------------------------------------------------------------- on records made by hand
 
 
 def test_the_word_that_is_needed_most_is_the_one_with_the_largest_drop() -> None:
@@ -105,49 +88,6 @@ def test_enough_heads_are_off_at_a_loss_that_hardly_rose() -> None:
     """Twelve at 1% is done; eleven, or 2%, is not."""
     assert of.few_missed(Losses(2.0, 2.019, 12)).right and of.few_missed(Losses(2.0, 1.5, 40)).right
     assert not of.few_missed(Losses(2.0, 2.0, 11)).right and not of.few_missed(Losses(2.0, 2.04, 12)).right
-
-
-# ---------------------------------------------------------------------------- on the bundled model, and on another
-
-
-def test_every_lesson_of_the_course_is_asked() -> None:
-    """Each has its answers here."""
-    assert set(ANSWERS) == {lesson.name for lesson in lessons() if lesson.course == 1}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_the_lesson_holds_on_the_bundled_model(name: str) -> None:
-    """The true answer passes, the commonest wrong one fails, the claim holds, and every sentence takes the figures."""
-    true, wrong, *_ = ANSWERS[name]
-    predicted(name, true, wrong)
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
-    """The page as it should be is done, and the page of a first wrong try is not; both have their sentence."""
-    *_, done, first_try = ANSWERS[name]
-    began = of_lesson(bundled(), lesson_of(name).do.view)
-    for given, right in ((done, True), (first_try, False)):
-        encoding = began.encoding
-        if "masked" in given:
-            encoding = bundled().tokenizer.mask_words(began.original, given["masked"])
-        off = tuple(by_the_gradient(began)[: given["off"]]) if "off" in given else ()
-        asked = replace(began, encoding=encoding, head=given.get("head", (0, 0)), off=off)
-        tried(name, asked, given.get("head"), right=right)
-
-
-def by_the_gradient(asked: Asked) -> list[tuple[int, int]]:
-    """The heads in the order in which the gradient lets them go."""
-    return list(propose_plan(asked.loaded, examples_of(asked.loaded, asked.original), "importance").order)
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_every_check_can_be_asked_of_another_model(name: str, tiny_loaded: LoadedModel) -> None:
-    """On a tiny model nothing fails: what does not hold there is said with its figures."""
-    view = lesson_of(name).predict.view
-    if name == "both_sides":  # the tiny vocabulary cuts its words into letters
-        view = View("predict", {"text": "the cat sat on the mat", "masked": "1"})
-    asked_of_another(name, of_lesson(tiny_loaded, view), 2)
 
 
 def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedModel) -> None:

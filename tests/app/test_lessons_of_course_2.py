@@ -1,4 +1,4 @@
-"""The second course: its checks on records made by hand, on the bundled model and on another; an order of buttons."""
+"""The second course: its checks on records made by hand and on the bundled model; an order of buttons."""
 
 from __future__ import annotations
 
@@ -9,29 +9,13 @@ import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bert_core import LoadedModel, Refused
-from tests.lessons import asked_of_another, bundled, predicted, tried
+from bert_core import Refused
+from tests.lessons import CHILDREN, asked_of, bundled
 from tests.visit import at, settled, visited, words
 from viz_app.lessons.checks import second_course as of
 from viz_app.lessons.checks.second_course import Agreed, Judged, Meanings, Pair, Reading
-from viz_app.lessons.reading import lesson_of, lessons
+from viz_app.lessons.reading import lesson_of
 from viz_app.shell import findings
-from viz_app.shell.findings.asked import Asked, of_lesson
-
-CHILDREN = {
-    "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
-}  # fmt: skip
-# Of each lesson: the true prediction, the commonest wrong one; the choices with which the page is right, and those with
-# which it is not.
-ANSWERS: dict[str, tuple[Any, Any, dict[str, str], dict[str, str]]] = {
-    "explanation": (
-        ("DecompX", "occlusion", "rollout", "attention"), ("attention", "rollout", "DecompX", "occlusion"),
-        {"method": "occlusion"}, {"method": "attention"},
-    ),
-    "when": (6, 3, {"lens": "tuned", "cell": "2.1"}, {"lens": "logit", "cell": "6.1"}),
-    "bank_and_bank": (2, 5, {"depth": "2"}, {"depth": "6"}),
-    "the_keys": (20, 90, CHILDREN, {"one": CHILDREN["two"], "two": CHILDREN["one"]}),
-}  # fmt: skip
 
 # ---------------------------------------------------------------------------- on records made by hand
 
@@ -123,47 +107,7 @@ def test_a_verb_is_pulled_over_only_with_both_verbs_in_their_places() -> None:
     assert not of.second_is_likelier(Pair(2.0, ("was", "were"), verbs)).right
 
 
-# ---------------------------------------------------------------------------- on the bundled model, and on another
-
-
-def asked_of(name: str, loaded: LoadedModel, **chosen: str) -> Asked:
-    """What a lesson asks about, with some choices of its page made anew."""
-    lesson = lesson_of(name)
-    begun = of_lesson(loaded, lesson.predict.view, lesson.do.view.address)
-    return replace(begun, chosen={**begun.chosen, **chosen})
-
-
-def test_every_lesson_of_the_course_is_asked() -> None:
-    """Each has its answers here."""
-    assert set(ANSWERS) == {lesson.name for lesson in lessons() if lesson.course == 2}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_the_lesson_holds_on_the_bundled_model(name: str) -> None:
-    """The true answer passes, the commonest wrong one fails, the claim holds, and every sentence takes the figures."""
-    true, wrong, *_ = ANSWERS[name]
-    predicted(name, true, wrong)
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
-    """The page as it should be is done; as it was set up, and after a first wrong try, it is not."""
-    *_, done, first_try = ANSWERS[name]
-    tried(name, asked_of(name, bundled(), **done), done.get("method"), right=True)
-    tried(name, asked_of(name, bundled()), first_try.get("method"), right=False)
-    tried(name, asked_of(name, bundled(), **first_try), first_try.get("method"), right=False)
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_every_check_can_be_asked_of_another_model(name: str, tiny_loaded: LoadedModel) -> None:
-    """On a tiny model nothing fails: what does not hold there is said with its figures."""
-    true, *_ = ANSWERS[name]
-    chosen = {"like": "cat", "several": "\n".join(("the cat sat", "a cat sat", "my cat is here", "the cat"))}
-    begun = asked_of(name, tiny_loaded, **chosen)
-    if name in ("explanation", "when"):  # the tiny vocabulary cuts their words into letters
-        original = tiny_loaded.tokenizer.encode("the cat sat on the mat")
-        begun = replace(begun, encoding=tiny_loaded.tokenizer.mask_words(original, [1]), original=original)
-    asked_of_another(name, begun, true)
+# ---------------------------------------------------------------------------- on the bundled model
 
 
 def test_own_sentences_are_judged_as_the_lesson_is() -> None:

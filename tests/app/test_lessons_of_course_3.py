@@ -1,4 +1,4 @@
-"""The third course: its checks on records made by hand, on the bundled model and on another one."""
+"""The third course: its checks on records made by hand and on the bundled model."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from streamlit.testing.v1 import AppTest
 
 from bert_core import LoadedModel, Refused
 from bert_core.progress import silent
-from tests.lessons import asked_of_another, bundled, predicted, said, tried
+from tests.lessons import asked_of, bundled, said
 from tests.visit import at, settled, visited, words
-from viz_app.lessons import Option, View
+from viz_app.lessons import Option
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import third_course as of
 from viz_app.lessons.checks.third_course import (
@@ -29,23 +29,9 @@ from viz_app.lessons.checks.third_course import (
     WordLeanings,
     with_and_without_not,
 )
-from viz_app.lessons.reading import lesson_of, lessons
+from viz_app.lessons.reading import lesson_of
 from viz_app.shell import findings
-from viz_app.shell.findings.asked import Asked, of_lesson
-
-# Of each lesson: the true prediction, the commonest wrong one; the text, and the second one, with which the page is
-# right, and those with which it is not.
-HUNTER = "The hunter shot the big grey wolf."
-ANSWERS: dict[str, tuple[Any, Any, tuple[str, ...], tuple[str, ...]]] = {
-    "grammar": (3, 1, (HUNTER,), (HUNTER,)),  # an object; an adjective, which is found most often
-    "follows": (
-        3, 0,
-        ("She filled the kettle and put it on the fire.", "Penguins are birds that cannot fly."),
-        ("When the water boiled, she made the tea.", "She filled the kettle and put it on the fire."),
-    ),
-    "a_robin": (4, 0, ("A robin is not a [MASK].",), ("A robin is a [MASK].",)),
-    "he_or_she": (0, 4, ("[MASK] is a queen.",), ("[MASK] is a nurse.",)),
-}  # fmt: skip
+from viz_app.shell.findings.asked import Asked
 
 # ---------------------------------------------------------------------------- on records made by hand
 
@@ -153,35 +139,13 @@ def test_a_word_leans_to_the_other_side_in_another_frame() -> None:
             of.another_frame(found, word)
 
 
-# ---------------------------------------------------------------------------- on the bundled model, and on another
-
-
-def test_every_lesson_of_the_course_is_asked() -> None:
-    """Each has its answers here."""
-    assert set(ANSWERS) == {lesson.name for lesson in lessons() if lesson.course == 3}
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_the_lesson_holds_on_the_bundled_model(name: str) -> None:
-    """The true answer passes, the commonest wrong one fails, the claim holds, and every sentence takes the figures."""
-    true, wrong, *_ = ANSWERS[name]
-    predicted(name, true, wrong)
+# ---------------------------------------------------------------------------- on the bundled model
 
 
 def on_a_page(loaded: LoadedModel, name: str, *texts: str) -> Asked:
     """A text, or a pair, typed on the page of a lesson."""
-    typed = of_lesson(loaded, View("predict", dict(zip(("text", "pair"), texts, strict=False))))
-    began = of_lesson(loaded, lesson_of(name).predict.view)
-    return Asked(loaded, typed.encoding, typed.original, began.encoding, (0, 0), began.first)
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
-    """The page as it should be is done, and the page of a first wrong try is not; both have their sentence."""
-    *_, done, first_try = ANSWERS[name]
-    for texts, right in ((done, True), (first_try, False)):
-        head = ((2, 0) if right else (1, 8)) if name == "grammar" else None  # that of objects; the next token
-        tried(name, on_a_page(bundled(), name, *texts), head, right=right)
+    text, pair = (*texts, "")[:2]
+    return asked_of(name, loaded, text=text, pair=pair)
 
 
 @pytest.mark.parametrize(
@@ -205,12 +169,6 @@ def test_a_sentence_of_ones_own_is_judged(name: str, texts: tuple[str, ...], ans
     verdict = check.judge(found, task.options[answer] if task.options else answer)
     assert verdict.right is right, verdict.figures
     assert said(task.right if right else task.wrong, verdict)
-
-
-@pytest.mark.parametrize("name", ANSWERS)
-def test_every_check_can_be_asked_of_another_model(name: str, tiny_loaded: LoadedModel) -> None:
-    """On a tiny model nothing fails: what does not hold there is said with its figures."""
-    asked_of_another(name, of_lesson(tiny_loaded, lesson_of(name).predict.view), 2)
 
 
 def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedModel) -> None:

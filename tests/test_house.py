@@ -111,7 +111,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.pages.predict", "viz_app.pages.attention", "viz_app.pages.compare", "viz_app.pages.why",
         "viz_app.pages.layers", "viz_app.pages.heads", "viz_app.pages.roles", "viz_app.pages.prune",
         "viz_app.pages.score", "viz_app.pages.images", "viz_app.pages.inside", "viz_app.pages.learn",
-        "viz_app.pages.glossary",
+        "viz_app.pages.glossary", "viz_app.pages.start",
     },
     "viz_app.pages.predict": {
         "streamlit", "bert_core.refused", "bert_core.calibration", "bert_core.records", "viz_app.figures",
@@ -163,6 +163,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.learn": {"streamlit", "viz_app.lessons", "viz_app.shell"},
+    "viz_app.pages.start": {"streamlit", "viz_app.lessons", "viz_app.shell"},
     "viz_app.pages.glossary": {
         "streamlit", "bert_core.refused", "viz_app.lessons", "viz_app.glossary", "viz_app.shell",
     },

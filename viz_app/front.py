@@ -8,10 +8,10 @@ from importlib import import_module
 import streamlit as st
 from streamlit.runtime.state import SafeSessionState
 
-from viz_app.pages import PAGES
+from viz_app.pages import PAGES, START, UNNAMED
 from viz_app.shell import address, frame, lesson, panel, remembered, screen, work
 from viz_app.shell.calm import PAGE, calm
-from viz_app.shell.choices import Page
+from viz_app.shell.choices import GROUPS, Page
 from viz_app.shell.language import spoken
 
 # Where a visitor goes on, Streamlit ends the run that is under way: at its next call that draws, and, if it were not
@@ -20,6 +20,7 @@ from viz_app.shell.language import spoken
 SafeSessionState._yield_callback = property(lambda _: lambda: None, lambda *_: None)  # type: ignore[assignment]
 
 SCRIPT_THREAD = "ScriptRunner.scriptThread"  # what Streamlit calls a thread in which it runs a script
+HOME = "_starts_at_home"  # whether the address that names no page is that of the page Start
 _settled = threading.Event()
 
 
@@ -30,29 +31,32 @@ def draw() -> None:
     notices = address.restore(frame.choices_of(PAGES))
     work.begin_run()
     st.session_state[lesson.PAGES] = {page.path: page for page in PAGES}
+    home = _home()
     ways = st.session_state[frame.WAYS] = {
         page.path: st.Page(
-            partial(_draw, page), title=spoken(page.title), icon=page.icon, url_path=page.path, default=page is PAGES[0]
+            partial(_draw, page), title=spoken(page.title), icon=page.icon, url_path=page.path, default=page is home,
+            help=spoken(page.asks),
         )
         for page in PAGES
-    }
+    }  # fmt: skip
+    groups = {group: [ways[page.path] for page in PAGES if page.group == group] for group in ("", *GROUPS)}
     opened = st.navigation(
-        list(ways.values()), position="top" if st.session_state.lecture else "sidebar", expanded=True
-    )
-    page = next((page for page in PAGES if page.path == opened.url_path), PAGES[0])
+        {spoken(group) if group else "": some for group, some in groups.items()},
+        position="top" if st.session_state.lecture else "sidebar", expanded=True,
+    )  # fmt: skip
+    page = next((page for page in PAGES if page.path == opened.url_path), home)
     if lesson.ahead() in ways.keys() - {page.path}:
         # With the address as it is: without, the page that is left would have an empty entry more in the history.
         st.switch_page(ways[str(lesson.ahead())], query_params=st.query_params.to_dict())
     with calm():
         lesson.arrive()
-    address.open_example(page)
+    if page is not START:
+        address.open_example(page)
     beside = panel.place()
     rest = screen.divide(lecture=st.session_state.lecture)
     try:
         st.session_state[PAGE] = page.path
         with calm(screen.picture()):
-            if page is PAGES[0]:
-                frame.welcome()
             stands = frame.open_frame(page, PAGES, notices)
             panel.draw(beside)
             if beside is not None or page.path == panel.LEARN:
@@ -61,9 +65,22 @@ def draw() -> None:
                 with rest:
                     frame.show(opened)
     finally:
-        address.publish()
+        address.publish(frame.OWN if page is START else None)
         work.end_of_run()
     _settle()
+
+
+def _home() -> Page:
+    """The page of the address that names none: Start, or Predict, where that address names a view.
+
+    It stays what it was when the visitor came, so that Back never leads to another page than it did before.
+    """
+    state = st.session_state
+    if HOME not in state:
+        named = address.page_named()
+        is_view = bool(state[address.TABLE].keys() & st.query_params.to_dict().keys() - frame.OWN.keys())
+        state[HOME] = named == UNNAMED.path or not (named or is_view)
+    return START if state[HOME] else UNNAMED
 
 
 def _draw(page: Page) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bert_core import Refused
-from tests.visit import visited
 from viz_app.pages import PAGES
 from viz_app.shell import examples
-from viz_app.shell.choices import Choice, Page, collected
+from viz_app.shell.choices import GROUPS, Choice, Page, collected
 from viz_app.shell.frame import choices_of
 from viz_app.shell.models import added_models
 
@@ -88,7 +87,7 @@ def test_a_model_that_is_added_while_the_app_runs_can_stand_in_a_link() -> None:
 
 def test_a_name_means_one_thing() -> None:
     """Two pages cannot declare the same parameter."""
-    page = Page("extra", "Extra", ":material/star:", choices={"seed": Choice(0, int)})
+    page = Page("extra", "Extra", ":material/star:", group="See", asks="", choices={"seed": Choice(0, int)})
     with pytest.raises(ValueError, match="two declare the choice seed: give one of them another name"):
         choices_of((*PAGES, page))
     with pytest.raises(ValueError, match="text"):
@@ -96,7 +95,13 @@ def test_a_name_means_one_thing() -> None:
 
 
 def test_a_page_stands_in_the_folder_of_its_path() -> None:
-    """Its script is there, its title is no other's, and the first page is the one of the bare address."""
-    assert len({page.path for page in PAGES}) == len({page.title for page in PAGES}) == len(PAGES)
-    app = visited("")
-    assert not app.exception and app.header[0].value == visited(PAGES[0].path).header[0].value
+    """Its script is there, and its title and its question are no other's."""
+    for distinct in ({page.path for page in PAGES}, {page.title for page in PAGES}, {page.asks for page in PAGES}):
+        assert len(distinct) == len(PAGES)
+
+
+def test_every_page_is_in_one_of_five_groups() -> None:
+    """None but the page on which a visit starts is outside of them, no group is empty, and each stands together."""
+    assert [page.path for page in PAGES if not page.group] == ["start"]
+    assert tuple(dict.fromkeys(page.group for page in PAGES if page.group)) == GROUPS
+    assert [page.group for page in PAGES[1:]] == sorted((page.group for page in PAGES[1:]), key=GROUPS.index)

@@ -35,7 +35,7 @@ VISITS: dict[str, dict[str, str]] = {
     "layers": {}, "layers answer": {"through": "answer"}, "layers states": {"through": "states"},
     "layers sentences": {"through": "sentences"}, "layers kinds": {"through": "kinds"}, "heads": {}, "roles": {},
     "prune": {}, "score": {}, "images": {"edges": "1"}, "inside": {"stage": "scores"},
-    "learn": {}, "glossary": {}, "predict lesson": {"lesson": "both_sides"},
+    "start": {}, "learn": {}, "glossary": {}, "predict lesson": {"lesson": "both_sides"},
 }  # fmt: skip
 
 

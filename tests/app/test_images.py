@@ -1,4 +1,4 @@
-"""The page Words on images without a browser: scenes, words, heads, uploads, and the figures under them."""
+"""The page Pictures without a browser: scenes, words, heads, uploads, and the figures under them."""
 
 from __future__ import annotations
 

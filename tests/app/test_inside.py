@@ -1,4 +1,4 @@
-"""The page Inside BERT without a browser: its stages, its address, its engines."""
+"""The page Step by step without a browser: its stages, its address, its engines."""
 
 from __future__ import annotations
 

@@ -21,18 +21,29 @@ from viz_app.lessons.reading import FOLDER, faulty, judged_words, lesson_of, les
 from viz_app.pages import PAGES
 from viz_app.pages.learn.page import COURSES
 from viz_app.shell import examples, panel, screen
+from viz_app.shell.choices import GROUPS
 from viz_app.shell.language import sentences
 
 __all__ = ["folder"]  # a fixture
 
 OTHERS = [tag for tag in LANGUAGES if tag != "en"]
 SAID = {"title", "question", "says", "hint", "right", "wrong", "otherwise", "label", "bars", "unit"}  # by these keys
-THE_SAME = {"attention", "rollout", "DecompX", "occlusion", "Text", "Token"}  # names, and words that German has too
+THE_SAME = {
+    "attention",
+    "rollout",
+    "DecompX",
+    "occlusion",
+    "Text",
+    "Token",
+    "Start",
+}  # names, and words that German has too
 UNSAID = r"^(page|address|answer|check|course|number|minutes|source|link|form) .*\n"  # lines of a lesson
 APP = Path(__file__).parents[2] / "viz_app"
 # Where what is said does not stand in the call itself, what it may be.
 TABLES: Mapping[str, tuple[str, ...]] = {
     "page.title": tuple(page.title for page in PAGES),
+    "page.asks": tuple(page.asks for page in PAGES),
+    "group": GROUPS,
     "st.session_state[lesson.PAGES][view.page].title": (),
     "COURSES[course]": tuple(COURSES.values()),
     "kind": tuple(examples.by_kind([])),

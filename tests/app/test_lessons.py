@@ -80,7 +80,7 @@ def test_a_link_to_no_lesson_and_an_address_that_is_not_possible_are_refused() -
     table, lesson = choices_of(PAGES), lesson_of("both_sides")
     view = lesson.predict.view
     for page, address, says in (
-        ("luck", view.address, "the page 'luck' is not there: one of predict, "),
+        ("luck", view.address, "the page 'luck' is not there: one of start, predict, "),
         ("predict", {"masked": "1"}, "the address for the page predict names no text"),
         ("predict", {**view.address, "lens": "tuned"}, "'lens' is no choice of the page predict"),
         ("predict", {**view.address, "head": "x"}, "head='x' is not possible: write a head as layer.head"),

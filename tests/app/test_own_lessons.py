@@ -91,7 +91,7 @@ def test_lines_are_found_in_tables_and_lists_of_them() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "key", "says"),
     [
-        ('page = "why"', 'page = "where"', "reveal.page", "the page 'where' is not there: one of predict, "),
+        ('page = "why"', 'page = "where"', "reveal.page", "the page 'where' is not there: one of start, predict, "),
         ('method = "occlusion"', 'method = "luck"', "reveal.address", "method='luck' is not possible: "),
         ('masked = "5" }\n# An empty', 'masked = "" }\n# An empty', "predict.check", "hide exactly one short word"),
         ('masked = "5" }\nsays = "Click', 'masked = "5,7" }\nsays = "Click', "do.address", "before anything was done"),

@@ -23,14 +23,14 @@ HEADINGS = {
     "Layers": "When does the model know its answer?",
     "Roles": "What does each head do?",
     "Prune": "Which heads can go?",
-    "Inside BERT": "What happens to my sentence?",
+    "Step by step": "What happens to my sentence?",
     "Heads": "Which heads matter, and what if they were gone?",
 }
 
 
 def test_what_is_chosen_survives_every_page_and_a_reload(app: str, page: Page) -> None:
     """Text, target and head mask stay as they were through all pages, a reload, and in a second visitor's link."""
-    opened(page, app)
+    opened(page, app, "predict")
     page.get_by_label("Sentence", exact=True).fill(TEXT)
     page.get_by_label("Sentence", exact=True).press("Enter")
     settled(page)

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.reader import settled
 
-PAGES = ("", "attention", "compare", "why", "layers", "heads", "roles", "prune", "score", "images", "inside")
+PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "score", "images", "inside")
 PROJECTORS = ((1280, 720), (1920, 1080))
 FIGURES = "[data-testid=stPlotlyChart], [data-testid^=stBidiComponentIsolated]"
 # Boxes that a reader sees; a figure is not smaller than can be read, nor wider or higher than its place.
@@ -84,7 +84,7 @@ def test_a_projector_shows_question_picture_and_reading_together(app: str, page:
 
 def test_after_the_switch_to_a_lecture_no_side_bar_is_left(app: str, page: Page) -> None:
     """Lecture mode, switched on in the side bar, leaves no empty bar beside the picture, and the text a click away."""
-    opened(page, app, "", (1280, 720))
+    opened(page, app, "predict", (1280, 720))
     page.get_by_test_id("stSidebar").get_by_text("Lecture mode").click()
     expect(page.locator(".st-key-fold_settings")).to_be_visible()
     expect(page.get_by_test_id("stSidebar")).to_be_hidden()

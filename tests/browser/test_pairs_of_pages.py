@@ -15,7 +15,7 @@ from tests.browser.test_app import PAIR, TEXT
 
 PAGES = {
     "": "Predict", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers", "heads": "Heads",
-    "roles": "Roles", "prune": "Prune", "score": "Score", "images": "Words on images", "inside": "Inside BERT",
+    "roles": "Roles", "prune": "Prune", "score": "Score", "images": "Pictures", "inside": "Step by step",
     "learn": "Learn", "glossary": "Glossary",
 }  # fmt: skip
 # Every control of a page by its kind and name, with what it shows; and which of them can be changed.
@@ -250,7 +250,7 @@ def test_one_press_of_back_takes_back_one_step(app: str, page: Page) -> None:
 
 def test_no_page_swaps_the_text_for_its_example(app: str, page: Page) -> None:
     """An untouched pair stays on the way to pages that have examples of their own."""
-    opened(page, app)
+    opened(page, app, "attention")
     sentence, second = page.get_by_label("Sentence", exact=True), page.get_by_label("Second sentence")
     expect(sentence).not_to_have_value("")
     expect(second).not_to_have_value("")

@@ -1,4 +1,4 @@
-"""The page Words on images in a real browser."""
+"""The page Pictures in a real browser."""
 
 from __future__ import annotations
 

@@ -13,21 +13,25 @@ from viz_app.pages import (
     prune,
     roles,
     score,
+    start,
     why,
 )
 
+START = start.PAGE  # what an address opens that names no page and no view
+UNNAMED = predict.PAGE  # what one opens that names a view and no page
 PAGES = (
+    START,
     predict.PAGE,
     attention.PAGE,
-    compare.PAGE,
+    inside.PAGE,
+    images.PAGE,
     why.PAGE,
     layers.PAGE,
+    compare.PAGE,
     heads.PAGE,
-    roles.PAGE,
     prune.PAGE,
+    roles.PAGE,
     score.PAGE,
-    images.PAGE,
-    inside.PAGE,
     learn.PAGE,
     glossary.PAGE,
 )

@@ -5,7 +5,7 @@ Every choice that defines a view lives in `st.session_state` under the name of i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,7 +19,7 @@ from viz_app.shell.choices import Choice, Page
 
 LONGEST_LINK = 2_000  # characters of text that the address bar takes
 CHOSEN = "_head_chosen"  # whether a head was chosen, by the visitor or by the link; else pages may open on their own
-UNSAID = "_unsaid"  # whether the address that brought a new visitor named no text
+UNSAID = "_unsaid"  # whether no address has named a text yet, and no page has begun with its example
 PUBLISHED = "_published"  # the address that was written last
 TABLE = "_table"  # every choice of the address by its name
 
@@ -49,7 +49,7 @@ def restore(table: Mapping[str, Choice]) -> list[str]:
             except Refused as error:
                 notices.append(f"The link says {name}={given[name][:60]!r}, which is not possible: {error}.")
         state[name] = value
-    state[UNSAID] = is_new and "text" not in given
+    state[UNSAID] = "text" not in given and (is_new or state.get(UNSAID, False))
     return notices
 
 
@@ -61,12 +61,20 @@ def open_example(page: Page) -> None:
         state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, own.target
 
 
-def publish() -> None:
-    """Write the text and what is not the default into the address bar."""
+def page_named() -> str:
+    """The page that the address named with which a visitor came; "" where it named none."""
+    context = get_script_run_ctx()
+    return "" if context is None else context.pages_manager.intended_page_name or ""
+
+
+def publish(only: Container[str] | None = None) -> None:
+    """Write the text and what is not the default into the address bar. only: these choices, if not all."""
     state = st.session_state
     link = link_of(state, head_chosen=state.get(CHOSEN, False))
+    if only is not None:
+        link = {name: value for name, value in link.items() if name in only}
     # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
-    if link != st.query_params.to_dict() or link != state.get(PUBLISHED):
+    if link != st.query_params.to_dict() or (link and link != state.get(PUBLISHED)):
         state[PUBLISHED] = link
         st.query_params.from_dict(link)
 

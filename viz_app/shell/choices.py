@@ -10,6 +10,7 @@ from bert_core.refused import Refused
 from viz_app.shell.examples import Example
 
 DEFAULT = object()  # stands for the default
+GROUPS = ("See", "Explain", "Change", "Study", "Learn")  # of pages, in the order of the navigation
 
 Head = tuple[int, int]  # layer, head
 
@@ -47,6 +48,8 @@ class Page:
     """A page, as it is declared in its folder.
 
     path: in the address, and the name of the folder, in which `page.draw` draws it. title, icon: in the navigation.
+    group: one of `GROUPS`, under which the navigation has it; none for the page on which a visit starts.
+    asks: the question that it answers, in one line for those who have not seen it.
     choices: what its address carries beside what all pages share, by the name of the parameter.
     example: what a new visitor sees who opens this page first; None is the first of all.
     text: whether it is about the shared text. models: whether a model can be chosen. switches: whether heads are
@@ -56,6 +59,8 @@ class Page:
     path: str
     title: str
     icon: str
+    group: str = field(kw_only=True)
+    asks: str = field(kw_only=True)
     choices: Mapping[str, Choice] = field(default_factory=dict)
     example: Example | None = None
     text: bool = True

@@ -95,7 +95,7 @@ def changes(compare: Callable[[], Comparison], view: MapView, listed: Sequence[M
 
 
 def caption(make: Callable[[], CaptionFiles], numbers: Callable[[], str], picture: Callable[[], bytes]) -> None:
-    """What the page Words on images shows, in every kind of file; every number of the run, and the picture itself."""
+    """What the page Pictures shows, in every kind of file; every number of the run, and the picture itself."""
     with _export() as opened:
         if not opened.open:
             return

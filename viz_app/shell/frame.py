@@ -34,14 +34,14 @@ from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_wo
 from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
+OWN = {"lecture": flag(), "lang": choice_of(*LANGUAGES, first=ENGLISH)}  # of the frame itself: they name no view
 WAYS = "_ways"  # the pages of this run, as Streamlit links them, by their paths
 
 
 @cache
 def choices_of(pages: tuple[Page, ...]) -> Mapping[str, Choice]:
     """Every choice that an address carries, by its name: those that all pages share, and each page's own."""
-    own = {"lecture": flag(), "lang": choice_of(*LANGUAGES, first=ENGLISH)}
-    shared = (question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, change.CHOICES, lesson.CHOICES, own)
+    shared = (question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, change.CHOICES, lesson.CHOICES, OWN)
     return collected([*shared, *(page.choices for page in pages)])
 
 
@@ -87,17 +87,6 @@ def show(page: StreamlitPage) -> None:
         # Again, now that the page's own run has been timed.
         if st.session_state[ASKED] is not None:
             st.session_state[STATUS].caption(status(question.current()))
-
-
-def welcome() -> None:
-    """Say on the first page what the app is; not in a lecture, where somebody says it."""
-    if not st.session_state.lecture:
-        screen.text().markdown(
-            spoken(
-                "**Headlight** shows how BERT, a language model, reads your sentence: what it predicts, where it "
-                "looks, and why."
-            )
-        )
 
 
 def title(asks: str, says: str, place: DeltaGenerator | None = None) -> None:

@@ -15,7 +15,7 @@ from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, Option, View
 from viz_app.lessons.reading import lesson_of, lessons
 from viz_app.shell import heads, question, target
-from viz_app.shell.address import CHOSEN, TABLE
+from viz_app.shell.address import CHOSEN, TABLE, UNSAID
 from viz_app.shell.choices import Choice, Page, choice_of
 from viz_app.shell.language import language
 
@@ -142,7 +142,7 @@ def arrive() -> None:
     if view.address:
         for name, value in values(view, state[PAGES], state[TABLE]).items():
             state[name] = value
-        state[CHOSEN] = "head" in view.address
+        state[CHOSEN], state[UNSAID] = "head" in view.address, False
 
 
 def values(view: View, pages: Mapping[str, Page], table: Mapping[str, Choice]) -> dict[str, object]:

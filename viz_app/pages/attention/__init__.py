@@ -33,6 +33,8 @@ PAGE = Page(
     "attention",
     "Attention",
     ":material/grid_view:",
+    group="See",
+    asks="Who looks at whom?",
     choices={
         "sort": choice_of(*SORTS),
         "rows": choice_of(*ROW_SORTS),

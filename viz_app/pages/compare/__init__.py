@@ -11,6 +11,8 @@ PAGE = Page(
     "compare",
     "Compare",
     ":material/difference:",
+    group="Change",
+    asks="What is different with another text, another model, or without some heads?",
     choices={
         "against": choice_of(*AGAINST),
         "compare_view": choice_of(*COMPARE_VIEWS, first="curves"),

@@ -17,6 +17,8 @@ PAGE = Page(
     "glossary",
     "Glossary",
     ":material/dictionary:",
+    group="Learn",
+    asks="What does this word mean?",
     choices={"term": Choice("", parse_term)},
     text=False,
     models=False,

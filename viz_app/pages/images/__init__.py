@@ -1,4 +1,4 @@
-"""The page Words on images: where it looks for each word."""
+"""The page Pictures: where it looks for each word."""
 
 from bert_core import scenes
 from bert_core.records import MAPS
@@ -27,8 +27,10 @@ def parse_shapes(value: str) -> list[str]:
 
 PAGE = Page(
     "images",
-    "Words on images",
+    "Pictures",
     ":material/image_search:",
+    group="See",
+    asks="Where does it look when it says a word about a picture?",
     choices={
         "picture": choice_of(*PICTURES),  # the file of an upload is in no link
         "seed": Choice(FIRST_SCENE, parse_seed, step=True),

@@ -29,6 +29,8 @@ PAGE = Page(
     "layers",
     "Layers",
     ":material/layers:",
+    group="Explain",
+    asks="When does the model know its answer?",
     choices={
         "through": choice_of(*THROUGH),
         "lens": choice_of(*LENSES),

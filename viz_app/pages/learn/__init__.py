@@ -2,4 +2,12 @@
 
 from viz_app.shell.choices import Page
 
-PAGE = Page("learn", "Learn", ":material/school:", text=False, models=False)
+PAGE = Page(
+    "learn",
+    "Learn",
+    ":material/school:",
+    group="Learn",
+    asks="What do you expect, and what is true? Lessons of a few minutes.",
+    text=False,
+    models=False,
+)

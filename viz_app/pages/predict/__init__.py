@@ -2,4 +2,11 @@
 
 from viz_app.shell.choices import Page, flag
 
-PAGE = Page("predict", "Predict", ":material/edit_note:", choices={"calibrated": flag(first=True)})
+PAGE = Page(
+    "predict",
+    "Predict",
+    ":material/edit_note:",
+    group="See",
+    asks="What belongs in the gap, and does B follow A?",
+    choices={"calibrated": flag(first=True)},
+)

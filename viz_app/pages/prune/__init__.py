@@ -20,6 +20,8 @@ PAGE = Page(
     "prune",
     "Prune",
     ":material/content_cut:",
+    group="Change",
+    asks="How many heads can go before it gets worse?",
     choices={
         "order": choice_of(*OFFERED_ORDERS),
         "going": Choice(30, parse_percent),

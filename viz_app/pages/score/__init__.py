@@ -17,6 +17,8 @@ PAGE = Page(
     "score",
     "Score",
     ":material/balance:",
+    group="Study",
+    asks="Which of two sentences is likelier?",
     choices={
         "compared": choice_of(*COMPARED),
         "one": Choice(EXAMPLE.text, step=True, about="one", free=True),

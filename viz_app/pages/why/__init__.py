@@ -20,6 +20,8 @@ PAGE = Page(
     "why",
     "Why",
     ":material/psychology_alt:",
+    group="Explain",
+    asks="Which words led to this prediction?",
     choices={
         "method": choice_of(*(method.name for method in METHODS), first="DecompX"),
         "measure": choice_of(*MEASURES),

@@ -1,0 +1,77 @@
+"""The page Start in a browser: where it leads, and what Back does."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.reader import opened, settled
+
+ASKS, PREDICTS = "What does BERT make of a sentence?", "What belongs in the gap?"
+
+
+def heading(page: Page, says: str) -> None:
+    """Wait for a page with this heading."""
+    expect(page.get_by_role("heading", name=says)).to_be_visible()
+    settled(page)
+
+
+def test_back_leads_to_the_start_and_stays_there(app: str, page: Page) -> None:
+    """One click tries it, one press of Back is at the start again, one of Forward at what was tried."""
+    page.goto(f"{app}/")
+    heading(page, ASKS)
+    assert page.url == f"{app}/"
+    length = page.evaluate("history.length")
+    page.get_by_role("button", name="Try it").click()
+    heading(page, PREDICTS)
+    page.wait_for_function("location.pathname === '/predict' && location.search !== ''")
+    tried = page.url
+    for _ in range(2):
+        page.go_back()
+        heading(page, ASKS)
+        assert page.url == f"{app}/"
+        page.go_forward()
+        heading(page, PREDICTS)
+        assert page.url == tried
+    assert page.evaluate("history.length") == length + 1
+
+
+def test_a_view_that_had_no_path_is_opened_and_gone_back_to(app: str, page: Page) -> None:
+    """Of a link without a page, Predict keeps the address; from Start, which has one then, Back leads to it."""
+    opened(page, app, text="The cat sat.")
+    heading(page, PREDICTS)
+    assert page.url == f"{app}/?text=The+cat+sat."
+    page.get_by_test_id("stSidebarNav").get_by_role("link", name="Start", exact=True).click()
+    heading(page, ASKS)
+    assert page.url == f"{app}/start"
+    page.reload()
+    heading(page, ASKS)
+    page.go_back()
+    heading(page, PREDICTS)
+    expect(page.get_by_label("Sentence", exact=True)).to_have_value("The cat sat.")
+    assert page.url == f"{app}/?text=The+cat+sat."
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (390, 844)])
+def test_every_page_is_a_click_away(app: str, page: Page, size: tuple[int, int]) -> None:
+    """On a wide and on a narrow window nothing reaches out of it, and each page's name is a link to it."""
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.goto(f"{app}/")
+    heading(page, ASKS)
+    groups = page.locator(".st-key-start_groups")
+    paths = [link.get_attribute("href") for link in groups.get_by_role("link").all()]
+    assert len(set(paths)) == len(paths) == 13
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    groups.get_by_role("link", name="Glossary").click()
+    heading(page, "What does this word mean?")
+
+
+def test_in_a_lecture_every_page_is_two_clicks_away(app: str, page: Page) -> None:
+    """The groups stand on top, and each opens the list of its pages."""
+    page.set_viewport_size({"width": 1280, "height": 720})
+    page.goto(f"{app}/?lecture=1")
+    heading(page, ASKS)
+    page.get_by_test_id("stHeader").get_by_text("Explain", exact=True).click()
+    page.get_by_role("link", name="Layers").last.click()
+    heading(page, "When does the model know its answer?")
+    assert "lecture=1" in page.url

@@ -46,8 +46,7 @@ def draw() -> None:
     )  # fmt: skip
     page = next((page for page in PAGES if page.path == opened.url_path), home)
     if lesson.ahead() in ways.keys() - {page.path}:
-        # With the address as it is: without, the page that is left would have an empty entry more in the history.
-        st.switch_page(ways[str(lesson.ahead())], query_params=st.query_params.to_dict())
+        frame.go_to(str(lesson.ahead()))
     with calm():
         lesson.arrive()
     if page is not START:

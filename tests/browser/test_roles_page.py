@@ -7,6 +7,8 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page, expect
 
+from tests.browser.reader import settled
+
 
 def box_centre(mark: Locator) -> tuple[float, float]:
     """Where the middle of a mark is on the page."""
@@ -18,7 +20,10 @@ def box_centre(mark: Locator) -> tuple[float, float]:
 def test_a_head_is_chosen_on_the_map_by_its_neighbours_and_in_a_grid(
     app: str, page: Page, tiny_model_folder: Path
 ) -> None:
-    """A click on a point, a nearest head, or a cell opens the card of that head and writes it into the address."""
+    """A click on a point, a nearest head, or a cell opens the card of that head and writes it into the address.
+
+    From Attention, where it is shown, one press of Back leads to it again.
+    """
     page.goto(f"{app}/roles?model={tiny_model_folder}&text=the+cat+sat+on+the+mat&masked=1&head=1.3")
     card = page.get_by_role("heading", level=3).first
     expect(card).to_contain_text("L1 H3")
@@ -37,8 +42,14 @@ def test_a_head_is_chosen_on_the_map_by_its_neighbours_and_in_a_grid(
     page.get_by_role("button", name=re.compile(r"^L1 H2\b")).first.click()
     expect(card).to_contain_text("L1 H2")
     page.wait_for_url(re.compile(r"head=1\.2"))
+    length = page.evaluate("history.length")
     page.get_by_role("button", name="See it in Attention").click()
     expect(page.get_by_role("heading", name="Who looks at whom?")).to_be_visible()
     page.wait_for_url(re.compile(r"/attention\?.*head=1\.2"))
     expect(page.locator(".view .layer .name")).to_have_text("L1")
+    settled(page)
+    assert page.evaluate("history.length") == length + 1, "one press of Back"
+    page.go_back()
+    expect(card).to_contain_text("L1 H2")
+    page.wait_for_url(re.compile(r"/roles\?.*head=1\.2"))
     assert not [line for line in page.problems if "404" not in line]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -68,6 +69,14 @@ def way_to(path: str) -> StreamlitPage:
     """The page of this path, for a way there from another page."""
     ways: Mapping[str, StreamlitPage] = st.session_state[WAYS]
     return ways[path]
+
+
+def go_to(path: str) -> NoReturn:
+    """Open the page of this path now, with the address as it is.
+
+    Without that, the page that is left would have an empty entry more in the browser's history.
+    """
+    st.switch_page(way_to(path), query_params=st.query_params.to_dict())
 
 
 def is_dark() -> bool:

@@ -164,4 +164,4 @@ def _agreement(current: Question, estimated: np.ndarray, removed: np.ndarray) ->
     )
     if points := st.session_state.sweep.selection.points:
         open_head(HeadClick(*map(int, points[0]["customdata"])), control="view")
-        st.switch_page(frame.way_to("attention"))
+        frame.go_to("attention")

@@ -149,7 +149,7 @@ def card(current: Question, seen: RolesOfText) -> None:
     if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
         take_head((layer, head))
         state.view = "curves"
-        st.switch_page(frame.way_to("attention"))
+        frame.go_to("attention")
     if relations := relations_found(current.loaded, (layer, head)):
         st.markdown(relations)
     nearest = seen.nearest((layer, head))

@@ -97,6 +97,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "bert_core.refused", "bert_core.records", "viz_app.maps", "viz_app.comparison", "viz_app.export",
     },
     "viz_app.lessons": {"numpy", "bert_core.refused", "bert_core.records", "bert_core.analysis"},
+    "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export"},
     "viz_app.glossary": {"viz_app.lessons"},
     "viz_app.shell": {
         "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
@@ -104,7 +105,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "viz_app",
         "viz_app.door",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
-        "viz_app.glossary",
+        "viz_app.glossary", "viz_app.classroom",
         "viz_app.export", "viz_app.export.bertviz",
     },
     "viz_app.pages": {
@@ -162,7 +163,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "plotly", "streamlit", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.figures",
         "viz_app.components", "viz_app.export", "viz_app.shell",
     },
-    "viz_app.pages.learn": {"streamlit", "viz_app.lessons", "viz_app.shell"},
+    "viz_app.pages.learn": {
+        "streamlit", "bert_core.refused", "viz_app.figures", "viz_app.lessons", "viz_app.classroom", "viz_app.shell",
+    },
     "viz_app.pages.start": {"streamlit", "viz_app.lessons", "viz_app.shell"},
     "viz_app.pages.glossary": {
         "streamlit", "bert_core.refused", "viz_app.lessons", "viz_app.glossary", "viz_app.shell",
@@ -171,7 +174,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training",
-        "viz_app", "viz_app.door", "viz_app.maps", "viz_app.comparison", "viz_app.lessons", "viz_app.export",
+        "viz_app", "viz_app.classroom", "viz_app.door", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
+        "viz_app.export",
         "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages",
     },
     "viz_app.door": {"google", "starlette", "streamlit"},

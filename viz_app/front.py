@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.runtime.state import SafeSessionState
 
 from viz_app.pages import PAGES, START, UNNAMED
-from viz_app.shell import address, frame, lesson, panel, remembered, screen, work
+from viz_app.shell import address, classroom, frame, lesson, panel, remembered, screen, work
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import GROUPS, Page
 from viz_app.shell.language import spoken
@@ -49,6 +49,7 @@ def draw() -> None:
         frame.go_to(str(lesson.ahead()))
     with calm():
         lesson.arrive()
+        classroom.arrive()
     if page is not START:
         address.open_example(page)
     beside = panel.place()

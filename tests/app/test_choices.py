@@ -26,7 +26,7 @@ picture seed count shapes word look heat boxes edges
 stage token engine pads
 calibrated
 lesson step
-term
+term class teach
 """
 DEFAULTS = {
     "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
@@ -43,7 +43,7 @@ DEFAULTS = {
     "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
-    "lesson": "", "step": "predict", "term": "", "lang": "en",
+    "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
 text pair masked model off head also other stage seed shapes word cell several one two

@@ -334,6 +334,36 @@ def test_a_folder_of_tables_reaches_the_app(tmp_path: Path, started: list[tuple[
     assert [environment.get("HEADLIGHT_TABLES") for _, environment in started] == [str(tmp_path), None]
 
 
+def test_a_teachers_code_is_shown_in_a_terminal_alone(
+    headlight: Run,
+    capsys: pytest.CaptureFixture[str],
+    started: list[tuple[list[str], dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A new one each time, in no argument; what is no terminal may be a log, so there it is given from outside."""
+    monkeypatch.delenv("HEADLIGHT_CLASS", raising=False)
+    with pytest.raises(_Started):
+        cli.main(["app"])
+    assert "HEADLIGHT_CLASS" not in started[0][1]
+    status, _, err = headlight("app", "--class")
+    assert status == 2 and "give it in the environment as HEADLIGHT_CLASS" in err
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    for _ in range(2):
+        with pytest.raises(_Started):
+            cli.main(["app", "--class"])
+        code = started[-1][1]["HEADLIGHT_CLASS"]
+        assert len(code) == 12 and code in capsys.readouterr().out.replace("-", "")
+        assert not [part for part in started[-1][0] if code in part]
+    assert started[1][1]["HEADLIGHT_CLASS"] != started[2][1]["HEADLIGHT_CLASS"]
+    monkeypatch.setenv("HEADLIGHT_CLASS", "one for all copies")
+    with pytest.raises(_Started):
+        cli.main(["app", "--class"])
+    assert started[-1][1]["HEADLIGHT_CLASS"] == "one for all copies" and capsys.readouterr().out == ""
+    monkeypatch.setenv("HEADLIGHT_CLASS", "short")
+    status, _, err = headlight("app")
+    assert status == 2 and "HEADLIGHT_CLASS has 5 signs: a teacher's code needs 12 or more" in err
+
+
 def test_an_address_for_others_reaches_the_server(started: list[tuple[list[str], dict[str, str]]]) -> None:
     """The address that was asked for is the server's, from which the app knows that others may come."""
     with pytest.raises(_Started):

@@ -14,6 +14,7 @@ import pytest
 
 from tests.app.test_own_lessons import folder, said
 from tests.visit import settled, visited, words
+from viz_app import classroom
 from viz_app.figures.lessons import LONGEST_LABEL, MARKS
 from viz_app.glossary import terms
 from viz_app.lessons import LANGUAGES
@@ -50,6 +51,8 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "STEP_NAMES[step]": tuple(panel.STEP_NAMES.values()),
     "what": (),  # what a check calls `Phrase`
     "MARKS[mark]": tuple(mark for mark in MARKS.values() if mark),
+    "marks[mark]": tuple(mark for mark in panel.CLASS_MARKS.values() if mark),
+    "str(error)": classroom.SAYS,
     "MISLEADS": (screen.MISLEADS,),
     "label": tuple(label for label, _ in screen.FOLDED.values()),
     "way_to_a_target(current).partition(', or ')[0]": (

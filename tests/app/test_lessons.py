@@ -20,7 +20,7 @@ from viz_app.shell.findings.asked import of_lesson
 from viz_app.shell.frame import choices_of
 from viz_app.shell.lesson import _HEARD, values
 from viz_app.shell.markdown import explained_as_written, foreign
-from viz_app.shell.panel import _filled, _in_words
+from viz_app.shell.panel import _filled, in_words
 
 BY_PATH = {page.path: page for page in PAGES}
 LESSONS = [file.stem for file in sorted(FOLDER.glob("*.toml"))]
@@ -212,7 +212,7 @@ def test_a_step_explains_each_technical_word_once() -> None:
 def test_answers_are_said_in_words() -> None:
     """A number with its unit, an option by its label, a word of the text."""
     number, choice, word = (lesson_of(name).predict for name in ("the_bin", "one_head", "both_sides"))
-    assert _in_words(number, 30, None) == "30 percent" and _in_words(choice, choice.options[0], None) == "fewer than 10"
+    assert in_words(number, 30, None) == "30 percent" and in_words(choice, choice.options[0], None) == "fewer than 10"
     original = of_lesson(bundled(), word.view).original
-    assert _in_words(word, 7, original) == "milk"
+    assert in_words(word, 7, original) == "milk"
     assert Path(FOLDER, "both_sides.toml").is_file()

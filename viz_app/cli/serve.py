@@ -20,6 +20,8 @@ from viz_app.cli.shared import Device
 # It reads them when a process starts, so they are set for the process that we start, or start again.
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "268435456"}
 
+CLASS = "HEADLIGHT_CLASS"  # the teacher's code, for the process that serves
+
 
 def malloc_settings() -> dict[str, str]:
     """What a process of ours is started with; nothing where the system's malloc is not glibc's."""
@@ -55,6 +57,10 @@ def open_app(
     metrics: Annotated[
         int | None, typer.Option(min=1, max=65535, help="A port for what is counted, as Prometheus reads it.")
     ] = None,
+    for_class: Annotated[
+        bool,
+        typer.Option("--class", help="For a class that answers together: shows the teacher's code in this terminal."),
+    ] = False,
     memory: Annotated[
         float | None,
         typer.Option(
@@ -103,6 +109,8 @@ def open_app(
         if not 0 < memory < float("inf"):
             raise Refused(f"--memory is {memory:g}: it must be a number of GB above 0")
         choices["HEADLIGHT_MEMORY"] = str(memory)
+    if for_class or os.environ.get(CLASS):
+        choices[CLASS] = _teachers_code()
     if tables is not None:
         choices["HEADLIGHT_TABLES"] = str(tables.resolve())
     if lessons is not None:
@@ -114,6 +122,27 @@ def open_app(
     command += [f"--{name}={value}" for name, value in flags.items()]
     command += [f"--server.allowedHosts={name}" for name in host or ()]
     os.execve(sys.executable, command, {**malloc_settings(), **os.environ, **choices})
+
+
+def _teachers_code() -> str:
+    """What the teacher of a class says to this server: a new code, shown in the terminal alone, or the one given.
+
+    Raises Refused for one that can be guessed, or where there is no terminal, since a log would keep what is shown.
+    """
+    from viz_app.classroom import SIGNS, in_groups, new_code, plain_code
+
+    if given := os.environ.get(CLASS):
+        if len(plain_code(given)) < SIGNS:
+            raise Refused(f"{CLASS} has {len(plain_code(given))} signs: a teacher's code needs {SIGNS} or more")
+        return given
+    if not sys.stdout.isatty():
+        raise Refused(
+            f"--class shows the teacher's code in a terminal, and there is none: choose one of {SIGNS} signs or more, "
+            f"and give it in the environment as {CLASS}"
+        )
+    code = new_code()
+    print(f"\n  Teacher's code: {in_groups(code)}   (asked for at /learn?teach=1)\n", flush=True)
+    return code
 
 
 def _check_offered(name: str) -> None:

@@ -5,6 +5,7 @@
 export interface KeepsakeMessage {
   name: string;
   text: string | null;
+  tab: boolean; // whether the tab keeps it, not the browser
 }
 
 /** What Streamlit hands to a view of ours; the page of an export does the same. */

@@ -19,13 +19,17 @@ def answer_bars(
     *,
     form: str = ".2f",
     words: Mapping[str, str] = MARKS,
+    longest: int = LONGEST_LABEL,
+    most: float | None = None,
+    scale: float | None = None,
     dark: bool,
     lecture: bool = False,
 ) -> go.Figure:
     """Answers as horizontal bars, in the order given, the first on top.
 
     marks: of each bar one of `MARKS`, written behind it, so that nothing hangs on colour. form: of the numbers.
-    words: the marks in the reader's language.
+    words: the marks in the reader's language. longest: signs of a label. most: the number that fills the width, if not
+    the largest. scale: of type and bars, if not what a panel has.
     The labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ or a mark is unknown.
     """
@@ -48,11 +52,11 @@ def answer_bars(
         "customdata": [plain(label, 160) for label in labels],
         "hovertemplate": "%{customdata}: %{text}<extra></extra>",
     }  # fmt: skip
-    least, most = min((*values, 0.0)), max((*values, 0.0))
+    least, most = min((*values, 0.0)), max((*values, 0.0)) if most is None else most
     room = (most - least) or 1.0
-    rows = 44 * (1.15 if lecture else 1)
+    scale = (1.2 if lecture else 1) if scale is None else scale
     layout = {
-        "height": round(len(labels) * rows + 16),
+        "height": round(len(labels) * 44 * scale + 16),
         "margin": {"t": 4, "l": 4, "r": 4, "b": 4},
         "bargap": 0.55,
         "dragmode": False,
@@ -62,8 +66,8 @@ def answer_bars(
         "annotations": [
             {
                 "x": 0, "xref": "x domain", "xanchor": "left", "y": place - 0.24, "yanchor": "bottom",
-                "text": f"{plain(label, LONGEST_LABEL)}  {number}".strip(), "showarrow": False, "align": "left",
-                "font": {"color": colours.text, "size": 18 if lecture else 15},
+                "text": f"{plain(label, longest)}  {number}".strip(), "showarrow": False, "align": "left",
+                "font": {"color": colours.text, "size": round(15 * scale)},
             }
             for place, label, number in zip(places, labels, said, strict=True)
         ],

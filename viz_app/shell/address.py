@@ -121,6 +121,6 @@ def settings_without_texts() -> str:
     said = [
         f"{name}={choice.write(chosen[name])}"
         for name, choice in table.items()
-        if choice.parse is not str and not name.endswith("model") and chosen[name] != first[name]
+        if choice.parse is not str and not choice.secret and not name.endswith("model") and chosen[name] != first[name]
     ]
     return " ".join([f"model={Path(st.session_state.get('model', '')).name}", *said])

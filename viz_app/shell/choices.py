@@ -26,6 +26,7 @@ class Choice:
     itself, a second text the first. Texts that are too long together stay out of the address, with all that is about
     them.
     alone: what it is in a link that has a text and does not say this; the default, where it is not given.
+    secret: whether no log may hold it.
     """
 
     default: Any
@@ -35,6 +36,7 @@ class Choice:
     about: str = ""
     free: bool = False
     alone: Any = DEFAULT
+    secret: bool = False
 
     def first(self, *, with_text: bool) -> Any:
         """The value before anything was chosen. with_text: in a link that names a text."""

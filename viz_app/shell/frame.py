@@ -20,7 +20,7 @@ from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.door import LONGEST_TEXT
 from viz_app.lessons import ENGLISH, LANGUAGES
-from viz_app.shell import change, examples, heads, lesson, models, question, screen, target
+from viz_app.shell import change, classroom, examples, heads, lesson, models, question, screen, target
 from viz_app.shell.address import steps
 from viz_app.shell.calm import calm
 from viz_app.shell.choices import Choice, Page, choice_of, collected, flag
@@ -42,7 +42,10 @@ WAYS = "_ways"  # the pages of this run, as Streamlit links them, by their paths
 @cache
 def choices_of(pages: tuple[Page, ...]) -> Mapping[str, Choice]:
     """Every choice that an address carries, by its name: those that all pages share, and each page's own."""
-    shared = (question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, change.CHOICES, lesson.CHOICES, OWN)
+    shared = (
+        question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, change.CHOICES, lesson.CHOICES,
+        classroom.CHOICES, OWN,
+    )  # fmt: skip
     return collected([*shared, *(page.choices for page in pages)])
 
 

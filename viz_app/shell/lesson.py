@@ -22,6 +22,7 @@ from viz_app.shell.language import language
 Answer = int | float | Option | tuple[str, ...]
 
 PAGES = "_pages"  # every page by its path, as it is declared
+LED = "_lesson_led"  # of which lesson the visitor leads a class, if of one; None while that is not known
 _NOTES = "_lesson_notes"  # what was said and done, by the names of lessons
 _HEARD = "_lessons_heard"  # whether the browser has said what it kept
 _DRAFTS = "_lesson_drafts"  # what is chosen and not yet said, by the names of lessons
@@ -35,12 +36,15 @@ class Note:
 
     answer: the prediction; None before it was given. right: whether it was, once it was shown.
     did: whether the page was brought to where it should be. own: whether their own sentence was answered rightly.
+    said: the answer in words, as it was given. found: what the lesson said to it.
     """
 
     answer: Answer | None = None
     right: bool | None = None
     did: bool = False
     own: bool | None = None
+    said: str = ""
+    found: str = ""
 
 
 def current() -> tuple[Lesson, str] | None:
@@ -56,8 +60,8 @@ def current() -> tuple[Lesson, str] | None:
     except Refused:  # its file was taken away, or has a fault since
         state.lesson = ""
         return None
-    if note_of(lesson).answer is None:
-        if not is_heard():  # the browser may know of one
+    if note_of(lesson).answer is None and state.get(LED) != lesson.name:
+        if not is_heard() or state.get(LED, "") is None:  # the browser may know of one, or of a teacher
             return lesson, STEPS[0]
         state.step = STEPS[0]
     return lesson, state.step
@@ -121,6 +125,11 @@ def leave_for(one: Lesson, step: str, view: View) -> None:
     Not before that run: a step that changed while the page did not would be one more press of Back.
     """
     st.session_state[_AHEAD] = one.name, step, view
+
+
+def leave(path: str) -> None:
+    """Note that the next run is to be on a page, with no lesson beside it; a click on a button."""
+    st.session_state[_AHEAD] = "", STEPS[0], View(path, {})
 
 
 def ahead() -> str | None:

@@ -6,7 +6,7 @@ shown as it is written, like any text of a stranger.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,14 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.tokenizer import Encoding
+from bert_core.tokenizer import MASK, Encoding
+from viz_app.classroom import Asked as ClassAsked
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Phrase, Verdict
-from viz_app.shell import findings, frame, lesson
+from viz_app.shell import classroom, findings, frame, lesson
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
 from viz_app.shell.findings.asked import Asked, of_lesson, of_page
@@ -37,6 +38,8 @@ STEP_NAMES = {
     "free": "On your own",
 }  # fmt: skip
 LEARN = "learn"  # the page of all lessons
+# Whose a bar is, where a class has answered.
+CLASS_MARKS = {"": "", "yours": "most of the class", "true": "true", "both": "most of the class, true"}
 _FOLDED = "_lesson_folded"  # whether the panel is folded away
 _STYLE = f"<style>{(Path(__file__).parent / 'panel.css').read_text('utf-8')}</style>"
 
@@ -57,6 +60,7 @@ def draw(place: DeltaGenerator | None) -> None:
         return
     with place, calm():
         one, step = on
+        classroom.follow(one.name, step)
         if st.session_state.get(_FOLDED, False):
             st.button(
                 spoken("Lesson"), icon=":material/left_panel_open:", key="lesson_unfold", on_click=_fold, args=(False,),
@@ -99,9 +103,9 @@ def _go(one: Lesson, step: str) -> None:
     lesson.leave_for(one, step, one.view(step) if step != STEPS[-1] else View(st.session_state[PAGE], {}))
 
 
-def _expect(one: Lesson, answer: Answer) -> None:
+def _expect(one: Lesson, answer: Answer, said: str) -> None:
     """Keep a prediction and go on; a click on a button."""
-    lesson.keep(one, answer=answer)
+    lesson.keep(one, answer=answer, said=said)
     _go(one, "do")
 
 
@@ -125,6 +129,11 @@ def _panel(one: Lesson, step: str) -> None:
         st.button("", icon=":material/close:", key="lesson_leave", on_click=_leave, type="tertiary",
                   help=spoken("Leave the lesson; what you said and did is kept"))  # fmt: skip
     st.subheader(spoken(STEP_NAMES[step]), anchor=False)
+    if classroom.led_on(one.name):
+        st.button(
+            spoken("Back to the class"), icon=":material/groups:", key="lesson_class", on_click=lesson.leave,
+            args=(LEARN,), shortcut="5",
+        )  # fmt: skip
     _DRAW[step](one, step)
 
 
@@ -132,20 +141,23 @@ def _predict(one: Lesson, step: str) -> None:
     task, note = one.predict, lesson.note_of(one)
     said: set[str] = set()
     st.markdown(f"**{explained_as_written(one.question, said)}**", unsafe_allow_html=True)
-    _paragraphs(task.says, said)
+    paragraphs(task.says, said)
     if _is_elsewhere(one, step):
         return
     if note.answer is not None:
         asked = _of_lesson(one)
-        answered = as_written(_in_words(task, note.answer, None if asked is None else asked.original))
+        answered = as_written(in_words(task, note.answer, None if asked is None else asked.original))
         st.info(spoken("You said: {answer}").format(answer=answered))
         st.button(spoken("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
         return
+    if classroom.led_on(one.name):  # who leads the class does not answer
+        st.button(spoken("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
+        return
     asked = _of_lesson(one)
-    answer = None if asked is None else _answer(one, step, task, asked)
+    answer = None if asked is None else answer_control(one, step, task, asked)
     st.button(
         spoken("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None, on_click=_expect,
-        args=(one, answer),
+        args=(one, answer, "" if asked is None or answer is None else in_words(task, answer, asked.original)),
     )  # fmt: skip
     _hint(task, said)
 
@@ -153,11 +165,11 @@ def _predict(one: Lesson, step: str) -> None:
 def _do(one: Lesson, step: str) -> None:
     task = one.do
     said: set[str] = set()
-    _paragraphs(task.says, said)
+    paragraphs(task.says, said)
     if _is_elsewhere(one, step):
         return
     asked, did = _of_page(one), lesson.note_of(one).did
-    verdict = None if asked is None else _verdict(task, asked, None)
+    verdict = None if asked is None else verdict_of(task, asked, None)
     if verdict is not None:
         if verdict.right:
             lesson.keep(one, did=True)
@@ -175,24 +187,11 @@ def _do(one: Lesson, step: str) -> None:
 
 
 def _reveal(one: Lesson, step: str) -> None:
-    reveal, note = one.reveal, lesson.note_of(one)
-    asked = _of_lesson(one)
-    verdict = None if asked is None else _verdict(one.predict, asked, note.answer)
-    if verdict is not None and asked is not None:
-        lesson.keep(one, right=verdict.right)
-        st.caption(as_written(reveal.title))
-        names = [reveal.bars.get(bar.name, bar.name) for bar in verdict.bars]
-        st.plotly_chart(
-            answer_bars(
-                names, [bar.value for bar in verdict.bars], [bar.mark for bar in verdict.bars], form=reveal.form,
-                words={mark: spoken(MARKS[mark]) for mark in MARKS}, dark=frame.is_dark(),
-                lecture=bool(st.session_state.lecture),
-            ),
-            theme=None, key="lesson_bars", config={"displayModeBar": False},
-            alt=spoken("{title}: what you expected beside what is true").format(title=reveal.title),
-        )  # fmt: skip
-        says = (reveal.right if verdict.right else reveal.wrong) if verdict.holds else reveal.otherwise
-        _paragraphs(_filled(says, verdict, foreign), set())
+    asked, on = _of_lesson(one), classroom.led_on(one.name)
+    if asked is not None and on is not None:
+        _reveal_to_class(one, asked, on[0].now())
+    elif asked is not None:
+        truth(one, asked, lesson.note_of(one).answer)
     if not _is_elsewhere(one, step):
         st.button(
             spoken("With a sentence of your own"), type="primary", key="lesson_next", on_click=_go,
@@ -200,10 +199,56 @@ def _reveal(one: Lesson, step: str) -> None:
         )  # fmt: skip
 
 
+def truth(one: Lesson, asked: Asked, answer: Answer | None) -> None:
+    """Draw what is true of the lesson's prediction, beside an answer, and note what was found."""
+    verdict = verdict_of(one.predict, asked, answer)
+    if verdict is not None:
+        says = _truth(one, verdict, MARKS)
+        lesson.keep(one, right=verdict.right, found=says)
+
+
+def _truth(one: Lesson, verdict: Verdict, marks: Mapping[str, str]) -> str:
+    """Draw what is true, with these words for the marks of the bars; returns the sentence that says it."""
+    reveal = one.reveal
+    st.caption(as_written(reveal.title))
+    names = [reveal.bars.get(bar.name, bar.name) for bar in verdict.bars]
+    st.plotly_chart(
+        answer_bars(
+            names, [bar.value for bar in verdict.bars], [bar.mark for bar in verdict.bars], form=reveal.form,
+            words={mark: spoken(marks[mark]) for mark in marks}, dark=frame.is_dark(),
+            lecture=bool(st.session_state.lecture),
+        ),
+        theme=None, key="lesson_bars", config={"displayModeBar": False},
+        alt=spoken("{title}: what you expected beside what is true").format(title=reveal.title),
+    )  # fmt: skip
+    says = (reveal.right if verdict.right else reveal.wrong) if verdict.holds else reveal.otherwise
+    paragraphs(_filled(says, verdict, foreign), set())
+    return _filled(says, verdict)
+
+
+def _reveal_to_class(one: Lesson, asked: Asked, answers: ClassAsked | None) -> None:
+    """Draw what is true beside what most of the class expected, and how many were right in each vote."""
+    votes = () if answers is None else answers.votes
+    last = next((vote for vote in reversed(votes) if vote), None)
+    if last is None:
+        st.caption(spoken("Nobody has answered."))
+        return
+    judged = verdicts_of(one.predict, asked, [answer for vote in votes for answer in vote])
+    if not judged:
+        return
+    st.caption(spoken("“You” is what most of the class expected."))
+    _truth(one, judged[max(last, key=last.__getitem__)], CLASS_MARKS)
+    for number, vote in enumerate(votes, 1):
+        right = sum(count for answer, count in vote.items() if judged[answer].right)
+        if vote:
+            says = spoken("Vote {number}: {right} of {all} expected it.")
+            st.markdown(says.format(number=number, right=right, all=sum(vote.values())))
+
+
 def _yours(one: Lesson, step: str) -> None:
     task = one.yours
     said: set[str] = set()
-    _paragraphs(task.says, said)
+    paragraphs(task.says, said)
     if _is_elsewhere(one, step):
         return
     asked = _of_page(one)
@@ -211,9 +256,9 @@ def _yours(one: Lesson, step: str) -> None:
         st.caption(f":material/edit: {spoken('The sentence on the page is still that of the lesson.')}")
     elif asked is not None:
         if task.answer == "page":
-            verdict = _verdict(task, asked, None)
+            verdict = verdict_of(task, asked, None)
         else:
-            answer = _answer(one, step, task, asked)
+            answer = answer_control(one, step, task, asked)
             # An answer is one to this text, this head and this model: to others it is given anew.
             given = (asked.encoding, asked.head, asked.loaded.name, answer)
             drafts = lesson.drafts(one)
@@ -221,7 +266,7 @@ def _yours(one: Lesson, step: str) -> None:
                 spoken("Is that right?"), key="lesson_say", disabled=answer is None, on_click=drafts.update,
                 args=({"given": given},),
             )  # fmt: skip
-            verdict = _verdict(task, asked, answer) if drafts.get("given") == given else None
+            verdict = verdict_of(task, asked, answer) if drafts.get("given") == given else None
         if verdict is not None:
             if verdict.right or task.answer != "page":  # the page is right when it is; an answer is given
                 lesson.keep(one, own=bool(lesson.note_of(one).own or verdict.right))
@@ -272,6 +317,26 @@ def _is_elsewhere(one: Lesson, step: str) -> bool:
     return True
 
 
+def asked_on(one: Lesson, model: str) -> Asked:
+    """What a lesson's prediction is asked about, on a model. Raises Refused for one that cannot be loaded."""
+    return of_lesson(loaded_model(model), one.predict.view, one.do.view.address)
+
+
+def words_to_choose(asked: Asked) -> list[int]:
+    """The numbers of the words that can be an answer: all but those that are hidden."""
+    return [word for word in range(asked.original.word_count) if word not in _hidden(asked)]
+
+
+def text_of(asked: Asked) -> str:
+    """The text with [MASK] for what is hidden, in Markdown; two sentences in two lines."""
+    texts = {"A": asked.original.text, "B": asked.original.pair or ""}
+    for at in reversed(asked.encoding.mask_positions):
+        (first, last), side = asked.original.offsets[at], asked.original.sides[at]
+        if side is not None:
+            texts[side] = f"{texts[side][:first]}{MASK}{texts[side][last:]}"
+    return "  \n".join(as_written(" ".join(text.split())) for text in texts.values() if text)
+
+
 def _of_lesson(one: Lesson) -> Asked | None:
     """The lesson's own text on the page's model; None where there is no model."""
     loaded = _loaded()
@@ -305,19 +370,25 @@ def _loaded() -> LoadedModel | None:
         return None
 
 
-def _verdict(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
+def verdict_of(task: Task, asked: Asked, answer: Answer | None) -> Verdict | None:
     """What the check says; None until the model has answered, or where it cannot be asked, which is said."""
+    return next(iter(verdicts_of(task, asked, [answer]).values()), None)
+
+
+def verdicts_of(task: Task, asked: Asked, answers: Iterable[Answer | None]) -> dict[Answer | None, Verdict]:
+    """What the check says of each answer; nothing until the model has answered, or where it cannot be asked."""
     try:
         record = look(findings.work_for(CHECKS[task.check].needs, asked)).value
         if record is None:
-            return None
-        return findings.judged(task, asked, record, _of_now(task, answer) if isinstance(answer, Option) else answer)
+            return {}
+        now = {one: _of_now(task, one) if isinstance(one, Option) else one for one in answers}
+        return {answer: findings.judged(task, asked, record, said) for answer, said in now.items()}
     except Refused as error:
         st.caption(f":material/info: {sentence(error)}")
-        return None
+        return {}
 
 
-def _answer(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
+def answer_control(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
     """Draw the control of an answer, which stays when the page is left, and return what is chosen; None at first."""
     said, key = lesson.drafts(one), f"{one.name}_{step}"
     chosen: Any = said.get(key)
@@ -398,7 +469,8 @@ def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
     ]  # fmt: skip
 
 
-def _in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
+def in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
+    """An answer as it is said. original: the text, for its words; None where it is not at hand."""
     if isinstance(answer, Option):
         return _of_now(task, answer).label
     if isinstance(answer, tuple):
@@ -419,10 +491,10 @@ def _filled(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> st
     return text.format(**{name: word(what) if isinstance(what, str) else what for name, what in figures.items()})
 
 
-def _paragraphs(text: str, said: set[str]) -> None:
+def paragraphs(text: str, said: set[str]) -> None:
     """Write what a lesson says, each technical word explained once. said: those that the step has said before."""
-    paragraphs = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-    st.markdown(explained_as_written(paragraphs, said), unsafe_allow_html=True)
+    parts = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    st.markdown(explained_as_written(parts, said), unsafe_allow_html=True)
 
 
 def _say(right: bool, text: str) -> None:
@@ -432,4 +504,4 @@ def _say(right: bool, text: str) -> None:
 def _hint(task: Task, said: set[str]) -> None:
     if task.hint:
         with st.expander(spoken("Hint"), icon=":material/lightbulb:"):
-            _paragraphs(task.hint, said)
+            paragraphs(task.hint, said)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from viz_app.components.keepsake import keepsake
+from viz_app.components.keepsake import LONGEST, keepsake
 from viz_app.lessons import Lesson, Option, Task
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lessons
@@ -18,6 +18,7 @@ from viz_app.shell import lesson
 from viz_app.shell.lesson import Answer, Note
 
 NAME = "lessons"
+LONGEST_SAID = 2_000  # signs of an answer in words, or of what was found
 
 
 def draw() -> None:
@@ -36,11 +37,16 @@ def written(notes: Mapping[str, Note]) -> str:
     said = {
         name: {
             "answer": _plain(note.answer, by_name[name].predict), "right": note.right, "did": note.did, "own": note.own,
+            "said": note.said[:LONGEST_SAID], "found": note.found[:LONGEST_SAID],
         }
         for name, note in notes.items()
         if name in by_name
     }  # fmt: skip
-    return json.dumps(said)
+    text = json.dumps(said)
+    if len(text) <= LONGEST:
+        return text
+    # What was said and done counts more than the words for it.
+    return json.dumps({name: {**about, "said": "", "found": ""} for name, about in said.items()})
 
 
 def read(text: str) -> dict[str, Note]:
@@ -63,7 +69,8 @@ def _note(one: Lesson, said: Any) -> Note | None:
     right, did, own = said.get("right"), said.get("did"), said.get("own")
     if answer is None or not isinstance(did, bool) or any(part not in (None, True, False) for part in (right, own)):
         return None
-    return Note(answer, right, did, own)
+    words = (str(said[part])[:LONGEST_SAID] if isinstance(said.get(part), str) else "" for part in ("said", "found"))
+    return Note(answer, right, did, own, *words)
 
 
 def _plain(answer: Answer | None, task: Task) -> Any:

@@ -15,11 +15,11 @@ LONGEST = 100_000  # signs
 _view = component("headlight.keepsake", js=joined(Path(__file__).parent / "keepsake.js"))
 
 
-def keepsake(name: str, text: str | None, on_kept: Callable[[str], None]) -> None:
+def keepsake(name: str, text: str | None, on_kept: Callable[[str], None], *, tab: bool = False) -> None:
     """Let the browser keep a text under a name, in the place of the one before; it leaves this browser for no other.
 
     text: None asks for what is kept. on_kept: called with it before the next run, or with an empty text where there is
-    nothing, or more than LONGEST signs.
+    nothing, or more than LONGEST signs. tab: whether only this tab keeps it, until it is closed.
     """
     key = f"keepsake_{name}"
 
@@ -28,4 +28,4 @@ def keepsake(name: str, text: str | None, on_kept: Callable[[str], None]) -> Non
         kept = view.get("kept") if view else None
         on_kept(kept if isinstance(kept, str) and len(kept) <= LONGEST else "")
 
-    _view(key=key, data={"name": name, "text": text}, height=0, on_kept_change=receive)
+    _view(key=key, data={"name": name, "text": text, "tab": tab}, height=0, on_kept_change=receive)

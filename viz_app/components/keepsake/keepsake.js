@@ -6,8 +6,9 @@
 export default function keepsake({ data, setTriggerValue }) {
   const place = `headlight.${data.name}`;
   try {
-    if (data.text === null) setTriggerValue("kept", window.localStorage.getItem(place) ?? "");
-    else window.localStorage.setItem(place, data.text);
+    const storage = data.tab ? window.sessionStorage : window.localStorage;
+    if (data.text === null) setTriggerValue("kept", storage.getItem(place) ?? "");
+    else storage.setItem(place, data.text);
   } catch {
     if (data.text === null) setTriggerValue("kept", "");
   }

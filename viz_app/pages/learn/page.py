@@ -6,6 +6,7 @@ import streamlit as st
 
 from viz_app.lessons import Lesson
 from viz_app.lessons.reading import OWN_COURSE, faulty, lessons
+from viz_app.pages.learn import student, teacher
 from viz_app.shell import frame, lesson, panel, screen
 from viz_app.shell.language import language, spoken
 from viz_app.shell.lesson import Note
@@ -20,7 +21,16 @@ COURSES = {
 
 
 def draw() -> None:
-    """Draw the page."""
+    """Draw the page: a class that is led or joined, else all lessons."""
+    if st.session_state.teach:
+        teacher.draw()
+    elif st.session_state["class"]:
+        student.draw()
+    else:
+        _all()
+
+
+def _all() -> None:
     frame.title(
         spoken("What would you like to find out?"),
         spoken(

@@ -1,0 +1,253 @@
+"""A class, its people and its teacher, without pages: the time is handed in."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from bert_core import Refused
+from viz_app import classroom
+from viz_app.classroom import (
+    ALPHABET,
+    BUSY,
+    FULL,
+    LONGEST_AWAY,
+    MOST_CLASSES,
+    MOST_PEOPLE,
+    OVER,
+    SIGNS,
+    TOO_MANY,
+    TOO_OFTEN,
+    UNKNOWN,
+    WRONG,
+    Class,
+    Classes,
+    Question,
+    Teachers,
+    in_groups,
+    new_code,
+    parse_code,
+)  # fmt: skip
+from viz_app.classroom.links import base_of, is_local, link_of, qr_code
+from viz_app.lessons.checks import CHECKS
+from viz_app.lessons.reading import lesson_of
+
+
+def question(name: str, *words: int) -> Question:
+    return Question(lesson_of(name), "headlight-mini", words)
+
+
+@pytest.fixture
+def asked() -> Class:
+    """A class of two, in the first vote about a number."""
+    one = Class("code", 0.0)
+    one.begin(question("the_bin"))
+    for me in ("a", "b"):
+        one.join(me)
+    one.ask(1)
+    return one
+
+
+def test_a_second_answer_is_in_the_place_of_the_first(asked: Class) -> None:
+    """Counted is one answer a person; each vote has its own, and the second begins empty."""
+    asked.answer("a", 1, 1, 30)
+    asked.answer("b", 1, 1, 30)
+    asked.answer("a", 1, 1, 40)
+    assert asked.shown().answered == 2 and asked.answer_of("a") == 40
+    asked.go_on("stop")
+    asked.ask(2)
+    assert asked.shown().answered == 0 and asked.answer_of("a") is None
+    asked.answer("a", 1, 2, 50)
+    now = asked.now()
+    assert now is not None and [dict(vote) for vote in now.votes] == [{40: 1, 30: 1}, {50: 1}]
+
+
+def test_answers_are_taken_while_they_are_asked_for_and_of_who_joined(asked: Class) -> None:
+    """Not before or after a vote, not for an earlier one or another question, and of no stranger."""
+    for me, number, vote in (("stranger", 1, 1), ("a", 1, 2), ("a", 2, 1), ("a", 0, 0)):
+        with pytest.raises(Refused) as caught:
+            asked.answer(me, number, vote, 30)
+        assert str(caught.value) == OVER, (me, number, vote)
+    for step in ("stop", "do", "reveal"):
+        asked.go_on(step)
+        with pytest.raises(Refused):
+            asked.answer("a", 1, 1, 30)
+    asked.begin(question("one_head"))
+    with pytest.raises(Refused):
+        asked.answer("a", 2, 0, 30)
+    assert [dict(vote) for one in asked.asked() for vote in one.votes] == [{}]
+
+
+def test_votes_come_in_their_order() -> None:
+    """No second one before the first, no third, none once the truth was seen; a stopped one can go on."""
+    one = Class("code", 0.0)
+    one.ask(1)
+    one.go_on("reveal")
+    assert one.shown().step == "wait" and one.shown().vote == 0
+    one.begin(question("the_bin"))
+    for asks, vote, step in ((2, 0, "wait"), (1, 1, "ask"), (1, 1, "ask"), (2, 2, "ask"), (1, 2, "ask"), (3, 2, "ask")):
+        one.ask(asks)
+        assert (one.shown().vote, one.shown().step) == (vote, step), asks
+    one.go_on("stop")
+    one.ask(2)
+    assert one.shown().step == "ask"
+    one.go_on("reveal")
+    one.ask(2)
+    assert one.shown().step == "reveal"
+
+
+def test_a_page_that_follows_learns_of_every_step_by_one_number(asked: Class) -> None:
+    """It grows with each step and stays when somebody answers."""
+    seen = [asked.shown().version]
+    asked.answer("a", 1, 1, 3)
+    assert asked.shown().version == seen[0]
+    for change in (lambda: asked.go_on("stop"), lambda: asked.ask(2), lambda: asked.go_on("reveal"),
+                   lambda: asked.begin(question("one_head"))):  # fmt: skip
+        change()
+        seen.append(asked.shown().version)
+    assert seen == sorted(set(seen))
+
+
+@pytest.mark.parametrize("name", ["both_sides", "the_bin", "one_head", "explanation"])
+def test_only_what_can_be_an_answer_is_taken(name: str) -> None:
+    """A word of the sentence, a number in its range, an option, an order of all things; of strangers' values none."""
+    one = question(name, 1, 2, 3)
+    task = one.lesson.predict
+    things = CHECKS[task.check].things
+    good: dict[str, Any] = {
+        "word": 2, "number": int(task.most), "choice": task.options[:1] and task.options[0], "order": things[::-1],
+    }  # fmt: skip
+    for kind, answer in good.items():
+        assert one.takes(answer) is (kind == task.answer or (kind == "word" and task.answer == "number")), kind
+    for odd in (
+        None,
+        True,
+        -1,
+        10**9,
+        float("nan"),
+        float("inf"),
+        "3",
+        "<b>",
+        (),
+        things[:1],
+        things * 2,
+        [1],
+        {},
+        0.5j,
+    ):
+        assert not one.takes(odd), odd
+
+
+def test_the_five_hundred_and_first_is_told_so() -> None:
+    """Five hundred join, also from many threads at once; one who is in it comes back all the same."""
+    classes = Classes()
+    one = classes.open(0.0)
+    threads = [
+        threading.Thread(target=lambda first: [one.join(f"{first} {n}") for n in range(50)], args=(first,))
+        for first in range(10)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert one.shown().joined == MOST_PEOPLE and str(MOST_PEOPLE) in FULL
+    with pytest.raises(Refused) as caught:
+        classes.join(one.code, "one more", 0.0)
+    assert str(caught.value) == FULL
+    assert classes.join(one.code, "3 7", 0.0) is one
+
+
+def test_a_class_is_gone_when_it_is_closed_or_its_teacher_was_away_for_hours() -> None:
+    """Three hours after the teacher was seen last, not before; then its code is one of no class."""
+    classes = Classes()
+    one, other = classes.open(0.0), classes.open(0.0)
+    one.seen = 100.0
+    assert classes.of(one.code, LONGEST_AWAY + 100) is one and LONGEST_AWAY == 3 * 3600
+    assert classes.of(other.code, LONGEST_AWAY + 100) is None
+    classes.close(one.code)
+    for code in (one.code, other.code, "0" * SIGNS):
+        with pytest.raises(Refused) as caught:
+            classes.join(code, "a", LONGEST_AWAY + 101)
+        assert str(caught.value) == UNKNOWN
+    assert classes.all(LONGEST_AWAY + 101) == ()
+
+
+def test_codes_cannot_be_tried_without_end() -> None:
+    """After three hundred wrong ones in a minute nobody is answered who gives another; the right one still is."""
+    classes = Classes()
+    one = classes.open(0.0)
+    for _ in range(300):
+        with pytest.raises(Refused):
+            classes.join("0" * SIGNS, "a", 10.0)
+    with pytest.raises(Refused) as caught:
+        classes.join("0" * SIGNS, "a", 69.0)
+    assert str(caught.value) == BUSY
+    assert classes.join(one.code, "b", 69.0) is one
+    with pytest.raises(Refused) as caught:
+        classes.join("0" * SIGNS, "a", 71.0)
+    assert str(caught.value) == UNKNOWN
+    for number in range(MOST_CLASSES - 1):
+        classes.open(float(number))
+    with pytest.raises(Refused) as caught:
+        classes.open(0.0)
+    assert str(caught.value) == TOO_MANY
+
+
+def test_the_teachers_code_is_asked_for_once_and_cannot_be_tried_without_end() -> None:
+    """Right however it is written; wrong five times of one visitor, or ten of all, and even the right one waits."""
+    code = new_code()
+    teachers = Teachers(code)
+    known = teachers.admit(f"  {in_groups(code).upper()} ", "her", 0.0)
+    assert teachers.knows(known, 100.0) and not teachers.knows(known + "x", 100.0) and not teachers.knows("", 0.0)
+
+    def refused(given: str, visitor: str, now: float) -> str:
+        with pytest.raises(Refused) as caught:
+            teachers.admit(given, visitor, now)
+        return str(caught.value)
+
+    assert [refused(odd, "him", 0.0) for odd in ("", "x" * 10_000, "\ud800", code[:-1], "0" * SIGNS)] == [WRONG] * 5
+    assert refused(code, "him", 59.0) == TOO_OFTEN and teachers.admit(code, "her", 59.0)
+    assert [refused("x", f"{number}", 59.0) for number in range(10)] == [WRONG] * 5 + [TOO_OFTEN] * 5
+    assert refused(code, "her", 59.0) == TOO_OFTEN and teachers.admit(code, "her", 120.0)
+    assert not teachers.knows(known, 100.0 + LONGEST_AWAY + 1)
+    teachers.forget(again := teachers.admit(code, "her", 200.0))
+    assert not teachers.knows(again, 200.0)
+    with pytest.raises(Refused):
+        Teachers("").admit("", "a", 0.0)
+
+
+def test_a_code_has_sixty_bits_and_only_codes_are_read() -> None:
+    """Twelve signs of thirty-two, before them perhaps a copy's name; of a stranger's text nothing is taken."""
+    assert len(set(ALPHABET)) == 32 and SIGNS * 5 == 60
+    assert len({new_code() for _ in range(100)}) == 100
+    for good in ("", new_code(), f"copy3-{new_code()}", Classes().open(0.0, "copy_1").code):
+        assert parse_code(good) == good
+    for bad in ("a", new_code().upper(), f"{new_code()}0", f"a b-{new_code()}", f"-{new_code()}", "<b>", "x" * 100_000):
+        with pytest.raises(Refused, match="12 letters and figures"):
+            parse_code(bad)
+
+
+def test_a_link_leads_where_the_teacher_came_from() -> None:
+    """Host, port and base path are those of her own address; one of this machine alone is known as such."""
+    for url, link in (
+        ("http://192.168.0.7:8501/learn", "http://192.168.0.7:8501/learn?class=x"),
+        ("https://class.example.org/tools/headlight/learn/?teach=1#a", "https://class.example.org/tools/headlight/learn?class=x"),
+        ("http://localhost:8501/learn", "http://localhost:8501/learn?class=x"),
+    ):  # fmt: skip
+        assert link_of(base_of(url), "x") == link
+        assert is_local(base_of(url)) is ("localhost" in url)
+    assert is_local("http://[::1]:8501/") and is_local("http://127.0.0.1/")
+
+
+def test_the_qr_code_is_drawn_here_and_holds_no_script() -> None:
+    """An SVG without a text, an address or a script in it, whatever the link holds."""
+    drawn = qr_code("http://example.org/learn?class=<script>&\"'")
+    assert drawn.startswith("<svg") and "script" not in drawn and "example" not in drawn and "#fff" in drawn
+
+
+def test_every_refusal_of_a_class_is_in_the_list_that_is_translated() -> None:
+    """What pages say in another language is found by what the sentence is."""
+    named = {value for name, value in vars(classroom).items() if name.isupper() and isinstance(value, str)}
+    assert {value for value in named if " " in value} == set(classroom.SAYS)

@@ -1,0 +1,112 @@
+"""What who has joined a class sees: the question of the present step, their answer, and then the truth beside it."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from bert_core.refused import Refused
+from viz_app.classroom import UNKNOWN, Class, Question, Shown
+from viz_app.lessons import Lesson
+from viz_app.lessons.reading import lesson_of
+from viz_app.shell import classroom, frame, lesson, panel, screen
+from viz_app.shell.language import language, spoken
+from viz_app.shell.lesson import Answer
+from viz_app.shell.markdown import as_written
+
+
+def draw() -> None:
+    """Draw the class of the address."""
+    code, me = st.session_state["class"], classroom.me()
+    if me is None:
+        _title(spoken("A class"))
+        screen.picture().caption(spoken("Joining the class ..."))
+        return
+    try:
+        group = classroom.CLASSES.join(code, me, classroom.now())
+    except Refused as error:
+        _title(spoken("A class"))
+        with screen.picture():
+            st.info(spoken(str(error)), icon=":material/groups:")
+            _leave(str(error) == UNKNOWN)
+        return
+    shown = group.shown()
+    one = None if shown.question is None else _lesson(shown.question)
+    _title(spoken("A class") if one is None else as_written(one.question))
+    with screen.picture().container(key="class_student"):
+        if one is None or shown.question is None:
+            st.info(spoken("You are in. The question comes in a moment, and this page with it."))
+        else:
+            _step(one, shown.question, shown, group, me)
+        st.fragment(_follow, run_every=classroom.FOLLOW)(code, shown.version)
+
+
+def _title(asks: str) -> None:
+    frame.title(asks, spoken("What you answer is counted, and nobody sees whose it is."))
+
+
+def _lesson(question: Question) -> Lesson:
+    """The lesson of a question in the language of the reader; as it was asked where its file is gone."""
+    try:
+        return lesson_of(question.lesson.name, language())
+    except Refused:
+        return question.lesson
+
+
+def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) -> None:
+    asked, given, task = panel.asked_on(one, question.model), group.answer_of(me), one.predict
+    said = None if given is None else panel.in_words(task, given, asked.original)
+    if shown.step in ("wait", "ask"):
+        panel.paragraphs(task.says, set())
+        if task.answer != "word":
+            st.markdown(f"> {panel.text_of(asked)}")
+    if shown.step == "wait":
+        st.info(spoken("The vote has not begun yet."), icon=":material/hourglass_empty:")
+    elif shown.step == "ask":
+        if shown.vote > 1:
+            st.markdown(f"**{spoken('A second vote: talk to your neighbours, then answer again.')}**")
+        answer = panel.answer_control(one, "predict", task, asked)
+        words = None if answer is None else panel.in_words(task, answer, asked.original)
+        st.button(
+            spoken("Send my answer") if said is None else spoken("Change my answer"), key="class_say", type="primary",
+            disabled=answer is None or words == said, on_click=_answer, args=(one, group, me, shown, answer, words),
+        )  # fmt: skip
+        if said is not None:
+            st.success(
+                spoken("Your answer: {answer}. You can change it until the vote ends.").format(answer=as_written(said))
+            )
+    elif shown.step == "reveal" and lesson.note_of(one).answer is not None:
+        panel.truth(one, asked, lesson.note_of(one).answer)
+    else:
+        st.info(
+            spoken("The vote is over.")
+            if said is None
+            else spoken("The vote is over. Your answer: {answer}.").format(answer=as_written(said))
+        )
+    if shown.step in ("do", "reveal"):
+        st.button(
+            spoken("Try it on a page of your own"), icon=":material/open_in_full:", key="class_try",
+            on_click=panel.begin, args=(one,), disabled=lesson.note_of(one).answer is None,
+        )  # fmt: skip
+
+
+def _answer(one: Lesson, group: Class, me: str, shown: Shown, answer: Answer, words: str) -> None:
+    """Give an answer to the class and keep it; a click on a button."""
+    try:
+        group.answer(me, shown.number, shown.vote, answer)
+    except Refused as error:
+        st.toast(spoken(str(error)))
+        return
+    lesson.keep(one, answer=answer, said=words, right=None, found="")
+
+
+def _follow(code: str, drawn: int) -> None:
+    """Draw the page again when the class is at another step, or closed."""
+    found = classroom.CLASSES.of(code, classroom.now())
+    if found is None or found.shown().version != drawn:
+        st.rerun()
+
+
+def _leave(was_closed: bool) -> None:
+    if was_closed:
+        st.caption(spoken("What you answered is kept by your browser."))
+    st.button(spoken("All lessons"), icon=":material/school:", key="class_leave", on_click=classroom.leave)

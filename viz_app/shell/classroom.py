@@ -1,0 +1,164 @@
+"""The class that a visitor is in, or leads: what of it stands in the address, in the session and in the browser.
+
+The classes themselves are in the memory of the process (`viz_app.classroom`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import time
+from functools import cache
+
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from viz_app.classroom import LONGEST_PASS, Class, Classes, Shown, Teachers, parse_code
+from viz_app.components.keepsake import keepsake
+from viz_app.shell import lesson
+from viz_app.shell.choices import Choice, flag
+
+CODE = "HEADLIGHT_CLASS"  # the teacher's code, given at start
+# By this header a proxy before several copies says to each how it calls it.
+COPY = "X-Headlight-Copy"
+CHOICES = {"class": Choice("", parse_code, secret=True), "teach": flag()}
+CLASSES = Classes()
+FOLLOW = 3.0  # seconds after which a page of a class asks whether there is another step
+_PASS = "_teachers_pass"  # what the browser is known by; empty for none, nothing before the browser has said
+_ME = "_class_me"  # of which class the visitor is, and what they are known by there
+
+
+def now() -> float:
+    """The time by which classes are kept."""
+    return time.monotonic()
+
+
+def is_on() -> bool:
+    """Whether the server was started for a class."""
+    return bool(os.environ.get(CODE))
+
+
+@cache
+def _teachers(code: str) -> Teachers:
+    return Teachers(code)
+
+
+def teachers() -> Teachers:
+    """Who may lead classes on this server."""
+    return _teachers(os.environ.get(CODE, ""))
+
+
+# ---------------------------------------------------------------------------- the teacher
+
+
+def arrive() -> None:
+    """Know again, at the begin of a run, a teacher whose page was reloaded, and which lesson they lead."""
+    state = st.session_state
+    if not state.teach or not is_on():
+        state[lesson.LED] = ""
+        return
+    if _PASS not in state:
+        state[lesson.LED] = None
+        keepsake("teacher", None, _take_pass, tab=True)
+        return
+    keepsake("teacher", state[_PASS], _take_pass, tab=True)
+    shown = None if (found := led()) is None else found.shown()
+    state[lesson.LED] = "" if shown is None or shown.question is None else shown.question.lesson.name
+
+
+def is_known() -> bool:
+    """Whether the browser has said whose it is, if it is a teacher's."""
+    return _PASS in st.session_state
+
+
+def is_teacher() -> bool:
+    """Whether the visitor has given the teacher's code."""
+    return is_on() and teachers().knows(st.session_state.get(_PASS, ""), now())
+
+
+def let_in(code: str) -> None:
+    """Let the teacher in. Raises Refused for a wrong code, or after too many of them."""
+    context = get_script_run_ctx()
+    st.session_state[_PASS] = teachers().admit(code, "" if context is None else context.session_id, now())
+
+
+def let_out() -> None:
+    """Forget that this browser is a teacher's; a click on a button."""
+    teachers().forget(st.session_state.get(_PASS, ""))
+    st.session_state[_PASS], st.session_state["class"], st.session_state.teach = "", "", False
+
+
+def led() -> Class | None:
+    """The class that the visitor leads; None where they lead none."""
+    state = st.session_state
+    if not state.teach or not is_teacher():
+        return None
+    found = CLASSES.of(state["class"], now())
+    if found is not None:
+        found.seen = now()
+    return found
+
+
+def led_on(name: str) -> tuple[Class, Shown] | None:
+    """The class that the visitor leads, where it is asked about the lesson of this name."""
+    if st.session_state.get(lesson.LED) != name or (found := led()) is None:
+        return None
+    shown = found.shown()
+    return (found, shown) if shown.question is not None and shown.question.lesson.name == name else None
+
+
+def follow(name: str, step: str) -> None:
+    """Bring the class that the visitor leads to where they are in its lesson, once something was asked."""
+    on = led_on(name)
+    if on is None or step not in ("do", "reveal"):
+        return
+    group, shown = on
+    if shown.vote and shown.step != step and (shown.step, step) != ("reveal", "do"):
+        group.go_on(step)
+
+
+def route() -> str:
+    """How the proxy before this process calls it; empty where none says so."""
+    named = st.context.headers.get(COPY) or ""
+    return named if re.fullmatch(r"[A-Za-z0-9_]{1,32}", named) else ""
+
+
+def _take_pass(kept: str) -> None:
+    st.session_state.setdefault(_PASS, kept if len(kept) <= LONGEST_PASS else "")
+
+
+# ---------------------------------------------------------------------------- who joins
+
+
+def me() -> str | None:
+    """What the visitor is known by in their class; None until the browser has said what it kept.
+
+    It says whose answer a second one replaces, and nothing else; of another class it is another.
+    """
+    state = st.session_state
+    if _ME not in state:
+        keepsake("class", None, _take_me)
+        return None
+    if state[_ME][0] != state["class"]:
+        state[_ME] = state["class"], secrets.token_urlsafe(16)
+    keepsake("class", json.dumps(state[_ME]), _take_me)
+    return str(state[_ME][1])
+
+
+def _take_me(kept: str) -> None:
+    code, known = "", ""
+    try:
+        said = json.loads(kept) if kept else None
+    except (ValueError, RecursionError):
+        said = None
+    if isinstance(said, list) and len(said) == 2 and all(isinstance(part, str) for part in said):
+        code, known = said
+    good = bool(re.fullmatch(r"[\w-]{16,64}", known, re.ASCII))
+    st.session_state.setdefault(_ME, (code, known) if good else ("", ""))
+
+
+def leave() -> None:
+    """Be in no class; a click on a button."""
+    st.session_state["class"] = ""

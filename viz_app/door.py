@@ -4,11 +4,14 @@ A server of one's own listens on this machine alone, and answers only what is as
 foreign page whose name was made to point here (DNS rebinding), and a proxy that lets others in, use another. Who opens
 it may load any folder and the hub, and write files. A shared server answers all, or those who use one of its names,
 and nobody has these rights there.
+
+No page of another site may show the app in a frame of its own, but those that were named when the server started.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -20,6 +23,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import get_option
 from streamlit.proto.BackMsg_pb2 import BackMsg
+
+from bert_core.refused import Refused
 
 LOCAL = ("localhost", "127.0.0.1", "::1")
 # What a proxy adds to what it passes on.
@@ -33,6 +38,9 @@ ASKED_BY_PAGES = (
 )  # fmt: skip
 
 
+EMBED_IN = "HEADLIGHT_EMBED_IN"  # the origins of `headlight app --embed-in`, with spaces between
+_ORIGIN = re.compile(r"https?://((\*\.)?[a-z0-9-]+(\.[a-z0-9-]+)+|[a-z0-9-]+|\[[0-9a-f:]+\])(:\d{1,5})?")
+
 leaving = threading.Event()  # set when the server was asked to stop: nobody new is let in
 
 
@@ -43,20 +51,40 @@ def is_own() -> bool:
 
 def middleware() -> list[Middleware]:
     """What stands before every route of the server."""
-    return [Middleware(Guard)]
+    return [Middleware(Guard, framed_by=parse_origins(os.environ.get(EMBED_IN, "").split()))]
+
+
+def parse_origins(given: Iterable[str]) -> tuple[str, ...]:
+    """Sites that may show the app in a frame, as a policy names them.
+
+    Raises Refused for what is no origin: without a scheme, with a path, or any site at all.
+    """
+    origins = tuple(origin.removesuffix("/").lower() for origin in given)
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise Refused(
+                f"--embed-in is {origin[:80]!r}: name a site as https://moodle.example.org, or https://*.example.org "
+                "for all below it, with its port if it has one, and without a path"
+            )
+    return origins
 
 
 class Guard:
-    """Answers what comes from elsewhere with one sentence, and lets nothing in that is larger than can be read."""
+    """Answers what comes from elsewhere with one sentence, and lets nothing in that is larger than can be read.
 
-    def __init__(self, app: ASGIApp) -> None:
+    framed_by: the origins whose pages may show this one in a frame, beside its own.
+    """
+
+    def __init__(self, app: ASGIApp, framed_by: Iterable[str] = ()) -> None:
         self.app = app
+        self.policy = " ".join(["frame-ancestors 'self'", *framed_by]).encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it: 403 by whom it is, 414 by its address, 503 before the server stops."""
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        send = self._with_policy(send)
         health = scope["path"].endswith(HEALTH)
         status, why = 403, refusal(Headers(scope=scope))
         if health and not is_own():
@@ -73,6 +101,15 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008, "reason": why[:120]})  # before it is accepted: 403
         else:
             await PlainTextResponse(f"{why}\n", status)(scope, receive, send)
+
+    def _with_policy(self, send: Send) -> Send:
+        async def sends(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                # One header more: where there is another policy, a browser holds to both.
+                message = {**message, "headers": [*message["headers"], (b"content-security-policy", self.policy)]}
+            await send(message)
+
+        return sends
 
 
 def refusal(headers: Headers) -> str | None:

@@ -53,7 +53,8 @@ def draw() -> None:
     if page is not START:
         address.open_example(page)
     beside = panel.place()
-    rest = screen.divide(lecture=st.session_state.lecture)
+    embedded = address.is_embedded()
+    rest = screen.divide(lecture=st.session_state.lecture, embedded=embedded)
     try:
         st.session_state[PAGE] = page.path
         with calm(screen.picture()):
@@ -64,6 +65,8 @@ def draw() -> None:
             if stands:
                 with rest:
                     frame.show(opened)
+            if embedded:
+                frame.way_out()
     finally:
         address.publish(frame.OWN if page is START else None)
         work.end_of_run()
@@ -79,7 +82,7 @@ def _home() -> Page:
     if HOME not in state:
         named = address.page_named()
         is_view = bool(state[address.TABLE].keys() & st.query_params.to_dict().keys() - frame.OWN.keys())
-        state[HOME] = named == UNNAMED.path or not (named or is_view)
+        state[HOME] = named == UNNAMED.path or not (named or is_view or address.is_embedded())
     return START if state[HOME] else UNNAMED
 
 

@@ -364,6 +364,22 @@ def test_a_teachers_code_is_shown_in_a_terminal_alone(
     assert status == 2 and "HEADLIGHT_CLASS has 5 signs: a teacher's code needs 12 or more" in err
 
 
+def test_the_sites_that_may_frame_the_app_reach_it(
+    started: list[tuple[list[str], dict[str, str]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each that is named, and none without; what is no site starts nothing and is said in one sentence."""
+    for given in (["--embed-in", "https://moodle.example.org", "--embed-in", "https://*.example.com/"], []):
+        with pytest.raises(_Started):
+            cli.main(["app", *given])
+    told = [environment.get("HEADLIGHT_EMBED_IN") for _, environment in started]
+    assert told == ["https://moodle.example.org https://*.example.com", None]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["app", "--embed-in", "moodle.example.org"])
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and said.count("\n") == 1 and len(started) == 2
+    assert said.startswith("--embed-in is 'moodle.example.org': name a site as https://")
+
+
 def test_an_address_for_others_reaches_the_server(started: list[tuple[list[str], dict[str, str]]]) -> None:
     """The address that was asked for is the server's, from which the app knows that others may come."""
     with pytest.raises(_Started):

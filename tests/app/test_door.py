@@ -12,8 +12,19 @@ from starlette.datastructures import Headers
 from starlette.types import Message
 from streamlit.proto.BackMsg_pb2 import BackMsg
 
+from bert_core import Refused
 from viz_app import door
-from viz_app.door import LONGEST_ADDRESS, LONGEST_TEXT, MOST_BYTES, Guard, bounded, is_own, refusal
+from viz_app.door import (
+    EMBED_IN,
+    LONGEST_ADDRESS,
+    LONGEST_TEXT,
+    MOST_BYTES,
+    Guard,
+    bounded,
+    is_own,
+    parse_origins,
+    refusal,
+)
 
 Options = Callable[..., None]
 Result = TypeVar("Result")
@@ -202,3 +213,64 @@ def test_no_visitor_empties_the_caches_of_all() -> None:
     install.backend_operation_request.install_skills.SetInParent()
     arrived, sent = received(BackMsg(clear_cache=True), BackMsg(debug_shutdown_runtime=True), install, b"\xff\xff")
     assert [BackMsg.FromString(one["bytes"]).WhichOneof("type") for one in arrived] == ["app_heartbeat"] and sent == []
+
+
+def policy(*origins: str, host: str = "localhost") -> list[bytes]:
+    """The policies that an answer of the server carries: of a page, or of a refusal to another host."""
+
+    async def app(scope: object, receive: object, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"etag", b"1")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    headers = [(b"host", host.encode())]
+    scope = {"type": "http", "path": "/", "raw_path": b"/", "query_string": b"", "method": "GET", "headers": headers}
+    in_a_loop(Guard(app, framed_by=origins)(scope, receive, send))
+    return [value for name, value in sent[0]["headers"] if name == b"content-security-policy"]
+
+
+def test_every_answer_says_who_may_frame_it(options: Options) -> None:
+    """Nobody else, or the sites that were named; a refusal says it too."""
+    for host in ("localhost", "evil.example"):
+        assert policy(host=host) == [b"frame-ancestors 'self'"]
+        named = policy("https://moodle.example.org", "https://*.example.com:8443", host=host)
+        assert named == [b"frame-ancestors 'self' https://moodle.example.org https://*.example.com:8443"]
+
+
+def test_the_sites_of_a_server_are_read_when_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its environment, in which `headlight app` puts them."""
+    monkeypatch.setenv(EMBED_IN, "https://a.example https://b.example/")
+    (guard,) = door.middleware()
+    assert guard.kwargs["framed_by"] == ("https://a.example", "https://b.example")
+    monkeypatch.setenv(EMBED_IN, "*")
+    with pytest.raises(Refused):
+        door.middleware()
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "moodle.example.org", "https://moodle.example.org/course", "*", "https://*", "https://*.org", "https:",
+        "ftp://moodle.example.org", "https://a.example;script-src *", "https://a.example b.example", "", "'none'",
+        "https://user@a.example", "https://a.example?x", "javascript://a.example", "https://a.example:port",
+    ],
+)  # fmt: skip
+def test_what_is_no_site_may_not_frame_it(origin: str) -> None:
+    """No scheme, a path, any site at all, or more than one policy in it: one sentence says what is meant."""
+    with pytest.raises(Refused, match=r"--embed-in is .*: name a site as https://moodle\.example\.org, .* a path$"):
+        parse_origins([origin])
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://moodle.example.org", "http://localhost:8000", "https://*.example.org", "http://[::1]:8000"]
+)
+def test_what_is_a_site_may(origin: str) -> None:
+    """With or without a port; all below a name; in capitals and with the stroke that a browser puts behind it too."""
+    assert parse_origins([origin, origin.upper() + "/"]) == (origin, origin)

@@ -54,6 +54,10 @@ def open_app(
     base_path: Annotated[
         str, typer.Option(metavar="PATH", help="What stands before every path, where a proxy serves more than this.")
     ] = "",
+    embed_in: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="A site whose pages may show the app in a frame, may be given again."),
+    ] = None,
     metrics: Annotated[
         int | None, typer.Option(min=1, max=65535, help="A port for what is counted, as Prometheus reads it.")
     ] = None,
@@ -81,6 +85,10 @@ def open_app(
 
         if address in LOCAL:
             raise Refused("--host names a server for others: give --shared too, or an --address that others reach")
+    if embed_in:
+        from viz_app.door import parse_origins
+
+        embed_in = list(parse_origins(embed_in))
     front_door = find_spec("streamlit_app")
     if front_door is None or front_door.origin is None:
         raise Refused("streamlit_app.py is not installed beside this command: install Headlight again")
@@ -99,6 +107,8 @@ def open_app(
         **({"server.baseUrlPath": base_path.strip("/")} if base_path.strip("/") else {}),
     }
     choices = {"HEADLIGHT_MODELS": json.dumps(offered), "HEADLIGHT_DEVICE": device}
+    if embed_in:
+        choices["HEADLIGHT_EMBED_IN"] = " ".join(embed_in)
     if shared:
         choices["HEADLIGHT_SHARED"] = "1"
     if metrics is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import parse_qs, urlencode
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import StopException, get_script_run_ctx
@@ -21,6 +22,7 @@ LONGEST_LINK = 2_000  # characters of text that the address bar takes
 CHOSEN = "_head_chosen"  # whether a head was chosen, by the visitor or by the link; else pages may open on their own
 UNSAID = "_unsaid"  # whether no address has named a text yet, and no page has begun with its example
 PUBLISHED = "_published"  # the address that was written last
+EMBEDDED = "_embedded"  # whether the address with which a visitor came asked for the picture alone
 TABLE = "_table"  # every choice of the address by its name
 
 
@@ -59,6 +61,18 @@ def open_example(page: Page) -> None:
     if state.pop(UNSAID, False):
         own = page.example or examples.first()
         state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, own.target
+
+
+def is_embedded() -> bool:
+    """Whether the page is shown in a frame of another one, without what stands around its picture.
+
+    Streamlit knows `embed=true`, keeps any `embed` in the address, and tells nobody of it.
+    """
+    state, context = st.session_state, get_script_run_ctx()
+    if EMBEDDED not in state:
+        said = parse_qs("" if context is None else context.query_string).get("embed", [""])
+        state[EMBEDDED] = said[-1].lower() in ("1", "true")
+    return bool(state[EMBEDDED])
 
 
 def page_named() -> str:
@@ -106,6 +120,11 @@ def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool =
         if choice.about not in too_long
         and (state[name] != choice.first(with_text=True) or (head_chosen and name == "head"))
     }
+
+
+def of_this_view() -> str:
+    """The address of what is shown, as a page of the app itself: relative, and not in a frame."""
+    return f"?{urlencode(link_of(st.session_state, head_chosen=st.session_state.get(CHOSEN, False)))}"
 
 
 def steps() -> tuple[str, ...]:

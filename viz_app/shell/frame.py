@@ -20,8 +20,7 @@ from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.door import LONGEST_TEXT
 from viz_app.lessons import ENGLISH, LANGUAGES
-from viz_app.shell import change, classroom, examples, heads, lesson, models, question, screen, target
-from viz_app.shell.address import steps
+from viz_app.shell import address, change, classroom, examples, heads, lesson, models, question, screen, target
 from viz_app.shell.calm import calm
 from viz_app.shell.choices import Choice, Page, choice_of, collected, flag
 from viz_app.shell.controls import control
@@ -56,7 +55,7 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
     """
     state = st.session_state
     with st.container(key="history"):
-        keep_history(steps())
+        keep_history(address.steps())
     with screen.settings():
         _settings(models=page.models)
     with screen.strip():
@@ -85,6 +84,13 @@ def go_to(path: str) -> NoReturn:
 def is_dark() -> bool:
     """Whether the page is dark."""
     return st.context.theme.type == "dark"
+
+
+def way_out() -> None:
+    """The way from a frame of another page to the same view in a window of its own, with all that is around it."""
+    with st.container(key="way_out"):
+        says, way = spoken("Open in Headlight"), address.of_this_view()
+        st.link_button(says, way, icon=":material/open_in_new:", type="tertiary")
 
 
 def fade() -> None:

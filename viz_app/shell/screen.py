@@ -30,9 +30,9 @@ FOLDED = {
 }
 MISLEADS = "**How it can mislead:**"
 _FOLDER = Path(__file__).parent
-STYLE, LECTURE_STYLE = (
+STYLE, LECTURE_STYLE, EMBED_STYLE = (
     f"<style>{''.join((_FOLDER / name).read_text('utf-8') for name in names)}</style>"
-    for names in (("screen.css",), ("screen.css", "lecture.css"))
+    for names in (("screen.css",), ("screen.css", "lecture.css"), ("embed.css",))
 )
 
 
@@ -45,9 +45,14 @@ class _Screen:
     folded: dict[str, DeltaGenerator] = field(default_factory=dict)
 
 
-def divide(*, lecture: bool) -> DeltaGenerator:
-    """Make the places of a page, which show only what is put there; returns the one below them, for the rest."""
+def divide(*, lecture: bool, embedded: bool = False) -> DeltaGenerator:
+    """Make the places of a page, which show only what is put there; returns the one below them, for the rest.
+
+    embedded: whether only the text as chips, the picture and its reading are seen.
+    """
     st.html(LECTURE_STYLE if lecture else STYLE)
+    if embedded:
+        st.html(EMBED_STYLE)
     whole = st.container(key="screen")
     if lecture:
         bar = whole.container(key="screen_bar", horizontal=True, vertical_alignment="center")

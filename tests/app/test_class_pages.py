@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -199,3 +200,21 @@ def test_the_code_of_a_class_is_in_no_log() -> None:
     app.query_params.update({"class": new_code(), "teach": "1"})
     app.run()
     assert "teach=1" in app.text[0].value and "class" not in app.text[0].value
+
+
+def test_what_was_answered_can_be_taken_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a class and on Learn: a page and JSON with the prediction, what was found, and links to the steps."""
+    files: dict[str, Callable[[], str]] = {}
+    monkeypatch.setattr("streamlit.download_button", lambda label, make, name, *_, **__: files.update({name: make}))
+    app, group = opened()
+    clicked(app, "class_key_1")
+    one = answered(student(group), 30)
+    clicked(app, "class_key_4")
+    settled(one.run())
+    (said,) = json.loads(files["headlight-answers.json"]())
+    assert said["answer"] == "30 percent" and said["right"] and "weight is not work" in said["found"]
+    assert "roles?text=We+had" in said["links"]["Try it"] and "lesson=the_bin&step=do" in said["links"]["Try it"]
+    assert "<h2>The bin</h2>" in files["headlight-answers.html"]()
+    files.clear()
+    known(visited("learn"))
+    assert not files

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import threading
 from typing import Any
 
@@ -30,7 +33,9 @@ from viz_app.classroom import (
     new_code,
     parse_code,
 )  # fmt: skip
+from viz_app.classroom.counts import counts_csv, rows_of
 from viz_app.classroom.links import base_of, is_local, link_of, qr_code
+from viz_app.classroom.sheet import Entry, Words, as_json, as_page
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lesson_of
 
@@ -251,3 +256,92 @@ def test_every_refusal_of_a_class_is_in_the_list_that_is_translated() -> None:
     """What pages say in another language is found by what the sentence is."""
     named = {value for name, value in vars(classroom).items() if name.isupper() and isinstance(value, str)}
     assert {value for value in named if " " in value} == set(classroom.SAYS)
+
+
+# ---------------------------------------------------------------------------- what is taken along
+
+
+def named(answer: object) -> str:
+    return f"={answer}" if not isinstance(answer, tuple) else " ".join(answer)
+
+
+def test_the_counts_are_a_table_that_no_spreadsheet_runs() -> None:
+    """Lesson, step, vote, answer and count, a line for each answer; what looks like a formula has an apostrophe."""
+    one = Class("code", 0.0)
+    assert counts_csv(one.asked(), lambda _, answer: str(answer)) == b"lesson,step,vote,answer,count\r\n"
+    one.begin(question("the_bin"))
+    for me in "abc":
+        one.join(me)
+    one.ask(1)
+    for me, answer in zip("abc", (30, 80, 30), strict=True):
+        one.answer(me, 1, 1, answer)
+    one.go_on("stop")
+    one.ask(2)
+    one.answer("a", 1, 2, 31)
+    one.begin(question("one_head"))
+    lines = counts_csv(one.asked(), lambda _, answer: named(answer)).decode().split("\r\n")
+    assert lines[1:] == ["the_bin,predict,1,'=30,2", "the_bin,predict,1,'=80,1", "the_bin,predict,2,'=31,1", ""]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "labels", "counts"),
+    [
+        ("the_bin", [80, 20, 80], ["=20", "=80"], [(1,), (2,)]),
+        ("the_bin", [*range(10)], ["0 – 1", "2 – 3", "4 – 5", "6 – 7", "8 – 9"], [(2,)] * 5),
+        ("the_bin", [*range(0, 100, 3)], ["0 – 19", "20 – 39", "40 – 59", "60 – 79", "80 – 99"], None),
+        ("both_sides", [3, 1, 3], ["=1", "=3"], [(1,), (2,)]),
+        ("both_sides", [*range(12), 11], [*(f"={n}" for n in (*range(6), 11)), "others"], [(1,)] * 6 + [(2,), (5,)]),
+    ],
+)  # fmt: skip
+def test_a_vote_is_few_rows_in_their_order(
+    name: str, given: list[int], labels: list[str], counts: list[tuple[int, ...]] | None
+) -> None:
+    """Numbers by size, in ranges where they are many; words in their order, the rarest together; none is lost."""
+    one = Class("code", 0.0)
+    one.begin(question(name, *range(20)))
+    one.ask(1)
+    for number, answer in enumerate(given):
+        one.join(str(number))
+        one.answer(str(number), 1, 1, answer)
+    asked = one.now()
+    assert asked is not None
+    rows = rows_of(asked, named, "others")
+    assert [row.label for row in rows] == labels
+    assert counts is None or [row.counts for row in rows] == counts
+    assert sum(row.counts[0] for row in rows) == len(given)
+    assert {answer for row in rows for answer in row.answers} == set(given)
+
+
+def test_options_all_have_a_row_and_orders_stand_by_how_often_they_came() -> None:
+    """An option that nobody chose is there with 0; of orders the commonest is the first."""
+    one = Class("code", 0.0)
+    one.begin(question("one_head"))
+    one.ask(1)
+    asked = one.now()
+    assert asked is not None
+    assert [row.counts for row in rows_of(asked, named, "")] == [(0,)] * len(lesson_of("one_head").predict.options)
+    one.begin(question("explanation"))
+    one.ask(1)
+    things = CHECKS[lesson_of("explanation").predict.check].things
+    for me, order in (("a", things), ("b", things[::-1]), ("c", things[::-1])):
+        one.join(me)
+        one.answer(me, 2, 1, order)
+    asked = one.now()
+    assert asked is not None
+    assert [row.counts for row in rows_of(asked, named, "")] == [(2,), (1,)]
+
+
+def test_the_answer_sheet_holds_texts_and_runs_nothing() -> None:
+    """One page whose policy forbids all but its own style; signs of HTML are signs, only links to the web lead out."""
+    bad = '<script>alert(1)</script> " onload="x" </style>'
+    links = (("Try it", "https://example.org/why?a=1&b=<"), ("no", "javascript:alert(1)"))
+    entry = Entry("the_bin", bad, bad, bad, False, bad, links)
+    page = as_page([entry, entry._replace(right=None, found="")], Words("de", bad, "Expected:", "yes", "no"))
+    assert "<script" not in page and page.count("</style>") == 1 and 'onload="' not in page
+    assert page.count("&lt;script&gt;") == 9
+    assert "default-src 'none'; style-src 'sha256-" in page and "javascript:" not in page
+    digest = base64.b64encode(hashlib.sha256(page.split("<style>")[1].split("</style>")[0].encode()).digest()).decode()
+    assert f"'sha256-{digest}'" in page
+    assert '<a href="https://example.org/why?a=1&amp;b=&lt;">Try it</a>' in page and "(no)" in page
+    (said, _) = json.loads(as_json([entry, entry]))
+    assert said["answer"] == bad and said["right"] is False and said["links"]["Try it"].startswith("https://")

@@ -31,6 +31,7 @@ app = App({script!r}, middleware=door.middleware(), lifespan=server.life)
 """
 
 
+TEACHERS_CODE = "abcd-efgh-jkmn"
 WATCH = """() => {
   const name = "data-test-connection-state";
   let lost = false;
@@ -80,7 +81,9 @@ def wait_for(address: str, status: int = 200) -> None:
 
 def started(*options: str, port: int, models: str = "[]") -> subprocess.Popen[bytes]:
     """A server, as `headlight app` starts it."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HEADLIGHT_MODELS": models}
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "HEADLIGHT_MODELS": models, "HEADLIGHT_CLASS": TEACHERS_CODE,
+    }  # fmt: skip
     command = [sys.executable, "-m", "viz_app.cli", "app", "--port", str(port), *options]
     return subprocess.Popen(command, env=environment)
 

@@ -82,7 +82,7 @@ def _ranges(numbers: Sequence[Answer], name: Callable[[Answer], str]) -> list[tu
 
 
 def _round_steps() -> list[int]:
-    return [step * 10**power for power in range(1, 16) for step in (1, 2, 5)]
+    return [step * 10**power for power in range(16) for step in (1, 2, 5)]
 
 
 def _number(answer: Answer) -> float:

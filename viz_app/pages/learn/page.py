@@ -6,7 +6,7 @@ import streamlit as st
 
 from viz_app.lessons import Lesson
 from viz_app.lessons.reading import OWN_COURSE, faulty, lessons
-from viz_app.pages.learn import student, teacher
+from viz_app.pages.learn import student, taken, teacher
 from viz_app.shell import frame, lesson, panel, screen
 from viz_app.shell.language import language, spoken
 from viz_app.shell.lesson import Note
@@ -45,6 +45,7 @@ def _all() -> None:
             st.subheader(spoken(COURSES[course]), anchor=False)
             for one in some:
                 _lesson(one)
+        taken.draw()
         if lesson.notes():
             st.button(
                 spoken("Forget what I said"), icon=":material/delete:", type="tertiary", on_click=lesson.forget_all,

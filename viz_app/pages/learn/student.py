@@ -5,9 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from bert_core.refused import Refused
-from viz_app.classroom import UNKNOWN, Class, Question, Shown
+from viz_app.classroom import Class, Question, Shown
 from viz_app.lessons import Lesson
 from viz_app.lessons.reading import lesson_of
+from viz_app.pages.learn import taken
 from viz_app.shell import classroom, frame, lesson, panel, screen
 from viz_app.shell.language import language, spoken
 from viz_app.shell.lesson import Answer
@@ -27,7 +28,7 @@ def draw() -> None:
         _title(spoken("A class"))
         with screen.picture():
             st.info(spoken(str(error)), icon=":material/groups:")
-            _leave(str(error) == UNKNOWN)
+            _leave()
         return
     shown = group.shown()
     one = None if shown.question is None else _lesson(shown.question)
@@ -37,6 +38,7 @@ def draw() -> None:
             st.info(spoken("You are in. The question comes in a moment, and this page with it."))
         else:
             _step(one, shown.question, shown, group, me)
+        taken.draw()
         st.fragment(_follow, run_every=classroom.FOLLOW)(code, shown.version)
 
 
@@ -106,7 +108,7 @@ def _follow(code: str, drawn: int) -> None:
         st.rerun()
 
 
-def _leave(was_closed: bool) -> None:
-    if was_closed:
-        st.caption(spoken("What you answered is kept by your browser."))
+def _leave() -> None:
+    st.caption(spoken("What you answered is kept by your browser."))
+    taken.draw()
     st.button(spoken("All lessons"), icon=":material/school:", key="class_leave", on_click=classroom.leave)

@@ -1,0 +1,98 @@
+"""A class in browsers: a teacher and students at pages of their own, and before several copies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import ROOT, Serve, opened_tab
+from tests.browser.reader import address_of, settled
+from tests.browser.test_copies import TEACHERS_CODE as CODE
+from tests.browser.test_copies import Copy, copies, proxy, wait_for
+
+__all__ = ["copies", "proxy"]  # fixtures
+
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def for_class(tmp_path_factory: pytest.TempPathFactory, serve: Serve) -> str:
+    """A server that was started for a class."""
+    return serve(ROOT / "streamlit_app.py", {"HEADLIGHT_CLASS": CODE})
+
+
+@contextmanager
+def tabs(browser: Browser, number: int) -> Iterator[list[Page]]:
+    """So many tabs, each of a browser of its own."""
+    found = [opened_tab(browser) for _ in range(number)]
+    yield found
+    for tab in found:
+        tab.context.close()
+
+
+def opened_class(teacher: Page, base: str, lesson: str) -> str:
+    """Open a class as its teacher does; returns the link for its students."""
+    teacher.goto(f"{base}/learn?teach=1&lecture=1")
+    teacher.get_by_label("Teacher's code").fill(CODE)
+    teacher.get_by_role("button", name="Go on").click()
+    teacher.get_by_role("combobox").first.click()
+    teacher.get_by_role("option", name=lesson, exact=True).click()
+    settled(teacher)
+    teacher.get_by_role("button", name="Open the class").click()
+    expect(teacher.locator(".st-key-class_qr img")).to_be_visible()
+    settled(teacher)
+    return teacher.locator(".st-key-class_link code").inner_text()
+
+
+def number(tab: Page, value: int) -> None:
+    """Answer with a number."""
+    tab.locator(".st-key-class_student input[type=number]").fill(str(value))
+    tab.locator(".st-key-class_student input[type=number]").press("Enter")
+    said(tab, f"Your answer: {value} percent")
+
+
+def said(tab: Page, says: str) -> None:
+    """Send what was chosen, and wait until the page says so."""
+    button = tab.locator(".st-key-class_say button")
+    expect(button).to_be_enabled()
+    button.click()
+    expect(tab.locator(".st-key-class_student")).to_contain_text(says)
+
+
+def counted(teacher: Page, joined: int, answered: int) -> None:
+    """Wait until the teacher's page has counted so many."""
+    expect(teacher.locator(".st-key-class_counts")).to_have_text(
+        re.compile(rf"joined\s*{joined}\s*answered\s*{answered}")
+    )
+
+
+def test_copies_keep_a_class_together(copies: list[Copy], proxy: Serve, browser: Browser) -> None:
+    """Behind HAProxy the link leads each student to the copy of the class, also who was at another one before."""
+    address = proxy(*(copy.port for copy in copies))
+    wait_for(f"{address}/_stcore/health")
+    with tabs(browser, 5) as (teacher, *students):
+        for tab in students[:3]:  # they come from elsewhere
+            tab.goto(f"{address}/glossary")
+            expect(tab.get_by_test_id("stHeading").first).to_be_visible()
+        link = opened_class(teacher, address, "The bin")
+        route = re.search(r"class=(copy\d)-[0-9a-z]{12}$", link)
+        assert route is not None, link
+        for tab in students:
+            tab.goto(link)
+            expect(tab.locator(".st-key-class_student")).to_contain_text("The vote has not begun yet.")
+            cookies = {one["name"]: one["value"] for one in tab.context.cookies()}
+            assert cookies["HEADLIGHT_CLASS"] == route[1]
+        elsewhere = {one["value"] for tab in students for one in tab.context.cookies() if one["name"] == "HEADLIGHT"}
+        assert len(elsewhere) > 1, "not all were with one copy before"
+        teacher.keyboard.press("1")
+        for value, tab in zip((20, 30, 80, 80), students, strict=True):
+            expect(tab.locator(".st-key-class_say")).to_be_visible()
+            number(tab, value)
+        counted(teacher, 4, 4)
+        assert address_of(teacher)["class"].startswith(route[1])
+        teacher.reload()
+        counted(teacher, 4, 4)

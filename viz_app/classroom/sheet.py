@@ -1,0 +1,78 @@
+"""What somebody has answered in lessons, to take along: a page that stands for itself, and JSON."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import NamedTuple
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { max-width: 44rem; margin: 2rem auto; padding: 0 1rem; font: 1.05rem/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.5rem; }
+h2 { margin: 2rem 0 0.3rem; font-size: 1.2rem; }
+p { margin: 0.4rem 0; }
+.says { white-space: pre-line; }
+a { margin-right: 1rem; }
+@media print { a { color: inherit; } }
+"""
+
+
+class Entry(NamedTuple):
+    """One lesson: what it asks, what was answered, what was found, and links to its steps, each with its name."""
+
+    lesson: str
+    title: str
+    question: str
+    answer: str
+    right: bool | None
+    found: str
+    links: tuple[tuple[str, str], ...]
+
+
+class Words(NamedTuple):
+    """What the page says around the entries, in the reader's language; language: its tag."""
+
+    language: str
+    title: str
+    expected: str
+    right: str
+    wrong: str
+
+
+def as_page(entries: Sequence[Entry], words: Words) -> str:
+    """All entries as one HTML page that asks nobody for anything and runs nothing; every text in it is escaped."""
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return (
+        f'<!doctype html>\n<html lang="{escape(words.language)}">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{escape(words.title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{escape(words.title)}</h1>\n"
+        + "".join(_section(entry, words) for entry in entries)
+        + "</body>\n</html>\n"
+    )
+
+
+def as_json(entries: Sequence[Entry]) -> str:
+    """All entries as JSON: lesson, title, question, answer, right (null if not known), found, links by step."""
+    return json.dumps([{**one._asdict(), "links": dict(one.links)} for one in entries], ensure_ascii=False, indent=2)
+
+
+def _section(entry: Entry, words: Words) -> str:
+    right = "" if entry.right is None else f" ({words.right if entry.right else words.wrong})"
+    links = "".join(
+        f'<a href="{escape(link)}">{escape(name)}</a>'
+        for name, link in entry.links
+        if link.startswith(("http://", "https://"))
+    )
+    found = f'<p class="says">{escape(entry.found)}</p>\n' if entry.found else ""
+    return (
+        f"<h2>{escape(entry.title)}</h2>\n<p>{escape(entry.question)}</p>\n"
+        f"<p><b>{escape(words.expected)}</b> {escape(entry.answer)}{escape(right)}</p>\n{found}<p>{links}</p>\n"
+    )

@@ -1,0 +1,51 @@
+"""What the reader has answered in all lessons, as files to take along."""
+
+from __future__ import annotations
+
+from functools import partial
+from urllib.parse import urlencode
+
+import streamlit as st
+
+from viz_app.classroom.links import base_of
+from viz_app.classroom.sheet import Entry, Words, as_json, as_page
+from viz_app.lessons import STEPS, Lesson
+from viz_app.lessons.reading import lessons
+from viz_app.shell import lesson, panel
+from viz_app.shell.language import language, spoken
+from viz_app.shell.panel import STEP_NAMES
+
+
+def draw() -> None:
+    """Draw the buttons of the files; nothing where nothing was answered."""
+    entries = [_entry(one) for one in lessons(language()) if lesson.note_of(one).answer is not None]
+    if not entries:
+        return
+    words = Words(
+        language(), spoken("What I expected in Headlight"), spoken("Expected:"), spoken("so it is"),
+        spoken("it is otherwise"),
+    )  # fmt: skip
+    with st.container(horizontal=True, gap="small", key="answer_sheet"):
+        st.download_button(
+            spoken("My answers"), partial(as_page, entries, words), "headlight-answers.html", "text/html",
+            on_click="ignore", key="sheet_html", icon=":material/download:",
+            help=spoken("What you expected in every lesson, what was found, and links to its steps, as one page"),
+        )  # fmt: skip
+        st.download_button(
+            "JSON", partial(as_json, entries), "headlight-answers.json", "application/json", on_click="ignore",
+            key="sheet_json",
+        )  # fmt: skip
+
+
+def _entry(one: Lesson) -> Entry:
+    note = lesson.note_of(one)
+    said = note.said or ("" if note.answer is None else panel.in_words(one.predict, note.answer, None))
+    links = tuple((spoken(STEP_NAMES[step]), _link(one, step)) for step in STEPS[:-1])
+    return Entry(one.name, one.title, one.question, said, note.right, note.found, links)
+
+
+def _link(one: Lesson, step: str) -> str:
+    """The address of a step of a lesson on this server."""
+    view = one.view(step)
+    asked = urlencode({**view.address, "lesson": one.name, "step": step})
+    return f"{base_of(st.context.url or '')}{view.page}?{asked}"

@@ -18,6 +18,7 @@ PYTHON, UV = FOLDER / "bin" / "python", FOLDER / "bin" / "uv"
 TOOLS = (
     "captum",
     "hypothesis",
+    "mypy",
     "networkx",
     "prometheus_client",
     "pytest",

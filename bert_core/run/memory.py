@@ -35,6 +35,31 @@ def capture_bytes(loaded: LoadedModel, tokens: int, *, gradients: bool = False) 
     return one * (7 if gradients else 3)
 
 
+def passes_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
+    """What forward passes of so many copies of a text take, about, however many of them travel together.
+
+    Measured with all heads of a text switched off in turn: within a third from 256 tokens to 510.
+    """
+    config = loaded.config
+    rows = tokens * min(copies, max(1, TOKENS_AT_ONCE // tokens))
+    return 4 * rows * (config.num_attention_heads * tokens + 8 * config.hidden_size + 3 * config.intermediate_size)
+
+
+def slopes_bytes(loaded: LoadedModel, tokens: int, copies: int) -> int:
+    """What a pass there and back of so many copies of a text together takes, about.
+
+    Measured from 8 copies of 32 tokens to 2 of 510: within a quarter.
+    """
+    config = loaded.config
+    a_row = 12 * config.hidden_size + 3 * config.intermediate_size + 1.7 * config.num_attention_heads * tokens
+    return int(4 * config.num_hidden_layers * copies * tokens * a_row)
+
+
+def words_bytes(loaded: LoadedModel, positions: int) -> int:
+    """What reading so many positions through the word head takes, about: a number a word, six times for a moment."""
+    return 6 * 4 * positions * loaded.config.vocab_size
+
+
 def vectors_bytes(loaded: LoadedModel, tokens: int) -> int:
     """Entering and leaving vectors and the values between them, for every two tokens of a text."""
     return 3 * 4 * tokens**2 * loaded.config.hidden_size

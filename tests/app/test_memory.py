@@ -11,7 +11,7 @@ import pytest
 
 from bert_core import Refused, capture
 from bert_core.loading import LoadedModel
-from bert_core.run.memory import capture_bytes
+from bert_core.run.memory import TOKENS_AT_ONCE, capture_bytes, passes_bytes, slopes_bytes, words_bytes
 from tests.visit import settled, visited, words
 from viz_app.shell import memory
 from viz_app.shell.jobs import JobQueue
@@ -163,6 +163,30 @@ def test_a_text_is_said_to_take_what_it_leaves_and_more(tiny_loaded: LoadedModel
     run = capture(tiny_loaded, encoding)
     assert capture_bytes(tiny_loaded, len(encoding)) == 3 * run.attention.nbytes
     assert capture_bytes(tiny_loaded, len(encoding), gradients=True) == 7 * run.attention.nbytes
+
+
+def test_what_travels_together_is_counted_and_no_more(tiny_loaded: LoadedModel) -> None:
+    """Copies count up to those that are read at once; there and back counts all, and words by their number."""
+    one = passes_bytes(tiny_loaded, 16, 1)
+    assert passes_bytes(tiny_loaded, 16, 5) == 5 * one > 0
+    at_once = TOKENS_AT_ONCE // 16
+    assert passes_bytes(tiny_loaded, 16, 9 * at_once) == passes_bytes(tiny_loaded, 16, at_once)
+    assert passes_bytes(tiny_loaded, 2 * TOKENS_AT_ONCE, 3) == passes_bytes(tiny_loaded, 2 * TOKENS_AT_ONCE, 1)
+    assert abs(slopes_bytes(tiny_loaded, 16, 900) - 900 * slopes_bytes(tiny_loaded, 16, 1)) <= 900
+    assert words_bytes(tiny_loaded, 7) == 7 * words_bytes(tiny_loaded, 1) > 0
+
+
+@pytest.mark.parametrize("page", ["inside", "prune", "score"])
+def test_every_kind_of_large_work_is_refused(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
+    """A walk, a test of what may be pruned and a score take room of their own: the page says so, and stands."""
+    monkeypatch.setenv(memory.SETTING, "0.001")
+    long = "She opened the door and walked in. " * 40
+    drawn = settled(visited(page, **({"one": long, "two": long} if page == "score" else {"text": long})))
+    asks = [button for button in drawn.button if str(button.label).startswith(("Test on", "Score"))]
+    if asks:
+        drawn = settled(asks[0].click().run())
+    assert not drawn.exception
+    assert "MB that this server may use are free: take a shorter text" in words(drawn)
 
 
 def test_a_page_says_that_a_text_is_too_long_for_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from bert_core.records import HeadSweep, MaskPrediction, ModelRun
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
 from bert_core.run.ablation import REPLACEMENTS, ablate_heads
+from bert_core.run.memory import passes_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 from viz_app.figures.style import two_digits
@@ -110,6 +111,7 @@ def sweep(current: Question) -> HeadSweep:
             current.loaded, current.encoding, target=current.target, method=method, reference=reference, report=report
         ),
         current.seconds(passes=of),
+        memory=passes_bytes(current.loaded, len(current.encoding), of),
     ))  # fmt: skip
 
 

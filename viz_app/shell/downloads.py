@@ -29,6 +29,7 @@ from viz_app.shell.work import Work, look, need, offered
 OPENED = "export_open"  # whether the control is open
 ROOM = 430  # pixels of what is in it
 PACKING = 5.0  # seconds to pack a large page, more or less
+PACKING_TIMES = 5  # what packing all maps takes, in times of them: 3.5 of attention, 4.5 of gradient times attention
 LARGE_PAGE = 5  # megabytes; of such a page the size is said before it is made
 MIME = {
     "png": "image/png", "svg": "image/svg+xml", "pdf": "application/pdf", "csv": "text/csv", "py": "text/x-python",
@@ -55,7 +56,7 @@ def attention(read: Callable[[], ModelRun], view: MapView, model: str) -> None:
         asked = view if which == "view" else replace(view, heads=(), together=None)
         _every_kind(
             lambda: AttentionFiles(read(), asked, model), too_long=_too_long(run, asked), size=_size(run, view.what),
-            key=(model, *_key(run), asked),
+            key=(model, *_key(run), asked), memory=PACKING_TIMES * run.attention.nbytes,
         )  # fmt: skip
         _bertviz(read, view)
 
@@ -87,6 +88,7 @@ def changes(compare: Callable[[], Comparison], view: MapView, listed: Sequence[M
         _every_kind(
             lambda: ChangeFiles(compare(), view), too_long=_too_long(before, view), size=_size(before, "change"),
             key=(comparison.models, *_key(before), *_key(comparison.after), view),
+            memory=PACKING_TIMES * before.attention.nbytes,
         )  # fmt: skip
         st.caption("List of the largest changes")
         columns = {name: [row[name] for row in listed] for name in (listed[0] if listed else ())}
@@ -121,12 +123,17 @@ def _export() -> PopoverContainer:
 
 
 def _every_kind(
-    make: Callable[[], Files], *, too_long: str | None = None, size: str = "", key: tuple[Hashable, ...] = ()
+    make: Callable[[], Files],
+    *,
+    too_long: str | None = None,
+    size: str = "",
+    key: tuple[Hashable, ...] = (),
+    memory: int = 0,
 ) -> None:
     """A button for each kind of file that a view can be.
 
     make: gives the view, now and after each click. too_long: why there is no CSV. size: of the page, if it is large;
-    key: then tells it from others.
+    key: then tells it from others, memory: what its packing takes, in bytes.
     """
     files = make()
 
@@ -144,7 +151,7 @@ def _every_kind(
             button(label, kind, too_long if kind == "csv" else None)
     st.caption("All heads as one HTML page that works offline and states its precision" + size)
     if size:
-        _large_page(make, ("page", *key))
+        _large_page(make, ("page", *key), memory)
     else:
         button("HTML", "html")
 
@@ -153,18 +160,19 @@ def _made(make: Callable[[], Files], kind: str) -> bytes:
     return file_of(make(), kind)
 
 
-def _large_page(make: Callable[[], Files], key: Hashable) -> None:
+def _large_page(make: Callable[[], Files], key: Hashable, memory: int) -> None:
     """A large page: packed by the queue when it is asked for, with progress and a stop, then handed over."""
     if not offered("page", key, "Make the HTML page", None):
         return
     files = make()
-    if look(_packing(files, key), asked="page").value is not None:
+    if look(_packing(files, key, memory), asked="page").value is not None:
         # The view is made before the packing is asked for: a job must not wait for another one.
-        _button("HTML", lambda: need(_packing(make(), key)), files.name("html"))
+        _button("HTML", lambda: need(_packing(make(), key, memory)), files.name("html"))
 
 
-def _packing(files: Files, key: Hashable) -> Work[bytes]:
-    return Work(key, f"{files.name('html')} is packed", lambda report: file_of(files, "html", report=report), PACKING)
+def _packing(files: Files, key: Hashable, memory: int) -> Work[bytes]:
+    label = f"{files.name('html')} is packed"
+    return Work(key, label, lambda report: file_of(files, "html", report=report), PACKING, memory=memory)
 
 
 def _key(run: ModelRun) -> tuple[Hashable, ...]:

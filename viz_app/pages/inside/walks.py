@@ -5,6 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from bert_core.records import Walk
+from bert_core.run.memory import capture_bytes
 from bert_core.run.walk import asked_at, walk
 from viz_app.components.floor_plan import StageClick
 from viz_app.pages.inside.stages import STAGES
@@ -37,6 +38,7 @@ def _work(current: Question, layer: int, pads: int, engine: str) -> Work[Walk]:
         lambda report: walk(
             current.loaded, current.encoding, layer, head_mask=gates, pads=pads, engine=engine, report=report
         ),
+        memory=capture_bytes(current.loaded, len(current.encoding) + pads),
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from bert_core.checkpoint import CheckpointError
 from bert_core.loading import LoadedModel
 from bert_core.records import LensRun
 from bert_core.run.lens import logit_lens
+from bert_core.run.memory import words_bytes
 from bert_core.tokenizer import MASK
 from bert_core.translators import Translators, read_translators
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid, lens_width, short_names
@@ -189,6 +190,7 @@ def _lens_work(current: Question, positions: Sequence[int], *, tuned: bool) -> W
             followed=read, top_k=SHOWN_WORDS, head_mask=gates, report=report,
         ),
         current.seconds(places=len(positions) * depths),
+        memory=words_bytes(loaded, len(positions)),
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.refused import Refused
 from bert_core.run.costs import BATCHES, Cost, Score, point_of, pruning_costs, score
 from bert_core.run.losses import examples_of
+from bert_core.run.memory import slopes_bytes
 from bert_core.run.plans import RANDOM_ORDERS, loss_importance, propose_plan
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
@@ -84,8 +85,19 @@ class PruningQuestions:
         texts = ((len(batch.input_ids), batch.input_ids.shape[1]) for batch in self.batches)
         return sum(seconds_of(self.loaded, tokens, passes * count) for count, tokens in texts)
 
+    def _bytes(self) -> int:
+        """What the largest batch takes there and back."""
+        shapes = (batch.input_ids.shape for batch in self.batches)
+        return max((slopes_bytes(self.loaded, tokens, count) for count, tokens in shapes), default=0)
+
     def _work(self, what: Hashable, label: str, do: Callable[[Progress], Any], passes: float) -> Work[Any]:
-        return Work((what, *self.key), f"{shown_name(self.loaded.name)} {label}", do, self._seconds(passes))
+        return Work(
+            (what, *self.key),
+            f"{shown_name(self.loaded.name)} {label}",
+            do,
+            self._seconds(passes),
+            memory=self._bytes(),
+        )
 
     def score(self, head_mask: np.ndarray) -> Score:
         """What the model gets right with some heads off."""
@@ -195,6 +207,7 @@ class PruningQuestions:
             f"{shown_name(self.loaded.name)} is pruned and tested",
             draw,
             len(wanted) * self.seconds_a_point(),
+            memory=self._bytes(),
         )
 
     def costs(self) -> tuple[Cost, Cost, Cost]:

@@ -21,6 +21,7 @@ from bert_core.analysis.scoring import (
 from bert_core.loading import LoadedModel
 from bert_core.records import PairScore
 from bert_core.refused import Refused
+from bert_core.run.memory import passes_bytes
 from bert_core.run.scoring import score_pairs
 from bert_core.tokenizer import Encoding
 from viz_app.pages.score import EXAMPLE, VARIANTS
@@ -167,7 +168,13 @@ def _work(
         f"{shown_name(loaded.name)} scores {len(rows):,} {'pair' if len(rows) == 1 else 'pairs'}",
         lambda report: score_pairs(loaded, rows, variant=variant, head_mask=gates, report=report),
         seconds,
+        memory=max((passes_bytes(loaded, tokens, 2 * tokens) for tokens in map(_pieces, rows)), default=0),
     )
+
+
+def _pieces(row: PairRow) -> int:
+    """About how many pieces the longer sentence of a pair has: one for four letters."""
+    return max(len(row.first), len(row.second)) // 4 + 2
 
 
 def _digest(rows: Sequence[PairRow]) -> str:

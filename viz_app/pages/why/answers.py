@@ -20,6 +20,7 @@ from bert_core.methods import METHODS, Method, faithfulness, layer_scores, metho
 from bert_core.progress import Progress
 from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused
+from bert_core.run.memory import passes_bytes
 from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
@@ -290,6 +291,7 @@ def trust(current: Question, given: Answers) -> Trust | None:
             f"{shown_name(current.loaded.name)} tests the methods by hiding words",
             partial(_judge, current, given, bool(st.session_state.words)),
             current.seconds(trust_passes(current, given)),
+            memory=passes_bytes(current.loaded, len(current.encoding), trust_passes(current, given)),
         )
         known = look(work, slot=TRUST, asked=TRUST)
     if known.value is None or known.state is State.READY:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -68,6 +69,73 @@ def counted(teacher: Page, joined: int, answered: int) -> None:
     expect(teacher.locator(".st-key-class_counts")).to_have_text(
         re.compile(rf"joined\s*{joined}\s*answered\s*{answered}")
     )
+
+
+def chosen_word(tab: Page, word: str) -> None:
+    """Answer with a word of the sentence."""
+    tab.locator(".st-key-class_student").get_by_role("button", name=re.compile(rf"^{word}\b")).click()
+    said(tab, f"Your answer: {word}")
+
+
+def test_a_class_is_led_by_four_keys(for_class: str, browser: Browser) -> None:
+    """A teacher at a projector, three students with phones: asked, shown, asked again, revealed; nobody reloads."""
+    with tabs(browser, 4) as (teacher, *students):
+        teacher.set_viewport_size({"width": 1280, "height": 720})
+        link = opened_class(teacher, for_class, "Both sides")
+        assert re.fullmatch(rf"{for_class}/learn\?class=[0-9a-z]{{12}}", link)
+        expect(teacher.get_by_text("Students cannot reach this address")).to_be_visible()
+        for tab in students:
+            tab.set_viewport_size(PHONE)
+            tab.goto(link)
+            expect(tab.locator(".st-key-class_student")).to_contain_text("The vote has not begun yet.")
+        teacher.keyboard.press("1")
+        for word, tab in zip(("cup", "drank", "milk"), students, strict=True):
+            chosen_word(tab, word)
+        counted(teacher, 3, 3)
+        expect(teacher.locator(".js-plotly-plot")).to_have_count(0)
+        chosen_word(students[0], "drank")
+        settled(teacher)
+        teacher.keyboard.press("2")
+        first = teacher.locator(".st-key-class_votes_0 .js-plotly-plot")
+        expect(first).to_contain_text("drank  2")
+        expect(first).not_to_contain_text("cup")
+        for tab in students:
+            expect(tab.locator(".st-key-class_student")).to_contain_text("The vote is over. Your answer:")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        settled(teacher)
+        teacher.keyboard.press("3")
+        expect(students[0].locator(".st-key-class_student")).to_contain_text("A second vote")
+        chosen_word(students[0], "milk")
+        students[1].reload()  # it is the same student
+        expect(students[1].locator(".st-key-class_student")).to_contain_text("A second vote")
+        chosen_word(students[1], "milk")
+        counted(teacher, 3, 2)
+        settled(teacher)
+        teacher.keyboard.press("2")
+        expect(teacher.locator(".st-key-class_votes_1 .js-plotly-plot")).to_contain_text("milk  2")
+        expect(first).to_contain_text("drank  2")
+        settled(teacher)
+        teacher.keyboard.press("4")
+        panel = teacher.locator(".st-key-lesson")
+        expect(panel).to_contain_text("Vote 1: 1 of 3 expected it.")
+        expect(panel).to_contain_text("Vote 2: 2 of 2 expected it.")
+        expect(teacher).to_have_url(re.compile("/why.*step=reveal"))
+        for tab in students:
+            expect(tab.locator(".st-key-class_student .js-plotly-plot")).to_contain_text("true")
+        with students[0].expect_download() as taken:
+            students[0].get_by_role("button", name="My answers").click()
+        page = Path(taken.value.path()).read_text("utf-8")
+        assert "<h2>Both sides</h2>" in page and "milk" in page and for_class in page and "<script" not in page
+        settled(teacher)
+        teacher.keyboard.press("5")
+        expect(first).to_contain_text("true")
+        teacher.reload()
+        expect(first).to_contain_text("true")
+        teacher.get_by_role("button", name="Controls").click()
+        teacher.get_by_role("button", name="Close the class").click()
+        for tab in students:
+            expect(tab.get_by_text("There is no such class")).to_be_visible()
+            expect(tab.get_by_role("button", name="My answers")).to_be_visible()
 
 
 def test_copies_keep_a_class_together(copies: list[Copy], proxy: Serve, browser: Browser) -> None:

@@ -129,9 +129,12 @@ def quick_precision(device: torch.device) -> torch.dtype:
     """bfloat16 where the device multiplies in it, else float32: emulated, bfloat16 is many times slower."""
     if device.type == "cuda":
         return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float32
-    if device.type == "cpu" and _processor_flags() & {"avx512_bf16", "amx_bf16", "bf16"}:
-        return torch.bfloat16
-    return torch.float32
+    if device.type != "cpu":
+        return torch.float32
+    # The processor may have more than torch was told to take (`ATEN_CPU_CAPABILITY`), and torch then stops half-way.
+    allowed = torch.backends.cpu.get_cpu_capability()
+    here = {"avx512_bf16", "amx_bf16"} if allowed.startswith("AVX512") else {"bf16"}  # the second is ARM's name
+    return torch.bfloat16 if _processor_flags() & here else torch.float32
 
 
 @cache

@@ -451,6 +451,11 @@ def test_bfloat16_only_where_the_processor_has_it(
         path.write_text(lines, encoding="utf-8")
     monkeypatch.setattr(runs, "CPUINFO", path)
     runs._processor_flags.cache_clear()
+    for allowed in ("DEFAULT", "AVX2"):  # as told by the environment, or compiled
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda allowed=allowed: allowed)
+        assert quick_precision(CPU) == (quick if "Features" in (lines or "") else torch.float32)
+    if "Features" not in (lines or ""):
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     assert quick_precision(CPU) == quick
     with runs.fast_forward(CPU):
         assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == quick

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.visit import settled, visited, words
+from bert_core import Refused
+from tests.visit import at, settled, visited, words
 from viz_app.classroom import MOST_PEOPLE, Class, new_code
 from viz_app.lessons.reading import lesson_of
 from viz_app.shell import classroom, lesson
@@ -182,6 +183,36 @@ def test_whoever_joined_late_or_reloaded_is_where_the_class_is() -> None:
     clicked(settled(app.run()), "class_next")
     assert lesson_of("one_head").question in words(student(group)) and group.shown().joined == 2
     assert lesson_of("one_head", "de").question in words(student(group, lang="de"))
+
+
+def test_a_student_may_look_on_and_come_back() -> None:
+    """From the truth to a page of their own and back, also with a lesson's truth beside the class; then out of it."""
+    app, group = opened()
+    clicked(app, "class_key_1")
+    one = answered(student(group), 30)
+    clicked(app, "class_key_4")
+    clicked(settled(one.run()), "class_try")
+    assert one.session_state.lesson == "the_bin" and one.session_state.step == "do" and "Find another" in words(one)
+    clicked(one, "lesson_next")
+    settled(at(one, "learn").run())
+    assert not one.exception and not one.error and "This step is on the page" in words(one)
+    clicked(settled(at(one, "roles").run()), "lesson_class")
+    assert not one.session_state.lesson and "weight is not work" in words(one)
+    clicked(at(one, "learn"), "class_leave")
+    assert "What would you like to find out?" in words(one) and not one.session_state["class"]
+
+
+def test_a_class_goes_on_when_its_lesson_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a teacher's own lesson was taken away meanwhile: the question stays as it was asked."""
+    app, group = opened()
+    one = student(group)
+
+    def gone(*_: object) -> None:
+        raise Refused("one of the lessons")
+
+    monkeypatch.setattr(classroom, "lesson_of", gone)
+    clicked(app, "class_key_1")
+    assert lesson_of("the_bin").question in words(settled(one.run())) and not app.error and not one.error
 
 
 def test_the_code_of_a_class_is_in_no_log() -> None:

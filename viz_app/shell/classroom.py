@@ -9,16 +9,30 @@ import json
 import os
 import re
 import secrets
+import threading
 import time
 from functools import cache
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from viz_app.classroom import LONGEST_PASS, Class, Classes, Shown, Teachers, parse_code
+from bert_core.refused import Refused
+from viz_app.classroom import (
+    LONGEST_AWAY,
+    LONGEST_PASS,
+    Class,
+    Classes,
+    Question,
+    Shown,
+    Teachers,
+    parse_code,
+)  # fmt: skip
 from viz_app.components.keepsake import keepsake
+from viz_app.lessons import Lesson
+from viz_app.lessons.reading import lesson_of
 from viz_app.shell import lesson
 from viz_app.shell.choices import Choice, flag
+from viz_app.shell.language import language
 
 CODE = "HEADLIGHT_CLASS"  # the teacher's code, given at start
 # By this header a proxy before several copies says to each how it calls it.
@@ -88,6 +102,33 @@ def let_out() -> None:
     """Forget that this browser is a teacher's; a click on a button."""
     teachers().forget(st.session_state.get(_PASS, ""))
     st.session_state[_PASS], st.session_state["class"], st.session_state.teach = "", "", False
+
+
+def opened() -> Class:
+    """A new class. Raises Refused where there are too many."""
+    made = CLASSES.open(now(), route())
+    _tidy_later()
+    return made
+
+
+def _tidy_later() -> None:
+    """Forget classes whose teacher is gone, also where nobody comes any more who would notice."""
+
+    def tidy() -> None:
+        if CLASSES.all(now()):
+            _tidy_later()
+
+    timer = threading.Timer(LONGEST_AWAY + 1, tidy)
+    timer.daemon = True
+    timer.start()
+
+
+def lesson_in(question: Question) -> Lesson:
+    """The lesson of a question in the language of the reader; as it was asked where its file is gone."""
+    try:
+        return lesson_of(question.lesson.name, language())
+    except Refused:
+        return question.lesson
 
 
 def led() -> Class | None:

@@ -129,10 +129,10 @@ def _panel(one: Lesson, step: str) -> None:
         st.button("", icon=":material/close:", key="lesson_leave", on_click=_leave, type="tertiary",
                   help=spoken("Leave the lesson; what you said and did is kept"))  # fmt: skip
     st.subheader(spoken(STEP_NAMES[step]), anchor=False)
-    if classroom.led_on(one.name):
+    if st.session_state["class"] and st.session_state[PAGE] != LEARN:
         st.button(
             spoken("Back to the class"), icon=":material/groups:", key="lesson_class", on_click=lesson.leave,
-            args=(LEARN,), shortcut="5",
+            args=(LEARN,), shortcut="5" if classroom.led_on(one.name) else None,
         )  # fmt: skip
     _DRAW[step](one, step)
 

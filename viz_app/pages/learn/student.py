@@ -7,10 +7,9 @@ import streamlit as st
 from bert_core.refused import Refused
 from viz_app.classroom import Class, Question, Shown
 from viz_app.lessons import Lesson
-from viz_app.lessons.reading import lesson_of
 from viz_app.pages.learn import taken
 from viz_app.shell import classroom, frame, lesson, panel, screen
-from viz_app.shell.language import language, spoken
+from viz_app.shell.language import spoken
 from viz_app.shell.lesson import Answer
 from viz_app.shell.markdown import as_written
 
@@ -31,7 +30,7 @@ def draw() -> None:
             _leave()
         return
     shown = group.shown()
-    one = None if shown.question is None else _lesson(shown.question)
+    one = None if shown.question is None else classroom.lesson_in(shown.question)
     _title(spoken("A class") if one is None else as_written(one.question))
     with screen.picture().container(key="class_student"):
         if one is None or shown.question is None:
@@ -39,19 +38,12 @@ def draw() -> None:
         else:
             _step(one, shown.question, shown, group, me)
         taken.draw()
+        st.button(spoken("Leave the class"), key="class_leave", type="tertiary", on_click=classroom.leave)
         st.fragment(_follow, run_every=classroom.FOLLOW)(code, shown.version)
 
 
 def _title(asks: str) -> None:
     frame.title(asks, spoken("What you answer is counted, and nobody sees whose it is."))
-
-
-def _lesson(question: Question) -> Lesson:
-    """The lesson of a question in the language of the reader; as it was asked where its file is gone."""
-    try:
-        return lesson_of(question.lesson.name, language())
-    except Refused:
-        return question.lesson
 
 
 def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) -> None:

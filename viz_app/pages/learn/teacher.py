@@ -89,7 +89,7 @@ def _choose(key: str) -> Lesson:
 
 def _opened(one: Lesson) -> None:
     try:
-        group = classroom.CLASSES.open(classroom.now(), classroom.route())
+        group = classroom.opened()
     except Refused as error:
         st.error(spoken(str(error)))
         return
@@ -123,7 +123,7 @@ def _class(group: Class) -> None:
     shown = group.shown()
     if shown.question is None:
         return
-    question, one = shown.question, lesson_of(shown.question.lesson.name, language())
+    question, one = shown.question, classroom.lesson_in(shown.question)
     _title(as_written(one.title))
     st.html(STYLE)
     with screen.controls():

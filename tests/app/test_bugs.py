@@ -34,6 +34,7 @@ ARGUMENTS = {
     "tune-lens": ["FILE", "--folder", "OUT"],
     "train-captioner": ["--folder", "OUT"], "evaluate-captioner": [],
     "lessons new": ["mine"], "lessons check": ["FILE"],
+    "lessons export": ["both_sides", "--out", "OUT.html"],
 }  # fmt: skip
 
 

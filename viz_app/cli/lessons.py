@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, load, note
+from viz_app.cli.shared import Device, ModelName, check_place, kind_of_file, load, note
+
+if TYPE_CHECKING:
+    from viz_app.lessons import Lesson
 
 TEMPLATE = Path(__file__).with_name("lesson_template.toml")
 
@@ -32,6 +35,50 @@ def new(
     except FileExistsError as error:
         raise Refused(f"there is a file {str(file)!r} already: choose another name, or take it away") from error
     typer.echo(f"{file}: change it, then\n  headlight lessons check {file}\n  headlight app --lessons .")
+
+
+@app.command()
+def export(
+    name: Annotated[str, typer.Argument(help="A lesson that comes along, as in addresses, or a file, .toml.")],
+    out: Annotated[Path, typer.Option(help="The page, .html.")],
+    model: ModelName = "headlight-mini",
+    lang: Annotated[str, typer.Option(help="The language that it speaks: en, de.")] = "en",
+    device: Device = "auto",
+) -> None:
+    """Write a lesson as one page that works offline: the question, the reader's answer, then what is true."""
+    from viz_app.lessons import LANGUAGES
+    from viz_app.lessons.reading import lesson_of
+
+    kind_of_file("--out", out, ("html",))
+    check_place(out)
+    if lang not in LANGUAGES:
+        raise Refused(f"--lang is {lang[:60]!r}: one of {', '.join(LANGUAGES)}")
+    if name.endswith(".toml"):
+        one = _of_file(Path(name), lang)
+    else:
+        try:
+            one = lesson_of(name, lang)
+        except Refused as error:
+            raise Refused(f"there is no lesson {name[:60]!r}: {error}, or a file that ends in .toml") from error
+    from bert_core.checkpoint import write_whole
+    from viz_app.shell.handouts import handout_of
+
+    page = handout_of(one, load(model, device), lang).encode()
+    write_whole(out, page)
+    typer.echo(f"{out}: {one.title}, {len(page) / 1e3:.0f} kB")
+
+
+def _of_file(file: Path, lang: str) -> Lesson:
+    """The lesson of a file, in a language if it has words in it. Raises Refused for the first fault."""
+    from viz_app.lessons.reading import judged, judged_words, words_of
+
+    lesson, faults = judged(file)
+    for tag, words in words_of(file):
+        if tag == lang and lesson is not None:
+            lesson, faults = judged_words(lesson, words)
+    if lesson is None:
+        raise Refused(faults[0].says)
+    return lesson
 
 
 @app.command()

@@ -365,7 +365,7 @@ def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme 
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     filling = {
         "hash": f"sha256-{digest}",
-        "variables": _variables(theme),
+        "variables": variables(theme),
         "style": _file("page.css"),
         "title": html.escape(sheet.title),
         "reading": html.escape(sheet.reading),
@@ -385,7 +385,7 @@ def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme 
     return re.sub(r"\{\{([\w-]+)\}\}", lambda found: filling[found[1]], _file("page.html"))
 
 
-def _variables(theme: Theme | None) -> str:
+def variables(theme: Theme | None) -> str:
     """The colours that the views read, as Streamlit names them."""
 
     def rule(dark: bool) -> str:

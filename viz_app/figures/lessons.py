@@ -12,6 +12,12 @@ MARKS = {"": "", "yours": "your guess", "true": "true", "both": "your guess, tru
 LONGEST_LABEL = 18
 
 
+def number_written(value: float, form: str) -> str:
+    """A number as a bar has it. form: such as ".2f"."""
+    sign, rest = form[: form.startswith("+")], form.removeprefix("+")  # no zero is written with a minus
+    return f"{value:{sign}z{rest}}".replace("-", "−")
+
+
 def answer_bars(
     labels: Sequence[str],
     values: Sequence[float],
@@ -43,8 +49,7 @@ def answer_bars(
         "both": SEQUENTIAL.on(dark)[7],
     }  # fmt: skip
     places = list(range(len(labels)))
-    sign, rest = form[: form.startswith("+")], form.removeprefix("+")  # no zero is written with a minus
-    written = [f"{value:{sign}z{rest}}".replace("-", "−") for value in values]
+    written = [number_written(value, form) for value in values]
     said = [f"<b>{number}</b>  {words[mark]}".rstrip() for number, mark in zip(written, marks, strict=True)]
     bars = {
         "type": "bar", "orientation": "h", "x": list(values), "y": places, "text": written,

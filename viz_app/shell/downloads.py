@@ -24,6 +24,7 @@ from viz_app.export.files import AttentionFiles, CaptionFiles, ChangeFiles, File
 from viz_app.export.packing import MOST_EXACT
 from viz_app.maps import MapView
 from viz_app.shell.controls import control
+from viz_app.shell.language import spoken
 from viz_app.shell.work import Work, look, need, offered
 
 OPENED = "export_open"  # whether the control is open
@@ -178,6 +179,11 @@ def _packing(files: Files, key: Hashable, memory: int) -> Work[bytes]:
 def _key(run: ModelRun) -> tuple[Hashable, ...]:
     """What a run was made of, besides the model: equal for equal runs."""
     return run.encoding, run.target, run.head_mask.tobytes()
+
+
+def handout(make: Callable[[], Work[str]], name: str) -> None:
+    """A lesson as one file. make: gives the work that makes it."""
+    _button(spoken("This lesson as a page"), lambda: need(make()), f"{name}.html", icon=":material/download:")
 
 
 def predictions(run: ModelRun, word: Callable[[int], str]) -> None:

@@ -20,12 +20,12 @@ def language() -> str:
     return str(st.session_state.get("lang", ENGLISH))
 
 
-def spoken(english: str) -> str:
+def spoken(english: str, *, tag: str | None = None) -> str:
     """A sentence of the app in the language that is chosen; one that has no other words stays English.
 
-    What it names stands in braces, and is filled in afterwards.
+    What it names stands in braces, and is filled in afterwards. tag: of another language than the chosen one.
     """
-    chosen = language()
+    chosen = language() if tag is None else tag
     return english if chosen == ENGLISH else sentences(chosen).get(english, english)
 
 

@@ -22,11 +22,12 @@ from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Phrase, Verdict
-from viz_app.shell import classroom, findings, frame, lesson
+from viz_app.shell import classroom, downloads, findings, frame, lesson
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
 from viz_app.shell.findings.asked import Asked, of_lesson, of_page
-from viz_app.shell.language import spoken
+from viz_app.shell.handouts import handout_work
+from viz_app.shell.language import language, spoken
 from viz_app.shell.lesson import Answer, Note
 from viz_app.shell.markdown import as_written, explained_as_written, foreign, sentence
 from viz_app.shell.models import loaded_model
@@ -294,6 +295,10 @@ def _free(one: Lesson, step: str) -> None:
             spoken("Next lesson: {title}").format(title=as_written(following.title)), type="primary",
             key="lesson_following", width="stretch", on_click=begin, args=(following,),
         )  # fmt: skip
+    loaded = _loaded()
+    if loaded is not None:
+        tag = language()
+        downloads.handout(lambda: handout_work(one, loaded, tag), one.name)
     st.link_button(as_written(one.source), one.link, icon=":material/menu_book:", width="stretch")
     st.page_link(frame.way_to(LEARN), label=spoken("All lessons"), icon=":material/school:")
 

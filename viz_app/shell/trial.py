@@ -58,7 +58,7 @@ def _predicted(one: Lesson, loaded: LoadedModel) -> Iterator[Found]:
     right: list[Any] = []
     wrong: list[Any] = []
     verdict = None
-    for answer in _answers(task, asked):
+    for answer in answers(task, asked):
         try:
             verdict = findings.judged(task, asked, record, answer)
         except Refused:
@@ -108,7 +108,7 @@ def _done(one: Lesson, loaded: LoadedModel, pages: Mapping[str, Page], table: Ma
     )
 
 
-def _answers(task: Task, asked: Asked) -> Iterator[Any]:
+def answers(task: Task, asked: Asked) -> Iterator[Any]:
     """Every answer that can be given; of very many numbers some."""
     if task.answer == "word":
         yield from range(asked.original.word_count)

@@ -179,7 +179,7 @@ def test_whoever_joined_late_or_reloaded_is_where_the_class_is() -> None:
     again = visited("learn", **{"class": group.code})
     again.session_state[classroom._ME] = one.session_state[classroom._ME]
     assert "Your answer: 30 percent" in words(settled(again.run())) and group.shown().joined == 1
-    app.selectbox(key="class_next_lesson").set_value("one_head")
+    app.selectbox(key="class_next_lesson_1").set_value("one_head")
     clicked(settled(app.run()), "class_next")
     assert lesson_of("one_head").question in words(student(group)) and group.shown().joined == 2
     assert lesson_of("one_head", "de").question in words(student(group, lang="de"))

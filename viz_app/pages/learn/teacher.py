@@ -13,6 +13,7 @@ from viz_app.classroom.counts import counts_csv, rows_of
 from viz_app.classroom.links import base_of, is_local, link_of, qr_code
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import Lesson
+from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lesson_of, lessons
 from viz_app.shell import classroom, frame, lesson, panel, screen
 from viz_app.shell.language import language, spoken
@@ -78,11 +79,16 @@ def _open() -> None:
     st.button(spoken("Forget the code in this browser"), key="class_out", type="tertiary", on_click=classroom.let_out)
 
 
-def _choose(key: str) -> Lesson:
+def _choose(key: str, first: Lesson | None = None) -> Lesson:
     names = [one.name for one in lessons()]
     titles = {one.name: one.title for one in lessons(language())}
     name = st.selectbox(
-        spoken("Lesson"), names, key=key, format_func=lambda name: str(titles.get(name, name)), width=480
+        spoken("Lesson"),
+        names,
+        names.index(first.name) if first is not None else 0,
+        key=key,
+        format_func=lambda name: str(titles.get(name, name)),
+        width=480,
     )
     return lesson_of(name if name in names else names[0])
 
@@ -127,7 +133,7 @@ def _class(group: Class) -> None:
     _title(as_written(one.title))
     st.html(STYLE)
     with screen.controls():
-        _controls(group)
+        _controls(group, one, shown.number)
     with screen.picture(), st.container(key="class_teacher", gap="small"):
         with st.container(horizontal=True, vertical_alignment="center", key="class_top"):
             _keys(group, one, shown)
@@ -137,8 +143,9 @@ def _class(group: Class) -> None:
             left, right = st.columns([3, 2], gap="large")
             with left, st.container(key="class_text"):
                 st.markdown(panel.text_of(panel.asked_on(one, question.model)))
-                for option in one.predict.options:
-                    st.markdown(f"- {as_written(option.label)}")
+                things = CHECKS[one.predict.check].things if one.predict.answer == "order" else ()
+                for answer in (*(option.label for option in one.predict.options), *things):
+                    st.markdown(f"- {as_written(answer)}")
                 _warning()
             with right:
                 _link(group)
@@ -249,9 +256,9 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
             )  # fmt: skip
 
 
-def _controls(group: Class) -> None:
+def _controls(group: Class, one: Lesson, number: int) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        following = _choose("class_next_lesson")
+        following = _choose(f"class_next_lesson_{number}", lesson.after(one))
         if st.button(spoken("Ask about this lesson"), key="class_next"):
             _begin(group, following)
         st.download_button(

@@ -171,7 +171,12 @@ def test_a_class_is_gone_when_it_is_closed_or_its_teacher_was_away_for_hours() -
     one.seen = 100.0
     assert classes.of(one.code, LONGEST_AWAY + 100) is one and LONGEST_AWAY == 3 * 3600
     assert classes.of(other.code, LONGEST_AWAY + 100) is None
+    one.join("a")
+    one.begin(question("the_bin"))
+    one.ask(1)
+    one.answer("a", 1, 1, 30)
     classes.close(one.code)
+    assert one.asked() == () and one.shown().joined == 0 and one.answer_of("a") is None, "whoever still holds it"
     for code in (one.code, other.code, "0" * SIGNS):
         with pytest.raises(Refused) as caught:
             classes.join(code, "a", LONGEST_AWAY + 101)

@@ -36,6 +36,7 @@ VISITS: dict[str, dict[str, str]] = {
     "layers sentences": {"through": "sentences"}, "layers kinds": {"through": "kinds"}, "heads": {}, "roles": {},
     "prune": {}, "score": {}, "images": {"edges": "1"}, "inside": {"stage": "scores"},
     "start": {}, "learn": {}, "glossary": {}, "predict lesson": {"lesson": "both_sides"},
+    "learn class": {"class": "0123456789ab"}, "learn teacher": {"teach": "1"},
 }  # fmt: skip
 
 

@@ -216,6 +216,13 @@ class Class:
             votes = self._rounds[-1].votes if self._rounds else []
             return votes[-1].get(me) if votes else None
 
+    def end(self) -> None:
+        """Forget everybody and everything that was answered: pages that are still open hold the class."""
+        with self._lock:
+            self._people.clear()
+            self._rounds.clear()
+            self._to("wait")
+
     def _to(self, step: str) -> None:
         self._step = step
         self._version += 1
@@ -271,7 +278,9 @@ class Classes:
     def close(self, code: str) -> None:
         """Forget a class and all that was answered in it."""
         with self._lock:
-            self._open.pop(code, None)
+            found = self._open.pop(code, None)
+        if found is not None:
+            found.end()
 
     def all(self, now: float) -> tuple[Class, ...]:
         """All that are open."""
@@ -281,7 +290,7 @@ class Classes:
 
     def _sweep(self, now: float) -> None:
         for code in [code for code, one in self._open.items() if now - one.seen > LONGEST_AWAY]:
-            del self._open[code]
+            self._open.pop(code).end()
 
 
 class Teachers:

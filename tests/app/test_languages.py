@@ -113,8 +113,8 @@ def test_no_file_of_a_language_is_left_over() -> None:
     ("old", "new", "says"),
     [
         ("[do]\n", '[do]\nanswer = "word"\n', r"do\.answer is not known: hint, right, says, wrong"),
-        ("{drop:.2f}", "{luck:.2f}", r"reveal\.right names {luck}: largest_drop gives word, yours, "),
-        ("{drop:.2f}", "{drop}", r"reveal\.right writes the number drop as ''"),
+        ("{left:.2f}", "{luck:.2f}", r"reveal\.right names {luck}: largest_drop gives word, yours, "),
+        ("{left:.2f}", "{left}", r"reveal\.right writes the number left as ''"),
         ('title = "Beide Seiten"\n', "", r"title is missing: a text"),
         ('title = "Beide Seiten"', 'title = ""', r"title is empty: a text is needed"),
         ('[[free]]\nlabel = "Sechzehn andere Wege, dasselbe zu fragen"\n', "", r"free has 2 tables: 3 are needed"),

@@ -22,6 +22,7 @@ def test_the_word_that_is_needed_most_is_the_one_with_the_largest_drop() -> None
     right, wrong = of.largest_drop(drops, 3), of.largest_drop(drops, 0)
     assert right.right and right.truth == ("d",) and right.holds and not wrong.right
     assert wrong.figures["own"] == 0.1 and wrong.figures["drop"] == 0.5 and right.figures["then"] == "dog"
+    assert (wrong.figures["left"], wrong.figures["own_left"]) == pytest.approx((0.3, 0.7))
     assert [(bar.name, bar.mark) for bar in right.bars] == [("d", "both"), ("a", ""), ("c", "")]
     assert [(bar.name, bar.mark) for bar in wrong.bars][:2] == [("d", "true"), ("a", "yours")]
     for word in (1, 4):

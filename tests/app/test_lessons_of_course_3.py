@@ -151,8 +151,8 @@ def on_a_page(loaded: LoadedModel, name: str, *texts: str) -> Asked:
 @pytest.mark.parametrize(
     ("name", "texts", "answer", "right"),
     [
-        ("grammar", ("A boy opened the old iron gate.",), 2, True),
-        ("grammar", ("A boy opened the old iron gate.",), 4, False),
+        ("grammar", ("A boy opened the heavy old door.",), 2, True),
+        ("grammar", ("A boy opened the heavy old door.",), 4, False),
         ("follows", ("The king died in the winter.", "His son was crowned in the spring."), 3, True),
         ("follows", ("He put the key into the lock.", "Then he opened the door and went in."), 0, False),
         ("a_robin", ("The door was [MASK].",), 3, True),

@@ -94,6 +94,8 @@ def largest_drop(found: WordDrops, answer: int) -> Verdict:
         {
             "word": found.words[best], "yours": found.words[answer], "guess": found.guess,
             "probability": found.probability, "drop": float(found.drops[best]), "own": float(found.drops[answer]),
+            "left": found.probability - float(found.drops[best]),
+            "own_left": found.probability - float(found.drops[answer]),
             "then": found.firsts[best],
         },
         tuple(
@@ -196,7 +198,8 @@ def few_missed(found: Losses, answer: None = None) -> Verdict:
 
 CHECKS: Mapping[str, Check] = MappingProxyType({
     "largest_drop": Check(
-        largest_drop, "drops", ("word",), ("word", "yours", "guess", "then"), ("probability", "drop", "own"),
+        largest_drop, "drops", ("word",), ("word", "yours", "guess", "then"),
+        ("probability", "drop", "own", "left", "own_left"),
     ),
     "guess_changes": Check(guess_changes, "guesses", ("page",), ("before", "now", "hidden"), ()),
     "fixed_places": Check(

@@ -16,15 +16,19 @@ def opened(page: Page, base: str, path: str = "", **address: str) -> Page:
     return page
 
 
+STILL = 0.25  # seconds without a run after which a page is taken to stand still
+
+
 def settled(page: Page) -> None:
     """Wait until no run of the script has been under way for a while: the one that a click starts begins later."""
     page.evaluate("window.idleSince = undefined")
     page.wait_for_function(
-        """() => {
+        """(still) => {
             const idle = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning";
             window.idleSince = idle ? (window.idleSince ?? performance.now()) : undefined;
-            return idle && performance.now() - window.idleSince > 250;
+            return idle && performance.now() - window.idleSince > still;
         }""",
+        arg=STILL * 1000,
         polling=50,
     )
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reader import address_of, opened, settled
-from viz_app.lessons.reading import lesson_of, lessons
+from tests.browser.walker import walk
+from viz_app.lessons import Lesson
+from viz_app.lessons.reading import lessons
 
-OTHERS = [lesson for lesson in lessons() if lesson.name != "both_sides"]
+HEADING = "| Lesson | Clicks and entries | Wait, median | Longest | All |\n| --- | ---: | ---: | ---: | ---: |\n"
 # The edges of the panel, of what stands beside it, and of the window.
 BOXES = """() => {
   const box = (selector) => {
@@ -71,35 +76,30 @@ def test_a_lesson_is_walked_from_the_list_to_its_end(app: str, page: Page) -> No
     panel.get_by_role("button", name=re.compile("^letter")).press("Enter")
     expect(panel).to_contain_text("Chosen: letter")
     pressed(page, "lesson_say")
-    expect(panel).to_contain_text("Right: “letter” loses")
+    expect(panel).to_contain_text("Right: with “letter” hidden")
     pressed(page, "lesson_next")
     expect(panel).to_contain_text("predicted otherwise, tried, own sentence")
     assert not page.problems, page.problems
 
 
-def test_a_lesson_about_a_cell_is_walked_with_lists_and_another_sentence(app: str, page: Page) -> None:
-    """When does it know: the cell is found by lens and lists, shown, and the gap of another sentence is judged."""
-    opened(page, app, "", lesson="when", **lesson_of("when").predict.view.address)
-    panel = page.locator(".st-key-lesson")
-    panel.locator("input[type=number]").fill("3")
-    panel.locator("input[type=number]").press("Enter")
-    expect(page.locator(".st-key-lesson_say button")).to_be_enabled()
-    pressed(page, "lesson_say")
-    expect(panel).to_contain_text("Chosen: logit lens, the token of the gap")
-    page.get_by_role("radio", name="Tuned lens").or_(page.get_by_role("button", name="Tuned lens")).first.click()
-    expect(panel).to_contain_text("Chosen: tuned lens")
-    page.locator("[class*=st-key-cell_depth] input").fill("after L1")
-    page.locator("[class*=st-key-cell_depth] input").press("Enter")
-    expect(panel).to_contain_text("Done: with the tuned lens “she” stands first after 2 of 6 layers")
-    pressed(page, "lesson_next")
-    expect(panel).to_contain_text("You said 3; read as it is, “she” comes first after 6 of 6 layers")
-    pressed(page, "lesson_next")
-    page.get_by_label("Sentence", exact=True).fill("The moon shines at night and the sun by day.")
-    page.get_by_label("Sentence", exact=True).press("Enter")
-    page.locator(".st-key-screen_strip").get_by_role("button", name=re.compile("^moon")).press("Enter")
-    expect(panel).to_contain_text("Found: “sun” is first after 6 of 6 layers")
+@pytest.fixture(scope="module")
+def rows() -> Iterator[list[str]]:
+    """Rows of a table of what the walks took, which is written to the file that `LESSON_WALKS` names, if it does."""
+    rows: list[str] = []
+    yield rows
+    if file := os.environ.get("LESSON_WALKS"):
+        Path(file).write_text("".join([HEADING, *rows]), "utf-8")
+
+
+@pytest.mark.parametrize("lesson", lessons(), ids=lambda lesson: lesson.name)
+def test_every_lesson_is_walked(app: str, page: Page, rows: list[str], lesson: Lesson) -> None:
+    """From a link to its first step: predicted, tried, revealed and asked of an own sentence, without an error."""
+    walker = walk(page, app, lesson)
+    expect(walker.panel).to_contain_text(re.compile("predicted (rightly|otherwise), tried, own sentence"))
     expect(page.get_by_test_id("stAlertContentError")).to_have_count(0)
     assert not page.problems, page.problems
+    times, middle, longest, whole = walker.row()
+    rows.append(f"| {lesson.number} {lesson.title} | {times} | {middle:.1f} s | {longest:.1f} s | {whole:.0f} s |\n")
 
 
 def test_a_lesson_is_walked_in_german(app: str, page: Page) -> None:
@@ -148,14 +148,3 @@ def test_the_panel_stands_beside_the_page_and_never_over_it(app: str, page: Page
                 assert seen["panel"][3] <= seen["page"][1], (size, seen)
             if page.locator(".st-key-lesson_fold button").count():
                 pressed(page, "lesson_fold")
-
-
-@pytest.mark.parametrize("lesson", OTHERS, ids=lambda lesson: lesson.name)
-def test_the_other_lessons_open_from_a_link(app: str, page: Page, lesson: object) -> None:
-    """A link to the first step shows its page and its question, without an error."""
-    view = lesson.predict.view  # type: ignore[attr-defined]
-    path = "" if view.page == "predict" else view.page  # the first page has no path
-    opened(page, app, path, **view.address, lesson=lesson.name)  # type: ignore[attr-defined]
-    expect(page.locator(".st-key-lesson")).to_contain_text(lesson.question)  # type: ignore[attr-defined]
-    expect(page.locator(".st-key-lesson_say button")).to_be_disabled()
-    expect(page.get_by_test_id("stAlertContentError")).to_have_count(0)

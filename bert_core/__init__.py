@@ -36,6 +36,7 @@ _NAMES = {
     "vision": "Captioner CaptionerConfig LoadedCaptioner load_captioner",
     # Running it.
     "recording": "Recording record",
+    "records.causes": "Patches",
     "records.examples": "Batch",
     "records.heads": "CurvePoint HeadSweep HeadTable HeadVectors PruningPlan",
     "records.layers": "LayerStates LensRun Walk",
@@ -50,6 +51,7 @@ _NAMES = {
     "run.decomposition": "alti attention_norms decompx globenc head_values residual_norms",
     "run.inputs": "head_mask_without",
     "run.lens": "layer_states logit_lens",
+    "run.patching": "patch",
     "run.perturbation": (
         "input_x_gradient integrated_gradients occlusion pseudo_log_likelihood saliency value_zeroing values_without"
     ),
@@ -201,6 +203,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.pruning import zero_filled as zero_filled
     from bert_core.recording import Recording as Recording
     from bert_core.recording import record as record
+    from bert_core.records.causes import Patches as Patches
     from bert_core.records.examples import Batch as Batch
     from bert_core.records.heads import CurvePoint as CurvePoint
     from bert_core.records.heads import HeadSweep as HeadSweep
@@ -237,6 +240,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.inputs import head_mask_without as head_mask_without
     from bert_core.run.lens import layer_states as layer_states
     from bert_core.run.lens import logit_lens as logit_lens
+    from bert_core.run.patching import patch as patch
     from bert_core.run.perturbation import input_x_gradient as input_x_gradient
     from bert_core.run.perturbation import integrated_gradients as integrated_gradients
     from bert_core.run.perturbation import occlusion as occlusion

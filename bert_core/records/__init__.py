@@ -1,5 +1,6 @@
 """The shape contract between running a model and looking at what it did: frozen, read-only records."""
 
+from bert_core.records.causes import Patches as Patches
 from bert_core.records.examples import Batch as Batch
 from bert_core.records.heads import LOSSES as LOSSES
 from bert_core.records.heads import CurvePoint as CurvePoint

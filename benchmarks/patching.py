@@ -1,0 +1,171 @@
+"""Every state of a base-size BERT patched from another text: all of them together, and by one hooked pass a place.
+
+    python benchmarks/patching.py            print the table
+    python benchmarks/patching.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/patching.py --quick    one run a side, to try a change
+
+Both sides hold the same weights, patch every depth at every position, ask for one word at one position there, and must
+find the same log-probabilities, to 1e-5 of the largest, before a clock starts. Each number of tokens has a process of
+its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import transformers
+from encoder import KEPT, SEED, TOKEN, busy_and_own, seconds_of
+from tables import write_table
+from torch import Tensor
+
+import bert_core
+from bert_core import Encoding, LoadedModel, Target, checkpoint
+from bert_core.config import BertConfig
+from bert_core.modeling import BertForPreTraining
+
+TARGETS = {16: 6.0, 32: 5.0}  # tokens -> how many times faster than one hooked pass a place
+REPEATS = {16: 3, 32: 1}
+SENTENCE = "the teacher of the young children has seen that old house by the river on a very cold morning"
+WORDS = SENTENCE.split(" ")
+
+
+def loaded_model(folder: Path) -> LoadedModel:
+    """A model of base size from a seed, with the vocabulary of the bundled one."""
+    torch.manual_seed(SEED)
+    ours = BertForPreTraining(BertConfig(initializer_range=0.05))
+    checkpoint.write_tensors(dict(ours.state_dict()), ours.config, folder)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        bundled = Path(bert_core.__file__).parent / "assets" / "headlight-mini" / name
+        if bundled.exists():
+            shutil.copy(bundled, folder / name)
+    return bert_core.load(folder)
+
+
+def text_of(loaded: LoadedModel, tokens: int, first: int) -> Encoding:
+    """So many tokens, the words from this one on, with [MASK] in the middle."""
+    words = [WORDS[(first + place) % len(WORDS)] for place in range(tokens - 2)]
+    words[tokens // 2 - 1] = "[MASK]"
+    encoding = loaded.tokenizer.encode(" ".join(words))
+    assert len(encoding) == tokens
+    return encoding
+
+
+@torch.no_grad()
+def hooked(model: transformers.BertForPreTraining, source: Encoding, text: Encoding, target: Target) -> np.ndarray:
+    """Theirs: a hook puts one state of the source in, and one pass is run for each; (depth, position)."""
+    device = next(model.parameters()).device
+    modules = [model.bert.embeddings, *model.bert.encoder.layer]
+    given: list[Tensor] = []
+
+    def first(out: Tensor | tuple[Tensor, ...]) -> Tensor:
+        return out if isinstance(out, Tensor) else out[0]
+
+    def run(encoding: Encoding) -> Tensor:
+        states = model.bert(
+            torch.tensor([encoding.input_ids], device=device),
+            token_type_ids=torch.tensor([encoding.token_type_ids], device=device),
+        ).last_hidden_state[:, target.position]
+        scores: Tensor = model.cls.predictions(states).log_softmax(-1)[0, target.token_id]
+        return scores
+
+    hooks = [module.register_forward_hook(lambda _, __, out: given.append(first(out).clone())) for module in modules]
+    run(source)
+    for hook in hooks:
+        hook.remove()
+    found = np.empty((len(modules), len(text)))
+    for depth, position in np.ndindex(found.shape):
+
+        def change(_module: object, _given: object, out: Tensor, depth: int = depth, at: int = position) -> Tensor:
+            first(out)[:, at] = given[depth][:, at]
+            return out
+
+        hook = modules[depth].register_forward_hook(change)
+        found[depth, position] = run(text).item()
+        hook.remove()
+    return found
+
+
+def measure(tokens: int, repeats: int) -> dict[str, object]:
+    """Median milliseconds of each side, and the largest difference."""
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = loaded_model(Path(folder))
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(attn_implementation="sdpa")).eval()
+    theirs.load_state_dict(loaded.model.state_dict())
+    theirs.to(loaded.device)
+    text, source = text_of(loaded, tokens, 0), text_of(loaded, tokens, 7)
+    target = Target("mlm", tokens // 2, TOKEN)
+    ids = torch.tensor([text.input_ids], device=loaded.device)
+    sides: dict[str, Callable[[Tensor], np.ndarray]] = {
+        "ours": lambda _: bert_core.patch(loaded, source, text, target).values,
+        "transformers, one hooked pass a place": lambda _: hooked(theirs, source, text, target),
+    }
+    ours, peers = (side(ids) for side in sides.values())
+    apart = float(np.abs(ours - peers).max() / np.abs(peers).max())
+    if apart > 1e-5:
+        raise SystemExit(f"{tokens} tokens: the sides differ by {apart} of the largest")
+    (busy, used), seconds = busy_and_own(), {name: list[float]() for name in sides}
+    for _ in range(repeats):
+        for name, side in sides.items():
+            seconds[name].append(seconds_of(side, ids))
+    (busy_after, used_after), elapsed = busy_and_own(), sum(map(sum, seconds.values()))
+    return {
+        "places": ours.size,
+        "ms": {name: 1000 * statistics.median(times) for name, times in seconds.items()},
+        "apart": apart,
+        "machine": f"{os.getloadavg()[0]:.1f}; {max(busy_after - busy - used_after + used, 0) / elapsed:.2f}",
+    }
+
+
+def table(quick: bool) -> str:
+    """The whole measurement as Markdown."""
+    lines = [
+        f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
+        f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of "
+        f"{1 if quick else ', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side.\n",
+        "| tokens | places | ours, ms | one hooked pass a place, ms | times faster | target | apart, of the largest | "
+        "load; others' CPUs |",
+        "| ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |",
+    ]
+    for tokens, repeats in REPEATS.items():
+        command = [sys.executable, __file__, "--tokens", str(tokens), "--repeats", str(1 if quick else repeats)]
+        done = subprocess.run(command, env={**os.environ, **KEPT}, stdout=subprocess.PIPE, check=True)
+        result = json.loads(done.stdout)
+        ours, peers = result["ms"].values()
+        met = "met" if peers / ours >= TARGETS[tokens] else "**missed**"
+        lines.append(
+            f"| {tokens} | {result['places']} | {ours:.0f} | {peers:.0f} | {peers / ours:.2f} | "
+            f"{TARGETS[tokens]:g} {met} | {result['apart']:.0e} | {result['machine']} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Patching of every state.")
+    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
+    parser.add_argument("--quick", action="store_true", help="one run a side")
+    parser.add_argument("--tokens", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--repeats", type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.tokens:
+        print(json.dumps(measure(arguments.tokens, arguments.repeats)))
+        return
+    found = table(arguments.quick)
+    print(found)
+    if arguments.write:
+        write_table(__file__, found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,270 @@
+"""Patching: what travels in batches from the patched depth on is what one whole pass a place finds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from transformers import BertForMaskedLM
+from transformers.models.bert.modeling_bert import BertLayer
+
+from bert_core import Encoding, LoadedModel, Patches, Refused, Target, capture, patch
+from bert_core.run.inputs import embedded
+from bert_core.run.patching import OF_HEADS, OF_TOKENS, PATCHES, traced
+from tests.near import assert_near
+
+TEXT, SOURCE = "the cat [MASK] on the mat", "a dog [MASK] in the house"
+WORD = Target("mlm", 3, 70)
+
+
+@pytest.fixture
+def texts(tiny_loaded: LoadedModel) -> tuple[Encoding, Encoding]:
+    """A source, and a text of as many tokens."""
+    source, text = (tiny_loaded.tokenizer.encode(one) for one in (SOURCE, TEXT))
+    assert len(source) == len(text)
+    return source, text
+
+
+@pytest.fixture
+def pairs(tiny_loaded: LoadedModel) -> tuple[Encoding, Encoding]:
+    """The same with second sentences."""
+    source, text = (tiny_loaded.tokenizer.encode(*one) for one in ((SOURCE, "it was red"), (TEXT, "she is old")))
+    assert len(source) == len(text)
+    return source, text
+
+
+@torch.no_grad()
+def patched_by_hand(
+    loaded: LoadedModel, source: Encoding, text: Encoding, what: str, place: tuple[Any, ...], gates: np.ndarray
+) -> Tensor:
+    """The last layer of one whole pass, in which one place was put in: (1, seq, hidden).
+
+    place: as the axes of `patch` with each position by itself.
+    """
+    model = copy.deepcopy(loaded.model.bert)
+    size = loaded.config.hidden_size // loaded.config.num_attention_heads
+    opened = model.get_head_mask(torch.tensor(gates), 1)
+    given, _ = traced(loaded, embedded(loaded, source), opened)
+    layer, *rest = place
+    states = embedded(loaded, text)
+    for number, module in enumerate(model.encoder.layer):
+        if what == "state" and layer == number:
+            states = put(states, given[number].entering, rest[0])
+        own = given[number]
+        attention = module.attention.self
+        query, key, value = (
+            attention.transpose_for_scores(f(states)) for f in (attention.query, attention.key, attention.value)
+        )
+        here = number == layer
+        head = rest[0] if what in OF_HEADS else None
+        if here and what in ("query", "key", "value"):
+            part = {"query": query, "key": key, "value": value}[what]
+            part[:, head, rest[1]] = getattr(own, what)[:, head, rest[1]]
+        probs = (query @ key.transpose(-1, -2) / size**0.5).softmax(-1)
+        if here and what == "pattern":
+            probs[:, head, rest[1]] = own.probs[:, head, rest[1]]
+        context = probs @ value
+        if opened is not None:
+            context = context * opened[number]
+        if here and what == "head":
+            context[:, head, rest[1]] = own.context[:, head, rest[1]]
+        attended = module.attention.output.dense(context.transpose(1, 2).flatten(2))
+        if here and what == "attention":
+            attended = put(attended, own.attended, rest[0])
+        normed = module.attention.output.LayerNorm(attended + states)
+        activated = module.intermediate(normed)
+        if here and what == "neuron":
+            activated[:, rest[0], rest[1]] = own.activated[:, rest[0], rest[1]]
+        fed = module.output.dense(activated)
+        if here and what == "feed_forward":
+            fed = put(fed, own.fed, rest[0])
+        states = module.output.LayerNorm(fed + normed)
+    if what == "state" and layer == len(model.encoder.layer):
+        states = put(states, traced(loaded, embedded(loaded, source), opened)[1], rest[0])
+    return states
+
+
+def put(states: Tensor, carried: Tensor, position: int) -> Tensor:
+    """These states with one token of others."""
+    made = states.clone()
+    made[:, position] = carried[:, position]
+    return made
+
+
+@torch.no_grad()
+def log_probability(loaded: LoadedModel, states: Tensor, target: Target) -> float:
+    """Of the target's word."""
+    return loaded.model.cls.predictions(states[:, target.position]).log_softmax(-1)[0, target.token_id].item()
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 40, 4096])
+@pytest.mark.parametrize("what", PATCHES)
+def test_every_place_is_what_one_whole_pass_finds(
+    tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, batch_tokens: int
+) -> None:
+    """Each place by itself, with heads off and down in both texts, in any batches, whichever layers and positions."""
+    source, text = texts
+    gates = np.ones((2, 4), np.float32)
+    gates[0, 1], gates[1, 2] = 0.5, 0.0
+    found = patch(
+        tiny_loaded, source, text, WORD, what=what, apart=True, positions=[3, 1, 4], head_mask=gates,
+        batch_tokens=batch_tokens,
+    )  # fmt: skip
+    there = np.argwhere(np.isfinite(found.values))
+    rng = np.random.default_rng(0)
+    for place in there if len(there) <= 24 else rng.choice(there, 24, replace=False):
+        states = patched_by_hand(tiny_loaded, source, text, what, tuple(map(int, place)), gates)
+        expected = log_probability(tiny_loaded, states, WORD)
+        assert_near(found.values[tuple(place)], expected, what=f"{what} {place}")
+    kept = found.axes.index("position")
+    assert sorted({int(place[kept]) for place in there}) == [1, 3, 4]
+    assert found.values.ndim == len(found.axes)
+    assert_near(found.base_value, capture(tiny_loaded, text, target=WORD, head_mask=gates).target_value)
+    assert_near(found.source_value, capture(tiny_loaded, source, target=WORD, head_mask=gates).target_value)
+
+
+@pytest.mark.parametrize("what", OF_HEADS)
+def test_a_whole_head_is_all_its_positions(
+    tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str
+) -> None:
+    """Unless positions are patched apart, all rows of a head come from the source at once."""
+    source, text = texts
+    gates = np.ones((2, 4), np.float32)
+    gates[1, 3] = 0.5
+    found = patch(tiny_loaded, source, text, WORD, what=what, head_mask=gates)
+    assert found.axes == ("layer", "head") and found.values.shape == (2, 4)
+    for layer, head in np.ndindex(2, 4):
+        states = patched_by_hand(tiny_loaded, source, text, what, (layer, head, slice(None)), gates)
+        assert_near(found.values[layer, head], log_probability(tiny_loaded, states, WORD))
+
+
+@pytest.mark.parametrize("target", [Target("contrast", 3, 70, against=71), Target("nsp")])
+def test_any_target_is_followed(tiny_loaded: LoadedModel, pairs: tuple[Encoding, Encoding], target: Target) -> None:
+    """A difference of words and the next sentence, patched at the last depth, read the source's own last state."""
+    source, text = pairs
+    found = patch(tiny_loaded, source, text, target, layers=[2])
+    scale = max(abs(found.source_value), abs(found.base_value))
+    read = target.rows[0]
+    assert_near(found.values[2, read], found.source_value, of=scale)
+    others = np.delete(found.values[2], read)
+    assert_near(others, found.base_value, of=scale)
+    assert np.isnan(found.values[:2]).all()
+
+
+@pytest.mark.parametrize("what", OF_TOKENS)
+def test_everything_at_one_depth_is_the_source(
+    tiny_loaded: LoadedModel, pairs: tuple[Encoding, Encoding], what: str
+) -> None:
+    """All states of a depth give the source's answer; nothing new changes nothing, for the answer to either."""
+    source, text = pairs
+    target = Target("nsp")
+    found = patch(tiny_loaded, source, text, target, what=what, apart=False)
+    assert found.axes == (("depth",) if what == "state" else ("layer",))
+    scale = max(abs(found.source_value), abs(found.base_value))
+    if what == "state":
+        assert_near(found.values, found.source_value, of=scale)
+        assert_near(found.effects, 1.0, 1e-4)
+    itself = patch(tiny_loaded, text, text, target, what=what)
+    assert_near(itself.values, itself.base_value, of=scale)
+    with pytest.raises(Refused, match="no difference to explain"):
+        _ = itself.effects
+
+
+def in_float64(loaded: LoadedModel) -> LoadedModel:
+    """The same model with twice the digits."""
+    return replace(loaded, model=copy.deepcopy(loaded.model).double())
+
+
+@torch.no_grad()
+def test_identities_hold_to_ten_digits(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
+    """In float64: our pass in parts is the model's; the states of the source at a depth are the source's from there."""
+    loaded = in_float64(tiny_loaded)
+    source, text = (embedded(loaded, one) for one in texts)
+    traces, last = traced(loaded, text, None)
+    others, last_of_source = traced(loaded, source, None)
+    states = text
+    for number, layer in enumerate(loaded.model.bert.encoder.layer):
+        assert_near(traces[number].entering, states, 1e-10)
+        states = layer(states).hidden_states
+    assert_near(last, states, 1e-10)
+    for number in range(len(traces)):
+        states = others[number].entering
+        for layer in loaded.model.bert.encoder.layer[number:]:
+            states = layer(states).hidden_states
+        assert_near(states, last_of_source, 1e-10)
+
+
+def test_transformers_with_hooks_says_the_same(
+    tiny_loaded: LoadedModel, tiny_model_folder: object, texts: tuple[Encoding, Encoding]
+) -> None:
+    """Each state, and what each layer's attention and feed-forward network adds, put in by a hook of theirs."""
+    source, text = texts
+    theirs = BertForMaskedLM.from_pretrained(str(tiny_model_folder), attn_implementation="eager").eval()
+    places: dict[str, Callable[[BertLayer], torch.nn.Module]] = {
+        "state": lambda layer: layer,
+        "attention": lambda layer: layer.attention.output.dense,
+        "feed_forward": lambda layer: layer.output.dense,
+    }
+
+    def run(encoding: Encoding) -> Tensor:
+        ids, segments = torch.tensor([encoding.input_ids]), torch.tensor([encoding.token_type_ids])
+        with torch.no_grad():
+            return (
+                theirs(input_ids=ids, token_type_ids=segments).logits[0, WORD.position].log_softmax(-1)[WORD.token_id]
+            )
+
+    for what, part in places.items():
+        found = patch(tiny_loaded, source, text, WORD, what=what)
+        for number, layer in enumerate(theirs.bert.encoder.layer):
+            given: list[Tensor] = []
+            hook = part(layer).register_forward_hook(lambda _, __, out, given=given: given.append(first(out).clone()))
+            run(source)
+            hook.remove()
+            for position in range(len(text)):
+
+                def change(
+                    _: object, __: object, out: Tensor, at: int = position, given: list[Tensor] = given
+                ) -> Tensor:
+                    first(out)[:, at] = given[0][:, at]
+                    return out
+
+                hook = part(layer).register_forward_hook(change)
+                expected = run(text).item()
+                hook.remove()
+                assert_near(
+                    found.values[number + (what == "state"), position], expected, what=f"{what} {number} {position}"
+                )
+
+
+def first(out: Tensor | tuple[Tensor, ...]) -> Tensor:
+    """The states among what a module of theirs gives."""
+    return out if isinstance(out, Tensor) else out[0]
+
+
+def test_what_cannot_be_patched_is_refused(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
+    """One sentence each: another length, with the words that part; an unknown kind, layer or position; no target."""
+    source, text = texts
+    longer = tiny_loaded.tokenizer.encode("the cat [MASK] on the mat there")
+    with pytest.raises(Refused, match="source has 11 tokens and the text 8"):
+        patch(tiny_loaded, longer, text, WORD)
+    with pytest.raises(Refused, match="what 'layer' is unknown: one of state, attention"):
+        patch(tiny_loaded, source, text, WORD, what="layer")
+    with pytest.raises(Refused, match=r"depths \[3\]: at least one of 0 to 2"):
+        patch(tiny_loaded, source, text, WORD, layers=[3])
+    with pytest.raises(Refused, match=r"layers \[\]: at least one of 0 to 1"):
+        patch(tiny_loaded, source, text, WORD, what="head", layers=[])
+    with pytest.raises(Refused, match=r"positions \[8\]: at least one of 0 to 7"):
+        patch(tiny_loaded, source, text, WORD, positions=[8])
+    with pytest.raises(Refused, match="apart=True"):
+        patch(tiny_loaded, source, text, WORD, what="head", positions=[1])
+    with pytest.raises(Refused, match="token by token"):
+        patch(tiny_loaded, source, text, WORD, what="neuron", apart=False)
+    with pytest.raises(Refused, match="second sentence"):
+        patch(tiny_loaded, source, text, Target("nsp"))
+    assert isinstance(patch(tiny_loaded, source, text, WORD, layers=[0]), Patches)

@@ -12,8 +12,9 @@ import pytest
 import bert_core
 from bert_core import Refused
 from tests.app.test_cli import Run, headlight
-from tests.lessons import ANSWERS, bundled
+from tests.lessons import ANSWERS, bundled, record, said
 from tests.visit import settled, visited
+from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import FOLDER, lesson_of
 from viz_app.shell.handouts import handout_of, handout_work
 
@@ -33,8 +34,10 @@ def test_each_answer_is_told_what_the_panel_would_tell_it() -> None:
     told = outcomes(page)
     true, wrong = str(ANSWERS["both_sides"].true), str(ANSWERS["both_sides"].wrong)
     assert set(told) == {str(word) for word in range(9)} - {"5"}
-    assert told[true]["says"][0].startswith("You saw it: without “milk”")
-    assert told[wrong]["says"][0].startswith("You said “of”: hiding it takes 0.08 from “milk”")
+    reveal, judge = lesson_of("both_sides").reveal, CHECKS["largest_drop"].judge
+    for answer, text in ((true, reveal.right), (wrong, reveal.wrong)):
+        whole = said(text, judge(record("both_sides"), int(answer)))
+        assert " ".join(told[answer]["says"]) == " ".join(whole.split())
     assert [bar["whose"] for bar in told[true]["bars"]].count("both") == 1
     for bar in told[wrong]["bars"]:
         assert bar["start"] >= 0 and bar["start"] + bar["length"] <= 1 + 1e-9
@@ -56,8 +59,8 @@ def test_a_lesson_that_cannot_be_asked_is_refused(tiny_classifier_folder: Path) 
 def test_the_command_writes_a_lesson(headlight: Run, tmp_path: Path) -> None:
     """One that comes along, in German, and a teacher's own file, with the language that it has."""
     out = tmp_path / "lesson.html"
-    code, said, err = headlight("lessons", "export", "follows", "--out", out, "--lang", "de", "--device", "cpu")
-    assert (code, err) == (0, "") and lesson_of("follows", "de").title in said and "kB" in said
+    code, printed, err = headlight("lessons", "export", "follows", "--out", out, "--lang", "de", "--device", "cpu")
+    assert (code, err) == (0, "") and lesson_of("follows", "de").title in printed and "kB" in printed
     assert lesson_of("follows", "de").question in out.read_text("utf-8")
     own = tmp_path / "mine.toml"
     own.write_text((FOLDER / "follows.toml").read_text("utf-8").replace('title = "', 'title = "Mine: '), "utf-8")

@@ -27,7 +27,7 @@ PAIR = {
 }
 LONG = " ".join((Path(__file__).parents[1] / "LICENSE").read_text(encoding="utf-8").split())[:2800]
 SHOTS = {
-    "predict": ("", PAIR, "light", 900),
+    "predict": ("predict", PAIR, "light", 900),
     "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1150),
     "inside": ("inside", {**PAIR, "head": "1.8", "stage": "scores"}, "light", 1250),
     "heads512": ("attention", {"text": LONG, "head": "2.0", "view": "heads"}, "light", 1450),
@@ -61,7 +61,7 @@ def main(address: str, names: list[str]) -> None:
             page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
             page.goto(f"{address}/{path}?{urlencode(choices)}")
             picture = page.get_by_test_id("stPlotlyChart").or_(
-                page.locator(".view .note:not(:empty), button.cell canvas")
+                page.locator(".view .note:not(:empty), button.cell img")
             )
             expect(picture.first).to_be_visible(timeout=60_000)
             for unfinished in ("stProgress", "stSkeleton"):

@@ -60,9 +60,7 @@ def main(address: str, names: list[str]) -> None:
                 continue
             page = browser.new_page(viewport={"width": 1440, "height": height}, color_scheme=scheme)
             page.goto(f"{address}/{path}?{urlencode(choices)}")
-            picture = page.get_by_test_id("stPlotlyChart").or_(
-                page.locator(".view .note:not(:empty), button.cell img")
-            )
+            picture = page.get_by_test_id("stPlotlyChart").or_(page.locator(".view .note:not(:empty), button.cell img"))
             expect(picture.first).to_be_visible(timeout=60_000)
             for unfinished in ("stProgress", "stSkeleton"):
                 expect(page.get_by_test_id(unfinished)).to_have_count(0, timeout=60_000)

@@ -51,7 +51,7 @@ _NAMES = {
     "run.decomposition": "alti attention_norms decompx globenc head_values residual_norms",
     "run.inputs": "head_mask_without",
     "run.lens": "layer_states logit_lens",
-    "run.patching": "patch",
+    "run.patching": "estimate_patches patch",
     "run.perturbation": (
         "input_x_gradient integrated_gradients occlusion pseudo_log_likelihood saliency value_zeroing values_without"
     ),
@@ -64,6 +64,7 @@ _NAMES = {
         "effective_attention gradient_attention gradient_relevance norm_rollout rank_agreement scores_of_units "
         "word_units"
     ),
+    "analysis.causes": "Missed patches_missed",
     "analysis.cautions": "Cautions cautions",
     "analysis.compare": "Alignment Change aligned change largest_changes",
     "analysis.faithfulness": "Faithfulness",
@@ -101,6 +102,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.attribution import rank_agreement as rank_agreement
     from bert_core.analysis.attribution import scores_of_units as scores_of_units
     from bert_core.analysis.attribution import word_units as word_units
+    from bert_core.analysis.causes import Missed as Missed
+    from bert_core.analysis.causes import patches_missed as patches_missed
     from bert_core.analysis.cautions import Cautions as Cautions
     from bert_core.analysis.cautions import cautions as cautions
     from bert_core.analysis.compare import Alignment as Alignment
@@ -240,6 +243,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.inputs import head_mask_without as head_mask_without
     from bert_core.run.lens import layer_states as layer_states
     from bert_core.run.lens import logit_lens as logit_lens
+    from bert_core.run.patching import estimate_patches as estimate_patches
     from bert_core.run.patching import patch as patch
     from bert_core.run.perturbation import input_x_gradient as input_x_gradient
     from bert_core.run.perturbation import integrated_gradients as integrated_gradients

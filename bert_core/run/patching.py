@@ -160,6 +160,100 @@ def patch(
     )
 
 
+@checked
+def estimate_patches(
+    loaded: LoadedModel,
+    source: Encoding,
+    encoding: Encoding,
+    target: Target,
+    *,
+    what: str = "state",
+    apart: bool | None = None,
+    layers: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    head_mask: np.ndarray | None = None,
+) -> Patches:
+    """What `patch` finds, estimated for all places at once from one pass there and back of the text.
+
+    The slope of the target at each place, times what the patch would change there. Of a query or a key the change is
+    that of the pattern, with its softmax computed anew: where attention is saturated its slope says nothing.
+    The arguments, and what is refused, are those of `patch`. An estimate holds for small changes; hold it against the
+    exact one (`patches_missed`).
+    Source: Nanda 2023; Syed 2023 (arXiv:2310.10348); for queries and keys Kramar 2024, section 3.1 (arXiv:2403.00745).
+    """
+    apart = _check(loaded, source, encoding, target, what, apart)
+    config, bert = loaded.config, loaded.model.bert
+    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
+    opened = bert.get_head_mask(gate_tensor(loaded, gates), 1)
+    with torch.no_grad():
+        others, last_of_source = traced(loaded, embedded(loaded, source), opened)
+        source_value = target_values(loaded, target, last_of_source[:, target.rows]).item()
+    with torch.enable_grad():
+        traces, last = traced(loaded, embedded(loaded, encoding).requires_grad_(), opened)
+        value = target_values(loaded, target, last[:, target.rows])[0]
+        own, theirs = _parts(what, traces, last), _parts(what, others, last_of_source)
+        slopes = torch.autograd.grad(value, own, allow_unused=True)
+    shape, cells = _cells(loaded, len(encoding), what, apart, layers, positions)
+    values, rows = np.full(shape, np.nan), sorted({cell.index[0] for cell in cells})
+    with torch.no_grad():
+        for number in rows:
+            slope = slopes[number]
+            if slope is None:  # nothing that is asked depends on it
+                slope = torch.zeros_like(own[number])
+            if what in ("query", "key"):
+                attention = _layers(loaded)[number].attention.self
+                steps = _of_patterns(attention, what, traces[number], others[number], slope, apart=apart)
+            elif what == NEURON:
+                steps = (slope * (theirs[number] - own[number]))[0]  # (seq, neuron)
+            else:
+                steps = (slope * (theirs[number] - own[number])).sum(-1)[0]  # (seq,), or (head, seq)
+            found = value.item() + (steps if apart else steps.sum(-1)).double().cpu().numpy()
+            if what in OF_HEADS:
+                values[number, list(_layers(loaded)[number].attention.self.heads)] = found
+            else:
+                values[number] = found
+    if positions is not None:
+        left_out = np.setdiff1d(np.arange(len(encoding)), _some("position", positions, len(encoding)))
+        np.moveaxis(values, axes_of(what, apart=apart).index("position"), 0)[left_out] = np.nan
+    return Patches(
+        encoding=encoding,
+        source=source,
+        target=target,
+        what=what,
+        axes=axes_of(what, apart=apart),
+        values=values,
+        base_value=value.item(),
+        source_value=source_value,
+        head_mask=gates,
+        exact=False,
+    )
+
+
+def _parts(what: str, traces: Sequence[Trace], last: Tensor) -> list[Tensor]:
+    """What is patched of each layer or depth, whose slope is asked for; for queries and keys, their pattern."""
+    if what == "state":
+        return [*(trace.entering for trace in traces), last]
+    names = {"head": "context", "pattern": "probs", "query": "probs", "key": "probs", NEURON: "activated"}
+    names |= {"attention": "attended", "feed_forward": "fed", "value": "value"}
+    return [getattr(trace, names[what]) for trace in traces]
+
+
+def _of_patterns(
+    attention: BertSelfAttention, what: str, own: Trace, other: Trace, slope: Tensor, *, apart: bool
+) -> Tensor:
+    """The first-order effect of each query or key of the source, (head, seq); of all keys at once, (head, 1)."""
+    if what == "query":  # which changes its own row alone
+        return (slope * (_probs(attention, other.query, own.key) - own.probs)).sum(-1)[0]
+    if not apart:
+        return (slope * (_probs(attention, own.query, other.key) - own.probs)).sum((-2, -1))[0, :, None]
+    tokens = own.key.shape[2]
+    keys = own.key.repeat(tokens, 1, 1, 1)
+    at = torch.arange(tokens, device=keys.device)
+    keys[at, :, at] = other.key[0].transpose(0, 1)
+    changed = _probs(attention, own.query.expand(tokens, -1, -1, -1), keys) - own.probs  # (seq, head, query, key)
+    return (slope * changed).sum((-2, -1)).T
+
+
 def axes_of(what: str, *, apart: bool) -> tuple[str, ...]:
     """The names of the axes of what `patch` gives."""
     own = {"state": ("depth",), "attention": ("layer",), "feed_forward": ("layer",), NEURON: ("layer",)}

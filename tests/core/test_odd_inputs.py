@@ -253,6 +253,11 @@ DOORS: dict[str, Door] = {
     "patch positions": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, positions=v),
     "patch head mask": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, head_mask=v),
     "patch batch": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, batch_tokens=v),
+    "estimate_patches": lambda a, v: bert_core.estimate_patches(a.loaded, v, a.encoding, a.target),
+    "estimate_patches what": lambda a, v: bert_core.estimate_patches(
+        a.loaded, a.encoding, a.encoding, a.target, what=v
+    ),
+    "patches_missed": lambda a, v: bert_core.patches_missed(v, v),
     "ablate_heads": lambda a, v: bert_core.ablate_heads(a.loaded, v),
     "ablate_heads positions": lambda a, v: bert_core.ablate_heads(a.loaded, a.encoding, positions=v),
     "ablate_heads method": lambda a, v: bert_core.ablate_heads(a.loaded, a.encoding, method=v),

@@ -14,7 +14,17 @@ from torch import Tensor
 from transformers import BertForMaskedLM
 from transformers.models.bert.modeling_bert import BertLayer
 
-from bert_core import Encoding, LoadedModel, Patches, Refused, Target, capture, patch
+from bert_core import (
+    Encoding,
+    LoadedModel,
+    Patches,
+    Refused,
+    Target,
+    capture,
+    estimate_patches,
+    patch,
+    patches_missed,
+)  # fmt: skip
 from bert_core.run.inputs import embedded
 from bert_core.run.patching import OF_HEADS, OF_TOKENS, PATCHES, traced
 from tests.near import assert_near
@@ -268,3 +278,62 @@ def test_what_cannot_be_patched_is_refused(tiny_loaded: LoadedModel, texts: tupl
     with pytest.raises(Refused, match="second sentence"):
         patch(tiny_loaded, source, text, Target("nsp"))
     assert isinstance(patch(tiny_loaded, source, text, WORD, layers=[0]), Patches)
+
+
+def nearer(loaded: LoadedModel, share: float) -> LoadedModel:
+    """The same model whose word embeddings lie as near each other as this share of before."""
+    model = copy.deepcopy(loaded.model)
+    table = model.bert.embeddings.word_embeddings.weight
+    with torch.no_grad():
+        table.copy_(table.mean(0) + share * (table - table.mean(0)))
+    return replace(loaded, model=model)
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("what", PATCHES)
+def test_an_estimate_is_right_where_the_change_is_small(
+    tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding], what: str, apart: bool
+) -> None:
+    """Half the distance between the texts makes about a quarter of the error: it is right to first order."""
+    if what == "neuron" and not apart:
+        return
+    source, text = texts
+    errors, sizes = [], []
+    for share in (0.02, 0.01):
+        loaded = nearer(tiny_loaded, share)
+        exact = patch(loaded, source, text, WORD, what=what, apart=apart)
+        estimate = estimate_patches(loaded, source, text, WORD, what=what, apart=apart)
+        assert not estimate.exact and estimate.axes == exact.axes
+        errors.append(np.abs(exact.values - estimate.values).max())
+        sizes.append(np.abs(exact.values - exact.base_value).max())
+    assert errors[0] < 0.2 * sizes[0]
+    # Up to what float32 leaves of a difference of two numbers of this size.
+    assert errors[1] < 0.4 * errors[0] + 4e-7 * abs(exact.base_value)
+
+
+def test_an_estimate_leaves_out_what_was_not_asked(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
+    """The same layers and positions as the exact patches have numbers."""
+    source, text = texts
+    for what in PATCHES:
+        exact, estimate = (
+            find(tiny_loaded, source, text, WORD, what=what, apart=True, layers=[1], positions=[2, 5])
+            for find in (patch, estimate_patches)
+        )
+        assert np.array_equal(np.isnan(exact.values), np.isnan(estimate.values))
+
+
+def test_what_an_estimate_misses_is_counted(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
+    """By hand: of the two largest changes one is missed, and half of the ranks are one off; the same misses none."""
+    source, text = texts
+    exact = patch(tiny_loaded, source, text, WORD, what="head")
+    values = np.full(exact.values.shape, np.nan)
+    base = exact.base_value
+    of_exact, of_estimate = values.copy(), values.copy()
+    of_exact[0] = base + np.array([4, -3, 2, 1])
+    of_estimate[0] = base + np.array([4, 1, 2, -3])
+    found = patches_missed(replace(exact, values=of_exact), replace(exact, values=of_estimate, exact=False), top=2)
+    assert (found.missed, found.top) == (0.5, 2)
+    assert_near(found.agreement, 1 - 6 * (0 + 1 + 0 + 1) / (4 * 15))
+    assert patches_missed(exact, exact).missed == 0 and patches_missed(exact, exact, top=3).agreement == 1
+    with pytest.raises(Refused, match="the same places twice"):
+        patches_missed(exact, patch(tiny_loaded, source, text, WORD))

@@ -21,6 +21,7 @@ from tests.hostile import run_of
 from viz_app.components import floor_plan, token_strip
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view import view as attention
+from viz_app.components.attention_view.everywhere import everywhere
 from viz_app.components.attention_view.packing import CODES
 from viz_app.components.head_grid import view as grid
 from viz_app.components.joining import joined
@@ -216,9 +217,18 @@ def test_messages_have_the_fields_that_javascript_is_checked_against(sent: list[
             vectors=vectors, key="view",
         )  # fmt: skip
         header = said(sent[-1])
-        assert set(header) == set(fields("ViewHeader"))
+        once = {"everywhere", "all"}  # where the heads of all layers go along, as in the next message
+        assert set(header) == set(fields("ViewHeader")) - once
         assert set(header["codes"]) == set(fields("Codes"))
     assert set(header["vectors"]) == set(fields("VectorsSaid"))
+    there = np.ones((1, 1), bool)
+    every = everywhere(np.ones((1, 1, 1, 1)), there=there, off=~there, signed=False)
+    attention.attention_view(
+        np.ones((1, 1, 1)), [token], [token], choice=ViewChoice(0, (0,)), layers=1, everywhere=every, key="all"
+    )
+    assert set(said(sent[-1])) == set(fields("ViewHeader"))
+    assert set(said(sent[-1])["all"]) == set(fields("EverywhereSaid"))
+    assert set(said(sent[-1])["all"]["layers"][0]) == set(fields("LayerSaid"))
     grid.head_grid(layers=1, heads=1, values=np.ones((1, 1)), key="grid")
     assert set(said(sent[-1])) == set(fields("GridHeader"))
     token_strip.token_strip([token_strip.Chip("a")], key="strip")

@@ -59,6 +59,7 @@ def test_every_page_is_a_click_away(app: str, page: Page, size: tuple[int, int])
     page.goto(f"{app}/")
     heading(page, ASKS)
     groups = page.locator(".st-key-start_groups")
+    expect(groups.get_by_role("link")).to_have_count(13)
     paths = [link.get_attribute("href") for link in groups.get_by_role("link").all()]
     assert len(set(paths)) == len(paths) == 13
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

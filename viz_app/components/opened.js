@@ -1,12 +1,12 @@
 // A head that is clicked in a grid, told to the view beside it: what that has, it shows before the server answers.
 
-const OPENED = "headlight-opened";
+const EVENT = "headlight-opened";
 
 /** @typedef {{ layer: number, head: number, stamp: number }} Opened stamp: of the click, by a clock that only grows */
 
 /** @param {Opened} opened */
 export function tellOpened(opened) {
-  document.dispatchEvent(new CustomEvent(OPENED, { detail: opened }));
+  document.dispatchEvent(new CustomEvent(EVENT, { detail: opened }));
 }
 
 /**
@@ -16,7 +16,7 @@ export function tellOpened(opened) {
 export function hearOpened(root, listen) {
   const heard = (/** @type {Event} */ event) => {
     if (root.isConnected) listen(/** @type {CustomEvent<Opened>} */ (event).detail);
-    else document.removeEventListener(OPENED, heard);
+    else document.removeEventListener(EVENT, heard);
   };
-  document.addEventListener(OPENED, heard);
+  document.addEventListener(EVENT, heard);
 }

@@ -5,7 +5,7 @@ import { cache } from "./maps.js";
 /** @import { Edge, EverywhereSaid } from "../messages.d.ts" */
 /** @import { View } from "./view.d.ts" */
 
-const TEXTS = 4;
+const REMEMBERED = 4; // texts
 
 // By name, of the last texts; like the maps they outlive the view.
 /** @type {Map<string, EverywhereSaid>} */
@@ -14,7 +14,7 @@ const known = new Map();
 /** @param {EverywhereSaid} all */
 export function remember(all) {
   known.set(all.name, all);
-  for (const name of [...known.keys()].slice(0, -TEXTS)) known.delete(name);
+  for (const name of [...known.keys()].slice(0, -REMEMBERED)) known.delete(name);
 }
 
 /**

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from streamlit.runtime.scriptrunner import RerunData, script_runner
 from streamlit.runtime.scriptrunner_utils.exceptions import RerunException
+from streamlit.testing.v1 import AppTest
 
 from tests.visit import key_of, visited
 
@@ -64,3 +65,32 @@ def test_what_is_typed_is_whole(cut: Cut, moment: int) -> None:
     assert not app.exception and not app.error
     state = app.session_state
     assert (state["text"], state["masked"], state["target"]) == ("The dog slept.", (), "")
+
+
+def test_a_run_that_was_left_draws_nothing_into_the_next_one() -> None:
+    """It goes on for a moment beside the run that took its place, which then finds its own places as it made them."""
+
+    def both() -> None:
+        import threading
+
+        import streamlit as st
+        from streamlit.runtime.scriptrunner import add_script_run_ctx
+
+        from viz_app.shell import screen
+
+        def next_run() -> None:
+            screen.divide(lecture=True)
+            st.session_state.next = screen.picture()
+
+        screen.divide(lecture=False)
+        st.session_state.left = screen.picture()
+        thread = threading.Thread(target=next_run)
+        add_script_run_ctx(thread)
+        thread.start()
+        thread.join()
+        st.session_state.still = screen.picture()
+
+    app = AppTest.from_function(both).run()
+    assert not app.exception
+    state = app.session_state
+    assert state["still"] is state["left"] and state["next"] is not state["left"]

@@ -7,6 +7,7 @@ comes before the controls.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +35,11 @@ STYLE, LECTURE_STYLE, EMBED_STYLE = (
     f"<style>{''.join((_FOLDER / name).read_text('utf-8') for name in names)}</style>"
     for names in (("screen.css",), ("screen.css", "lecture.css"), ("embed.css",))
 )
+
+
+# A run that the visitor left goes on until it draws, in a thread of its own, beside the one that took its place: what it
+# then put into the other's places would count there and never arrive, and the browser would drop the whole page.
+_own = threading.local()
 
 
 @dataclass(frozen=True)
@@ -67,12 +73,18 @@ def divide(*, lecture: bool, embedded: bool = False) -> DeltaGenerator:
     below = [name for name in ORDER if name not in places]
     places |= {name: whole.container(key=f"screen_{name}") for name in below}
     places["rest"] = st.container(key="screen_rest")
-    st.session_state[SCREEN] = _Screen(lecture, places)
+    _own.screen = st.session_state[SCREEN] = _Screen(lecture, places)
     return places["rest"]
 
 
+def _screen() -> _Screen:
+    """The places of this run; of a part of a page that runs alone, those of the run that drew the page."""
+    screen: _Screen = getattr(_own, "screen", None) or st.session_state[SCREEN]
+    return screen
+
+
 def _place(name: str) -> DeltaGenerator:
-    screen: _Screen = st.session_state[SCREEN]
+    screen = _screen()
     if not screen.lecture or name not in FOLDED:
         return screen.places[name]
     if name not in screen.folded:
@@ -121,7 +133,7 @@ def read(lines: str) -> None:
     # What a page says in English alone has the English heading.
     heading = spoken(MISLEADS) if spoken(MISLEADS) in lines else MISLEADS
     reading, misleads, misleading = lines.partition(heading)
-    if st.session_state[SCREEN].lecture and misleads:
+    if _screen().lecture and misleads:
         note(reading, _place("reading"))
         note(misleads + misleading, _place("rest"))
     else:
@@ -157,7 +169,7 @@ def chart(
             f"<style>.st-key-{key} {{ overflow-x: auto; }} .st-key-{key} > * {{ min-width: {least_width}px; }}</style>"
         )
     height: Literal["content", "stretch"] = "content"
-    if grows and st.session_state[SCREEN].lecture:
+    if grows and _screen().lecture:
         # Streamlit stretches a figure, and lets it shrink no lower than it says.
         height = "stretch"
         figure.update_layout(height=round(least * figure.layout.height))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from unittest.mock import MagicMock
 
 import pytest
 from streamlit.runtime.scriptrunner import RerunData, script_runner
 from streamlit.runtime.scriptrunner_utils.exceptions import RerunException
-from streamlit.testing.v1 import AppTest
 
 from tests.visit import key_of, visited
+from viz_app.shell import screen
 
 Cut = Callable[[int], None]
 
@@ -67,30 +69,34 @@ def test_what_is_typed_is_whole(cut: Cut, moment: int) -> None:
     assert (state["text"], state["masked"], state["target"]) == ("The dog slept.", (), "")
 
 
-def test_a_run_that_was_left_draws_nothing_into_the_next_one() -> None:
-    """It goes on for a moment beside the run that took its place, which then finds its own places as it made them."""
+def test_a_run_that_was_left_draws_nothing_into_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on for a moment beside the run that took its place: each thread finds the places that it made itself."""
+    session: dict[str, object] = {}
+    made = iter(range(100))
+    monkeypatch.setattr(screen, "close_on_narrow_windows", lambda: None)
+    monkeypatch.setattr(
+        screen, "st", MagicMock(session_state=session, container=lambda **_: MagicMock(name=str(next(made))))
+    )
+    found: dict[str, object] = {}
 
-    def both() -> None:
-        import threading
-
-        import streamlit as st
-        from streamlit.runtime.scriptrunner import add_script_run_ctx
-
-        from viz_app.shell import screen
-
-        def next_run() -> None:
-            screen.divide(lecture=True)
-            st.session_state.next = screen.picture()
-
+    def next_run() -> None:
         screen.divide(lecture=False)
-        st.session_state.left = screen.picture()
-        thread = threading.Thread(target=next_run)
-        add_script_run_ctx(thread)
+        found["next"] = screen.picture()
+
+    def left_run() -> None:
+        screen.divide(lecture=False)
+        found["left"] = screen.picture()
+        other = threading.Thread(target=next_run)
+        other.start()
+        other.join()
+        found["left, later"] = screen.picture()
+
+    def part_of_a_page() -> None:
+        found["part"] = screen.picture()
+
+    for run in (left_run, part_of_a_page):
+        thread = threading.Thread(target=run)
         thread.start()
         thread.join()
-        st.session_state.still = screen.picture()
-
-    app = AppTest.from_function(both).run()
-    assert not app.exception
-    state = app.session_state
-    assert state["still"] is state["left"] and state["next"] is not state["left"]
+    assert found["left, later"] is found["left"] is not found["next"]
+    assert found["part"] is found["next"], "what runs alone draws into the page that stands"

@@ -37,8 +37,8 @@ STYLE, LECTURE_STYLE, EMBED_STYLE = (
 )
 
 
-# A run that the visitor left goes on until it draws, in a thread of its own, beside the one that took its place: what it
-# then put into the other's places would count there and never arrive, and the browser would drop the whole page.
+# A run that the visitor left goes on until it draws, in a thread of its own, beside the one that took its place: what
+# it then put into the other's places would count there and never arrive, and the browser would drop the whole page.
 _own = threading.local()
 
 

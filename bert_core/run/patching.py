@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from itertools import product
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -55,6 +56,19 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """One text through the model: what each layer did, and what leaves the last, (1, seq, hidden)."""
+
+    layers: tuple[Trace, ...]
+    last: Tensor
+
+    @property
+    def states(self) -> list[Tensor]:
+        """The residual stream at every depth, (1, seq, hidden) each."""
+        return [*(layer.entering for layer in self.layers), self.last]
+
+
+@dataclass(frozen=True)
 class Cell:
     """One place that is patched, and where its number goes.
 
@@ -68,28 +82,25 @@ class Cell:
     neuron: int = 0
 
 
-def traced(loaded: LoadedModel, states: Tensor, gates: Tensor | None) -> tuple[list[Trace], Tensor]:
-    """The passes of all layers over states (1, seq, hidden) from the embeddings, and what leaves the last.
+def traced(loaded: LoadedModel, states: Tensor, gates: Tensor | None) -> Reading:
+    """The passes of all layers over states (1, seq, hidden) from the embeddings.
 
     gates: as `get_head_mask` gives them. A graph stands where the states have one.
     """
     traces = []
     for number, layer in enumerate(_layers(loaded)):
         attention = layer.attention.self
-        query, key, value = (
-            attention.transpose_for_scores(part(states)) for part in (attention.query, attention.key, attention.value)
-        )
-        probs = _probs(attention, query, key)
-        context = probs @ value
-        if gates is not None:
-            context = context * gates[number][:, list(attention.heads)]
+        seen = attention(states, None, None if gates is None else gates[number], output_attentions=True)
+        query, context = (attention.transpose_for_scores(part) for part in (attention.query(states), seen.context))
+        key, value = seen.past_key_value
         attended = layer.attention.output.dense(context.transpose(1, 2).flatten(2))
         normed = layer.attention.output.LayerNorm(attended + states)
         activated = layer.intermediate(normed)
         fed = layer.output.dense(activated)
+        probs = seen.attention_probs
         traces.append(Trace(states, query, key, value, probs, context, attended, normed, activated, fed))
         states = layer.output.LayerNorm(fed + normed)
-    return traces, states
+    return Reading(tuple(traces), states)
 
 
 @checked
@@ -129,19 +140,15 @@ def patch(
     config, bert = loaded.config, loaded.model.bert
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     opened = bert.get_head_mask(gate_tensor(loaded, gates), 1)
-    traces, last = traced(loaded, embedded(loaded, encoding), opened)
-    others, last_of_source = traced(loaded, embedded(loaded, source), opened)
+    own, other = (traced(loaded, embedded(loaded, text), opened) for text in (encoding, source))
     rows = sorted(set(target.rows))
     asked = torch.tensor([rows], device=loaded.device)
     at = [rows.index(row) for row in target.rows]
 
-    shape, cells = _cells(loaded, len(encoding), what, apart, layers, positions)
-    ours, theirs = (
-        [*(trace.entering for trace in traces), last],
-        [*(trace.entering for trace in others), last_of_source],
-    )
-    begin = _Beginning(loaded, what, traces, others, ours, theirs, opened, asked)
-    values, done = np.full(shape, np.nan), 0
+    grid = _grid(loaded, len(encoding), what, apart, layers, positions)
+    cells = _cells(loaded, what, grid)
+    begin = _Beginning(loaded, what, own, other, opened, asked)
+    values, done = np.full(grid.shape, np.nan), 0
     for some, states in _travelled(loaded, cells, begin, opened, asked, len(encoding), batch_tokens):
         for cell, number in zip(some, target_values(loaded, target, states[:, at]).tolist(), strict=True):
             values[cell.index] = number
@@ -152,10 +159,10 @@ def patch(
         source=source,
         target=target,
         what=what,
-        axes=axes_of(what, apart=apart),
+        axes=grid.axes,
         values=values,
-        base_value=target_values(loaded, target, last[:, target.rows]).item(),
-        source_value=target_values(loaded, target, last_of_source[:, target.rows]).item(),
+        base_value=target_values(loaded, target, own.last[:, target.rows]).item(),
+        source_value=target_values(loaded, target, other.last[:, target.rows]).item(),
         head_mask=gates,
     )
 
@@ -185,42 +192,42 @@ def estimate_patches(
     config, bert = loaded.config, loaded.model.bert
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     opened = bert.get_head_mask(gate_tensor(loaded, gates), 1)
+    grid = _grid(loaded, len(encoding), what, apart, layers, positions)
     with torch.no_grad():
-        others, last_of_source = traced(loaded, embedded(loaded, source), opened)
-        source_value = target_values(loaded, target, last_of_source[:, target.rows]).item()
+        other = traced(loaded, embedded(loaded, source), opened)
+        source_value = target_values(loaded, target, other.last[:, target.rows]).item()
     with torch.enable_grad():
-        traces, last = traced(loaded, embedded(loaded, encoding).requires_grad_(), opened)
-        value = target_values(loaded, target, last[:, target.rows])[0]
-        own, theirs = _parts(what, traces, last), _parts(what, others, last_of_source)
-        slopes = torch.autograd.grad(value, own, allow_unused=True)
-    shape, cells = _cells(loaded, len(encoding), what, apart, layers, positions)
-    values, rows = np.full(shape, np.nan), sorted({cell.index[0] for cell in cells})
+        own = traced(loaded, embedded(loaded, encoding).requires_grad_(), opened)
+        value = target_values(loaded, target, own.last[:, target.rows])[0]
+        ours, theirs = _parts(what, own), _parts(what, other)
+        slopes = torch.autograd.grad(value, ours, allow_unused=True)
+    values, modules = np.full(grid.shape, np.nan), _layers(loaded)
     with torch.no_grad():
-        for number in rows:
+        for number in grid.layers:
             slope = slopes[number]
             if slope is None:  # nothing that is asked depends on it
-                slope = torch.zeros_like(own[number])
+                slope = torch.zeros_like(ours[number])
             if what in ("query", "key"):
-                attention = _layers(loaded)[number].attention.self
-                steps = _of_patterns(attention, what, traces[number], others[number], slope, apart=apart)
+                attention = modules[number].attention.self
+                steps = _of_patterns(attention, what, own.layers[number], other.layers[number], slope, apart=apart)
             elif what == NEURON:
-                steps = (slope * (theirs[number] - own[number]))[0]  # (seq, neuron)
+                steps = (slope * (theirs[number] - ours[number]))[0]  # (seq, neuron)
             else:
-                steps = (slope * (theirs[number] - own[number])).sum(-1)[0]  # (seq,), or (head, seq)
+                steps = (slope * (theirs[number] - ours[number])).sum(-1)[0]  # (seq,), or (head, seq)
             found = value.item() + (steps if apart else steps.sum(-1)).double().cpu().numpy()
             if what in OF_HEADS:
-                values[number, list(_layers(loaded)[number].attention.self.heads)] = found
+                values[number, list(modules[number].attention.self.heads)] = found
             else:
                 values[number] = found
-    if positions is not None:
-        left_out = np.setdiff1d(np.arange(len(encoding)), _some("position", positions, len(encoding)))
-        np.moveaxis(values, axes_of(what, apart=apart).index("position"), 0)[left_out] = np.nan
+    if apart:
+        left_out = sorted(set(range(len(encoding))) - set(grid.positions))
+        np.moveaxis(values, grid.axes.index("position"), 0)[left_out] = np.nan
     return Patches(
         encoding=encoding,
         source=source,
         target=target,
         what=what,
-        axes=axes_of(what, apart=apart),
+        axes=grid.axes,
         values=values,
         base_value=value.item(),
         source_value=source_value,
@@ -229,13 +236,13 @@ def estimate_patches(
     )
 
 
-def _parts(what: str, traces: Sequence[Trace], last: Tensor) -> list[Tensor]:
+def _parts(what: str, reading: Reading) -> list[Tensor]:
     """What is patched of each layer or depth, whose slope is asked for; for queries and keys, their pattern."""
     if what == "state":
-        return [*(trace.entering for trace in traces), last]
+        return reading.states
     names = {"head": "context", "pattern": "probs", "query": "probs", "key": "probs", NEURON: "activated"}
     names |= {"attention": "attended", "feed_forward": "fed", "value": "value"}
-    return [getattr(trace, names[what]) for trace in traces]
+    return [getattr(layer, names[what]) for layer in reading.layers]
 
 
 def _of_patterns(
@@ -254,29 +261,14 @@ def _of_patterns(
     return (slope * changed).sum((-2, -1)).T
 
 
-def axes_of(what: str, *, apart: bool) -> tuple[str, ...]:
-    """The names of the axes of what `patch` gives."""
-    own = {"state": ("depth",), "attention": ("layer",), "feed_forward": ("layer",), NEURON: ("layer",)}
-    first = own.get(what, ("layer", "head"))
-    return (*first, *(("position",) if apart else ()), *(("neuron",) if what == NEURON else ()))
-
-
 class _Beginning:
     """What leaves a layer when one of its places is patched: the states of a text with `start` layers done."""
 
     def __init__(
-        self,
-        loaded: LoadedModel,
-        what: str,
-        traces: Sequence[Trace],
-        others: Sequence[Trace],
-        ours: Sequence[Tensor],
-        theirs: Sequence[Tensor],
-        gates: Tensor | None,
-        asked: Tensor,
+        self, loaded: LoadedModel, what: str, own: Reading, other: Reading, gates: Tensor | None, asked: Tensor
     ) -> None:
         self.layers, self.what, self.gates, self.asked = _layers(loaded), what, gates, asked
-        self.traces, self.others, self.ours, self.theirs = traces, others, ours, theirs
+        self.own, self.other, self.ours, self.theirs = own.layers, other.layers, own.states, other.states
 
     def __call__(self, start: int, cells: Sequence[Cell]) -> Tensor:
         """(cell, seq, hidden), after the last layer at the positions asked for alone."""
@@ -299,7 +291,7 @@ class _Beginning:
         if self.what == "state":
             state: Tensor = self.theirs[start][0, at]
             return state
-        layer, own, other = self.layers[start - 1], self.traces[start - 1], self.others[start - 1]
+        layer, own, other = self.layers[start - 1], self.own[start - 1], self.other[start - 1]
         if self.what == "attention":
             summed = other.attended[0, at] + own.entering[0, at]
             changed: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(summed))
@@ -313,7 +305,7 @@ class _Beginning:
         return left
 
     def _of_heads(self, start: int, cells: Sequence[Cell]) -> Tensor:
-        layer, own, other = self.layers[start - 1], self.traces[start - 1], self.others[start - 1]
+        layer, own, other = self.layers[start - 1], self.own[start - 1], self.other[start - 1]
         heads = [cell.head for cell in cells]
         change = self._contexts(layer.attention.self, own, other, cells, start - 1) - own.context[0, heads]
         size = layer.attention.self.attention_head_size
@@ -438,48 +430,52 @@ def _pieces(encoding: Encoding) -> list[tuple[str, int]]:
     return [("".join(pieces), len(pieces)) for pieces in found.values()]
 
 
-def _cells(
+class _Grid(NamedTuple):
+    """What is patched, and the axes of what is found.
+
+    layers: the layers, or depths. positions: the tokens, each by itself; one None for all at once.
+    """
+
+    axes: tuple[str, ...]
+    shape: tuple[int, ...]
+    layers: Sequence[int]
+    positions: Sequence[int | None]
+
+
+def _grid(
     loaded: LoadedModel,
     tokens: int,
     what: str,
     apart: bool,
     layers: Sequence[int] | None,
     positions: Sequence[int] | None,
-) -> tuple[tuple[int, ...], list[Cell]]:
-    """The shape of what is found, and every place that is patched, those that begin first in front."""
-    config = loaded.config
-    depths = config.num_hidden_layers + (what == "state")
-    which = range(depths) if layers is None else _some("layer" if what != "state" else "depth", layers, depths)
+) -> _Grid:
+    config, first = loaded.config, "depth" if what == "state" else "layer"
+    sizes = {
+        "depth": config.num_hidden_layers + 1, "layer": config.num_hidden_layers, "head": config.num_attention_heads,
+        "position": tokens, "neuron": config.intermediate_size,
+    }  # fmt: skip
+    axes = (first, *["head"] * (what in OF_HEADS), *["position"] * apart, *["neuron"] * (what == NEURON))
+    which = range(sizes[first]) if layers is None else _some(first, layers, sizes[first])
     at: Sequence[int | None] = [None]
     if apart:
         at = range(tokens) if positions is None else _some("position", positions, tokens)
     elif positions is not None:
         raise Refused("positions were given, but all of them are patched at once: give apart=True, or leave them out")
-    end = () if not apart else (tokens,)
+    return _Grid(axes, tuple(sizes[axis] for axis in axes), which, at)
+
+
+def _cells(loaded: LoadedModel, what: str, grid: _Grid) -> list[Cell]:
+    """Every place that is patched, those that begin first in front."""
     cells = []
-    for number in which:
+    for number in grid.layers:
         start = number + (what != "state")
-        ends = [(() if position is None else (position,), position) for position in at]
-        if what in OF_TOKENS:
-            cells += [Cell((number, *place), start, position) for place, position in ends]
-        elif what == NEURON:
-            cells += [
-                Cell((number, *place, neuron), start, position, neuron=neuron)
-                for place, position in ends
-                for neuron in range(config.intermediate_size)
-            ]
-        else:
-            there = _layers(loaded)[number].attention.self.heads
-            cells += [
-                Cell((number, head, *place), start, position, head=order)
-                for order, head in enumerate(there)
-                for place, position in ends
-            ]
-    if what in OF_TOKENS:
-        return (depths, *end), cells
-    if what == NEURON:
-        return (depths, *end, config.intermediate_size), cells
-    return (depths, config.num_attention_heads, *end), cells
+        heads = enumerate(_layers(loaded)[number].attention.self.heads) if what in OF_HEADS else [(0, None)]
+        neurons = range(loaded.config.intermediate_size) if what == NEURON else [None]
+        for (order, head), position, neuron in product(heads, grid.positions, neurons):
+            index = tuple(place for place in (number, head, position, neuron) if place is not None)
+            cells.append(Cell(index, start, position, order, neuron or 0))
+    return cells
 
 
 def _some(name: str, given: Sequence[int], most: int) -> list[int]:

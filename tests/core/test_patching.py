@@ -60,7 +60,7 @@ def patched_by_hand(
     model = copy.deepcopy(loaded.model.bert)
     size = loaded.config.hidden_size // loaded.config.num_attention_heads
     opened = model.get_head_mask(torch.tensor(gates), 1)
-    given, _ = traced(loaded, embedded(loaded, source), opened)
+    given = traced(loaded, embedded(loaded, source), opened).layers
     layer, *rest = place
     states = embedded(loaded, text)
     for number, module in enumerate(model.encoder.layer):
@@ -96,7 +96,7 @@ def patched_by_hand(
             fed = put(fed, own.fed, rest[0])
         states = module.output.LayerNorm(fed + normed)
     if what == "state" and layer == len(model.encoder.layer):
-        states = put(states, traced(loaded, embedded(loaded, source), opened)[1], rest[0])
+        states = put(states, traced(loaded, embedded(loaded, source), opened).last, rest[0])
     return states
 
 
@@ -196,18 +196,17 @@ def test_identities_hold_to_ten_digits(tiny_loaded: LoadedModel, texts: tuple[En
     """In float64: our pass in parts is the model's; the states of the source at a depth are the source's from there."""
     loaded = in_float64(tiny_loaded)
     source, text = (embedded(loaded, one) for one in texts)
-    traces, last = traced(loaded, text, None)
-    others, last_of_source = traced(loaded, source, None)
+    own, other = traced(loaded, text, None), traced(loaded, source, None)
     states = text
     for number, layer in enumerate(loaded.model.bert.encoder.layer):
-        assert_near(traces[number].entering, states, 1e-10)
+        assert_near(own.layers[number].entering, states, 1e-10)
         states = layer(states).hidden_states
-    assert_near(last, states, 1e-10)
-    for number in range(len(traces)):
-        states = others[number].entering
+    assert_near(own.last, states, 1e-10)
+    for number in range(len(own.layers)):
+        states = other.layers[number].entering
         for layer in loaded.model.bert.encoder.layer[number:]:
             states = layer(states).hidden_states
-        assert_near(states, last_of_source, 1e-10)
+        assert_near(states, other.last, 1e-10)
 
 
 def test_transformers_with_hooks_says_the_same(

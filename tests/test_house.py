@@ -164,7 +164,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.learn": {
-        "streamlit", "bert_core.refused", "viz_app.figures", "viz_app.lessons", "viz_app.classroom", "viz_app.shell",
+        "streamlit", "bert_core.refused", "viz_app.door", "viz_app.figures", "viz_app.lessons", "viz_app.classroom",
+        "viz_app.shell",
     },
     "viz_app.pages.start": {"streamlit", "viz_app.lessons", "viz_app.shell"},
     "viz_app.pages.glossary": {

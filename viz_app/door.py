@@ -49,6 +49,11 @@ def is_own() -> bool:
     return os.environ.get("HEADLIGHT_SHARED") != "1" and get_option("server.address") in LOCAL
 
 
+def is_local(url: str) -> bool:
+    """Whether an address leads each machine to itself."""
+    return urlsplit(url).hostname in LOCAL
+
+
 def middleware() -> list[Middleware]:
     """What stands before every route of the server."""
     return [Middleware(Guard, framed_by=parse_origins(os.environ.get(EMBED_IN, "").split()))]

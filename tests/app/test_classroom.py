@@ -34,8 +34,9 @@ from viz_app.classroom import (
     parse_code,
 )  # fmt: skip
 from viz_app.classroom.counts import counts_csv, rows_of
-from viz_app.classroom.links import base_of, is_local, link_of, qr_code
+from viz_app.classroom.links import base_of, link_of, qr_code
 from viz_app.classroom.sheet import Entry, Words, as_json, as_page
+from viz_app.door import is_local
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lesson_of
 

@@ -6,8 +6,6 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import segno
 
-LOCAL = ("localhost", "127.0.0.1", "::1")
-
 
 def base_of(url: str) -> str:
     """Where the app stands, with a slash at its end, from the address of its page Learn."""
@@ -19,11 +17,6 @@ def base_of(url: str) -> str:
 def link_of(base: str, code: str) -> str:
     """The link to a class. base: where the app stands."""
     return f"{base}learn?{urlencode({'class': code})}"
-
-
-def is_local(base: str) -> bool:
-    """Whether an address leads each machine to itself."""
-    return (urlsplit(base).hostname or "") in LOCAL
 
 
 def qr_code(link: str) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
 from html import escape
 from typing import NamedTuple
+
+from viz_app.export.policy import hash_source
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -45,8 +45,7 @@ class Words(NamedTuple):
 
 def as_page(entries: Sequence[Entry], words: Words) -> str:
     """All entries as one HTML page that asks nobody for anything and runs nothing; every text in it is escaped."""
-    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; style-src '{hash_source(STYLE)}'; base-uri 'none'; form-action 'none'"
     return (
         f'<!doctype html>\n<html lang="{escape(words.language)}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'

@@ -6,7 +6,6 @@ Every answer that can be given stands in the file with what is said of it, so no
 from __future__ import annotations
 
 import base64
-import hashlib
 import html
 import json
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from viz_app.components.joining import joined
 from viz_app.export.page import variables
+from viz_app.export.policy import hash_source
 from viz_app.figures.style import DIVERGING
 
 _FOLDER = Path(__file__).parent
@@ -96,8 +96,8 @@ def handout_page(handout: Handout) -> str:
         "language": html.escape(handout.language),
         "title": html.escape(handout.title),
         "question": html.escape(handout.question),
-        "script-hash": _digest(SCRIPT),
-        "style-hash": _digest(style),
+        "script-hash": hash_source(SCRIPT),
+        "style-hash": hash_source(style),
         "style": style,
         "script": SCRIPT,
         "texts": "\n".join(_text(text, side) for text, side in zip(handout.texts, "ab", strict=False)),
@@ -120,10 +120,6 @@ def handout_page(handout: Handout) -> str:
     # In one go, so that nothing that was filled in is read as a place to fill.
     template = (_FOLDER / "handout.html").read_text("utf-8")
     return re.sub(r"\{\{([\w-]+)\}\}", lambda found: filling[found[1]], template)
-
-
-def _digest(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _text(words: Iterable[tuple[str, bool]], side: str) -> str:

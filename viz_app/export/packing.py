@@ -14,7 +14,7 @@ from zlib import Z_HUFFMAN_ONLY
 
 import numpy as np
 
-from viz_app.components.attention_view.packing import deflated, quantise
+from viz_app.components.attention_view.packing import deflated, padded, quantise
 
 MOST_EXACT = 600_000  # values of a page that are kept in float32: 64 tokens of 12 x 12 heads
 MOST_RANK = 96
@@ -108,7 +108,7 @@ def packed_layer(
             other = head + planes(found.left) + planes(found.right)
             if len(deflated(other)) < len(deflated(part)):
                 part, rank = other, len(found.left)
-        parts += [part, b"\0" * (-len(part) % 4)]
+        parts.append(padded(part))
         ranks.append(rank)
         report()
     whole = b"".join(parts)

@@ -30,6 +30,7 @@ from viz_app.components.attention_view.packing import deflated, strongest_edges
 from viz_app.components.joining import joined
 from viz_app.export.captions import NOTE, caption_maps
 from viz_app.export.packing import MOST_EXACT, packed_layer
+from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
@@ -362,9 +363,8 @@ def _packed_vectors(vectors: HeadVectors) -> bytes:
 
 def _filled(sheet: _Sheet, data: dict[str, bytes], precision: str, theme: Theme | None) -> str:
     """The template with everything in it. What a reader typed is in `data` alone, and goes in as base64."""
-    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     filling = {
-        "hash": f"sha256-{digest}",
+        "hash": hash_source(SCRIPT),
         "variables": variables(theme),
         "style": _file("page.css"),
         "title": html.escape(sheet.title),

@@ -10,7 +10,8 @@ import streamlit as st
 from bert_core.refused import Refused
 from viz_app.classroom import Class, Question, Shown
 from viz_app.classroom.counts import counts_csv, rows_of
-from viz_app.classroom.links import base_of, is_local, link_of, qr_code
+from viz_app.classroom.links import base_of, link_of, qr_code
+from viz_app.door import is_local
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import Lesson
 from viz_app.lessons.checks import CHECKS

@@ -49,7 +49,6 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "COURSES[course]": tuple(COURSES.values()),
     "kind": tuple(examples.by_kind([])),
     "STEP_NAMES[step]": tuple(panel.STEP_NAMES.values()),
-    "what": (),  # what a check calls `Phrase`
     "MARKS[mark]": tuple(mark for mark in MARKS.values() if mark),
     "marks[mark]": tuple(mark for mark in panel.CLASS_MARKS.values() if mark),
     "str(error)": classroom.SAYS,

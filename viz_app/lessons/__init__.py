@@ -113,3 +113,8 @@ class Lesson:
             "predict": self.predict.view, "do": self.do.view, "reveal": self.reveal.view, "yours": self.yours.view,
         }  # fmt: skip
         return views.get(step, self.yours.view)
+
+
+def paragraphs_of(text: str) -> list[str]:
+    """What a lesson says, paragraph by paragraph, as an empty line parts them in its file; each in one line."""
+    return [" ".join(part.split()) for part in text.split("\n\n")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -15,9 +16,9 @@ from viz_app.export.drawing import picture_bytes
 from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
 from viz_app.export.pictures import bars_picture, maps_picture
 from viz_app.figures.lessons import MARKS, number_written
-from viz_app.lessons import Lesson, Option, Task, View
+from viz_app.lessons import Lesson, Option, Task, View, paragraphs_of
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.checks.verdicts import Phrase, Verdict
+from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.maps import MapView
 from viz_app.shell import findings
 from viz_app.shell.findings.asked import Asked, of_lesson
@@ -81,7 +82,7 @@ def handout_of(one: Lesson, loaded: LoadedModel, tag: str, report: Progress = si
         "needs": spoken("This page needs JavaScript to show what is true.", tag=tag),
     }  # fmt: skip
     return handout_page(Handout(
-        language=tag, title=one.title, question=one.question, says=_paragraphs(task.says), hint=task.hint,
+        language=tag, title=one.title, question=one.question, says=paragraphs_of(task.says), hint=task.hint,
         texts=_texts(asked), pictures=list(_pictures(loaded, task.view, tag)), answer=task.answer, choices=choices,
         bounds=(int(task.least), int(task.most)), outcomes=outcomes, told=reveal.title,
         true_pictures=[] if reveal.view == task.view else list(_pictures(loaded, reveal.view, tag)),
@@ -102,10 +103,7 @@ def _number(task: Task, answer: Any) -> str:
 
 def _outcome(one: Lesson, verdict: Verdict, tag: str) -> Outcome:
     reveal = one.reveal
-    says = (reveal.right if verdict.right else reveal.wrong) if verdict.holds else reveal.otherwise
-    figures = {
-        name: spoken(what, tag=tag) if isinstance(what, Phrase) else what for name, what in verdict.figures.items()
-    }
+    says = verdict.revealed(reveal).format(**verdict.figures_in(partial(spoken, tag=tag)))
     values = [bar.value for bar in verdict.bars]
     least = min((*values, 0.0))
     room = max((*values, 0.0)) - least or 1.0
@@ -117,18 +115,13 @@ def _outcome(one: Lesson, verdict: Verdict, tag: str) -> Outcome:
         )
         for bar in verdict.bars
     ]  # fmt: skip
-    return Outcome(_paragraphs(says.format(**figures)), bars)
-
-
-def _paragraphs(text: str) -> list[str]:
-    return [" ".join(part.split()) for part in text.split("\n\n")]
+    return Outcome(paragraphs_of(says), bars)
 
 
 def _texts(asked: Asked) -> list[list[tuple[str, bool]]]:
     """The words of each sentence, each with whether it is hidden from the model."""
-    original, encoding = asked.original, asked.encoding
+    original, hidden = asked.original, asked.hidden
     found: dict[str, list[tuple[str, bool]]] = {}
-    hidden = {original.words[at] for at in encoding.mask_positions}
     for word in range(original.word_count):
         side = original.sides[original.words.index(word)] or "A"
         found.setdefault(side, []).append((original.word_text(word), word in hidden))

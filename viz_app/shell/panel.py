@@ -19,9 +19,9 @@ from bert_core.tokenizer import MASK, Encoding
 from viz_app.classroom import Asked as ClassAsked
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.lessons import MARKS, answer_bars
-from viz_app.lessons import STEPS, Lesson, Option, Task, View
+from viz_app.lessons import STEPS, Lesson, Option, Task, View, paragraphs_of
 from viz_app.lessons.checks import CHECKS
-from viz_app.lessons.checks.verdicts import Phrase, Verdict
+from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import classroom, downloads, findings, frame, lesson
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
@@ -222,7 +222,7 @@ def _truth(one: Lesson, verdict: Verdict, marks: Mapping[str, str]) -> str:
         theme=None, key="lesson_bars", config={"displayModeBar": False},
         alt=spoken("{title}: what you expected beside what is true").format(title=reveal.title),
     )  # fmt: skip
-    says = (reveal.right if verdict.right else reveal.wrong) if verdict.holds else reveal.otherwise
+    says = verdict.revealed(reveal)
     paragraphs(_filled(says, verdict, foreign), set())
     return _filled(says, verdict)
 
@@ -329,7 +329,7 @@ def asked_on(one: Lesson, model: str) -> Asked:
 
 def words_to_choose(asked: Asked) -> list[int]:
     """The numbers of the words that can be an answer: all but those that are hidden."""
-    return [word for word in range(asked.original.word_count) if word not in _hidden(asked)]
+    return [word for word in range(asked.original.word_count) if word not in asked.hidden]
 
 
 def text_of(asked: Asked) -> str:
@@ -399,7 +399,7 @@ def answer_control(one: Lesson, step: str, task: Task, asked: Asked) -> Answer |
     chosen: Any = said.get(key)
     if task.answer == "word":
         original = asked.original
-        if not isinstance(chosen, int) or chosen >= original.word_count or chosen in _hidden(asked):
+        if not isinstance(chosen, int) or chosen >= original.word_count or chosen in asked.hidden:
             chosen = None
         token_strip(
             _chips(asked, chosen), key="lesson_words",
@@ -455,14 +455,9 @@ def _ordered(things: tuple[str, ...], said: dict[str, object], key: str) -> Answ
     return order if len(order) == len(things) else None
 
 
-def _hidden(asked: Asked) -> set[int | None]:
-    encoding, original = asked.encoding, asked.original
-    return {original.words[at] for at in encoding.mask_positions}
-
-
 def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
     """The text's tokens to choose a word from: those that are hidden stay out of it."""
-    hidden, original = _hidden(asked), asked.original
+    hidden, original = asked.hidden, asked.original
     return [
         Chip(
             text=token, word=word, side=original.sides[at], special=original.special[at] or word in hidden,
@@ -492,14 +487,13 @@ def _of_now(task: Task, answer: Option) -> Option:
 
 def _filled(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> str:
     """A sentence of the lesson with the figures in it. word: what is made of one that is a word."""
-    figures = {name: spoken(what) if isinstance(what, Phrase) else what for name, what in verdict.figures.items()}
+    figures = verdict.figures_in(spoken)
     return text.format(**{name: word(what) if isinstance(what, str) else what for name, what in figures.items()})
 
 
 def paragraphs(text: str, said: set[str]) -> None:
     """Write what a lesson says, each technical word explained once. said: those that the step has said before."""
-    parts = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-    st.markdown(explained_as_written(parts, said), unsafe_allow_html=True)
+    st.markdown(explained_as_written("\n\n".join(paragraphs_of(text)), said), unsafe_allow_html=True)
 
 
 def _say(right: bool, text: str) -> None:

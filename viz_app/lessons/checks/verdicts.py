@@ -8,6 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from viz_app.lessons import Reveal
+
 Head = tuple[int, int]  # layer, head
 Figures = dict[str, str | float]
 Mark = Literal["", "yours", "true", "both"]
@@ -38,6 +40,16 @@ class Verdict:
     figures: Mapping[str, str | float]
     bars: tuple[Bar, ...] = ()
     holds: bool = True
+
+    def revealed(self, reveal: Reveal) -> str:
+        """What a lesson says of the answer: of a right one, a wrong one, or where the model does otherwise."""
+        if not self.holds:
+            return reveal.otherwise
+        return reveal.right if self.right else reveal.wrong
+
+    def figures_in(self, say: Callable[[str], str]) -> Figures:
+        """The figures in a reader's language. say: says a word of ours in it."""
+        return {name: say(what) if isinstance(what, Phrase) else what for name, what in self.figures.items()}
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,11 @@ class Asked:
     begins: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def hidden(self) -> set[int | None]:
+        """The numbers of the words that the model does not see."""
+        return {self.original.words[at] for at in self.encoding.mask_positions}
+
+    @property
     def is_own(self) -> bool:
         """Whether the text, or what a page has in its place, is another one than that of the lesson."""
         texts = [name for name in TEXTS if name in self.begins]

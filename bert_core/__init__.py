@@ -30,6 +30,8 @@ _NAMES = {
     ),
     "generation": "generate",
     "checkpoint": "CheckpointError LoadReport",
+    "edits": "Cut Scaled",
+    "editing": "edited unedited",
     "loading": "LoadedDecoder LoadedModel best_device bundled_models load load_decoder save",
     "pruning": "pruned zero_filled",
     "translators": "Translators read_translators",
@@ -167,6 +169,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.checkpoint import CheckpointError as CheckpointError
     from bert_core.checkpoint import LoadReport as LoadReport
     from bert_core.config import BertConfig as BertConfig
+    from bert_core.editing import edited as edited
+    from bert_core.editing import unedited as unedited
+    from bert_core.edits import Cut as Cut
+    from bert_core.edits import Scaled as Scaled
     from bert_core.generation import generate as generate
     from bert_core.loading import LoadedDecoder as LoadedDecoder
     from bert_core.loading import LoadedModel as LoadedModel

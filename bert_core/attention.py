@@ -11,11 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
+from bert_core.edits import Cut, arrows_cut
 from bert_core.recording import Watcher, hand_over, watcher_of
 from bert_core.refused import Refused
 
 # What a module keeps of the keys and values of the tokens so far: two tensors (batch, head, key, head size).
 KeyValue = tuple[Tensor, Tensor]
+MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
 
 
 class AttentionOutput(NamedTuple):
@@ -40,6 +42,7 @@ class BertSelfAttention(nn.Module):
 
     A module that nobody watches runs fused attention; a watched one builds its map. Both add the same
     mask and agree to rounding. `save_attention = True` keeps the last map and its gradient here.
+    `cuts`: the arrows that are cut in this layer; those that are not renormalised need the map.
     """
 
     def __init__(self, config: BertConfig, is_cross_attention: bool = False, layer_num: int = 0) -> None:
@@ -61,6 +64,7 @@ class BertSelfAttention(nn.Module):
         self.max_position_embeddings = config.max_position_embeddings
         if self.position_embedding_type != "absolute":
             self.distance_embedding = nn.Embedding(2 * config.max_position_embeddings - 1, self.attention_head_size)
+        self.cuts: tuple[Cut, ...] = ()
         self.save_attention = False
         self._attention_map: Tensor | None = None
         self._attn_gradients: Tensor | None = None
@@ -113,7 +117,7 @@ class BertSelfAttention(nn.Module):
         Raises ValueError for encoder states that are missing, or of another width.
         """
         watcher = watcher_of(self)
-        explicit = watcher is not None or output_attentions
+        explicit = watcher is not None or output_attentions or any(not cut.renormalised for cut in self.cuts)
         if not self.heads:
             return self._without_heads(hidden_states, encoder_hidden_states, past_key_value, positions, watcher)
         asked = hidden_states if explicit or positions is None else rows_at(hidden_states, positions)
@@ -127,11 +131,16 @@ class BertSelfAttention(nn.Module):
                 key_layer = torch.cat([past_key_value[0], key_layer], dim=2)
                 value_layer = torch.cat([past_key_value[1], value_layer], dim=2)
         bias = attention_mask
+        queries, keys = hidden_states.shape[1], key_layer.shape[2]
+        unseen = self.arrows_cut(queries, keys, renormalised=True)
+        if unseen is not None:
+            lowered = unseen.to(query_layer.dtype) * MASKED_SCORE
+            bias = lowered if bias is None else bias + lowered
         if positions is not None and not explicit and bias is not None and bias.shape[-2] > 1:
-            bias = rows_at(bias, positions)
+            bias = rows_at(bias.expand(max(len(bias), len(positions)), -1, -1, -1), positions)
         if self.position_embedding_type != "absolute":
             places = None if explicit else positions
-            distances = self.position_scores(query_layer, key_layer, hidden_states.shape[1], places)
+            distances = self.position_scores(query_layer, key_layer, queries, places)
             bias = distances if bias is None else distances + bias
 
         attention_probs: Tensor | None = None
@@ -151,6 +160,9 @@ class BertSelfAttention(nn.Module):
             # In place where no gradient needs the scores: at 512 tokens the memory of a second map is dear.
             in_place = not attention_scores.requires_grad and attention_scores.dtype == torch.float32
             attention_probs = torch.softmax(attention_scores, dim=-1, out=attention_scores if in_place else None)
+            removed = self.arrows_cut(queries, keys, renormalised=False)
+            if removed is not None:
+                attention_probs = attention_probs.masked_fill(removed, 0)
             if watcher is not None:
                 hand_over(watcher, attention_probs)
             mixing = attention_probs if positions is None else rows_at(attention_probs, positions)
@@ -163,6 +175,17 @@ class BertSelfAttention(nn.Module):
             context_layer = context_layer * head_mask
         context_layer = context_layer.transpose(1, 2).flatten(2)  # (batch, query, heads * head size)
         return AttentionOutput(context_layer, attention_probs if output_attentions else None, (key_layer, value_layer))
+
+    def arrows_cut(self, queries: int, keys: int, *, renormalised: bool) -> Tensor | None:
+        """Which arrows of the heads that are left are cut in one way, boolean (1, head, query, key); None if none are.
+
+        queries: length of the sequence that the queries are from; its last position is that of the last key.
+        Raises Refused as `edits.arrows_cut`.
+        """
+        arrows = arrows_cut(self.cuts, self.heads, keys, renormalised=renormalised)
+        if arrows is None:
+            return None
+        return torch.from_numpy(arrows[None, :, keys - queries :]).to(self.key.weight.device)
 
     def _without_heads(
         self,

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
+from bert_core.edits import Edit, check_unedited
 from bert_core.modeling import BertForPreTraining, BertForSequenceClassification, BertLMHeadModel
 from bert_core.refused import Refused, checked, shown
 from bert_core.tokenizer import Tokenizer
@@ -42,6 +43,7 @@ class LoadedModel:
 
     classifier: the same encoder with the classifier that the checkpoint was fine-tuned to; None if it has none.
     has_mlm, has_nsp, has_classifier: whether that head came trained; an untrained head means nothing.
+    edits: what is changed in it while it runs (`edited`).
     """
 
     name: str
@@ -50,6 +52,7 @@ class LoadedModel:
     report: LoadReport
     device: torch.device
     classifier: BertForSequenceClassification | None = None
+    edits: tuple[Edit, ...] = ()
 
     @property
     def config(self) -> BertConfig:
@@ -222,9 +225,10 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
     """Write a model with its tokenizer as a checkpoint folder, or where the name ends so as one .zip, whole or not.
 
     A part that came untrained, which means nothing, stays out of the file as it was out of the one before.
-    Returns the place. Raises Refused if something is there already, CheckpointError if it cannot be written; then
-    nothing is left there.
+    Returns the place. Raises Refused if something is there already, or for an edited model, whose edits are no weights;
+    CheckpointError if it cannot be written; then nothing is left there.
     """
+    check_unedited(loaded.edits, "saving")
     destination = Path(destination)
     if destination.exists() and not (destination.is_dir() and not any(destination.iterdir())):
         raise Refused(f"{destination} exists already: choose another name")

@@ -16,14 +16,13 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 from bert_core import checkpoint
-from bert_core.attention import BertAttention, BertSelfAttention, KeyValue
+from bert_core.attention import MASKED_SCORE, BertAttention, BertSelfAttention, KeyValue
 from bert_core.config import BertConfig
+from bert_core.edits import Scaled
 from bert_core.recording import watcher_of
 from bert_core.refused import Refused
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
-MASKED_SCORE = -10000.0  # added to the score of a key that must not be attended to
-
 
 LayerCache = tuple[Tensor, ...]  # keys and values of the sequence, then of the encoder's states where there are any
 States = Tensor | Sequence[Tensor]
@@ -232,10 +231,21 @@ class BertIntermediate(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
         self.intermediate_act_fn = _activation(config.hidden_act)
+        self.scaled: tuple[Scaled, ...] = ()  # neurons whose activation is multiplied
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(batch, seq, hidden) -> (batch, seq, intermediate)."""
-        return self.intermediate_act_fn(self.dense(hidden_states))
+        return self.activated(self.dense(hidden_states))
+
+    def activated(self, before: Tensor) -> Tensor:
+        """What the neurons pass on, of what they take; both (..., intermediate)."""
+        after: Tensor = self.intermediate_act_fn(before)
+        if not self.scaled:
+            return after
+        factors = [1.0] * after.shape[-1]
+        for one in self.scaled:
+            factors[one.neuron] *= one.factor
+        return after * after.new_tensor(factors)
 
 
 class BertOutput(nn.Module):

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from bert_core.attention import BertAttention
 from bert_core.config import head_pairs
+from bert_core.edits import check_unedited
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertPreTrainedModel
 from bert_core.refused import Refused, shown
@@ -26,7 +27,7 @@ def pruned(model: Model, heads: Iterable[Head]) -> Model:
     model: a model of ours, or a LoadedModel; it stays as it is.
     heads: (layer, head) by their first numbers, which the others keep, in head masks and records too. One that is
         named twice or gone already counts once. A layer may lose all of them: attention is then skipped there.
-    Raises Refused for a head that never was.
+    Raises Refused for a head that never was, and for an edited model.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
     of_layers: dict[int, list[int]] = {}
@@ -57,6 +58,7 @@ def _copied(model: Model) -> Model:
         return copy.deepcopy(model)
     if not isinstance(model, LoadedModel):
         raise Refused(f"the model is {shown(model)}: it must be a LoadedModel, or a BertPreTrainedModel")
+    check_unedited(model.edits, "pruning")
     # Together, so that both stand on one encoder again.
     both = copy.deepcopy((model.model, model.classifier))
     return dataclasses.replace(model, model=both[0], classifier=both[1])

@@ -28,18 +28,22 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.tokenizer": {"numpy", "tokenizers", "bert_core.config"},
     "bert_core.numpy_bert": {"numpy", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.recording": {"torch"},
-    "bert_core.attention": {"torch", "bert_core.config", "bert_core.recording"},
+    "bert_core.edits": {"numpy"},
+    "bert_core.attention": {"torch", "bert_core.config", "bert_core.recording", "bert_core.edits"},
     "bert_core.checkpoint": {"torch", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.modeling": {
-        "torch", "bert_core.config", "bert_core.recording", "bert_core.attention", "bert_core.checkpoint",
+        "torch", "bert_core.config", "bert_core.recording", "bert_core.edits", "bert_core.attention",
+        "bert_core.checkpoint",
     },
     "bert_core.generation": {"torch", "bert_core.modeling"},
     "bert_core.loading": {
         "torch", "safetensors", "huggingface_hub",
-        "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint",
+        "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint", "bert_core.edits",
     },
+    "bert_core.editing": {"bert_core.config", "bert_core.edits", "bert_core.modeling", "bert_core.loading"},
     "bert_core.pruning": {
-        "torch", "bert_core.config", "bert_core.attention", "bert_core.modeling", "bert_core.loading",
+        "torch", "bert_core.config", "bert_core.edits", "bert_core.attention", "bert_core.modeling",
+        "bert_core.loading",
     },
     "bert_core.translators": {
         "torch", "safetensors", "bert_core.config", "bert_core.checkpoint", "bert_core.loading",
@@ -53,11 +57,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "numpy", "safetensors", "bert_core.config", "bert_core.tokenizer", "bert_core.checkpoint",
         "bert_core.modeling", "bert_core.generation", "bert_core.loading",
     },
-    "bert_core.records": {"numpy", "bert_core.tokenizer"},
+    "bert_core.records": {"numpy", "bert_core.edits", "bert_core.tokenizer"},
     "bert_core.run": {
         "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.tokenizer", "bert_core.numpy_bert",
         "bert_core.recording", "bert_core.attention", "bert_core.modeling", "bert_core.loading", "bert_core.pruning",
-        "bert_core.translators", "bert_core.vision", "bert_core.records", "bert_core.analysis",
+        "bert_core.translators", "bert_core.vision", "bert_core.records", "bert_core.analysis", "bert_core.edits",
+        "bert_core.editing",
     },
     "bert_core.analysis": {
         "numpy", "scipy", "umap", "bert_core.progress", "bert_core.records", "bert_core.tokenizer",
@@ -69,12 +74,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.studies": {
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
+        "bert_core.edits",
     },
     "bert_core.training": {
         "filelock", "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.recording",
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
         "bert_core.calibration", "bert_core.scenes", "bert_core.agreement", "bert_core.vision", "bert_core.records",
-        "bert_core.run", "bert_core.analysis", "bert_core.studies",
+        "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.edits",
     },
     "viz_app": set(),
     "viz_app.figures": {"numpy", "plotly", "PIL"},

@@ -80,7 +80,7 @@ class Walk:
             model has such a table.
         layer.N.query, .key, .value, .context: (head, seq, head size); the context after the gate of its head.
         layer.N.mask: (query, key), added to the scores. layer.N.scores, .masked_scores, .probabilities:
-            (head, query, key).
+            (head, query, key), the last two without the arrows that are cut in the model.
         layer.N.attention_output, .attention_sum, .attention_normed: (seq, hidden).
         layer.N.intermediate_dense, .intermediate: (seq, intermediate), before and after the activation.
         layer.N.output_dense, .output_sum, .output: (seq, hidden).

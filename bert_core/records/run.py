@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from bert_core.edits import Edit
 from bert_core.records.base import read_only
 from bert_core.records.targets import Target
 from bert_core.refused import Refused
@@ -57,7 +58,7 @@ class ModelRun:
     """All that was seen of one text in one forward pass, and one backward pass if there was a target.
 
     attention: (layer, head, query, key), probabilities after the softmax, before dropout and head mask;
-        each row sums to 1.
+        each row sums to 1, or to less where arrows were cut and it was not renormalised.
     gradient: the same shape: change of the target for a change of each probability; None without a target.
     gate_gradient: (layer, head), dTarget/d(gate of the head); None without a target.
     A head that was pruned is NaN in all three.
@@ -66,6 +67,7 @@ class ModelRun:
     classes: what the classifier says; None for a model without one.
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
+    edits: what was changed in the model while it ran.
     """
 
     encoding: Encoding
@@ -78,6 +80,7 @@ class ModelRun:
     gradient: np.ndarray | None = None
     gate_gradient: np.ndarray | None = None
     classes: ClassPrediction | None = None
+    edits: tuple[Edit, ...] = ()
 
     def __post_init__(self) -> None:
         for array in self._arrays():

@@ -83,6 +83,7 @@ def capture(
         gradient=gradient,
         gate_gradient=gate_gradient,
         classes=classes,
+        edits=loaded.edits,
     )
 
 
@@ -130,6 +131,7 @@ def captures(
             gradient=None,
             gate_gradient=None,
             classes=classes,
+            edits=loaded.edits,
         )
         for number, (encoding, length, (predictions, nsp, classes)) in enumerate(
             zip(encodings, lengths, answers, strict=True)

@@ -211,13 +211,13 @@ def _through_layer(one: LayerPass, vectors: Tensor, positions: Sequence[int]) ->
     length, hidden = len(vectors), vectors.shape[-1]
     heads, size = len(one.values), attention.self.attention_head_size
     values = F.linear(vectors, attention.self.value.weight).view(length, length, heads, size)
-    # A row of attention sums to its head's gate, so the bias of the values arrives whole, times that gate.
+    # The bias of the values arrives as often as a row of attention says: its sum is its head's gate, less what is cut.
     of_values = one.mixing.sum(-1).T[..., None] * attention.self.value.bias.view(heads, size)
     bias = attention.output.dense(of_values.flatten(1))  # (query, hidden)
     normed = one.normed
     before = layer.intermediate.dense(normed)
-    slope = _slope(layer.intermediate.intermediate_act_fn, before)
-    summed = layer.output.dense(layer.intermediate.intermediate_act_fn(before)) + normed
+    slope = _slope(layer.intermediate.activated, before)
+    summed = layer.output.dense(layer.intermediate.activated(before)) + normed
     leaving = vectors.new_empty(len(positions), length, hidden)
     together = max(1, BYTES_AT_ONCE // (2 * 4 * length * layer.intermediate.dense.out_features))
     for first in range(0, len(positions), together):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from bert_core.config import BertConfig, check_head, head_pairs
+from bert_core.edits import arrows_cut, cuts_in
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused, checked, shown, whole
 from bert_core.tokenizer import Encoding
@@ -20,7 +21,7 @@ def ids_of(loaded: LoadedModel, encoding: Encoding) -> Tensor:
 
 
 def known_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
-    """The text, if the model can read it. Raises Refused for what is none, or of another vocabulary."""
+    """The text, if the model can read it. Raises Refused for what is none, of other pieces, or too short to cut."""
     if not isinstance(encoding, Encoding):
         raise Refused(f"the text is {shown(encoding)}: it must be an Encoding, as `loaded.tokenizer.encode` gives it")
     if max(encoding.input_ids) >= loaded.config.vocab_size:
@@ -28,7 +29,15 @@ def known_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
             f"the text has a piece of number {max(encoding.input_ids)}: the vocabulary of {loaded.name} has 0 to "
             f"{loaded.config.vocab_size - 1}, so encode it with this model's tokenizer"
         )
+    check_cuts(loaded, len(encoding))
     return encoding
+
+
+def check_cuts(loaded: LoadedModel, tokens: int) -> None:
+    """Raise Refused if a text of so many tokens has not all the arrows that are cut, or keeps none in a row."""
+    for layer, module in enumerate(loaded.model.attention_modules):
+        for renormalised in (True, False):
+            arrows_cut(cuts_in(loaded.edits, layer), module.heads, tokens, renormalised=renormalised)
 
 
 def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:

@@ -22,6 +22,7 @@ from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
 from bert_core.run.arrays import as_array, with_gaps
+from bert_core.run.inputs import check_cuts
 from bert_core.run.memory import BYTES_AT_ONCE, TOKENS_AT_ONCE, copies_at_once
 from bert_core.tokenizer import MASK, PAD, Encoding, Tokenizer
 
@@ -163,6 +164,7 @@ class AskedBatch:
         def tensor(values: np.ndarray) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(values)).to(loaded.device)
 
+        check_cuts(loaded, int(batch.attention_mask.sum(1).min(initial=batch.attention_mask.shape[1])))
         self.loaded, self.texts = loaded, texts
         self.ids = tensor(batch.input_ids)
         self.segments = tensor(batch.token_type_ids) if loaded.config.type_vocab_size else None

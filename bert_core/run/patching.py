@@ -340,7 +340,7 @@ class _Beginning:
         else:
             query = mixed("query") if self.what == "query" else own.query[0, heads]
             key = mixed("key") if self.what == "key" else own.key[0, heads]
-            probs = _probs(attention, query[:, None], key[:, None])[:, 0]
+            probs = _probs(attention, query[:, None], key[:, None], heads)[:, 0]
         context = probs @ value
         if self.gates is not None:
             there = [attention.heads[head] for head in heads]
@@ -378,12 +378,24 @@ def _travelled(
         yield some, states
 
 
-def _probs(attention: BertSelfAttention, query: Tensor, key: Tensor) -> Tensor:
-    """(batch, head, query, key), after the softmax. query, key: (batch, head, seq, head size)."""
+def _probs(attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Sequence[int] | None = None) -> Tensor:
+    """(batch, head, query, key), after the softmax, without the arrows that are cut.
+
+    query, key: (batch, head, seq, head size). heads: of each in the batch the one head that it has, by its place among
+        those that are left; None: all of them.
+    """
     scores = query @ key.transpose(-1, -2) / math.sqrt(attention.attention_head_size)
     if attention.position_embedding_type != "absolute":
         scores = scores + attention.position_scores(query, key, query.shape[2], None)
-    return scores.softmax(-1)
+    unseen, removed = (
+        arrows if arrows is None or heads is None else arrows[0, heads, None]
+        for way in (True, False)
+        for arrows in [attention.arrows_cut(query.shape[2], key.shape[2], renormalised=way)]
+    )
+    if unseen is not None:
+        scores = scores.masked_fill(unseen, -math.inf)
+    probs = scores.softmax(-1)
+    return probs if removed is None else probs.masked_fill(removed, 0)
 
 
 def _layers(loaded: LoadedModel) -> list[BertLayer]:

@@ -18,7 +18,7 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import Attribution, SentenceScore, Target, TokenMaps
 from bert_core.refused import Refused, checked, several, shown
 from bert_core.run.arrays import as_array
-from bert_core.run.inputs import check_position, gate_tensor, segments_of
+from bert_core.run.inputs import check_position, gate_tensor, known_text, segments_of
 from bert_core.run.memory import copies_at_once
 from bert_core.run.passes import layer_passes
 from bert_core.run.targets import check_target, target_probabilities, target_values
@@ -41,7 +41,7 @@ class _TargetOnCopies:
     def __init__(
         self, loaded: LoadedModel, encoding: Encoding, target: Target, head_mask: np.ndarray | None = None
     ) -> None:
-        check_target(loaded, encoding, target)
+        check_target(loaded, known_text(loaded, encoding), target)
         self.loaded, self.encoding, self.target = loaded, encoding, target
         self._gates, self._segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
         self._rows = torch.tensor([target.rows], device=loaded.device)
@@ -320,7 +320,7 @@ def pseudo_log_likelihood(
         raise Refused(f"variant {variant!r} is unknown: {' or '.join(map(repr, VARIANTS))}")
     if not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: it cannot score a text")
-    if encoding.mask_positions:
+    if known_text(loaded, encoding).mask_positions:
         raise Refused(
             f"the text contains {MASK} at position {encoding.mask_positions[0]}: only words that are "
             "there can be scored"

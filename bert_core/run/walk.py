@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,9 +14,10 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from bert_core.config import BertConfig, check_head
+from bert_core.edits import arrows_cut, cuts_in, scaled_in
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
-from bert_core.numpy_bert import BertForPretraining
+from bert_core.numpy_bert import MASKED_SCORE, BertForPretraining
 from bert_core.progress import Progress, counted, silent
 from bert_core.recording import record
 from bert_core.records import Walk
@@ -138,21 +140,23 @@ class _Overheard(TorchFunctionMode):
             if name.endswith(".weight")
         }
         self.modules: dict[str, tuple[Tensor, Tensor]] = {}
-        self.softmaxes: list[tuple[Tensor, Tensor]] = []
+        self.scores: dict[int, Tensor] = {}  # what went into the softmax of each layer that builds its map
+        self._layer = 0
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         called = getattr(func, "__name__", "")
-        scores = args[0].clone() if called == "softmax" else None  # the softmax may write over them
+        if called == "softmax":
+            self.scores[self._layer] = args[0].clone()  # the softmax may write over them
         result = func(*args, **(kwargs or {}))
-        if scores is not None:
-            self.softmaxes.append((scores, result))
-        elif called in ("linear", "embedding", "layer_norm"):
+        if called in ("linear", "embedding", "layer_norm"):
             given = (*args, *(kwargs or {}).values())
             name = next((self._names[id(value)] for value in given if id(value) in self._names), None)
             if name is not None:
                 self.modules[name] = (args[0], result)
-                if layer := re.search(r"layer\.(\d+)\.output\.LayerNorm$", name):
-                    self._passed(int(layer[1]) + 1)
+                if layer := re.search(r"layer\.(\d+)\.(.*)", name):
+                    self._layer = int(layer[1])
+                    if layer[2] == "output.LayerNorm":
+                        self._passed(self._layer + 1)
         return result
 
 
@@ -172,7 +176,7 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     # Only the watched layer builds its map; the others stay fused.
     with (
         torch.no_grad(),
-        record([inputs.layer]),
+        record([inputs.layer]) as recording,
         _Overheard(model, passed) as heard,
     ):
         outputs = model.bert(
@@ -181,16 +185,20 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     modules = {name.removeprefix("bert.").removeprefix("encoder."): value for name, value in heard.modules.items()}
     attention, length = cast("BertLayer", model.bert.encoder.layer[inputs.layer]).attention.self, ids.shape[1]
     nothing = torch.empty(1, 0, length, length, device=device)  # of a layer without heads
-    masked_scores, probabilities = heard.softmaxes[0] if attention.heads else (nothing, nothing)
+    masked_scores, probabilities = nothing, nothing
+    if attention.heads:
+        masked_scores, probabilities = heard.scores[inputs.layer], recording.attention[inputs.layer]
     scores, added = masked_scores, torch.zeros(length, length, device=device)
     if mask is not None or loaded.config.is_decoder:
         allowed = torch.ones_like(ids) if mask is None else mask
         added = model.bert.get_extended_attention_mask(allowed, (1, length))[0, 0].expand_as(added)
-        if attention.heads:
-            # The module once more without the mask: taking -10000 off again would leave few digits of the scores.
-            with torch.no_grad(), record([inputs.layer]), _Overheard(model) as unmasked:
-                attention(modules[layer + "attention.self.query"][_INTO])
-            ((scores, _),) = unmasked.softmaxes
+    if attention.heads and (added.any() or attention.cuts):
+        # The module once more without mask and cuts: taking -10000 off again would leave few digits of the scores.
+        bare = copy.copy(attention)
+        bare.cuts = ()
+        with torch.no_grad(), record([inputs.layer]), _Overheard(model) as unmasked:
+            bare(modules[layer + "attention.self.query"][_INTO])
+        scores = unmasked.scores[inputs.layer]
 
     found: dict[str, Tensor] = {}
     for name, (module, side) in _EMBEDDINGS.items():
@@ -255,6 +263,33 @@ def _twin(loaded: LoadedModel) -> BertForPretraining:
     return BertForPretraining.from_weights(weights, loaded.config)
 
 
+def _changes(loaded: LoadedModel, tokens: int) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
+    """What the model's edits do to the twin's values, by name."""
+    changes: dict[str, Callable[[np.ndarray], np.ndarray]] = {}
+    for number in range(loaded.config.num_hidden_layers):
+        cuts, heads, at = cuts_in(loaded.edits, number), loaded.config.heads_of(number), f"layer.{number}."
+        unseen = arrows_cut(cuts, heads, tokens, renormalised=True)
+        removed = arrows_cut(cuts, heads, tokens, renormalised=False)
+        factors = np.ones(loaded.config.intermediate_size)
+        for one in scaled_in(loaded.edits, number):
+            factors[one.neuron] *= one.factor
+        if unseen is not None:
+            changes[at + "masked_scores"] = _plus(unseen * MASKED_SCORE)
+        if removed is not None:
+            changes[at + "probabilities"] = _times(~removed)
+        if (factors != 1).any():
+            changes[at + "intermediate"] = _times(factors)
+    return changes
+
+
+def _plus(added: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda value: value + added.astype(value.dtype)
+
+
+def _times(factors: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda value: value * factors.astype(value.dtype)
+
+
 def _words_by_numpy(loaded: LoadedModel, state: np.ndarray) -> dict[str, np.ndarray]:
     """What the masked-word head makes of one vector (hidden,) of the last layer, by the NumPy twin."""
     found: dict[str, np.ndarray] = {}
@@ -277,11 +312,14 @@ def _by_numpy(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     states = ["embeddings.output", *(f"layer.{n}.output" for n in range(loaded.config.num_hidden_layers))]
     found: dict[str, np.ndarray] = {}
     leaving: list[np.ndarray] = []
+    changes = _changes(loaded, inputs.ids.shape[1])
 
     def keep(name: str, value: np.ndarray) -> np.ndarray:
         if name in states:
             leaving.append(value[0])
             counted(report, len(leaving) - 1, len(states) - 1, "layers")
+        if name in changes:
+            value = changes[name](value)
         if name == layer + "masked_scores":
             mask = twin.bert.additive_mask(inputs.mask, *inputs.ids.shape)
             found[layer + "mask"] = np.broadcast_to(0 if mask is None else mask[0, 0], value.shape[-2:])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bert_core import checkpoint
+from bert_core.edits import check_unedited
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
 from bert_core.records import Batch, CurvePoint, PruningPlan
@@ -51,6 +52,7 @@ def pruning_curve(
     Raises Refused for an unknown order, a model without heads, a table of another run or one that another
     run writes to now, or a plan found on something else.
     """
+    check_unedited(loaded.edits, "a pruning curve")
     estimated, asked = each("estimated", estimated, Batch), each("asked", asked, Batch)
     steps, reference = whole("steps", steps, 1, MOST_STEPS), each("reference", reference, Encoding)
     orders = each("orders", orders, str)

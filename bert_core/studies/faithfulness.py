@@ -18,6 +18,7 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.analysis.faithfulness import MEASURES, RANDOM_RANKINGS, Faithfulness
+from bert_core.edits import check_unedited
 from bert_core.loading import LoadedModel
 from bert_core.methods import METHODS, faithfulness, method_of, token_scores
 from bert_core.progress import Progress, counted, silent
@@ -287,6 +288,7 @@ def judge_file(
     Returns all judgements. Raises Refused for other settings than those of the table, where another run writes to it
     now, and as `questions`.
     """
+    check_unedited(loaded.edits, "a study")
     check_file(text)
     now = as_kept({"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)})
     del now["questions"]  # more of them are the same study

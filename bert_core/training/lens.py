@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.checkpoint import write_whole
+from bert_core.edits import check_unedited
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, printed
@@ -87,6 +88,7 @@ def tune_lens(
     writes to it now.
     Source: Belrose 2023, section 3 (arXiv:2303.08112).
     """
+    check_unedited(loaded.edits, "training a lens")
     if not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
     if settings.length > loaded.config.max_position_embeddings:

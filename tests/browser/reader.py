@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from playwright.sync_api import Page, expect
@@ -13,6 +14,16 @@ def opened(page: Page, base: str, path: str = "", **address: str) -> Page:
     page.goto(f"{base}/{path}?{urlencode(address)}")
     expect(page.get_by_test_id("stHeading").first).to_be_visible()
     settled(page)
+    return page
+
+
+def opened_from_disk(page: Page, folder: Path, made: str) -> Page:
+    """A page that was made, as `page.html` in a folder, with the network off, once it has drawn itself."""
+    file = folder / "page.html"
+    file.write_text(made, encoding="utf-8")
+    page.context.set_offline(True)
+    page.goto(file.as_uri())
+    expect(page.locator("body[data-ready]")).to_be_attached()
     return page
 
 

@@ -20,7 +20,7 @@ from bert_core.analysis.roles import in_words, role_ranks, role_scores, roles_of
 from bert_core.recording import record
 from bert_core.records import DecoderRun, HeadVectors
 from tests.browser.conftest import Serve
-from tests.browser.reader import settled
+from tests.browser.reader import opened_from_disk, settled
 from tests.hostile import HOSTILE, run_of
 from viz_app.comparison import Comparison
 from viz_app.export.page import Theme, attention_page, caption_page, change_page, neuron_page
@@ -33,17 +33,7 @@ WORDS = ["The", "cat", "sat", "##s", "on", "it"]
 
 def opened(page: Page, folder: Path, run: ModelRun, asked: MapView | None = None, **options: Any) -> Page:
     """The page of a run, from a file, with the network off."""
-    return shown(page, folder, attention_page(run, asked, **options))
-
-
-def shown(page: Page, folder: Path, made: str) -> Page:
-    """A page that was made, from a file, with the network off."""
-    file = folder / "attention.html"
-    file.write_text(made, encoding="utf-8")
-    page.context.set_offline(True)
-    page.goto(file.as_uri())
-    expect(page.locator("body[data-ready]")).to_be_attached()
-    return page
+    return opened_from_disk(page, folder, attention_page(run, asked, **options))
 
 
 def head(page: Page, number: int) -> Locator:
@@ -131,7 +121,7 @@ def test_a_gradient_of_a_long_text_is_within_the_stated_precision(
     run = bert_core.capture(tiny_loaded, encoding, target=Target("nsp"))
     opened(page, tmp_path, run, MapView("gradient", layer=0, heads=(2,)))
     expect(page.locator("body")).to_contain_text("off by at most 1/160 of the largest magnitude in their row")
-    assert (tmp_path / "attention.html").stat().st_size < run.attention.nbytes / 6
+    assert (tmp_path / "page.html").stat().st_size < run.attention.nbytes / 6
     page.locator(".column.query .token").nth(3).hover()
     expect(page.locator(".numbers .title")).to_have_text("sat (3) looks at")
     row = run.gradient[0, 2, 3]
@@ -172,7 +162,7 @@ def test_hostile_texts_are_only_text(page: Page, tmp_path: Path, mode: str) -> N
     run = run_of(HOSTILE, second=9)
     view = {"matrix": MapView(mode="matrix"), "one map": MapView(together=Combination("maximum", "all"))}.get(mode)
     made = neuron_page(run, vectors_of(run), 3) if mode == "neuron" else attention_page(run, view)
-    shown(page, tmp_path, made)
+    opened_from_disk(page, tmp_path, made)
     for place, text in enumerate(HOSTILE[:-1]):
         assert page.locator(".column.query .token").nth(place + 1).text_content() == text[:60]
     assert page.locator("#text .a").text_content() == "\n".join(HOSTILE[:9])
@@ -223,7 +213,7 @@ def test_a_head_down_to_its_vectors(page: Page, tmp_path: Path, distances: bool)
     """Opened at the query that was asked for, with its numbers; other heads are curves, and a click leads back."""
     run = run_of(WORDS)
     vectors = vectors_of(run, distances=distances)
-    shown(page, tmp_path, neuron_page(run, vectors, 3))
+    opened_from_disk(page, tmp_path, neuron_page(run, vectors, 3))
     assert pressed(page) == ["Neuron L1 H2"]
     best = int(vectors.attention[3].argmax())
     expect(page.locator(".numbers .title")).to_contain_text(f"sat (3) → {run.encoding.tokens[best]} ({best})")
@@ -242,7 +232,7 @@ def test_the_difference_of_two_runs(page: Page, tmp_path: Path) -> None:
     before, after = run_of(HOSTILE, second=9), run_of(HOSTILE[::-1])
     pair = Comparison(before, dataclasses.replace(after, encoding=before.encoding), ("<b>one</b>", HOSTILE[10]))
     pair = dataclasses.replace(pair, after=dataclasses.replace(pair.after, attention=after.attention[:, ::-1]))
-    shown(page, tmp_path, change_page(pair, MapView(layer=1, mode="matrix")))
+    opened_from_disk(page, tmp_path, change_page(pair, MapView(layer=1, mode="matrix")))
     lines = pair.listed(pair.largest())
     table = page.locator("#changes tr")
     expect(table).to_have_count(1 + len(lines))
@@ -274,7 +264,7 @@ def test_where_a_captioner_looks(page: Page, tmp_path: Path) -> None:
     """The average of all heads for a word, over the picture; clicks show another word and a head; all is only text."""
     run = caption_of([*HOSTILE[:6], "blue", "[SEP]"])
     maps = run.cross_attention
-    shown(page, tmp_path, caption_page(run, word=6))
+    opened_from_disk(page, tmp_path, caption_page(run, word=6))
     assert pressed(page) == ["Curves", "average of all 2 × 3 heads"]
     picture = page.locator("#seen canvas")
     expect(picture).to_have_attribute("aria-label", "attention over the picture for “blue”, average of all 2 × 3 heads")
@@ -382,7 +372,7 @@ def test_512_tokens_open(page: Page, tmp_path: Path) -> None:
     page.get_by_role("button", name="L1 H1").click()
     expect(page.locator(".layer .name")).to_have_text("L1")
     expect(page.locator(".note")).to_contain_text("of 262,144 edges")
-    assert (tmp_path / "attention.html").stat().st_size < run.attention.nbytes
+    assert (tmp_path / "page.html").stat().st_size < run.attention.nbytes
 
 
 def test_the_same_in_a_notebook(browser: Browser, tmp_path: Path) -> None:
@@ -431,7 +421,7 @@ def test_a_decoder_over_another_text(page: Page, tmp_path: Path, tiny_loaded: Lo
     across = np.stack([maps[0].numpy() for _, maps in sorted(recording.cross_attention.items())])
     queries = [*HOSTILE[:5], "said"]
     cell = view_maps(across, queries, read.tokens, layer=1, heads=[2])
-    shown(page, tmp_path, cell.page)
+    opened_from_disk(page, tmp_path, cell.page)
     expect(page.locator(".column.query .token")).to_have_count(6)
     expect(page.locator(".column.key .token")).to_have_count(len(read))
     page.locator(".column.query .token").nth(5).hover()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.reader import opened_from_disk
 from tests.hostile import HOSTILE
 from tests.lessons import ANSWERS, bundled, record
 from viz_app.export.handout import Bar, Handout, Outcome, Picture, handout_page
@@ -18,16 +19,6 @@ from viz_app.shell.work import Work
 
 SAYS = {"en": ("That is what I expect", "What is true"), "de": ("Das erwarte ich", "Was stimmt")}
 WORDS = dict.fromkeys(("expect", "say", "number", "hint", "true", "on", "needs"), "ours")
-
-
-def opened(page: Page, folder: Path, made: str) -> Page:
-    """A file in a tab, with the network off."""
-    file = folder / "lesson.html"
-    file.write_text(made, encoding="utf-8")
-    page.context.set_offline(True)
-    page.goto(file.as_uri())
-    expect(page.locator("body[data-ready]")).to_be_attached()
-    return page
 
 
 def answer(page: Page, name: str) -> None:
@@ -50,7 +41,7 @@ def test_a_lesson_asks_before_it_shows(page: Page, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(findings, "work_for", lambda *_: Work("", "", lambda _: found))
     for tag, (say, true) in SAYS.items():
         one = lesson_of(name, tag)
-        opened(page, tmp_path, handout_of(one, bundled(), tag))
+        opened_from_disk(page, tmp_path, handout_of(one, bundled(), tag))
         expect(page.get_by_role("heading", name=one.question, exact=True)).to_be_visible()
         button, truth = page.get_by_role("button", name=say), page.get_by_role("heading", name=true)
         expect(button).to_be_disabled()
@@ -85,7 +76,7 @@ def test_no_text_of_a_lesson_becomes_more_than_text(page: Page, tmp_path: Path, 
         true_pictures=[], about=whole, source=whole, link=whole, ways=[(text, text) for text in texts],
         words=WORDS | {"number": whole, "hint": whole},
     ))  # fmt: skip
-    opened(page, tmp_path, made)
+    opened_from_disk(page, tmp_path, made)
     expect(page.locator(".text span")).to_have_count(len(texts))
     for place, text in zip(page.locator(".text span").all(), texts, strict=True):
         assert place.evaluate("one => one.textContent") == text

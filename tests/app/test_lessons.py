@@ -16,11 +16,12 @@ from viz_app.lessons import STEPS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.lessons.reading import FOLDER, lesson_of, lessons, read
 from viz_app.pages import PAGES
+from viz_app.shell.answers import in_words
 from viz_app.shell.findings.asked import of_lesson
 from viz_app.shell.frame import choices_of
 from viz_app.shell.lesson import _HEARD, values
 from viz_app.shell.markdown import explained_as_written, foreign
-from viz_app.shell.panel import _filled, in_words
+from viz_app.shell.panel import _filled
 
 BY_PATH = {page.path: page for page in PAGES}
 LESSONS = [file.stem for file in sorted(FOLDER.glob("*.toml"))]

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.tokenizer import MASK, Encoding
+from bert_core.tokenizer import MASK
 from viz_app.classroom import Asked as ClassAsked
-from viz_app.components.token_strip import Chip, token_strip
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View, paragraphs_of
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import classroom, downloads, findings, frame, lesson
+from viz_app.shell.answers import answer_control, in_words, of_now
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
 from viz_app.shell.findings.asked import Asked, of_lesson, of_page
@@ -327,11 +326,6 @@ def asked_on(one: Lesson, model: str) -> Asked:
     return of_lesson(loaded_model(model), one.predict.view, one.do.view.address)
 
 
-def words_to_choose(asked: Asked) -> list[int]:
-    """The numbers of the words that can be an answer: all but those that are hidden."""
-    return [word for word in range(asked.original.word_count) if word not in asked.hidden]
-
-
 def text_of(asked: Asked) -> str:
     """The text with [MASK] for what is hidden, in Markdown; two sentences in two lines."""
     texts = {"A": asked.original.text, "B": asked.original.pair or ""}
@@ -386,103 +380,11 @@ def verdicts_of(task: Task, asked: Asked, answers: Iterable[Answer | None]) -> d
         record = look(findings.work_for(CHECKS[task.check].needs, asked)).value
         if record is None:
             return {}
-        now = {one: _of_now(task, one) if isinstance(one, Option) else one for one in answers}
+        now = {one: of_now(task, one) if isinstance(one, Option) else one for one in answers}
         return {answer: findings.judged(task, asked, record, said) for answer, said in now.items()}
     except Refused as error:
         st.caption(f":material/info: {sentence(error)}")
         return {}
-
-
-def answer_control(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
-    """Draw the control of an answer, which stays when the page is left, and return what is chosen; None at first."""
-    said, key = lesson.drafts(one), f"{one.name}_{step}"
-    chosen: Any = said.get(key)
-    if task.answer == "word":
-        original = asked.original
-        if not isinstance(chosen, int) or chosen >= original.word_count or chosen in asked.hidden:
-            chosen = None
-        token_strip(
-            _chips(asked, chosen), key="lesson_words",
-            label=spoken("Words of the sentence; a click chooses the one that you expect"),
-            on_click=lambda click: said.update({key: click.word}),
-        )  # fmt: skip
-        word = "" if chosen is None else as_written(original.word_text(chosen))
-        st.caption(spoken("Chosen: {word}").format(word=word) if word else spoken("Nothing chosen yet"))
-    elif task.answer == "number":
-        chosen = st.number_input(
-            spoken("How many {unit}?").format(unit=task.unit), value=chosen,
-            min_value=int(task.least), max_value=int(task.most), step=1, key=f"lesson_number_{key}",
-            placeholder=spoken("{least:g} to {most:g}").format(least=task.least, most=task.most),
-        )  # fmt: skip
-        said[key] = chosen
-    elif task.answer == "order":
-        return _ordered(CHECKS[task.check].things, said, key)
-    else:
-        labels = [option.label for option in task.options]
-        number = st.radio(
-            spoken("Choose one"), range(len(labels)), index=chosen, format_func=lambda place: as_written(labels[place]),
-            key=f"lesson_choice_{key}", label_visibility="collapsed",
-        )  # fmt: skip
-        said[key] = number
-        return None if number is None else task.options[number]
-    result: Answer | None = chosen
-    return result
-
-
-def _ordered(things: tuple[str, ...], said: dict[str, object], key: str) -> Answer | None:
-    """Draw a button for each thing, two in a row, which gives it the next place, or takes it and what follows back.
-
-    Returns the order once all have a place.
-    """
-    order: Any = said.get(key, ())
-    if len(order) == len(things) - 1:  # the last one is known
-        order = (*order, *(thing for thing in things if thing not in order))
-
-    def click(thing: str) -> None:
-        said[key] = order[: order.index(thing)] if thing in order else (*order, thing)
-
-    columns = st.columns(2, gap="small")
-    for number, thing in enumerate(things):
-        place = f"{order.index(thing) + 1}. " if thing in order else ""
-        columns[number % 2].button(
-            f"{place}{as_written(thing)}", key=f"lesson_order_{number}", on_click=click, args=(thing,),
-            width="stretch", type="primary" if place else "secondary",
-        )  # fmt: skip
-    st.caption(
-        spoken("Press the best one first; press again to take it back.") if order
-        else spoken("Press the best one first.")
-    )  # fmt: skip
-    return order if len(order) == len(things) else None
-
-
-def _chips(asked: Asked, chosen: int | None) -> list[Chip]:
-    """The text's tokens to choose a word from: those that are hidden stay out of it."""
-    hidden, original = asked.hidden, asked.original
-    return [
-        Chip(
-            text=token, word=word, side=original.sides[at], special=original.special[at] or word in hidden,
-            masked=word in hidden, target=word is not None and word == chosen,
-            title=spoken("{token}: choose it").format(token=token) if word not in hidden else spoken("The gap"),
-        )
-        for at, (token, word) in enumerate(zip(original.tokens, original.words, strict=True))
-        if not original.special[at]
-    ]  # fmt: skip
-
-
-def in_words(task: Task, answer: Answer, original: Encoding | None) -> str:
-    """An answer as it is said. original: the text, for its words; None where it is not at hand."""
-    if isinstance(answer, Option):
-        return _of_now(task, answer).label
-    if isinstance(answer, tuple):
-        return ", ".join(answer)
-    if task.answer == "word" and original is not None and int(answer) < original.word_count:
-        return original.word_text(int(answer))
-    return f"{answer:g} {task.unit}".strip()
-
-
-def _of_now(task: Task, answer: Option) -> Option:
-    """The option that was chosen, in the words of the language that is chosen now."""
-    return next((option for option in task.options if option == answer), answer)
 
 
 def _filled(text: str, verdict: Verdict, word: Callable[[str], str] = str) -> str:

@@ -9,6 +9,7 @@ from viz_app.classroom import Class, Question, Shown
 from viz_app.lessons import Lesson
 from viz_app.pages.learn import taken
 from viz_app.shell import classroom, frame, lesson, panel, screen
+from viz_app.shell.answers import answer_control, in_words
 from viz_app.shell.language import spoken
 from viz_app.shell.lesson import Answer
 from viz_app.shell.markdown import as_written
@@ -48,7 +49,7 @@ def _title(asks: str) -> None:
 
 def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) -> None:
     asked, given, task = panel.asked_on(one, question.model), group.answer_of(me), one.predict
-    said = None if given is None else panel.in_words(task, given, asked.original)
+    said = None if given is None else in_words(task, given, asked.original)
     if shown.step in ("wait", "ask"):
         panel.paragraphs(task.says, set())
         if task.answer != "word":
@@ -58,8 +59,8 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
     elif shown.step == "ask":
         if shown.vote > 1:
             st.markdown(f"**{spoken('A second vote: talk to your neighbours, then answer again.')}**")
-        answer = panel.answer_control(one, "predict", task, asked)
-        words = None if answer is None else panel.in_words(task, answer, asked.original)
+        answer = answer_control(one, "predict", task, asked)
+        words = None if answer is None else in_words(task, answer, asked.original)
         st.button(
             spoken("Send my answer") if said is None else spoken("Change my answer"), key="class_say", type="primary",
             disabled=answer is None or words == said, on_click=_answer, args=(one, group, me, shown, answer, words),

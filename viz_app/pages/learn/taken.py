@@ -11,7 +11,8 @@ from viz_app.classroom.links import base_of
 from viz_app.classroom.sheet import Entry, Words, as_json, as_page
 from viz_app.lessons import STEPS, Lesson
 from viz_app.lessons.reading import lessons
-from viz_app.shell import lesson, panel
+from viz_app.shell import lesson
+from viz_app.shell.answers import in_words
 from viz_app.shell.language import language, spoken
 from viz_app.shell.panel import STEP_NAMES
 
@@ -39,7 +40,7 @@ def draw() -> None:
 
 def _entry(one: Lesson) -> Entry:
     note = lesson.note_of(one)
-    said = note.said or ("" if note.answer is None else panel.in_words(one.predict, note.answer, None))
+    said = note.said or ("" if note.answer is None else in_words(one.predict, note.answer, None))
     links = tuple((spoken(STEP_NAMES[step]), _link(one, step)) for step in STEPS[:-1])
     return Entry(one.name, one.title, one.question, said, note.right, note.found, links)
 

@@ -17,6 +17,7 @@ from viz_app.lessons import Lesson
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.reading import lesson_of, lessons
 from viz_app.shell import classroom, frame, lesson, panel, screen
+from viz_app.shell.answers import in_words, words_to_choose
 from viz_app.shell.language import language, spoken
 from viz_app.shell.markdown import as_written
 
@@ -113,7 +114,7 @@ def _begin(group: Class, one: Lesson) -> None:
     model = st.session_state.model
     words: list[int] = []
     if one.predict.answer == "word":
-        words = panel.words_to_choose(panel.asked_on(one, model))
+        words = words_to_choose(panel.asked_on(one, model))
     group.begin(Question(one, model, tuple(words)))
     st.rerun()
 
@@ -225,7 +226,7 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
     if counted is None:
         return
     asked = panel.asked_on(one, question.model)
-    rows = rows_of(counted, lambda answer: panel.in_words(one.predict, answer, asked.original), spoken("others"))
+    rows = rows_of(counted, lambda answer: in_words(one.predict, answer, asked.original), spoken("others"))
     right = set()
     if shown.step == "reveal":
         judged = panel.verdicts_of(one.predict, asked, {answer for row in rows for answer in row.answers})
@@ -275,6 +276,6 @@ def _controls(group: Class, one: Lesson, number: int) -> None:
 def _csv(group: Class) -> bytes:
     def said(question: Question, answer: lesson.Answer) -> str:
         asked = panel.asked_on(question.lesson, question.model)
-        return panel.in_words(question.lesson.predict, answer, asked.original)
+        return in_words(question.lesson.predict, answer, asked.original)
 
     return counts_csv(group.asked(), said)

@@ -10,21 +10,15 @@ a clock starts; each asks for one word at one position. Each number of tokens ha
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
-import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
 import transformers
-from encoder import KEPT, SEED, TOKEN, busy_and_own, seconds_of, sentence
-from tables import write_table
+from encoder import KEPT, SEED, TOKEN, in_turns, sentence
+from tables import command, in_own_process
 from torch import Tensor
 
 from bert_core.config import BertConfig
@@ -108,18 +102,13 @@ def measure(tokens: int, repeats: int) -> dict[str, object]:
         raise SystemExit(
             f"{tokens} tokens: ours differs by {own} from our masked passes, by {peers} from the hooked ones"
         )
-    (busy, used), start = busy_and_own(), time.perf_counter()
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(repeats):
-        for name, side in sides.items():
-            seconds[name].append(seconds_of(side, ids))
-    (busy_after, used_after), elapsed = busy_and_own(), time.perf_counter() - start
+    ms, machine = in_turns(sides, ids, repeats)
     correlation = np.corrcoef(ranks(found["ours"]), ranks(found["ours, bfloat16"]))[0, 1]
     return {
-        "ms": {name: 1000 * statistics.median(times) for name, times in seconds.items()},
+        "ms": ms,
         "difference": float(own),
         "correlation": float(correlation),
-        "machine": f"{os.getloadavg()[0]:.1f}; {max(busy_after - busy - used_after + used, 0) / elapsed:.2f}",
+        "machine": machine,
     }
 
 
@@ -134,9 +123,7 @@ def table(quick: bool) -> str:
         "| ---: | --- | ---: | ---: | ---: | --- | --- |",
     ]
     for tokens, repeats in REPEATS.items():
-        command = [sys.executable, __file__, "--tokens", str(tokens), "--repeats", str(1 if quick else repeats)]
-        environment = {**os.environ, **KEPT}
-        result = json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+        result = in_own_process(__file__, tokens, 1 if quick else repeats, malloc=KEPT)
         masked, peer = list(result["ms"].values())[2:]
         for name, targets in (("ours", TARGETS), ("ours, bfloat16", BF16_TARGETS)):
             ms, goal = result["ms"][name], targets.get(tokens)
@@ -149,21 +136,5 @@ def table(quick: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Ablation of every head.")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    parser.add_argument("--quick", action="store_true", help="one run a side")
-    parser.add_argument("--tokens", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--repeats", type=int, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.tokens:
-        print(json.dumps(measure(arguments.tokens, arguments.repeats)))
-        return
-    found = table(arguments.quick)
-    print(found)
-    if arguments.write:
-        write_table(__file__, found)
-
-
 if __name__ == "__main__":
-    main()
+    command(__file__, "Ablation of every head.", table, measure, quick="one run a side")

@@ -8,18 +8,14 @@ Each side has a process of its own. Both must find the same gradients.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
 import platform
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import torch
-from tables import write_table
+from tables import command, in_own_process
 
 from bert_core.config import BertConfig
 from bert_core.modeling import BertForPreTraining
@@ -75,13 +71,7 @@ def table() -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for examples, tokens in SHAPES:
-        kept, saved = (
-            json.loads(subprocess.run(
-                [sys.executable, __file__, "--measure", str(examples), str(tokens), str(checkpointing)],
-                stdout=subprocess.PIPE, check=True, text=True,
-            ).stdout)
-            for checkpointing in (0, 1)
-        )  # fmt: skip
+        kept, saved = (in_own_process(__file__, examples, tokens, saving, malloc={}) for saving in (False, True))
         for one, other in zip(kept["gradients"], saved["gradients"], strict=True):
             if abs(one - other) > 1e-4 * abs(one):
                 raise SystemExit(f"{examples} x {tokens}: the gradients differ, {one} and {other}")
@@ -92,20 +82,5 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Gradient checkpointing: memory and time.")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    parser.add_argument("--measure", nargs=3, type=int, metavar=("EXAMPLES", "TOKENS", "ON"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.measure:
-        examples, tokens, checkpointing = arguments.measure
-        print(json.dumps(measure(examples, tokens, bool(checkpointing))))
-        return
-    found = table()
-    print(found)
-    if arguments.write:
-        write_table(__file__, found)
-
-
 if __name__ == "__main__":
-    main()
+    command(__file__, "Gradient checkpointing: memory and time.", table, measure)

@@ -10,23 +10,21 @@ Every row, and every peak of memory, has a process of its own: what one leaves o
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 import transformers
 from checkpointing import held_now, resident
-from tables import write_table
+from tables import command, in_own_process
 from torch import Tensor
 
 from bert_core.checkpoint import LoadReport
@@ -171,7 +169,7 @@ def require_same(ours: Findings, theirs: Findings, what: str) -> None:
                 raise SystemExit(f"{what}: {name} differ by {np.abs(a - b).max()}, the largest is {np.abs(b).max()}")
 
 
-def seconds_of(run: Callable[[Tensor], Findings], ids: Tensor) -> float:
+def seconds_of(run: Callable[[Tensor], object], ids: Tensor) -> float:
     """Time of one run, until the device has finished."""
     synchronise = torch.cuda.synchronize if ids.is_cuda else int
     gc.collect()
@@ -194,21 +192,30 @@ def busy_and_own() -> tuple[float, float]:
     return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK"), own
 
 
-def times_of(row: int, repeats: dict[int, int]) -> dict[str, dict]:
+def in_turns(
+    sides: Mapping[str, Callable[[Tensor], object]], ids: Tensor, repeats: int
+) -> tuple[dict[str, float], str]:
+    """Median milliseconds of each side, taking turns; the machine's load at the end, and the CPUs that others used."""
+    (busy, own), start = busy_and_own(), time.perf_counter()
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(repeats):
+        for name, side in sides.items():
+            seconds[name].append(seconds_of(side, ids))
+    (busy_after, own_after), elapsed = busy_and_own(), time.perf_counter() - start
+    others = max(busy_after - busy - own_after + own, 0) / elapsed
+    medians = {name: 1000 * statistics.median(times) for name, times in seconds.items()}
+    return medians, f"{os.getloadavg()[0]:.1f}; {others:.2f}"
+
+
+def times_of(row: int, quick: bool) -> dict[str, dict]:
     """Tokens -> median milliseconds of both sides of a row, taking turns, and the load of the machine meanwhile."""
     what, *names, _ = ROWS[row]
     runs, results = variants(names), {}
-    for tokens, times in repeats.items():
+    for tokens, times in REPEATS.items():
         ids = sentence(tokens)
         require_same(*(run(ids) for run in runs.values()), f"{what}, {tokens} tokens")
-        (busy, own), start = busy_and_own(), time.perf_counter()
-        seconds = [[seconds_of(run, ids) for run in runs.values()] for _ in range(times)]
-        (busy_after, own_after), elapsed = busy_and_own(), time.perf_counter() - start
-        others = max(busy_after - busy - own_after + own, 0) / elapsed
-        results[str(tokens)] = {
-            "ms": [1000 * statistics.median(side) for side in zip(*seconds, strict=True)],
-            "machine": f"{os.getloadavg()[0]:.1f}; {others:.2f}",
-        }
+        ms, machine = in_turns(runs, ids, 3 if quick else times)
+        results[str(tokens)] = {"ms": list(ms.values()), "machine": machine}
     return results
 
 
@@ -232,11 +239,9 @@ def memory_of(name: str) -> dict[str, float]:
     return peaks
 
 
-def in_own_process(malloc: str, *arguments: str) -> dict:
-    """What this script prints as JSON when it runs by itself with these arguments and this malloc."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")} | MALLOC[malloc]
-    command = [sys.executable, str(Path(__file__)), *arguments]
-    return json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, text=True).stdout)
+def measure(what: str, *given: Any) -> dict[str, Any]:
+    """Times or memory, in a process of their own."""
+    return {"times": times_of, "memory": memory_of}[what](*given)
 
 
 def table(quick: bool) -> str:
@@ -248,7 +253,7 @@ def table(quick: bool) -> str:
         f"transformers {transformers.__version__}; medians of {repeats} runs a side; {time.strftime('%Y-%m-%d')}."
     ]
     # With blocks kept, a peak says what was kept and not what was needed: memory is measured once, by default.
-    peaks = {name: in_own_process("default", "--memory", name) for name in VARIANTS}
+    peaks = {name: in_own_process(__file__, "memory", name, malloc=MALLOC["default"]) for name in VARIANTS}
     for malloc, settings in MALLOC.items():
         lines += [
             f"\nmalloc **{malloc}** {' '.join(f'`{k}={v}`' for k, v in settings.items())}\n",
@@ -256,7 +261,7 @@ def table(quick: bool) -> str:
             "| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | --- |",
         ]
         for row, (what, ours, theirs, targets) in enumerate(ROWS):
-            results = in_own_process(malloc, "--times", str(row), *(["--quick"] if quick else []))
+            results = in_own_process(__file__, "times", row, quick, malloc=settings)
             for tokens, result in results.items():
                 (a, b), most = result["ms"], targets.get(malloc)
                 verdict = "" if most is None else f"{most} {'met' if a / b <= most else '**missed**'}"
@@ -268,23 +273,5 @@ def table(quick: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="bert_core and transformers, side by side")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    parser.add_argument("--quick", action="store_true", help="three runs a side")
-    parser.add_argument("--times", type=int, metavar="ROW", help=argparse.SUPPRESS)
-    parser.add_argument("--memory", choices=VARIANTS, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.times is not None:
-        print(json.dumps(times_of(asked.times, dict.fromkeys(REPEATS, 3) if asked.quick else REPEATS)))
-    elif asked.memory:
-        print(json.dumps(memory_of(asked.memory)))
-    else:
-        found = table(asked.quick)
-        print(found)
-        if asked.write:
-            write_table(__file__, found)
-
-
 if __name__ == "__main__":
-    main()
+    command(__file__, "bert_core and transformers, side by side", table, measure, quick="three runs a side")

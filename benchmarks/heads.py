@@ -13,21 +13,15 @@ attentions, map times gradient. Both sides must find the same numbers (to 1e-4 o
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
-import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 import transformers
-from encoder import KEPT, SEED, TOKEN, TOLERANCE, busy_and_own, seconds_of, sentence
-from tables import write_table
+from encoder import KEPT, SEED, TOKEN, TOLERANCE, in_turns, sentence
+from tables import command, in_own_process
 from torch import Tensor
 
 import bert_core
@@ -106,20 +100,6 @@ def check(what: str, ours: np.ndarray, theirs: np.ndarray) -> float:
     return difference
 
 
-def in_turns(sides: dict[str, Callable[[], np.ndarray]], repeats: int) -> dict[str, object]:
-    """Median seconds of each side, and what else ran on the machine."""
-    (busy, used), start = busy_and_own(), time.perf_counter()
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(repeats):
-        for name, side in sides.items():
-            seconds[name].append(seconds_of(lambda _, side=side: side(), torch.empty(0)))
-    (busy_after, used_after), elapsed = busy_and_own(), time.perf_counter() - start
-    return {
-        "seconds": {name: statistics.median(times) for name, times in seconds.items()},
-        "machine": f"{os.getloadavg()[0]:.1f}; {max(busy_after - busy - used_after + used, 0) / elapsed:.2f}",
-    }
-
-
 def measure_sentence(tokens: int, repeats: int) -> dict[str, object]:
     """Ours and one backward pass a gate, on one sentence."""
     torch.manual_seed(SEED)
@@ -129,8 +109,9 @@ def measure_sentence(tokens: int, repeats: int) -> dict[str, object]:
     loaded = LoadedModel("base", model, tokenizer, LoadReport("", (), ()), device)
     ids = sentence(tokens)
     difference = check(f"{tokens} tokens", by_capture(loaded, ids), gate_by_gate(model, ids))
-    sides = {"ours": lambda: by_capture(loaded, ids), "theirs": lambda: gate_by_gate(model, ids)}
-    return in_turns(sides, repeats) | {"difference": difference}
+    sides = {"ours": lambda ids: by_capture(loaded, ids), "theirs": lambda ids: gate_by_gate(model, ids)}
+    ms, machine = in_turns(sides, ids, repeats)
+    return {"ms": ms, "machine": machine, "difference": difference}
 
 
 def measure_corpus(count: int, repeats: int) -> dict[str, object]:
@@ -143,19 +124,17 @@ def measure_corpus(count: int, repeats: int) -> dict[str, object]:
     peer.requires_grad_(False)
     texts = corpus(loaded, count)
     difference = check("sentences", ours_over(loaded, texts), theirs_over(peer, texts))
-    sides = {"ours": lambda: ours_over(loaded, texts), "theirs": lambda: theirs_over(peer, texts)}
-    return in_turns(sides, repeats) | {"difference": difference}
+    sides = {"ours": lambda _: ours_over(loaded, texts), "theirs": lambda _: theirs_over(peer, texts)}
+    ms, machine = in_turns(sides, torch.empty(0), repeats)
+    return {"ms": ms, "machine": machine, "difference": difference}
 
 
-def in_a_process(*arguments: object) -> dict:
-    """What this script finds with these arguments in a process of its own."""
-    command = [sys.executable, __file__, *map(str, arguments)]
-    done = subprocess.run(command, env={**os.environ, **KEPT}, stdout=subprocess.PIPE, check=True)
-    found: dict = json.loads(done.stdout)
-    return found
+def measure(what: str, count: int, repeats: int) -> dict[str, object]:
+    """One sentence or a file of them, in a process of its own."""
+    return {"sentence": measure_sentence, "corpus": measure_corpus}[what](count, repeats)
 
 
-def tables(quick: bool) -> str:
+def table(quick: bool) -> str:
     """The whole measurement as Markdown."""
     repeats = {tokens: 1 if quick else REPEATS[tokens] for tokens in TOKENS}
     rounds, count = (1, 16) if quick else (ROUNDS, SENTENCES)
@@ -167,13 +146,11 @@ def tables(quick: bool) -> str:
         "| --- | ---: | ---: | ---: | --- |",
     ]
     for tokens in TOKENS:
-        found = in_a_process("--tokens", tokens, "--repeats", repeats[tokens])
-        ours, theirs = found["seconds"]["ours"], found["seconds"]["theirs"]
-        lines.append(
-            f"| {tokens} tokens | {1000 * ours:.0f} | {1000 * theirs:.0f} | {theirs / ours:.1f} | {found['machine']} |"
-        )
-    found = in_a_process("--sentences", count, "--repeats", rounds)
-    ours, theirs = (count / found["seconds"][side] for side in ("ours", "theirs"))
+        found = in_own_process(__file__, "sentence", tokens, repeats[tokens], malloc=KEPT)
+        ours, theirs = found["ms"]["ours"], found["ms"]["theirs"]
+        lines.append(f"| {tokens} tokens | {ours:.0f} | {theirs:.0f} | {theirs / ours:.1f} | {found['machine']} |")
+    found = in_own_process(__file__, "corpus", count, rounds, malloc=KEPT)
+    ours, theirs = (1000 * count / found["ms"][side] for side in ("ours", "theirs"))
     lines += [
         "\n| a file, headlight-mini | ours, sentences/s | transformers, sentences/s | times faster | "
         "load; others' CPUs |",
@@ -183,25 +160,5 @@ def tables(quick: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Importance of every head.")
-    parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
-    parser.add_argument("--quick", action="store_true", help="one run a side, few sentences")
-    parser.add_argument("--tokens", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--sentences", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--repeats", type=int, default=1, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.tokens:
-        print(json.dumps(measure_sentence(arguments.tokens, arguments.repeats)))
-        return
-    if arguments.sentences:
-        print(json.dumps(measure_corpus(arguments.sentences, arguments.repeats)))
-        return
-    found = tables(arguments.quick)
-    print(found)
-    if arguments.write:
-        write_table(__file__, found)
-
-
 if __name__ == "__main__":
-    main()
+    command(__file__, "Importance of every head.", table, measure, quick="one run a side, few sentences")

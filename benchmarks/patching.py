@@ -11,14 +11,9 @@ its own.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
 import shutil
-import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -26,8 +21,8 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
-from encoder import KEPT, SEED, TOKEN, busy_and_own, seconds_of
-from tables import write_table
+from encoder import KEPT, SEED, TOKEN, in_turns
+from tables import command, in_own_process
 from torch import Tensor
 
 import bert_core
@@ -115,16 +110,12 @@ def measure(tokens: int, repeats: int) -> dict[str, object]:
     apart = float(np.abs(ours - peers).max() / np.abs(peers).max())
     if apart > 1e-5:
         raise SystemExit(f"{tokens} tokens: the sides differ by {apart} of the largest")
-    (busy, used), seconds = busy_and_own(), {name: list[float]() for name in sides}
-    for _ in range(repeats):
-        for name, side in sides.items():
-            seconds[name].append(seconds_of(side, ids))
-    (busy_after, used_after), elapsed = busy_and_own(), sum(map(sum, seconds.values()))
+    ms, machine = in_turns(sides, ids, repeats)
     return {
         "places": ours.size,
-        "ms": {name: 1000 * statistics.median(times) for name, times in seconds.items()},
+        "ms": ms,
         "apart": apart,
-        "machine": f"{os.getloadavg()[0]:.1f}; {max(busy_after - busy - used_after + used, 0) / elapsed:.2f}",
+        "machine": machine,
     }
 
 
@@ -139,9 +130,7 @@ def table(quick: bool) -> str:
         "| ---: | ---: | ---: | ---: | ---: | --- | ---: | --- |",
     ]
     for tokens, repeats in REPEATS.items():
-        command = [sys.executable, __file__, "--tokens", str(tokens), "--repeats", str(1 if quick else repeats)]
-        done = subprocess.run(command, env={**os.environ, **KEPT}, stdout=subprocess.PIPE, check=True)
-        result = json.loads(done.stdout)
+        result = in_own_process(__file__, tokens, 1 if quick else repeats, malloc=KEPT)
         ours, peers = result["ms"].values()
         met = "met" if peers / ours >= TARGETS[tokens] else "**missed**"
         lines.append(
@@ -151,21 +140,5 @@ def table(quick: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Patching of every state.")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    parser.add_argument("--quick", action="store_true", help="one run a side")
-    parser.add_argument("--tokens", type=int, help=argparse.SUPPRESS)
-    parser.add_argument("--repeats", type=int, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.tokens:
-        print(json.dumps(measure(arguments.tokens, arguments.repeats)))
-        return
-    found = table(arguments.quick)
-    print(found)
-    if arguments.write:
-        write_table(__file__, found)
-
-
 if __name__ == "__main__":
-    main()
+    command(__file__, "Patching of every state.", table, measure, quick="one run a side")

@@ -9,17 +9,13 @@ The heads that go are drawn with a seed; the masked and the pruned model must ag
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import platform
-import subprocess
-import sys
 
 import numpy as np
 import torch
 from encoder import KEPT, SEED, busy_and_own
-from tables import write_table
+from tables import command, in_own_process
 
 from bert_core.checkpoint import LoadReport
 from bert_core.config import BertConfig
@@ -76,9 +72,7 @@ def table(quick: bool) -> str:
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for share in SHARES:
-        command = [sys.executable, __file__, "--share", str(share), *(["--quick"] if quick else [])]
-        done = subprocess.run(command, env={**os.environ, **KEPT}, stdout=subprocess.PIPE, check=True)
-        costs = json.loads(done.stdout)["costs"]
+        costs = in_own_process(__file__, share, quick, malloc=KEPT)["costs"]
         full = costs[0]["seconds"]["32"]
         for cost in costs if share == SHARES[0] else costs[1:]:
             times = " | ".join(f"{1000 * cost['seconds'][size]:.1f}" for size in ("1", "8", "32"))
@@ -88,20 +82,5 @@ def table(quick: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Full, masked and pruned.")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    parser.add_argument("--quick", action="store_true", help="a small model, one run a side")
-    parser.add_argument("--share", type=float, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.share is not None:
-        print(json.dumps(measure(arguments.share, arguments.quick)))
-        return
-    found = table(arguments.quick)
-    print(found)
-    if arguments.write:
-        write_table(__file__, found)
-
-
 if __name__ == "__main__":
-    main()
+    command(__file__, "Full, masked and pruned.", table, measure, quick="a small model, one run a side")

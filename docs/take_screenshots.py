@@ -25,6 +25,7 @@ PAIR = {
     "pair": "The room was dark and nobody was there.",
     "masked": "3",
 }
+HAT = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contrast": "his"}
 LONG = " ".join((Path(__file__).parents[1] / "LICENSE").read_text(encoding="utf-8").split())[:2800]
 SHOTS = {
     "predict": ("predict", PAIR, "light", 900),
@@ -43,6 +44,7 @@ SHOTS = {
     "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1400),
     "why": ("why", {"text": "He drank a cup of tea with milk.", "masked": "5", "target": "6:tea"}, "light", 1300),
     "layers": ("layers", {"text": "The ship sailed from England to America.", "masked": "5"}, "light", 1000),
+    "causes": ("causes", {**HAT, "source": "The woman lost his hat."}, "light", 1200),
     "score": ("score", {"text": PAIR["text"]}, "dark", 1000),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
     "prune": ("prune", {**PAIR, "off": "1.0,2.5,3.6,3.7,5.2"}, "light", 1150),

@@ -122,6 +122,7 @@ PAGES = {
     "compare": "viz_app.pages.compare.page.largest_changes",
     "why": "viz_app.pages.why.page.score_table",
     "layers": "viz_app.pages.layers.words.logit_lens",
+    "causes": "viz_app.pages.causes.page.missing",
     "heads": "viz_app.pages.heads.page.removal_estimate",
     "roles": "viz_app.pages.roles.text.role_map",
     "prune": "viz_app.pages.prune.questions.examples_of",

@@ -7,7 +7,20 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.reader import settled
 
-PAGES = ("predict", "attention", "compare", "why", "layers", "heads", "roles", "prune", "score", "images", "inside")
+PAGES = (
+    "predict",
+    "attention",
+    "compare",
+    "why",
+    "layers",
+    "causes",
+    "heads",
+    "roles",
+    "prune",
+    "score",
+    "images",
+    "inside",
+)
 PROJECTORS = ((1280, 720), (1920, 1080))
 FIGURES = "[data-testid=stPlotlyChart], [data-testid^=stBidiComponentIsolated]"
 # Boxes that a reader sees; a figure is not smaller than can be read, nor wider or higher than its place.

@@ -14,7 +14,8 @@ from tests.browser.reader import address_of, opened, reaches_address, settled
 from tests.browser.test_app import PAIR, TEXT
 
 PAGES = {
-    "": "Predict", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers", "heads": "Heads",
+    "": "Predict", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers", "causes": "Causes",
+    "heads": "Heads",
     "roles": "Roles", "prune": "Prune", "score": "Score", "images": "Pictures", "inside": "Step by step",
     "learn": "Learn", "glossary": "Glossary",
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,10 +47,11 @@ def score_table(
     rows, columns = shares.shape
     look = {"dark": dark, "lecture": lecture}
     written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
-    traces = _cells(shares, values, row_labels, column_labels, axis="x", written=written, **look)
+    cells = two_digits if written else None
+    traces = coloured_cells(shares, values, row_labels, column_labels, axis="x", written=cells, **look)
     if beside is not None:
         name, numbers = beside[0], beside[1][:, None]
-        traces += _cells(numbers, numbers, row_labels, [name], axis="x2", written=True, **look)
+        traces += coloured_cells(numbers, numbers, row_labels, [name], axis="x2", written=two_digits, **look)
     frames = [
         {
             "type": "rect", "xref": axis, "x0": -0.5, "x1": last, "y0": chosen - 0.5, "y1": chosen + 0.5,
@@ -92,18 +93,22 @@ def score_table(
     return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
-def _cells(
+def coloured_cells(
     shares: np.ndarray,
     values: np.ndarray,
     row_labels: Sequence[str],
     column_labels: Sequence[str],
     *,
     axis: str,
-    written: bool,
+    written: Callable[[float], str] | None,
     dark: bool,
     lecture: bool,
 ) -> list[dict[str, Any]]:
-    """Coloured cells that can be clicked, with their numbers on hover and, if `written`, in them."""
+    """Coloured cells that can be clicked, with their numbers on hover.
+
+    shares, values: (row, column), what is drawn, and what is read. axis: "x", or another one
+    beside it. written: how a number stands in its cell; None leaves it out.
+    """
     rows, columns = shares.shape
     on_hover = [plain(label, LONGEST_HOVER) for label in row_labels]
     over = [plain(label, LONGEST_HOVER) for label in column_labels]
@@ -125,7 +130,7 @@ def _cells(
         "hovertemplate": "%{customdata[0]}<br>%{customdata[1]}<br>%{customdata[2]}<extra></extra>",
     }  # fmt: skip
     traces: list[dict[str, Any]] = [map_, points]
-    if not written:
+    if written is None:
         return traces
     known = np.nan_to_num(shares)
     inks = np.array([[shade(share, signed=True, dark=dark)[1] for share in row] for row in known.tolist()])
@@ -134,7 +139,7 @@ def _cells(
         traces.append({
             "type": "scatter", "x": [column for _, column in cells], "y": [row for row, _ in cells], "mode": "text",
             "hoverinfo": "skip", "xaxis": axis, "showlegend": False,
-            "text": [two_digits(float(values[row, column])) for row, column in cells],
+            "text": [written(float(values[row, column])) for row, column in cells],
             "textfont": {"size": 14 if lecture else 12, "color": ink}, "selected": {"textfont": {"color": ink}},
             "unselected": {"textfont": {"color": ink}},
         })  # fmt: skip

@@ -2,6 +2,7 @@
 
 from viz_app.pages import (
     attention,
+    causes,
     compare,
     glossary,
     heads,
@@ -27,6 +28,7 @@ PAGES = (
     images.PAGE,
     why.PAGE,
     layers.PAGE,
+    causes.PAGE,
     compare.PAGE,
     heads.PAGE,
     prune.PAGE,

@@ -60,7 +60,8 @@ def open_example(page: Page) -> None:
     state = st.session_state
     if state.pop(UNSAID, False):
         own = page.example or examples.first()
-        state.text, state.pair, state.masked, state.target = own.text, own.pair, own.masked, own.target
+        state.text, state.pair, state.masked = own.text, own.pair, own.masked
+        state.target, state.contrast = own.target, own.contrast
 
 
 def is_embedded() -> bool:

@@ -20,7 +20,8 @@ TREES = Path(__file__).parent / "trees.conllu"  # sixty sentences with their dep
 class Example:
     """A text, perhaps a second one, and the words that are masked in it.
 
-    target: as in the address bar; empty for the first there is. remark: what there is to see, in Markdown.
+    target, contrast: as in the address bar; empty for the first there is, and for no other word. remark: what there is
+    to see, in Markdown.
     follows: whether the second text follows the first.
     """
 
@@ -28,6 +29,7 @@ class Example:
     pair: str = ""
     masked: tuple[int, ...] = ()
     target: str = ""
+    contrast: str = ""
     remark: str = ""
     follows: bool = False
 

@@ -114,8 +114,7 @@ def take_example(example: Example) -> None:
     state = st.session_state
     state[EXAMPLES] = False
     state.text, state.pair, state.masked = example.text, example.pair, example.masked
-    state.target = example.target
-    state.contrast = ""
+    state.target, state.contrast = example.target, example.contrast
     state.tokens = NO_TOKENS
 
 

@@ -1,0 +1,187 @@
+"""What carries an answer over from one text to another: the page Causes, and its pictures."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from bert_core.loading import LoadedModel
+from bert_core.records import word_target
+from bert_core.run.patching import OF_HEADS, estimate_patches, patch
+from bert_core.tokenizer import Encoding
+from tests.near import assert_near
+from tests.visit import key_of, settled, visited, words
+from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
+from viz_app.pages.causes import CARRIED, EXAMPLE, SOURCE, page
+from viz_app.pages.causes.patches import Sides
+from viz_app.shell import work
+from viz_app.shell.question import Question
+
+THEIRS = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contrast": "his"}
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    """The bundled model."""
+    return bert_core.load("headlight-mini", device="cpu")
+
+
+def both(loaded: LoadedModel) -> tuple[Encoding, Encoding]:
+    """The source and the text of the example, the same word hidden in both."""
+    read = loaded.tokenizer
+    source, text = (read.mask_words(read.encode(one), EXAMPLE.masked) for one in (SOURCE, EXAMPLE.text))
+    return source, text
+
+
+def start(**address: str) -> AppTest:
+    """The page as someone sees it who follows a link."""
+    return settled(visited("causes", **address))
+
+
+def drawn(app: AppTest, kind: str) -> list[dict[str, Any]]:
+    """The figures of a page whose first trace is of a kind."""
+    figures = [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
+    return [figure for figure in figures if figure["data"][0]["type"] == kind]
+
+
+def shown(app: AppTest, number: int = 0) -> np.ndarray:
+    """The effects that a map on the page says when it is pointed at, (row, column)."""
+    map_, points = drawn(app, "heatmap")[number]["data"][:2]
+    said = np.array([float(value) for *_, value in points["customdata"]])
+    return said.reshape(len(map_["y"]), -1)
+
+
+@pytest.mark.parametrize("carried", CARRIED)
+def test_the_map_is_what_the_library_finds(loaded: LoadedModel, carried: str) -> None:
+    """For each part that can be carried over, and either way."""
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    for way, pair in (("into", (source, text)), ("out", (text, source))):
+        app = start(**THEIRS, source=SOURCE, carried=carried, way=way)
+        assert not app.exception and not app.error
+        effects = patch(loaded, *pair, target, what=carried).effects
+        expected = effects if carried in OF_HEADS else effects.T
+        assert_near(shown(app), expected, 1e-5, of=1.0)
+
+
+def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
+    """The state of the one word that differs carries most at every depth but the last, and one head does most there."""
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    states = patch(loaded, source, text, target).effects
+    assert (states[:-1, 2] > 0.8).all() and states[-1, 4] > 0.99
+    heads = patch(loaded, source, text, target, what="head").effects
+    assert np.unravel_index(heads.argmax(), heads.shape) == (5, 8) and heads[5, 8] > 0.5
+    app = start()
+    assert app.session_state.text == EXAMPLE.text and app.session_state.source == SOURCE
+    assert EXAMPLE.remark in words(app) and "“her” rather than “his”" in words(app)
+
+
+def test_the_estimate_stands_beside_what_was_found(loaded: LoadedModel) -> None:
+    """Two maps, and how many of the strongest places the cheap one misses."""
+    app = start(**THEIRS, source=SOURCE, carried="attention", estimated="1")
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    estimate = estimate_patches(loaded, source, text, target, what="attention")
+    assert_near(shown(app, 1), estimate.effects.T, 1e-5, of=1.0)
+    assert "the estimate misses" in words(app)
+
+
+def test_until_the_patches_are_run_the_estimate_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes long is offered with what it costs."""
+    monkeypatch.setattr(work, "QUICK", -1.0)
+    app = start(**THEIRS, source=SOURCE)
+    (button,) = (button for button in app.button if button.label.startswith("Run all 56 patches"))
+    assert "Until then, the estimate" in words(app) and shown(app).shape == (8, 7)
+    settled(button.click().run())
+    assert "The largest effect" in words(app)
+
+
+def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
+    """A head's layer is shown token by token; of a feed-forward network its strongest neurons."""
+    app = start(**THEIRS, source=SOURCE, carried="head", place="5.8")
+    assert "L5 H8, effect 0.8" in words(app) and shown(app, 1).shape == (8, 12)
+    app = start(**THEIRS, source=SOURCE, carried="feed_forward", place="2.3")
+    for button in app.button:
+        if button.label.startswith("Patch its"):
+            settled(button.click().run())
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    effects = patch(loaded, source, text, target, what="neuron", layers=[3], positions=[2]).effects[3, 2]
+    (bars,) = (figure["data"][0] for figure in drawn(app, "bar"))
+    strongest = int(np.abs(effects).argmax())
+    assert bars["customdata"][0] == f"neuron {strongest}" and bars["text"][0] == two_places(effects[strongest])
+    app = start(**THEIRS, source=SOURCE, carried="head", place="40.8")
+    assert not app.exception and "effect" not in "".join(one.value for one in app.subheader), "no such place"
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ({"text": "The man lost his hat."}, "There is no answer yet that could be carried over"),
+        (THEIRS | {"text": "A man lost his hat."}, "Type a second text that differs in a word or two"),
+        (THEIRS | {"source": "The old woman lost his hat."}, "source has 9 tokens and the text 8"),
+        (THEIRS | {"source": "The man lost his hat."}, "there is no difference to explain"),
+        (THEIRS | {"source": "   "}, "Type a second text"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_patched_is_said_in_a_sentence(address: dict[str, str], sentence: str) -> None:
+    """No target, no source, another length, the same text: and what was typed stays."""
+    app = start(**address)
+    assert not app.exception
+    said = words(app)
+    assert sentence.lower() in said.lower(), said
+    assert app.session_state.text == address["text"]
+    assert app.session_state.source == address.get("source", "")
+
+
+def test_without_a_source_one_click_fills_in_an_example() -> None:
+    """And the other part that is chosen has a place of its own."""
+    app = start(text="A small word.", masked="1")
+    (fill,) = (button for button in app.button if button.label == "Take an example")
+    settled(fill.click().run())
+    assert (app.session_state.text, app.session_state.source) == (EXAMPLE.text, SOURCE)
+    app.session_state.place = (2, 3)
+    settled(app.selectbox(key=key_of(app, "carried")).set_value("head").run())
+    assert app.session_state.place is None and app.session_state.carried == "head"
+
+
+def test_numbers_can_be_taken_along(loaded: LoadedModel) -> None:
+    """Each place with its answer and effect, found and estimated, and both of its tokens."""
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    current = Question(loaded, text, text, target, (), dark=False, lecture=False)
+    columns = page._columns(Sides(current, source, text, "state"))
+    exact, estimate = (find(loaded, source, text, target) for find in (patch, estimate_patches))
+    assert columns["token"][2] == "man" and columns["source_token"][2] == "woman"
+    assert (columns["depth"][9], columns["position"][9]) == (1, 1)
+    for name, values in {
+        "value": exact.values, "effect": exact.effects, "estimated_value": estimate.values,
+        "estimated_effect": estimate.effects,
+    }.items():  # fmt: skip
+        assert_near(np.array(columns[name]), values.ravel(), what=name)
+    heads = page._columns(Sides(current, source, text, "head"))
+    assert set(heads) >= {"layer", "head", "effect"} and "token" not in heads
+
+
+def test_an_effect_map_says_what_does_not_fit() -> None:
+    """Labels and marks have the shape of the effects; what is empty has no number."""
+    effects = np.array([[0.0, 1.2], [np.nan, -0.004]])
+    draw = partial(effect_map, dark=False)
+    figure = draw(effects, ["a", "b"], ["c", "d"], chosen=(1, 0), by_chance=np.array([[True, False], [False, True]]))
+    assert [two_places(value) for value in (0.0, 1.2, np.nan, -0.004, -0.2)] == ["0", "1.20", "", "0", "−0.20"]
+    assert len(figure.layout.shapes) == 1 and len(figure.data[-1].x) == 2
+    with pytest.raises(ValueError, match="expected"):
+        draw(effects, ["a"], ["c", "d"])
+    with pytest.raises(ValueError, match="one for each"):
+        draw(effects, ["a", "b"], ["c", "d"], by_chance=np.zeros(2, bool))
+    assert map_width(["a" * 50], 3) == map_width(["a" * 20], 3) < map_width(["a"], 30)
+    assert list(neuron_bars([4, 2], [0.5, -0.25], dark=True).data[0].text) == ["0.50", "−0.25"]
+    with pytest.raises(ValueError, match="one for each"):
+        neuron_bars([4], [], dark=True)

@@ -1,0 +1,48 @@
+"""The page Causes: what carries an answer from one text to another."""
+
+from bert_core.refused import Refused
+from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_whole
+from viz_app.shell.examples import Example
+
+CARRIED = ("state", "attention", "feed_forward", "head", "pattern", "query", "key", "value")
+WAYS = ("into", "out")
+# Found by a search through short sentences in which one word decides another; a test asks the model again.
+EXAMPLE = Example(
+    "The man lost his hat.",
+    masked=(3,),
+    target="4:her",
+    contrast="his",
+    remark="**Look at the row of “man”:** at whatever depth the state of “woman” is put there, the answer follows, up "
+    "to the last layer, which brings it to the gap. Carry over *heads*, and one of 72 does most of that: L5 H8.",
+)
+SOURCE = "The woman lost his hat."  # a text to read beside the example
+
+
+def parse_place(value: str) -> tuple[int, ...]:
+    """Where in the picture, as row and column: 2.5. Raises Refused for anything else."""
+    numbers = tuple(parse_whole(part) for part in value.split("."))
+    if len(numbers) != 2 or min(numbers) < 0:
+        raise Refused("two numbers from 0, such as 2.5")
+    return numbers
+
+
+def write_place(place: tuple[int, ...]) -> str:
+    """What `parse_place` reads."""
+    return ".".join(map(str, place))
+
+
+PAGE = Page(
+    "causes",
+    "Causes",
+    ":material/conversion_path:",
+    group="Explain",
+    asks="Which part of the model carries the difference between two texts?",
+    choices={
+        "source": Choice("", step=True),
+        "carried": choice_of(*CARRIED),
+        "way": choice_of(*WAYS),
+        "estimated": flag(),  # whether the estimate stands beside what was found
+        "place": Choice(None, parse_place, write_place, step=True),  # layer or depth, and token or head
+    },
+    example=EXAMPLE,
+)

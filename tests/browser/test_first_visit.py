@@ -52,6 +52,25 @@ def test_a_view_that_had_no_path_is_opened_and_gone_back_to(app: str, page: Page
     assert page.url == f"{app}/?text=The+cat+sat."
 
 
+def test_in_german_too_each_page_is_one_press_of_back(app: str, page: Page) -> None:
+    """Start says its language in the address as soon as it is drawn: there and back again, each page is one entry."""
+    opened(page, app, "attention", text="The cat sat.", lang="de")
+    page.wait_for_function("window.headlightSteps")  # what keeps the history is there
+    length, walked = page.evaluate("history.length"), [page.url]
+    links, start = page.get_by_test_id("stSidebarNav"), ("/start", "Start")
+    for path, name in (start, ("/attention", "Aufmerksamkeit"), start, ("/glossary", "Glossar")):
+        links.get_by_role("link", name=name, exact=True).click()
+        page.wait_for_function("path => location.pathname === path && location.search.includes('lang=de')", arg=path)
+        settled(page)
+        walked.append(page.url)
+    assert page.evaluate("history.length") == length + 4, walked
+    for url in walked[-2::-1]:
+        page.go_back()
+        page.wait_for_url(url)
+        settled(page)
+        assert page.url == url
+
+
 @pytest.mark.parametrize("size", [(1280, 720), (390, 844)])
 def test_every_page_is_a_click_away(app: str, page: Page, size: tuple[int, int]) -> None:
     """On a wide and on a narrow window nothing reaches out of it, and each page's name is a link to it."""

@@ -6,6 +6,7 @@ import re
 
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import PATIENCE
 from tests.browser.reader import opened, settled
 
 BUBBLE = "(word) => getComputedStyle(word, '::after').content"
@@ -41,9 +42,9 @@ def test_a_sentence_comes_by_mouse_keyboard_and_tap(app: str, page: Page, browse
     expect(word).to_be_focused()
     assert "A logit lens that first translates" in word.evaluate(BUBBLE)
     phone = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    phone.set_default_timeout(PATIENCE)
     try:
-        hand = phone.new_page()
-        hand.goto(f"{app}/layers")
+        hand = opened(phone.new_page(), app, "layers")  # a word that is drawn anew after the tap loses it
         word = hand.locator(".st-key-screen_reading abbr", has_text="tuned lens")
         word.scroll_into_view_if_needed()
         word.tap()

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isStep } from "../../viz_app/components/address/address.js";
+import address, { isStep } from "../../viz_app/components/address/address.js";
 import { logged } from "../../viz_app/components/clicks.js";
 
 test("A click goes along with those of the last half minute, by stamps that only grow", (context) => {
@@ -45,4 +45,61 @@ test("Another page, or another value of a step, is a step; the first address of 
   assert.equal(isStep(at("/why?text=a"), at("/why?text=b"), ["text"]), true);
   assert.equal(isStep(at("/why?text=a&kept=1"), at("/why?text=a&kept=2"), ["text"]), false);
   assert.equal(isStep(at("/why"), at("/why?text=a"), ["text"]), false);
+});
+
+/** A window at an address, with a history whose entries are kept; `does` stands for a click. */
+function windowAt(path) {
+  const entries = [new URL(path, "http://localhost").href];
+  const heard = [];
+  const put = (url) => new URL(url, entries.at(-1)).href;
+  return {
+    entries,
+    does(event) {
+      for (const [name, listener] of heard) if (name === event) listener();
+    },
+    addEventListener: (name, listener) => heard.push([name, listener]),
+    location: {
+      get href() {
+        return entries.at(-1);
+      },
+    },
+    history: {
+      state: null,
+      pushState: (_state, _title, url) => entries.push(put(url)),
+      replaceState: (_state, _title, url) => entries.splice(-1, 1, put(url)),
+    },
+  };
+}
+
+test("A page has one entry, whether its path or its parameters are said first", (context) => {
+  context.after(() => {
+    delete globalThis.window;
+    delete globalThis.headlightSteps;
+  });
+  const start = "/why?text=a&lang=de";
+  const paths = (window) => window.entries.map((entry) => entry.replace("http://localhost", ""));
+  const opened = () => {
+    delete globalThis.headlightSteps;
+    globalThis.headlightRun = () => {};
+    globalThis.window = windowAt(start);
+    address({ data: { steps: ["text"] }, setTriggerValue: () => {} });
+    return globalThis.window;
+  };
+  const usual = opened();
+  usual.history.pushState(null, "", "/start");
+  usual.history.pushState(null, "", "/start?lang=de");
+  assert.deepEqual(paths(usual), [start, "/start?lang=de"]);
+  const early = opened();
+  early.history.pushState(null, "", "/why?lang=de");
+  early.history.pushState(null, "", "/start?lang=de");
+  assert.deepEqual(paths(early), [start, "/start?lang=de"]);
+  const replaced = opened(); // what is no step takes the place of its entry, which the page that was left gets back
+  replaced.history.pushState(null, "", "/why?text=a");
+  replaced.history.pushState(null, "", "/start?text=a");
+  assert.deepEqual(paths(replaced), [start, "/start?text=a"]);
+  const clicked = opened(); // a step of the page, and then a click that leads on with the same parameters
+  clicked.history.pushState(null, "", "/why?text=b");
+  clicked.does("click");
+  clicked.history.pushState(null, "", "/start?text=b");
+  assert.deepEqual(paths(clicked), [start, "/why?text=b", "/start?text=b"]);
 });

@@ -5,6 +5,7 @@
 /** @import { AddressMessage, Handed } from "../messages.d.ts" */
 
 // On window: this module may be loaded more than once, its wrapper must not be.
+/** @typedef {{ url: string, state: unknown, added: boolean }} Early the entry before, and whether one was added */
 /** @typedef {{ headlightSteps?: string[], headlightRun?: () => void, headlightOpened?: string }} Shared */
 const shared = /** @type {Shared} */ (globalThis);
 
@@ -12,19 +13,54 @@ const shared = /** @type {Shared} */ (globalThis);
 export default function address({ data, setTriggerValue }) {
   if (!shared.headlightRun) runAfterReconnecting();
   shared.headlightRun = () => setTriggerValue("again", true);
-  if (!shared.headlightSteps) {
-    const add = window.history.pushState.bind(window.history);
-    window.history.pushState = (state, title, url) => {
-      const before = new URL(window.location.href);
-      const after = new URL(url ?? "", before);
-      // A page opened by another one stands first under that one's address.
-      const justOpened = before.href === shared.headlightOpened && before.pathname === after.pathname;
-      shared.headlightOpened = before.pathname === after.pathname ? undefined : after.href;
-      if (!justOpened && isStep(before, after, shared.headlightSteps ?? [])) add(state, title, url);
-      else window.history.replaceState(state, title, url);
-    };
-  }
+  if (!shared.headlightSteps) keepEntries();
   shared.headlightSteps = data.steps;
+}
+
+function keepEntries() {
+  const add = window.history.pushState.bind(window.history);
+  /** @type {Early | undefined} */
+  let early;
+  // Whatever comes after a click or a key is of another change than what came before it.
+  for (const event of ["click", "keydown", "popstate"]) {
+    window.addEventListener(event, () => (early = undefined), { capture: true });
+  }
+  window.history.pushState = (state, title, url) => {
+    const before = new URL(window.location.href);
+    const after = new URL(url ?? "", before);
+    if (early && isOfTheNewPage(before, after)) {
+      // The page that was left gets its own entry back.
+      if (early.added) window.history.replaceState(state, title, url);
+      else {
+        window.history.replaceState(early.state, "", early.url);
+        add(state, title, url);
+      }
+      early = shared.headlightOpened = undefined;
+      return;
+    }
+    const isSamePage = before.pathname === after.pathname;
+    // A page opened by another one stands first under that one's address.
+    const justOpened = before.href === shared.headlightOpened && isSamePage;
+    shared.headlightOpened = isSamePage ? undefined : after.href;
+    const added = !justOpened && isStep(before, after, shared.headlightSteps ?? []);
+    early = isSamePage ? { url: before.href, state: window.history.state, added } : undefined;
+    if (added) add(state, title, url);
+    else window.history.replaceState(state, title, url);
+    // What a step of a lesson speaks of stands on top of its page.
+    if (differs("lesson", before, after) || differs("step", before, after)) {
+      document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);
+    }
+  };
+}
+
+/**
+ * Whether what the address said last was of the page that comes only now: one that is drawn at once may say its
+ * parameters before Streamlit has changed the path.
+ * @param {URL} before
+ * @param {URL} after
+ */
+function isOfTheNewPage(before, after) {
+  return before.pathname !== after.pathname && before.search !== "" && before.search === after.search;
 }
 
 /**
@@ -37,7 +73,16 @@ export function isStep(before, after, steps) {
   if (before.pathname !== after.pathname) return true;
   // The address of a page just opened, which says nothing yet.
   if (!before.search) return false;
-  return steps.some((name) => before.searchParams.get(name) !== after.searchParams.get(name));
+  return steps.some((name) => differs(name, before, after));
+}
+
+/**
+ * @param {string} name
+ * @param {URL} before
+ * @param {URL} after
+ */
+function differs(name, before, after) {
+  return before.searchParams.get(name) !== after.searchParams.get(name);
 }
 
 /**

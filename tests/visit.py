@@ -49,7 +49,8 @@ def words(app: AppTest) -> str:
 
 def said(element: object) -> str:
     """What an element says, without the signs that keep Markdown from reading it, and the marks of the glossary."""
-    return re.sub(r"</?abbr[^>]*>", "", str(element.value)).replace("\\", "").replace("\u2060", "")  # type: ignore[attr-defined]
+    text = re.sub(r"</?abbr[^>]*>| :help\[.*\]$", "", str(element.value))  # type: ignore[attr-defined]
+    return text.replace("\\", "").replace("\u2060", "")
 
 
 def key_of(app: AppTest, choice: str) -> str:

@@ -14,7 +14,7 @@ from tests.visit import settled, visited, words
 from viz_app.glossary import first_uses, like, terms
 from viz_app.lessons import LANGUAGES
 from viz_app.pages import PAGES
-from viz_app.shell.markdown import as_written, explained, foreign, terms_in
+from viz_app.shell.markdown import as_written, explained, foreign, helped, terms_in
 
 ROOT = Path(__file__).parents[2]
 # What pages say that does not stand in their own folder.
@@ -107,6 +107,33 @@ def test_what_was_typed_opens_no_tag(written: str) -> None:
     assert "head</abbr>" in marked
     rest = re.sub(r'<abbr tabindex="0" data-says="[^"<>]*">|(?<=head)</abbr>', "", marked)
     assert not re.search(r"(?<!\\)<", re.sub(r"(?<!\\)`[^`]*`|\\\\", "", rest))
+
+
+def test_a_coloured_box_says_its_terms_behind_a_sign() -> None:
+    """Each once, also in words made safe, as paragraphs that survive being read twice; nothing where there is none."""
+    for line in ("A head of [CLS], a head.", as_written("A head of [CLS], a head."), "A **head** of `state` [CLS]."):
+        text, _, sign = helped(line).partition(" :help[")
+        assert text == line and sign.endswith("]") and "\n" not in sign, line
+        read = re.sub(r"\\(.)", r"\1", sign[:-1]).replace("&#10;", "\n")
+        assert read == terms_in("head [CLS]"), line
+    assert helped("Nothing of this kind.") == "Nothing of this kind."
+    assert helped(f"It guesses “{foreign('head')}”.") == "It guesses “head”."
+    assert helped(as_written(HOSTILE)).partition(" :help[")[0] == as_written(HOSTILE)
+
+
+def test_every_coloured_box_has_its_terms_explained() -> None:
+    """Whatever a page says in a box goes through `helped`."""
+    kinds = {"info", "success", "warning", "error"}
+    found = 0
+    for path in sorted((ROOT / "viz_app").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Call) or "logger" in ast.unparse(node.func):
+                continue
+            names = [one.attr for one in ast.walk(node.func) if isinstance(one, ast.Attribute)]
+            if kinds & set(names[:1]) or (isinstance(node.func, ast.IfExp) and kinds & set(names)):
+                assert ast.unparse(node.args[0]).startswith("helped("), f"{path.name}:{node.lineno}"
+                found += 1
+    assert found > 50
 
 
 def test_what_is_looked_for_finds_its_word_first() -> None:

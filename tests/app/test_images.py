@@ -13,7 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from bert_core import scenes
 from tests.near import assert_near
-from tests.visit import at, key_of
+from tests.visit import at, key_of, said
 from viz_app.figures.images import Outline, picture_figure, picture_heat
 from viz_app.pages.images import picture as pictures
 
@@ -122,7 +122,7 @@ def test_an_upload_comes_with_a_warning_and_a_sentence() -> None:
     assert not app.exception and not app.error and "64 patches" in words(app)
     app.file_uploader(key="upload#file").set_value(("photo.jpg", whole[:400], "image/jpeg")).run()
     assert not app.exception
-    assert [str(e.value).replace("\\", "") for e in app.error] == [
+    assert [said(error) for error in app.error] == [
         "The picture is broken or cut off: save it again, and give the whole file."
     ]
 

@@ -467,3 +467,36 @@ def test_a_page_that_draws_nothing_more_waits_all_the_same(monkeypatch: pytest.M
     monkeypatch.setattr(work, "PATIENCE", 0.05)
     app = AppTest.from_function(page, default_timeout=60).run()
     assert not app.exception and [said.value for said in app.markdown] == ["it is done"]
+
+
+def test_what_is_foreseen_begins_when_the_page_stands_and_shows_nothing() -> None:
+    """The page does not wait for it, and who asks for it then has it; what cannot be begun is said when it is asked."""
+
+    def page() -> None:
+        import streamlit as st
+
+        from bert_core.refused import Refused
+        from viz_app.shell import address, work
+
+        address.restore({})
+        work.begin_run()
+        later = work.Work(("foreseen",), "Foreseen work", lambda report: "it is done")
+        if work.ready(later) is None:
+            work.foresee(later)
+            st.write("not yet")
+        else:
+            st.write(work.need(later))
+
+        def refuse(report: object) -> None:
+            raise Refused("it cannot be")
+
+        refused = work.Work(("refused",), "Refused work", refuse)
+        work.foresee(refused)
+        address.publish()
+        work.end_of_run()
+
+    app = AppTest.from_function(page, default_timeout=60).run()
+    assert not app.exception and [said.value for said in app.markdown] == ["not yet"]
+    assert work.queue().wait_until_idle(10)
+    app.run()
+    assert not app.exception and [said.value for said in app.markdown] == ["it is done"]

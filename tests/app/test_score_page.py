@@ -7,7 +7,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
-from tests.visit import key_of, settled, visited, words
+from tests.visit import key_of, said, settled, visited, words
 from viz_app.figures.scores import pair_bars
 from viz_app.pages.score import EXAMPLE
 from viz_app.pages.score import pairs as comparing
@@ -72,7 +72,7 @@ def test_a_sentence_that_cannot_be_scored_is_one_sentence(one: str, sentence: st
     app = start(one="A cat.", two="A dog.")
     app.text_area(key=key_of(app, "one")).set_value(one).run()
     assert not app.exception
-    assert [str(e.value).replace("\\", "") for e in app.error] == [sentence]
+    assert [said(error) for error in app.error] == [sentence]
     assert app.session_state.two == "A dog."
 
 
@@ -180,9 +180,7 @@ def test_a_file_of_pairs() -> None:
     assert not app.exception and [b.label for b in app.button if b.label.startswith("Score 1")]
     app.file_uploader(key="pairs_upload#file").set_value(("pairs.csv", b"A caf\xe9.,B\n", "text/csv")).run()
     assert not app.exception
-    assert [str(e.value).replace("\\", "") for e in app.error] == [
-        "The pairs are not UTF-8 (byte 5): save them as CSV UTF-8."
-    ]
+    assert [said(error) for error in app.error] == ["The pairs are not UTF-8 (byte 5): save them as CSV UTF-8."]
 
 
 def test_the_variants_can_disagree() -> None:

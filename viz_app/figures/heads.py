@@ -92,6 +92,7 @@ def role_map(
             "mode": "markers+text" if len(heads) < 8 else "markers", "customdata": heads,
             "text": ["" if head == chosen else f"L{head[0]} H{head[1]}" for head in map(tuple, heads)],
             "textfont": {"size": 15 if lecture else 11, "color": colours.faint}, "textposition": "top center",
+            "cliponaxis": False,
             "marker": {
                 "size": 15 if lecture else 11, "symbol": ROLE_SYMBOLS[number % len(ROLE_SYMBOLS)],
                 "color": HEAD_COLOURS[number % len(HEAD_COLOURS)] if number < len(roles) - 1 else colours.faint,
@@ -105,7 +106,7 @@ def role_map(
             "type": "scatter", "x": [x], "y": [y], "mode": "markers+text", "showlegend": False, "hoverinfo": "skip",
             "customdata": [chosen],
             # Its name belongs to the ring, and so keeps clear of it.
-            "text": [f"L{chosen[0]} H{chosen[1]}"], "textposition": "top center",
+            "text": [f"L{chosen[0]} H{chosen[1]}"], "textposition": "top center", "cliponaxis": False,
             "textfont": {"size": 15 if lecture else 12, "color": colours.text},
             "marker": {
                 "size": 30 if lecture else 22, "symbol": "circle-open", "color": colours.text,

@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from bert_core.refused import Refused
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.shell.address import settings_without_texts
-from viz_app.shell.markdown import sentence
+from viz_app.shell.markdown import helped, sentence
 
 PAGE = "_page"  # the page that is drawn, by its address
 
@@ -29,18 +29,20 @@ def calm(place: DeltaGenerator | None = None) -> Iterator[None]:
     try:
         yield
     except Refused as error:
-        (place or st).error(sentence(error), icon=":material/error:")
+        (place or st).error(helped(sentence(error)), icon=":material/error:")
     except Exception as error:
         if lacks_memory(error):
-            (place or st).error(sentence(MemoryError(NO_MEMORY)), icon=":material/error:")
+            (place or st).error(helped(sentence(MemoryError(NO_MEMORY))), icon=":material/error:")
             return
         page = st.session_state.get(PAGE, "")
         facts = f"{versions()}\npage {page}: {type(error).__name__}\n{settings_without_texts()}"
         logger.exception("a bug on a page\n%s", facts)
         with (place or st).container():
             st.error(
-                "This page has a bug: it is not your fault, and nothing that you chose is lost. Change something, or "
-                "open another page.",
+                helped(
+                    "This page has a bug: it is not your fault, and nothing that you chose is lost. Change something, "
+                    "or open another page."
+                ),
                 icon=":material/error:",
             )
             st.caption("To report it, copy these lines. Nothing that you typed is in them.")

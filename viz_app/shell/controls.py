@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.shell.markdown import as_written, terms_in
+from viz_app.shell.markdown import as_written, helped, terms_in
 
 _DEFAULTS = {  # all others: value
     "segmented_control": "default", "multiselect": "default", "pills": "default", "selectbox": "index",
@@ -117,7 +117,7 @@ def missing(sentence: str, label: str, fill: Callable[..., None], *args: Any) ->
     sentence: Markdown. fill: called with args by a click on the button, which says `label`.
     """
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.info(sentence, icon=":material/lightbulb:", width=640)
+        st.info(helped(sentence), icon=":material/lightbulb:", width=640)
         st.button(label, key=f"fill: {sentence}", on_click=fill, args=args, type="primary")
 
 

@@ -27,7 +27,7 @@ from viz_app.shell.controls import control
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
 from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.models import chosen_model, model_settings, say_load_problem
 from viz_app.shell.notices import say_notices, say_of_text, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
@@ -135,12 +135,12 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
         more = spoken("more than {many}").format(many=f"{LONGEST_TEXT:,}")
         many = more if LONGEST_TEXT + 1 in (len(text), len(pair)) else f"{len(text + pair):,}"
         says = spoken("The text has {many} characters: at most {most:,} can be read.")
-        st.error(says.format(many=many, most=LONGEST_TEXT))
+        st.error(helped(says.format(many=many, most=LONGEST_TEXT)))
         return None
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     except Refused as error:
-        st.error(sentence(error), icon=":material/edit:")
+        st.error(helped(sentence(error)), icon=":material/edit:")
         if not text.strip():
             first = examples.first()
             begins = spoken("Begin with “{text}”").format(text=first.text)

@@ -14,7 +14,7 @@ from viz_app.shell import question
 from viz_app.shell.address import CHOSEN
 from viz_app.shell.choices import Choice, Head, parse_head, parse_numbers, write_head, write_numbers
 from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 
@@ -94,7 +94,7 @@ def existing_heads(loaded: LoadedModel) -> tuple[Head, ...]:
             "L{layer} H{head} does not exist: {model} has layers 0 to {last} and heads 0 to {most}. It is ignored."
         )
         model = as_written(shown_name(loaded.name))
-        st.warning(says.format(layer=layer, head=head, model=model, last=layers - 1, most=heads - 1))
+        st.warning(helped(says.format(layer=layer, head=head, model=model, last=layers - 1, most=heads - 1)))
         state.off = tuple(h for h in state.off if h not in wrong)
         if state.head in wrong:
             state.head, state[CHOSEN] = (0, 0), False

@@ -70,6 +70,15 @@ def terms_in(text: str) -> str | None:
     return "\n\n".join(said) or None
 
 
+def helped(text: str) -> str:
+    """A text in Markdown for a coloured box, which takes no HTML: what its terms mean stands on a sign at its end."""
+    signs = re.sub(r"\\([!-/:-@\[-`{-~])", r"\1", text)  # as they are read
+    says = terms_in(_NO_WORDS.sub(" ", signs))
+    # Streamlit reads the help twice: here, and where it stands.
+    sign = "" if says is None else f" :help[{as_written(says).replace(chr(10), '&#10;')}]"
+    return text.replace(_FOREIGN, "") + sign
+
+
 def _without_tags(text: str) -> str:
     """A text in Markdown in which no sign opens a tag; code and what stands behind a backslash opens none anyway."""
     return re.sub(r"(\\.|`[^`]*`)|<", lambda match: match[1] or "&lt;", text, flags=re.DOTALL)

@@ -15,7 +15,7 @@ from viz_app.door import is_own
 from viz_app.shell.choices import Choice, one_of
 from viz_app.shell.controls import control
 from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.work import Work, need
 
 LOAD_PROBLEM = "_load_problem"  # why the model that was named last could not be loaded
@@ -101,7 +101,7 @@ def say_load_problem() -> None:
     if LOAD_PROBLEM not in state:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.error(state[LOAD_PROBLEM], icon=":material/folder_off:", width="stretch")
+        st.error(helped(state[LOAD_PROBLEM]), icon=":material/folder_off:", width="stretch")
         st.button(spoken("Close"), on_click=state.pop, args=(LOAD_PROBLEM,), key="close_problem")
 
 
@@ -134,7 +134,9 @@ def chosen_model() -> LoadedModel | None:
             state[LOAD_PROBLEM] = sentence(error)
             state["_other_model"] = state.get("_model_before", models_on_offer()[0])
             st.rerun()
-        st.error(f"{sentence(error)} {spoken('Choose another model in the sidebar.')}", icon=":material/folder_off:")
+        st.error(
+            helped(f"{sentence(error)} {spoken('Choose another model in the sidebar.')}"), icon=":material/folder_off:"
+        )
         return None
 
 

@@ -14,7 +14,7 @@ from viz_app.shell.address import LONGEST_LINK
 from viz_app.shell.controls import missing
 from viz_app.shell.heads import say_off
 from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question, mask_word
 from viz_app.shell.work import seconds_taken
@@ -23,7 +23,7 @@ from viz_app.shell.work import seconds_taken
 def say_notices(notices: Sequence[str]) -> None:
     """Say what of a link could not be."""
     for notice in notices:
-        st.warning(as_written(notice), icon=":material/link_off:")
+        st.warning(helped(as_written(notice)), icon=":material/link_off:")
 
 
 def say_of_text(current: Question, *, keep_place: bool) -> None:
@@ -48,7 +48,7 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
             "tell them apart."
         ).format(unknown=unknown, all=current.original.typed_count)
         if current.original.mostly_unknown:
-            st.warning(sentence)
+            st.warning(helped(sentence))
         else:
             said.append(sentence)
     if len(st.session_state.text) + len(st.session_state.pair) > LONGEST_LINK:
@@ -69,7 +69,7 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
             says = spoken(
                 "{model} has no trained masked-word or next-sentence output, so it makes no such predictions."
             )
-        st.info(says.format(model=name))
+        st.info(helped(says.format(model=name)))
     say_off(current.off, keep_place=keep_place)
 
 

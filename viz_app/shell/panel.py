@@ -7,6 +7,7 @@ shown as it is written, like any text of a stranger.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
@@ -28,10 +29,10 @@ from viz_app.shell.findings.asked import Asked, of_lesson, of_page
 from viz_app.shell.handouts import handout_work
 from viz_app.shell.language import language, spoken
 from viz_app.shell.lesson import Answer, Note
-from viz_app.shell.markdown import as_written, explained_as_written, foreign, sentence
+from viz_app.shell.markdown import as_written, explained_as_written, foreign, helped, sentence
 from viz_app.shell.models import loaded_model
 from viz_app.shell.question import ASKED, Question
-from viz_app.shell.work import look
+from viz_app.shell.work import foresee, look
 
 STEP_NAMES = {
     "predict": "What do you expect?", "do": "Try it", "reveal": "What is true", "yours": "Your own sentence",
@@ -122,7 +123,7 @@ def _leave() -> None:
 
 def _panel(one: Lesson, step: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="lesson_bar"):
-        place = spoken("{number} of {all}").format(number=STEPS.index(step) + 1, all=len(STEPS))
+        place = spoken("{number} of {all}").format(number=STEPS.index(step) + 1, all=len(STEPS)).replace(" ", "\u00a0")
         st.caption(f"{as_written(one.title)} · {place}")
         st.button("", icon=":material/right_panel_close:", key="lesson_fold", on_click=_fold, args=(True,),
                   help=spoken("Fold the lesson away"), type="tertiary")  # fmt: skip
@@ -135,6 +136,14 @@ def _panel(one: Lesson, step: str) -> None:
             args=(LEARN,), shortcut="5" if classroom.led_on(one.name) else None,
         )  # fmt: skip
     _DRAW[step](one, step)
+    if step in ("predict", "do") and (asked := _of_lesson(one)) is not None:
+        foresee_truth(one, asked)
+
+
+def foresee_truth(one: Lesson, asked: Asked) -> None:
+    """Begin what the truth is made of while the reader still predicts and tries; nothing of it is shown."""
+    with suppress(Refused):
+        foresee(findings.work_for(CHECKS[one.predict.check].needs, asked))
 
 
 def _predict(one: Lesson, step: str) -> None:
@@ -147,7 +156,7 @@ def _predict(one: Lesson, step: str) -> None:
     if note.answer is not None:
         asked = _of_lesson(one)
         answered = as_written(in_words(task, note.answer, None if asked is None else asked.original))
-        st.info(spoken("You said: {answer}").format(answer=answered))
+        st.info(helped(spoken("You said: {answer}").format(answer=answered)))
         st.button(spoken("Go on"), type="primary", key="lesson_next", on_click=_go, args=(one, "do"))
         return
     if classroom.led_on(one.name):  # who leads the class does not answer
@@ -174,7 +183,7 @@ def _do(one: Lesson, step: str) -> None:
         if verdict.right:
             lesson.keep(one, did=True)
             did = True
-        _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict))
+        _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict, foreign))
     with st.container(horizontal=True, gap="small"):
         st.button(
             spoken("See what is true") if did else spoken("Go on without it"), type="primary" if did else "secondary",
@@ -270,7 +279,7 @@ def _yours(one: Lesson, step: str) -> None:
         if verdict is not None:
             if verdict.right or task.answer != "page":  # the page is right when it is; an answer is given
                 lesson.keep(one, own=bool(lesson.note_of(one).own or verdict.right))
-            _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict))
+            _say(verdict.right, _filled(task.right if verdict.right else task.wrong, verdict, foreign))
     did = lesson.note_of(one).own is not None
     st.button(
         spoken("Go on") if did else spoken("Go on without it"), type="primary" if did else "secondary",
@@ -399,7 +408,7 @@ def paragraphs(text: str, said: set[str]) -> None:
 
 
 def _say(right: bool, text: str) -> None:
-    (st.success if right else st.info)(as_written(" ".join(text.split())))
+    (st.success if right else st.info)(helped(as_written(" ".join(text.split()))))
 
 
 def _hint(task: Task, said: set[str]) -> None:

@@ -13,7 +13,7 @@ from viz_app.shell import examples, screen
 from viz_app.shell.choices import Choice
 from viz_app.shell.controls import control, missing, put
 from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.notices import say_no_word_hidden, status
 from viz_app.shell.question import Question
 
@@ -39,7 +39,7 @@ def with_target(current: Question) -> Question:
     if state.pop("_typed", False) and state.target not in options:
         typed, problem = _typed_target(current, state.target)
         if problem:
-            right.warning(as_written(problem[:1].upper() + problem[1:] + "."))
+            right.warning(helped(as_written(problem[:1].upper() + problem[1:] + ".")))
         if typed is None:
             state.target = state.get(LAST_TARGET, "")
     if state.target not in options:
@@ -89,7 +89,7 @@ def say_no_target(current: Question, what: str) -> None:
     elif current.loaded.has_nsp:
         missing(sentence, "Add an example", put, "pair", examples.first().pair)
     else:
-        st.info(sentence)
+        st.info(helped(sentence))
 
 
 def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
@@ -195,7 +195,7 @@ def _against(current: Question, target: Target, place: DeltaGenerator) -> Target
                 against=state.contrast,
             )  # fmt: skip
         except Refused as error:
-            place.warning(sentence(error))
+            place.warning(helped(sentence(error)))
             state.contrast = ""
     if chosen.against == target.token_id:
         state.contrast, chosen = "", target

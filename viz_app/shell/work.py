@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
@@ -26,7 +27,7 @@ from viz_app.door import is_own
 from viz_app.shell import memory
 from viz_app.shell.address import end_run, publish
 from viz_app.shell.jobs import Job, JobQueue, Stopped, Together, Visitor
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 
 PATIENCE = 2.0  # seconds a page waits before it shows the queue
 GLANCE = 0.5  # seconds between two looks at the queue
@@ -38,6 +39,7 @@ _STOPPED = "_stopped"
 _TOOK = "_took"
 _ASKED_NOW = "_asked_now"  # keys of the jobs that this run asked for: a session outlives its page, results need not
 _LOOKED_AT = "_looked_at"  # of these, those that the page is drawn without, with the place where they are waited for
+_NEXT = "_asked_next"  # what this run foresees that the visitor will ask for
 _ROOMS = "_rooms"  # how many places in the queue this run has shown
 
 Result = TypeVar("Result")
@@ -184,6 +186,11 @@ def underway(work: Work[Any]) -> float | None:
     return None
 
 
+def foresee(work: Work[Any]) -> None:
+    """Begin the work once the page stands, since the visitor will ask for it next; what goes wrong is said then."""
+    st.session_state.setdefault(_NEXT, []).append(work)
+
+
 def stop(work: Work[Any]) -> None:
     """Take the visitor off those who wait for the work; it is stopped if nobody else waits for it."""
     queue().stop(work.key, _visitor())
@@ -256,7 +263,8 @@ def as_time(seconds: float) -> str:
 
 def begin_run() -> None:
     """Forget what the last run of the page asked for: called before a page is drawn."""
-    st.session_state[_ASKED_NOW], st.session_state[_LOOKED_AT], st.session_state[_ROOMS] = set(), [], 0
+    state = st.session_state
+    state[_ASKED_NOW], state[_LOOKED_AT], state[_NEXT], state[_ROOMS] = set(), [], [], 0
 
 
 def end_of_run() -> None:
@@ -264,6 +272,9 @@ def end_of_run() -> None:
 
     Called when a page is drawn; returns where nothing is waited for.
     """
+    for work in st.session_state.pop(_NEXT, []):
+        with suppress(Refused):
+            _submitted(work, lasting=False)
     _leave_the_rest()
     waiting: list[tuple[Job, Any]] = st.session_state.pop(_LOOKED_AT, [])
     if not waiting:
@@ -326,7 +337,7 @@ def _finished(work: Work[Any]) -> Job:
 
 
 def _say_stopped(label: str) -> NoReturn:
-    st.info(f"{as_written(label)} was stopped. Change anything, or reload the page, to start it again.")
+    st.info(helped(f"{as_written(label)} was stopped. Change anything, or reload the page, to start it again."))
     end_run()
 
 

@@ -18,6 +18,7 @@ from viz_app.components.attention_view.everywhere import Everywhere, everywhere
 from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
 from viz_app.maps import Combination, MapView
+from viz_app.shell.markdown import helped
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
@@ -116,7 +117,7 @@ class Shown:
                 "together", self.what, name, make=lambda: combination.of(self.read(), self.what, layer, heads)
             )
         except Refused as error:
-            st.info(f"{error}.")
+            st.info(helped(f"{error}."))
             return None
         return one._replace(map=self.seen(one.map))
 

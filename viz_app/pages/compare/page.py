@@ -24,7 +24,7 @@ from viz_app.shell.calm import calm
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import models_on_offer, shown_name, whole_name
 from viz_app.shell.question import Question
 
@@ -126,7 +126,7 @@ def draw() -> None:
             },
         )
     else:
-        st.info("No head's attention changed.")
+        st.info(helped("No head's attention changed."))
     screen.read(
         f"**How to read this:** {comparison.reading}; the changes of each row add up to 0. "
         f"**How it can mislead:** {comparison.misleading}"

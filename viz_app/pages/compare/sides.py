@@ -9,7 +9,7 @@ import streamlit as st
 from viz_app.pages.compare import OTHER
 from viz_app.shell import question
 from viz_app.shell.controls import missing, put
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import loaded_model, models_on_offer, shown_name
 from viz_app.shell.notices import say_no_word_hidden
 from viz_app.shell.question import Question
@@ -51,7 +51,7 @@ def compared() -> tuple[Question, Question] | None:
                 put, "other_model", others[0],
             )  # fmt: skip
         else:
-            st.info("This is the only model here: load another one under “Another model”.")
+            st.info(helped("This is the only model here: load another one under “Another model”."))
         return None
     else:
         loaded = loaded_model(state.other_model)

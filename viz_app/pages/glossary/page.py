@@ -8,7 +8,7 @@ from viz_app.pages.glossary import LONGEST
 from viz_app.shell import frame, screen
 from viz_app.shell.controls import control
 from viz_app.shell.language import language, spoken
-from viz_app.shell.markdown import as_written, explained
+from viz_app.shell.markdown import as_written, explained, helped
 
 
 def draw() -> None:
@@ -29,7 +29,7 @@ def draw() -> None:
     with screen.picture():
         if not found:
             none = spoken("None of the {all} words here is like “{typed}”.")
-            st.info(none.format(all=len(terms()), typed=as_written(typed)))
+            st.info(helped(none.format(all=len(terms()), typed=as_written(typed))))
         for term in found:
             _term(term)
     screen.read(spoken(

@@ -22,6 +22,7 @@ from viz_app.shell.change import (
 )
 from viz_app.shell.controls import control
 from viz_app.shell.heads import head_title, open_head, switch_heads
+from viz_app.shell.markdown import helped
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
 
@@ -61,7 +62,7 @@ def draw() -> None:
 def _colour(current: Question, before: ModelRun) -> None:
     """What the heads are coloured by."""
     if not before.there.any():
-        st.info("All heads of this model were pruned: there is nothing to switch.")
+        st.info(helped("All heads of this model were pruned: there is nothing to switch."))
     elif current.target is not None:
         with screen.controls():
             control(

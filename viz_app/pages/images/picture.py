@@ -31,7 +31,7 @@ from viz_app.pages.images import COUNTS, PICTURES
 from viz_app.shell import screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control, file_control, missing, put
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.work import Work, need, seconds_taken
 
 MOST_PIXELS = 24_000_000
@@ -240,8 +240,10 @@ def choose() -> Callable[[], Looked] | None:
     if state.picture == "uploaded":
         upload = file_control(settings, "PNG or JPEG", "upload", types=["png", "jpg", "jpeg"], megabytes=LARGEST_FILE)
         st.warning(
-            "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
-            "Whatever your picture shows, it will describe such shapes, and it will be wrong.",
+            helped(
+                "This model has only ever seen drawn circles, squares, triangles, crosses and stars in six colours. "
+                "Whatever your picture shows, it will describe such shapes, and it will be wrong."
+            ),
             icon=":material/category:",
         )
         return None if upload is None else partial(look_at_upload, upload.data)
@@ -277,8 +279,10 @@ def chosen_head(looked: Looked) -> Head | None:
     chosen: Head | None = st.session_state.look
     if chosen is not None and not (0 <= chosen[0] < layers and 0 <= chosen[1] < heads):
         st.warning(
-            f"L{chosen[0]} H{chosen[1]} does not exist: the decoder has layers 0 to {layers - 1} and heads 0 to "
-            f"{heads - 1}. The average is shown."
+            helped(
+                f"L{chosen[0]} H{chosen[1]} does not exist: the decoder has layers 0 to {layers - 1} and heads 0 to "
+                f"{heads - 1}. The average is shown."
+            )
         )
         st.session_state.look = chosen = None
     return chosen

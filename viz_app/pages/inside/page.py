@@ -22,6 +22,7 @@ from viz_app.pages.inside.walks import (
 )
 from viz_app.shell import frame, question, screen
 from viz_app.shell.controls import control
+from viz_app.shell.markdown import helped
 from viz_app.shell.question import Question
 from viz_app.shell.work import offered, seconds_taken
 
@@ -105,11 +106,13 @@ def draw() -> None:
     with picture:
         if not here and "head" in stage.needs:
             st.info(
-                f"All heads of layer {layer} were pruned: nothing is computed here; the residual connection passes the "
-                "vectors on."
+                helped(
+                    f"All heads of layer {layer} were pruned: nothing is computed here; the residual connection passes "
+                    "the vectors on."
+                )
             )
         elif not tables:
-            st.info("There is nothing to show: this model lacks this part, or it needs a second sentence.")
+            st.info(helped("There is nothing to show: this model lacks this part, or it needs a second sentence."))
         for order, figure in enumerate(stage.draw(view, tables) if tables else []):
             screen.chart(figure, key=f"stage_{order}", alt=f"{stage.title}: {stage.reading}")
     if tables:

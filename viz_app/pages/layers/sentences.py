@@ -16,7 +16,7 @@ from viz_app.pages.layers import LIKE, SEVERAL
 from viz_app.pages.layers.shared import Part, depth_slider, draw_lines, states_of, take_along
 from viz_app.shell import screen
 from viz_app.shell.controls import control, missing
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, foreign, helped
 from viz_app.shell.question import Question
 
 MOST_SENTENCES, LONGEST_SENTENCE = 20, 2_000
@@ -32,13 +32,16 @@ def sentences(current: Question) -> None:
     lines = [line.strip() for line in state.several.splitlines() if line.strip()]
     if len(lines) > MOST_SENTENCES or any(len(line) > LONGEST_SENTENCE for line in lines):
         st.error(
-            f"There are {len(lines)} sentences, the longest with {max(map(len, lines)):,} characters: at most "
-            f"{MOST_SENTENCES} sentences of {LONGEST_SENTENCE:,} characters can be compared."
+            helped(
+                f"There are {len(lines)} sentences, the longest with {max(map(len, lines)):,} characters: at most "
+                f"{MOST_SENTENCES} sentences of {LONGEST_SENTENCE:,} characters can be compared."
+            )
         )
         return
     for number, encoding in enumerate(_encoded(current, lines), start=1):
         if not _occurrences(encoding, state.like):
-            st.warning(f"Sentence {number} does not contain “{as_written(state.like.strip())}” and is left out.")
+            word = foreign(as_written(state.like.strip()))
+            st.warning(helped(f"Sentence {number} does not contain “{word}” and is left out."))
     found = _compared(current, lines, state.like)
     if found is None:
         missing(

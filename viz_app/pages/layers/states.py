@@ -16,6 +16,7 @@ from viz_app.pages.layers import PLANES
 from viz_app.pages.layers.shared import Part, depth_slider, states_of, take_along
 from viz_app.shell import screen
 from viz_app.shell.controls import control
+from viz_app.shell.markdown import helped
 from viz_app.shell.question import Question
 from viz_app.shell.work import Work, need
 
@@ -41,7 +42,7 @@ def plane(current: Question) -> None:
     except Refused as error:
         if by_axes:
             raise
-        st.info(f"{error}: choose principal components for this text.")
+        st.info(helped(f"{error}: choose principal components for this text."))
         return
     axes = ("first axis", "second axis") if by_axes else ("", "")
     depth = depth_slider(len(points))

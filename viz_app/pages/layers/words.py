@@ -24,7 +24,7 @@ from viz_app.pages.layers import BY, EXAMPLE, LENSES
 from viz_app.pages.layers.shared import Part, draw_lines, quoted, take_along
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question, is_shown
 from viz_app.shell.work import QUICK, Work, kept_of_model, look, need, offered
@@ -222,7 +222,7 @@ def _has_translators(loaded: LoadedModel) -> bool:
     try:
         return _translators_of(loaded) is not None
     except CheckpointError as error:
-        st.warning(as_written(f"{error}."), icon=":material/link_off:")
+        st.warning(helped(as_written(f"{error}.")), icon=":material/link_off:")
         return False
 
 
@@ -253,8 +253,10 @@ def _has_no_head(current: Question) -> bool:
         return False
     name = as_written(shown_name(current.loaded.name))
     st.info(
-        f"{name} has no trained masked-word output, so its layers cannot be read as words. The other views work "
-        "without it."
+        helped(
+            f"{name} has no trained masked-word output, so its layers cannot be read as words. The other views work "
+            "without it."
+        )
     )
     return True
 

@@ -10,7 +10,7 @@ from viz_app.pages.learn import student, taken, teacher
 from viz_app.shell import frame, lesson, panel, screen
 from viz_app.shell.language import language, spoken
 from viz_app.shell.lesson import Note
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 
 COURSES = {
     1: "First course: where it looks, and what that is worth",
@@ -40,7 +40,7 @@ def _all() -> None:
     )
     with screen.picture():
         for fault in faulty(language()):
-            st.warning(as_written(fault), icon=":material/warning:")
+            st.warning(helped(as_written(fault)), icon=":material/warning:")
         for course, some in groupby(lessons(language()), key=lambda one: one.course):
             st.subheader(spoken(COURSES[course]), anchor=False)
             for one in some:

@@ -12,7 +12,7 @@ from viz_app.shell import classroom, frame, lesson, panel, screen
 from viz_app.shell.answers import answer_control, in_words
 from viz_app.shell.language import spoken
 from viz_app.shell.lesson import Answer
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 
 
 def draw() -> None:
@@ -27,7 +27,7 @@ def draw() -> None:
     except Refused as error:
         _title(spoken("A class"))
         with screen.picture():
-            st.info(spoken(str(error)), icon=":material/groups:")
+            st.info(helped(spoken(str(error))), icon=":material/groups:")
             _leave()
         return
     shown = group.shown()
@@ -35,7 +35,7 @@ def draw() -> None:
     _title(spoken("A class") if one is None else as_written(one.question))
     with screen.picture().container(key="class_student"):
         if one is None or shown.question is None:
-            st.info(spoken("You are in. The question comes in a moment, and this page with it."))
+            st.info(helped(spoken("You are in. The question comes in a moment, and this page with it.")))
         else:
             _step(one, shown.question, shown, group, me)
         taken.draw()
@@ -54,8 +54,9 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
         panel.paragraphs(task.says, set())
         if task.answer != "word":
             st.markdown(f"> {panel.text_of(asked)}")
+        panel.foresee_truth(one, asked)
     if shown.step == "wait":
-        st.info(spoken("The vote has not begun yet."), icon=":material/hourglass_empty:")
+        st.info(helped(spoken("The vote has not begun yet.")), icon=":material/hourglass_empty:")
     elif shown.step == "ask":
         if shown.vote > 1:
             st.markdown(f"**{spoken('A second vote: talk to your neighbours, then answer again.')}**")
@@ -67,15 +68,21 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
         )  # fmt: skip
         if said is not None:
             st.success(
-                spoken("Your answer: {answer}. You can change it until the vote ends.").format(answer=as_written(said))
+                helped(
+                    spoken("Your answer: {answer}. You can change it until the vote ends.").format(
+                        answer=as_written(said)
+                    )
+                )
             )
     elif shown.step == "reveal" and lesson.note_of(one).answer is not None:
         panel.truth(one, asked, lesson.note_of(one).answer)
     else:
         st.info(
-            spoken("The vote is over.")
-            if said is None
-            else spoken("The vote is over. Your answer: {answer}.").format(answer=as_written(said))
+            helped(
+                spoken("The vote is over.")
+                if said is None
+                else spoken("The vote is over. Your answer: {answer}.").format(answer=as_written(said))
+            )
         )
     if shown.step in ("do", "reveal"):
         st.button(

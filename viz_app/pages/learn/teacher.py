@@ -19,7 +19,7 @@ from viz_app.lessons.reading import lesson_of, lessons
 from viz_app.shell import classroom, frame, lesson, panel, screen
 from viz_app.shell.answers import in_words, words_to_choose
 from viz_app.shell.language import language, spoken
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 
 STYLE = f"<style>{(Path(__file__).parent / 'class.css').read_text('utf-8')}</style>"
 LIVE = 1.0  # seconds after which the counts are drawn again
@@ -31,7 +31,7 @@ def draw() -> None:
     if not classroom.is_on():
         _title()
         screen.picture().info(
-            spoken("This server was not started for a class: start it with `headlight app --class`."),
+            helped(spoken("This server was not started for a class: start it with `headlight app --class`.")),
             icon=":material/groups:",
         )
     elif not classroom.is_teacher():
@@ -61,7 +61,7 @@ def _code() -> None:
             try:
                 classroom.let_in(code)
             except Refused as error:
-                st.error(spoken(str(error)))
+                st.error(helped(spoken(str(error))))
             else:
                 st.rerun()
 
@@ -99,7 +99,7 @@ def _opened(one: Lesson) -> None:
     try:
         group = classroom.opened()
     except Refused as error:
-        st.error(spoken(str(error)))
+        st.error(helped(spoken(str(error))))
         return
     _lead(group.code)
     _begin(group, one)
@@ -192,9 +192,12 @@ def _warning() -> None:
     """Say where a link to this server leads nobody here."""
     if is_local(_base()):
         st.warning(
-            spoken(
-                "Students cannot reach this address, which is of this machine alone: start with `headlight app --class "
-                "--address 0.0.0.0`, and open this page by the name or the address of this machine in the network."
+            helped(
+                spoken(
+                    "Students cannot reach this address, which is of this machine alone: start with `headlight app "
+                    "--class --address 0.0.0.0`, and open this page by the name or the address of this machine in the "
+                    "network."
+                )
             )
         )
 
@@ -232,7 +235,7 @@ def _votes(group: Class, one: Lesson, question: Question, shown: Shown) -> None:
         judged = panel.verdicts_of(one.predict, asked, {answer for row in rows for answer in row.answers})
         right = {answer for answer, verdict in judged.items() if verdict.right}
     if not rows:
-        st.info(spoken("Nobody has answered."))
+        st.info(helped(spoken("Nobody has answered.")))
         return
     most, lecture = max(max(row.counts) for row in rows), bool(st.session_state.lecture)
     for number, place in enumerate(st.columns(len(counted.votes), gap="large")):

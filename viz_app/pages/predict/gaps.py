@@ -9,7 +9,7 @@ import streamlit as st
 from bert_core.calibration import at_temperature, temperature_of
 from bert_core.records import MaskPrediction
 from bert_core.refused import Refused
-from viz_app.shell.markdown import sentence
+from viz_app.shell.markdown import helped, sentence
 from viz_app.shell.question import NO_TOKENS, Question
 from viz_app.shell.work import kept_of_model
 
@@ -52,7 +52,7 @@ def temperature(current: Question) -> float | None:
     try:
         found: float | None = kept_of_model(("temperature", loaded.name), lambda: temperature_of(loaded))
     except Refused as error:
-        st.warning(sentence(error), icon=":material/link_off:")
+        st.warning(helped(sentence(error)), icon=":material/link_off:")
         return None
     return found
 
@@ -70,4 +70,4 @@ def say_if_unsure(prediction: MaskPrediction, temperature: float | None) -> None
     said = f"its best guess has only probability {sure:.2g}"
     if temperature is not None:
         said = f"of first guesses as sure as this one, about {sure:.0%} are right"
-    st.warning(f"The model is unsure: {said}.", icon=":material/help:")
+    st.warning(helped(f"The model is unsure: {said}."), icon=":material/help:")

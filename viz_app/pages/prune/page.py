@@ -21,7 +21,7 @@ from viz_app.shell.calm import calm
 from viz_app.shell.change import give_reference, largest_of, nsp_change, nsp_words, word_change
 from viz_app.shell.controls import control, file_control
 from viz_app.shell.heads import head_title, switch_heads
-from viz_app.shell.markdown import as_written, terms_in
+from viz_app.shell.markdown import as_written, helped, terms_in
 from viz_app.shell.work import as_time, ask, is_asked, take_back, too_long
 
 ORDER_NAMES = {
@@ -52,17 +52,19 @@ def draw() -> None:
             megabytes=LARGEST_FILE >> 20,
         )  # fmt: skip
     if not there:
-        st.info("All heads of this model were pruned: none is left to remove.")
+        st.info(helped("All heads of this model were pruned: none is left to remove."))
         end_run()
     try:
         questions = PruningQuestions(current, file)
     except Refused as error:  # of the file: the text is asked instead, and the control stays
-        st.error(as_written(f"The file cannot be used: {error}."), icon=":material/error:")
+        st.error(helped(as_written(f"The file cannot be used: {error}.")), icon=":material/error:")
         questions = PruningQuestions(current, None)
     if not questions.can_ask:
         st.info(
-            "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence "
-            "output."
+            helped(
+                "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence "
+                "output."
+            )
         )
         end_run()
     if not questions.may_begin():
@@ -109,7 +111,7 @@ def _switches(questions: PruningQuestions, worth: np.ndarray) -> None:
             min_value=0.0,
             step=0.01,
             format="%.3g",
-            width=120,
+            width=170,
         )
         st.button("Switch off", on_click=switch_off_below, args=(worth, "lab_below"), key="switch_below")
     head_grid(
@@ -219,7 +221,7 @@ def _for_real(questions: PruningQuestions) -> None:
                 )
                 if st.button("Write", key="write_model"):
                     written = questions.save(folder, full_shape=full_shape)
-                    st.success(f"Written to {as_written(str(written))}: headlight app --models opens it.")
+                    st.success(helped(f"Written to {as_written(str(written))}: headlight app --models opens it."))
         if is_asked("costs", cost_key):
             full, *_ = costs = questions.costs()
             st.table(

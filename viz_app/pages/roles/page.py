@@ -6,6 +6,7 @@ from viz_app.pages.roles import ROLES_OVER, file, text, treebank
 from viz_app.shell import frame, question
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
+from viz_app.shell.markdown import helped
 
 LOOKS = {"text": "This text", "file": "A text file", "treebank": "A treebank"}
 
@@ -15,7 +16,7 @@ def draw() -> None:
     current = question.current()
     frame.title("What does each head do?", "Where every head looks, which heads are alike, and how much they matter.")
     if not any(current.loaded.config.heads_of(layer) for layer in range(len(current.head_mask))):
-        st.info("All heads of this model were pruned: there is no attention to show.")
+        st.info(helped("All heads of this model were pruned: there is no attention to show."))
         end_run()
     control(
         st.segmented_control,

@@ -13,6 +13,7 @@ from viz_app.shell import frame, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.heads import heads_off
+from viz_app.shell.markdown import helped
 from viz_app.shell.models import chosen_model
 
 SAID = {"pair": "Two sentences", "table": "A table of pairs"}
@@ -74,9 +75,9 @@ def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
         surprising = (state.one, state.two) == (EXAMPLE.text, EXAMPLE.pair) and not stale and gates.all()
         st.markdown(f"{pairs.verdict(score, columns)} {EXAMPLE.remark if surprising else ''}")
         if (warning := pairs.unknown([score])) is not None:
-            st.warning(warning, icon=":material/question_mark:")
+            st.warning(helped(warning), icon=":material/question_mark:")
         if (differs := pairs.disagreement(scores)) is not None:
-            st.warning(differs, icon=":material/call_split:")
+            st.warning(helped(differs), icon=":material/call_split:")
         screen.chart(
             pair_bars(
                 *pairs.labels(columns, score), columns.first, columns.second, columns.same, dark=frame.is_dark(),
@@ -108,7 +109,7 @@ def _table(loaded: LoadedModel, gates: np.ndarray) -> None:
         pairs.say_no_pairs()
     else:
         if (wrong := pairs.problems(rows)) is not None:
-            st.warning(wrong, icon=":material/rule:")
+            st.warning(helped(wrong), icon=":material/rule:")
         if (given := pairs.scored_table(loaded, gates, rows, variant)) is not None:
             scored, stale = given
             if stale:
@@ -116,7 +117,7 @@ def _table(loaded: LoadedModel, gates: np.ndarray) -> None:
             with screen.picture().container(key="stale_table" if stale else "scored_table"):
                 st.markdown(pairs.summary(scored))
                 if (warning := pairs.unknown(scored)) is not None:
-                    st.warning(warning, icon=":material/question_mark:")
+                    st.warning(helped(warning), icon=":material/question_mark:")
                 st.dataframe(pairs.table_columns(scored), hide_index=True, width="stretch")
                 st.download_button(
                     "All pairs (CSV)", partial(pairs.table_csv, loaded, gates, rows, variant), "pairs.csv", "text/csv",

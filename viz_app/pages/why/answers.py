@@ -25,7 +25,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.memory import room_for
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
@@ -338,12 +338,12 @@ def chosen(answers: Answers, waiting: list[str]) -> Method:
     """The method to draw large: the chosen one; where it has not answered, why not is said, and another stands in."""
     name = st.session_state.method
     for sentence in answers.refused:
-        st.warning(as_written(sentence[:1].upper() + sentence[1:] + "."), icon=":material/memory:")
+        st.warning(helped(as_written(sentence[:1].upper() + sentence[1:] + ".")), icon=":material/memory:")
     if name in answers.names:
         return method_of(name)
     other = STAND_IN if STAND_IN in answers.names else answers.names[0]
     if name in waiting:
-        st.info(f"{name} is slow on this text: press the button above to run it. Until then, {other} is shown.")
+        st.info(helped(f"{name} is slow on this text: press the button above to run it. Until then, {other} is shown."))
     return method_of(other)
 
 

@@ -14,6 +14,7 @@ from viz_app.pages.why.answers import Answers, Trust
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
+from viz_app.shell.markdown import helped
 from viz_app.shell.notices import say_cautions
 from viz_app.shell.question import Question, mask_word, take_example
 from viz_app.shell.target import say_no_target
@@ -151,7 +152,7 @@ def _more(current: Question, found: Answers, method: Method) -> None:
     """The chosen method: its scores word by word, what it measures, and what it says layer by layer."""
     words, names = bool(st.session_state.words), list(found.names)
     if question.is_shown(EXAMPLE):
-        st.info(EXAMPLE.remark, icon=":material/lightbulb:")
+        st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
     token_strip(
         found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
         label="Tokens with their scores; click a word to hide it and ask again", on_click=mask_word,

@@ -18,7 +18,7 @@ from viz_app.pages.causes.patches import Sides, sides
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control, missing, put
-from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.question import take_example
 from viz_app.shell.target import names_in, say_no_target
 from viz_app.shell.work import need, offered
@@ -99,7 +99,7 @@ def _picture(both: Sides) -> None:
     try:
         _ = estimate.effects
     except Refused as error:
-        st.info(sentence(error), icon=":material/equal:")
+        st.info(helped(sentence(error)), icon=":material/equal:")
         end_run()
     work = both.exact()
     cells = len(both.rows) * len(both.columns)
@@ -122,7 +122,7 @@ def _picture(both: Sides) -> None:
         _map(both, exact, "found")
     st.markdown(_strongest(both, exact))
     if question.is_shown(EXAMPLE) and st.session_state.source == SOURCE:
-        st.info(EXAMPLE.remark, icon=":material/lightbulb:")
+        st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
     _closer(both, exact)
     _files(both)
 

@@ -42,6 +42,7 @@ _NAMES = {
     "records.examples": "Batch",
     "records.heads": "CurvePoint HeadSweep HeadTable HeadVectors PruningPlan",
     "records.layers": "LayerStates LensRun Walk",
+    "records.probes": "ProbePoint",
     "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun",
     "records.targets": "Target loss_target word_target",
     "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
@@ -69,6 +70,7 @@ _NAMES = {
     "analysis.causes": "Missed patches_missed",
     "analysis.cautions": "Cautions cautions",
     "analysis.compare": "Alignment Change aligned change largest_changes",
+    "analysis.erasure": "Eraser leace random_eraser",
     "analysis.faithfulness": "Faithfulness",
     "analysis.flow": "attention_flow attention_rollout layer_mixing mean_of_heads",
     "analysis.heads": "heads_agreement layer_normalised leading_heads removal_estimate",
@@ -76,6 +78,7 @@ _NAMES = {
     "analysis.lens": "Plane cosine_similarities mean_similarity neighbours_in_plane settled_depth states_in_plane",
     "analysis.patterns": "RoleFigures attention_entropy combined map_between_words mean_distance role_figures share_to",
     "analysis.pointing": "heat patches_in points_into share_in",
+    "analysis.probes": "Probe ProbeDepth code_lengths control_labels fit_probe probe_depths",
     "analysis.pruning": "curve_of hardly_missed random_band",
     "analysis.relations": "RelationRow RelationTally",
     "analysis.roles": (
@@ -91,6 +94,7 @@ _NAMES = {
     "studies.table": "read_table write_table",
     "studies.curve": "pruning_curve read_curve",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
+    "studies.probes": ("LabelledSentence ProbeSettings probe_file probe_points read_labelled_words read_probes"),
     "studies.treebank": "TreeSentence read_treebank",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -113,6 +117,9 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.compare import aligned as aligned
     from bert_core.analysis.compare import change as change
     from bert_core.analysis.compare import largest_changes as largest_changes
+    from bert_core.analysis.erasure import Eraser as Eraser
+    from bert_core.analysis.erasure import leace as leace
+    from bert_core.analysis.erasure import random_eraser as random_eraser
     from bert_core.analysis.faithfulness import Faithfulness as Faithfulness
     from bert_core.analysis.flow import attention_flow as attention_flow
     from bert_core.analysis.flow import attention_rollout as attention_rollout
@@ -141,6 +148,12 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.pointing import patches_in as patches_in
     from bert_core.analysis.pointing import points_into as points_into
     from bert_core.analysis.pointing import share_in as share_in
+    from bert_core.analysis.probes import Probe as Probe
+    from bert_core.analysis.probes import ProbeDepth as ProbeDepth
+    from bert_core.analysis.probes import code_lengths as code_lengths
+    from bert_core.analysis.probes import control_labels as control_labels
+    from bert_core.analysis.probes import fit_probe as fit_probe
+    from bert_core.analysis.probes import probe_depths as probe_depths
     from bert_core.analysis.pruning import curve_of as curve_of
     from bert_core.analysis.pruning import hardly_missed as hardly_missed
     from bert_core.analysis.pruning import random_band as random_band
@@ -222,6 +235,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.layers import LayerStates as LayerStates
     from bert_core.records.layers import LensRun as LensRun
     from bert_core.records.layers import Walk as Walk
+    from bert_core.records.probes import ProbePoint as ProbePoint
     from bert_core.records.run import ClassPrediction as ClassPrediction
     from bert_core.records.run import DecoderRun as DecoderRun
     from bert_core.records.run import MaskPrediction as MaskPrediction
@@ -272,6 +286,12 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.faithfulness import standings as standings
     from bert_core.studies.heads import CorpusSettings as CorpusSettings
     from bert_core.studies.heads import heads_over as heads_over
+    from bert_core.studies.probes import LabelledSentence as LabelledSentence
+    from bert_core.studies.probes import ProbeSettings as ProbeSettings
+    from bert_core.studies.probes import probe_file as probe_file
+    from bert_core.studies.probes import probe_points as probe_points
+    from bert_core.studies.probes import read_labelled_words as read_labelled_words
+    from bert_core.studies.probes import read_probes as read_probes
     from bert_core.studies.relations import relations_csv as relations_csv
     from bert_core.studies.relations import track_relations as track_relations
     from bert_core.studies.rows import Columns as Columns

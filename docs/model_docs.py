@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -26,10 +27,12 @@ from typing import Any
 
 from bert_core import load
 from bert_core.analysis.heads import leading_heads
+from bert_core.analysis.probes import probe_depths
 from bert_core.analysis.roles import NO_ROLE, THRESHOLDS, heads_by_role, roles_of_heads
 from bert_core.loading import ASSETS
-from bert_core.records import HeadTable
+from bert_core.records import HeadTable, ProbePoint
 from bert_core.studies.documents import read_documents
+from bert_core.studies.probes import read_probes
 from bert_core.studies.table import read_table
 from bert_core.training.examples import write_examples
 from bert_core.training.lens import CARD as LENS_CARD
@@ -162,6 +165,32 @@ def together_table(points: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def probe_table(points: Sequence[ProbePoint]) -> str:
+    """What a probe finds at each depth, beside what misleads: means over the seeds, and the spread of the accuracy."""
+    depths = probe_depths(points)
+    erased = not math.isnan(points[0].erased)
+    lines = [
+        "| depth | accuracy | of the seeds | control | selectivity | lookup | majority | compression | of control |"
+        + (" erased | loss | without the label | without random directions |" if erased else ""),
+        "| ---: | ---: | ---: |" + " ---: |" * (10 if erased else 6),
+    ]
+    for depth in depths:
+        mean = {name: of_seeds[0] for name, of_seeds in depth.figures.items()}
+        _, low, high = depth.figures["accuracy"]
+        cells = [
+            str(depth.depth), f"{mean['accuracy']:.1%}", f"{low:.1%} to {high:.1%}", f"{mean['control']:.1%}",
+            f"{100 * mean['selectivity']:+.1f}", f"{mean['lookup']:.1%}", f"{mean['majority']:.1%}",
+            f"{mean['compression']:.2f}", f"{mean['control_compression']:.2f}",
+        ]  # fmt: skip
+        if erased:
+            cells += [
+                f"{mean['erased']:.1%}",
+                *(f"{mean[name]:.3f}" for name in ("loss", "loss_erased", "loss_random")),
+            ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def _percent(share: float) -> str:
     return "0.0%" if abs(share) < 0.0005 else f"{share:+.1%}"
 
@@ -259,6 +288,13 @@ def recovery_of(work: Work) -> str:
     return recovery_table(runs)
 
 
+def probes_of(work: Work, label: str, *options: str) -> str:
+    out = work.folder / f"probes-{label}.csv"
+    treebank = work.texts / "en_ewt-ud-dev.conllu"
+    work.once(f"probes-{label}", "probe", treebank, "--label", label, "--words", "6000", *options, "--out", out)
+    return probe_table(read_probes(out))
+
+
 def faithfulness_of(work: Work) -> str:
     return work.once(
         "faithfulness", "faithfulness", work.texts / "valid.txt.xz", "--out", work.folder / "faithfulness.csv",
@@ -290,6 +326,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "together": ("heads.md", together_of),
     "recovery": ("pruning.md", recovery_of),
     "faithfulness": ("methods.md", faithfulness_of),
+    "number": ("probes.md", lambda work: probes_of(work, "number", "--erase")),
     "lens": ("", lens_of),
 }
 """Name -> its document ("" for files in the model's folder) and what makes its figures."""

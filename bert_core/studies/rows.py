@@ -120,27 +120,10 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
     """
     text, pair, label = columns.text, columns.pair, columns.answer
     names = [name for name in (text, pair, label) if name is not None]
-    if len(set(names)) < len(names):
-        raise Refused(f"the columns {', '.join(names)} are not all different: each has its own part")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-        separator = separator_of(next(filter(str.strip, lines), ""))
-    rows = _rows(path, separator)
-    header = [name.strip() for name in next(rows, (1, [], 0))[1]]
-    for name in names:
-        if header.count(name) != 1:
-            how_often = "twice" if name in header else "not"
-            columns_there = ", ".join(header) or "none: it is empty"
-            raise Refused(f"the column {name!r} is {how_often} in {path.name}: its columns are {columns_there}")
     needed = [name for name in (text, pair if pairs else None, label) if name is not None]
     empty: dict[str, list[int]] = defaultdict(list)
     count = 0
-    for row, values, end in rows:
-        if len(values) != len(header):
-            raise Refused(
-                f"row {row} of {path.name} has {len(values)} fields and the header {len(header)}: "
-                f"a text with a {_SEPARATORS[separator]}, a quote or a new line in it stands in quotes"
-            )
-        fields = dict(zip(header, values, strict=True))
+    for row, fields, end in rows_of(path, names):
         for name in needed:
             if not fields[name].strip():
                 empty[name].append(row)
@@ -152,6 +135,31 @@ def _labelled(path: Path, columns: Columns, *, pairs: bool = False) -> Iterator[
             f"{len(where)} of {count} rows of {path.name} have nothing in the column {name!r} "
             f"({some_rows(where)}; the header is row 1): fill them in or take them out"
         )
+
+
+def rows_of(path: Path, names: Sequence[str]) -> Iterator[tuple[int, dict[str, str], int]]:
+    """The rows of a table by the names of its columns: the row's number from 1, its fields, and the byte read up to.
+
+    names: columns that must be there; others are given too. Raises Refused as `read_labelled`, but for empty fields.
+    """
+    if len(set(names)) < len(names):
+        raise Refused(f"the columns {', '.join(names)} are not all different: each has its own part")
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        separator = separator_of(next(filter(str.strip, lines), ""))
+    rows = _rows(path, separator)
+    header = [name.strip() for name in next(rows, (1, [], 0))[1]]
+    for name in names:
+        if header.count(name) != 1:
+            how_often = "twice" if name in header else "not"
+            columns_there = ", ".join(header) or "none: it is empty"
+            raise Refused(f"the column {name!r} is {how_often} in {path.name}: its columns are {columns_there}")
+    for row, values, end in rows:
+        if len(values) != len(header):
+            raise Refused(
+                f"row {row} of {path.name} has {len(values)} fields and the header {len(header)}: "
+                f"a text with a {_SEPARATORS[separator]}, a quote or a new line in it stands in quotes"
+            )
+        yield row, dict(zip(header, values, strict=True)), end
 
 
 def _rows(path: Path, separator: str) -> Iterator[tuple[int, list[str], int]]:

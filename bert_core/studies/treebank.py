@@ -26,6 +26,7 @@ class TreeSentence:
     spans: where each word stands in the text; None for a word that has no place of its own there, as the second of two
         that are written as one which does not hold both ("du" for "de" and "le").
     line: of the file, where the sentence begins, counted from 1.
+    tags: the parts of speech, as "NOUN". features: as "Case=Nom|Number=Sing". Both as the treebank writes them.
     """
 
     text: str
@@ -34,6 +35,28 @@ class TreeSentence:
     relations: tuple[str, ...]
     spans: tuple[tuple[int, int] | None, ...]
     line: int
+    tags: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+
+    def labels(self, name: str) -> tuple[str | None, ...]:
+        """The label of each word, None where it has none: "upos", "relation", or a feature by its name, as "number"."""
+        if name.casefold() in ("upos", "relation"):
+            written = self.tags if name.casefold() == "upos" else self.relations
+            return tuple(None if label == "_" else label for label in written)
+        of_words = [{key.casefold(): value for key, value in _features(written)} for written in self.features]
+        return tuple(features.get(name.casefold()) for features in of_words)
+
+    @property
+    def feature_names(self) -> set[str]:
+        """Of all features that some word has."""
+        return {key for written in self.features for key, _ in _features(written)}
+
+
+def _features(written: str) -> Iterator[tuple[str, str]]:
+    for part in written.split("|"):
+        key, is_one, value = part.partition("=")
+        if is_one:
+            yield key, value
 
 
 @checked
@@ -109,7 +132,8 @@ def _sentence(block: list[tuple[int, str]], name: str) -> TreeSentence:
         heads.append(int(fields[6]) - 1 if int(fields[6]) else None)
     words = tuple(fields[1] for _, fields in rows)
     text, spans = _laid_out(surface, words)
-    return TreeSentence(text, words, tuple(heads), tuple(fields[7] for _, fields in rows), spans, block[0][0])
+    relations, tags, features = (tuple(fields[column] for _, fields in rows) for column in (7, 3, 5))
+    return TreeSentence(text, words, tuple(heads), relations, spans, block[0][0], tags, features)
 
 
 def _laid_out(

@@ -174,6 +174,19 @@ def judged(a: Asked, **given: Any) -> object:
     return bert_core.judge_file(**{**right, **given})
 
 
+def probed(a: Asked, **given: Any) -> object:
+    """Of a file that is none, so that nothing is written."""
+    right = {"loaded": a.loaded, "path": a.text, "label": "upos", "table": "table.csv"}
+    return bert_core.probe_file(**{**right, **given})
+
+
+def probes_of(a: Asked, **given: Any) -> object:
+    """Of one sentence: too few."""
+    one = bert_core.LabelledSentence("the cat", ((0, 3), (4, 7)), ("a", "b"))
+    right = {"loaded": a.loaded, "sentences": [one], "settings": bert_core.ProbeSettings(least=1)}
+    return list(bert_core.probe_points(**{**right, **given}))
+
+
 def curve(a: Asked, **given: Any) -> object:
     """An order that is found on nothing, so that nothing is written."""
     right = {"loaded": a.loaded, "estimated": [], "asked": [a.batch], "table": "table.csv", "orders": ["importance"]}
@@ -391,6 +404,24 @@ DOORS: dict[str, Door] = {
     "patches_in rows": lambda a, v: bert_core.patches_in(BOX, (v, 3)),
     "points_into": lambda a, v: bert_core.points_into(v, BOX),
     "points_into box": lambda a, v: bert_core.points_into(PICTURE, v),
+    "code_lengths": lambda a, v: bert_core.code_lengths(v, [0, 1], 2, [1, 2]),
+    "code_lengths labels": lambda a, v: bert_core.code_lengths(np.eye(2), v, 2, [1, 2]),
+    "code_lengths classes": lambda a, v: bert_core.code_lengths(np.eye(2), [0, 1], v, [1, 2]),
+    "code_lengths ends": lambda a, v: bert_core.code_lengths(np.eye(2), [0, 1], 2, v),
+    "control_labels": lambda a, v: bert_core.control_labels(v, [0, 1]),
+    "control_labels types": lambda a, v: bert_core.control_labels([0, 1], v),
+    "control_labels seed": lambda a, v: bert_core.control_labels([0, 1], [0, 1], v),
+    "fit_probe": lambda a, v: bert_core.fit_probe(v, [0, 1], 2),
+    "fit_probe labels": lambda a, v: bert_core.fit_probe(np.eye(2), v, 2),
+    "fit_probe classes": lambda a, v: bert_core.fit_probe(np.eye(2), [0, 1], v),
+    "fit_probe penalty": lambda a, v: bert_core.fit_probe(np.eye(2), [0, 1], 2, penalty=v),
+    "fit_probe tolerance": lambda a, v: bert_core.fit_probe(np.eye(2), [0, 1], 2, tolerance=v),
+    "leace": lambda a, v: bert_core.leace(v, [0, 1]),
+    "leace labels": lambda a, v: bert_core.leace(np.eye(2), v),
+    "probe_depths": lambda a, v: bert_core.probe_depths(v),
+    "random_eraser": lambda a, v: bert_core.random_eraser(v, 1),
+    "random_eraser rank": lambda a, v: bert_core.random_eraser(np.eye(2), v),
+    "random_eraser seed": lambda a, v: bert_core.random_eraser(np.eye(2), 1, v),
     "random_band": lambda a, v: bert_core.random_band(v, "loss"),
     "random_band figure": lambda a, v: bert_core.random_band(POINTS, v),
     "rank_agreement": lambda a, v: bert_core.rank_agreement(v),
@@ -520,6 +551,24 @@ DOORS: dict[str, Door] = {
     "judge_file": lambda a, v: judged(a, text=v),
     "judge_file table": lambda a, v: judged(a, table=v),
     "judge_file settings": lambda a, v: judged(a, settings=v),
+    "probe_file": lambda a, v: probed(a, path=v),
+    "probe_file model": lambda a, v: probed(a, loaded=v),
+    "probe_file label": lambda a, v: probed(a, label=v),
+    "probe_file table": lambda a, v: probed(a, table=v),
+    "probe_file settings": lambda a, v: probed(a, settings=v),
+    "probe_points": lambda a, v: probes_of(a, sentences=v),
+    "probe_points model": lambda a, v: probes_of(a, loaded=v),
+    "probe_points settings": lambda a, v: probes_of(a, settings=v),
+    "probe_points depths": lambda a, v: probes_of(a, depths=v),
+    "probe_points depth": lambda a, v: probes_of(a, depths=[v]),
+    "probe_points known": lambda a, v: probes_of(a, known=v),
+    "ProbeSettings seeds": lambda a, v: bert_core.ProbeSettings(seeds=v),
+    "ProbeSettings held_out": lambda a, v: bert_core.ProbeSettings(held_out=v),
+    "ProbeSettings words": lambda a, v: bert_core.ProbeSettings(words=v),
+    "ProbeSettings penalty": lambda a, v: bert_core.ProbeSettings(penalty=v),
+    "read_labelled_words": lambda a, v: bert_core.read_labelled_words(v, "upos"),
+    "read_labelled_words label": lambda a, v: bert_core.read_labelled_words(a.text, v),
+    "read_probes": lambda a, v: bert_core.read_probes(v),
 }  # fmt: skip
 
 

@@ -1,0 +1,165 @@
+"""The states of many texts at one depth, and what the model says when they are changed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.analysis.erasure import Eraser
+from bert_core.loading import LoadedModel
+from bert_core.modeling import BertLayer
+from bert_core.progress import Progress, counted, silent
+from bert_core.refused import Refused, checked, each, several, shown, whole
+from bert_core.run.arrays import as_array
+from bert_core.run.losses import AskedText, together
+from bert_core.run.memory import copies_at_once
+from bert_core.tokenizer import PAD, Encoding
+
+Change = Callable[[Tensor], Tensor]
+
+
+@checked
+@torch.no_grad()
+def word_states(
+    loaded: LoadedModel,
+    encodings: Sequence[Encoding],
+    words: Sequence[Sequence[Sequence[int]]],
+    depth: int,
+    *,
+    report: Progress = silent,
+) -> np.ndarray:
+    """The state of every word of some texts at one depth: the mean over its pieces, (word, hidden) float32.
+
+    words: of each text the positions of each word's pieces; the words come out in this order, text after text.
+    depth: 0 for the embeddings, n + 1 for what leaves layer n; the layers above are not computed.
+    report: told how many texts are done, as for `Progress`.
+    Raises Refused for a depth that does not exist, or a word without a piece.
+    """
+    texts, depth = each("encodings", encodings, Encoding), _depth(loaded, depth)
+    pieces = [
+        several("the words of a text", own, "positions") for own in several("words", words, "words, text by text")
+    ]
+    if len(pieces) != len(texts):
+        raise Refused(f"{len(pieces)} texts have words and {len(texts)} are given: the words of each")
+    firsts = np.cumsum([0, *map(len, pieces)])
+    found, done = np.empty((firsts[-1], loaded.config.hidden_size), np.float32), 0
+    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
+        batch = _Padded.of(loaded, [texts[number] for number in some])
+        states = batch.climbed(batch.entering, range(depth))
+        for row, number in enumerate(some):
+            for word, own in enumerate(pieces[number], firsts[number]):
+                at = [whole("a piece", piece, 0, len(texts[number]) - 1) for piece in own]
+                if not at:
+                    raise Refused("a word has no piece: leave it out")
+                found[word] = as_array(states[row, at].mean(0))
+        done += len(some)
+        counted(report, done, len(texts), "texts")
+    return found
+
+
+@checked
+@torch.no_grad()
+def hidden_words(
+    loaded: LoadedModel,
+    texts: Sequence[AskedText],
+    depth: int,
+    erasers: Sequence[Eraser | None],
+    *,
+    report: Progress = silent,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a model says at every hidden piece of some texts while a label is erased from the states at one depth.
+
+    texts: with hidden pieces and their answers. depth: as for `word_states`.
+    erasers: tried in turn, each on every token but the added [CLS] and [SEP]; None changes nothing.
+    report: told how many texts are done, as for `Progress`. Safe to call from many threads on one model.
+    Returns the losses (eraser, piece) in nats, and whether the answer comes first (eraser, piece), text after text.
+    Raises Refused for a depth that does not exist, or a model without a trained masked-word head.
+    Source: amnesic probing, Elazar 2021 (arXiv:2006.00995).
+    """
+    depth, texts = _depth(loaded, depth), each("texts", texts, AskedText)
+    if not loaded.has_mlm:
+        raise Refused(f"{loaded.name} has no trained masked-word head, so it says nothing at a hidden word")
+    firsts = np.cumsum([0, *(len(text.positions) for text in texts)])
+    changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
+    losses, right, done = np.empty((len(changes), firsts[-1])), np.empty((len(changes), firsts[-1]), bool), 0
+    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
+        batch = _Padded.of(loaded, [texts[number].encoding for number in some])
+        reached = batch.climbed(batch.entering, range(depth))
+        rows = [row for row, number in enumerate(some) for _ in texts[number].positions]
+        positions = [position for number in some for position in texts[number].positions]
+        answers = torch.tensor([answer for number in some for answer in texts[number].answers], device=loaded.device)
+        places = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in some])
+        for which, change in enumerate(changes):
+            states = torch.where(batch.typed[..., None], change(reached), reached)
+            states = batch.climbed(states, range(depth, loaded.config.num_hidden_layers))
+            scores = loaded.model.cls.predictions(states[rows, positions]).float()
+            own = scores.gather(1, answers[:, None])
+            losses[which, places] = as_array(scores.logsumexp(-1) - own[:, 0])
+            right[which, places] = ((scores > own).sum(-1) == 0).cpu().numpy()
+        done += len(some)
+        counted(report, done, len(texts), "texts")
+    return losses, right
+
+
+@dataclass(frozen=True)
+class _Padded:
+    """Some texts as one batch on the model's device.
+
+    entering: (text, seq, hidden), what enters the first layer. mask: additive, or None. typed: (text, seq), whether it
+    is a token and not an added [CLS], [SEP] or [PAD].
+    """
+
+    layers: list[BertLayer]
+    entering: Tensor
+    mask: Tensor | None
+    typed: Tensor
+
+    @classmethod
+    def of(cls, loaded: LoadedModel, texts: Sequence[Encoding]) -> _Padded:
+        shape = (len(texts), max(map(len, texts)))
+        ids, segments = np.full(shape, loaded.tokenizer.id_of(PAD)), np.zeros(shape, np.int64)
+        there, typed = np.zeros(shape, np.int64), np.zeros(shape, bool)
+        for row, text in enumerate(texts):
+            ids[row, : len(text)], segments[row, : len(text)] = text.input_ids, text.token_type_ids
+            there[row, : len(text)], typed[row, : len(text)] = 1, ~np.array(text.special)
+        bert, device = loaded.model.bert, loaded.device
+        entering = bert.embeddings(
+            torch.from_numpy(ids).to(device),
+            token_type_ids=torch.from_numpy(segments).to(device) if loaded.config.type_vocab_size else None,
+        )
+        mask = None
+        if not there.all():
+            mask = bert.get_extended_attention_mask(torch.from_numpy(there).to(device), shape)
+        return cls(
+            cast("list[BertLayer]", list(bert.encoder.layer)), entering, mask, torch.from_numpy(typed).to(device)
+        )
+
+    def climbed(self, states: Tensor, layers: range) -> Tensor:
+        """States (text, seq, hidden) after some layers that follow each other."""
+        for number in layers:
+            states = self.layers[number](states, self.mask).hidden_states
+        return states
+
+
+def _on_tensors(eraser: Eraser | None, device: torch.device) -> Change:
+    if eraser is None:
+        return lambda states: states
+    if not isinstance(eraser, Eraser):
+        raise Refused(f"one of erasers is {shown(eraser)}: it must be an Eraser, or nothing")
+    mean, taken, put = (
+        torch.tensor(part, dtype=torch.float32, device=device) for part in (eraser.mean, eraser.taken, eraser.put)
+    )
+
+    def change(states: Tensor) -> Tensor:
+        return states - (states - mean) @ taken @ put
+
+    return change
+
+
+def _depth(loaded: LoadedModel, depth: int) -> int:
+    return whole("depth", depth, 0, loaded.config.num_hidden_layers)

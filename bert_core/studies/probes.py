@@ -1,0 +1,380 @@
+"""What of a label of words a linear probe finds at every depth: a table that grows, point by point."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from bert_core import checkpoint
+from bert_core.analysis.erasure import leace, random_eraser
+from bert_core.analysis.probes import ONLINE, PENALTY, code_lengths, control_labels, fit_probe, lookup
+from bert_core.analysis.relations import pieces_of_words
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, counted, silent, within
+from bert_core.records import ProbePoint
+from bert_core.refused import Refused, checked, each, real_number, several, shown, whole
+from bert_core.run.losses import hide_pieces
+from bert_core.run.states import hidden_words, word_states
+from bert_core.studies.lines import check_file
+from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, read_kept
+from bert_core.studies.rows import rows_of
+from bert_core.studies.treebank import read_treebank
+from bert_core.tokenizer import Encoding
+
+WHAT = "table of probes"
+FEWEST_SENTENCES = 20
+MOST_LABELS = 100
+MASKED_SENTENCES = 200  # of those held out, in which words are hidden and asked for
+_COLUMNS = tuple(entry.name for entry in dataclasses.fields(ProbePoint))
+_WHOLE = ("depth", "seed", "labels", "learned", "asked")
+
+
+@dataclass(frozen=True)
+class LabelledSentence:
+    """A sentence, where its words stand in it, and the label of each; both (word,), None for a word that has none."""
+
+    text: str
+    spans: tuple[tuple[int, int] | None, ...]
+    labels: tuple[str | None, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.spans) != len(self.labels):
+            raise Refused(f"{len(self.spans)} words have a place and {len(self.labels)} a label: each needs both")
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """How a label is probed; to go on with a table all of it must be the same, but for `seeds`.
+
+    seeds: how many splits, each with its own random labels. held_out: share of the sentences that the probe is asked
+    about. words: how many at most, of sentences drawn from all. least: words of a label; rarer labels are left out.
+    penalty: as for `fit_probe`. erase: whether the label is then erased.
+    """
+
+    seeds: int = 3
+    held_out: float = 0.2
+    words: int = 20_000
+    least: int = 20
+    penalty: float = PENALTY
+    erase: bool = False
+
+    def __post_init__(self) -> None:
+        whole("seeds", self.seeds, 1, 100)
+        whole("words", self.words, 100)
+        whole("least", self.least, 1)
+        real_number("held_out", self.held_out, 0.05, 0.5)
+        real_number("penalty", self.penalty, 1e-6)
+
+
+# ---------------------------------------------------------------------------- what is asked
+
+
+@checked
+def read_labelled_words(path: Path, label: str) -> list[LabelledSentence]:
+    """The sentences of a file and a label of their words.
+
+    path: CoNLL-U, or a `.csv` file of one row a word, with columns `sentence`, which is the same for the words of one,
+    `word`, and the labels. label: of CoNLL-U "upos", "relation", or a feature such as "number"; else a column.
+    A word without the label, or with an empty one, is read and not asked.
+    Raises Refused for a label that no word has, or a file that is neither.
+    """
+    check_file(path)
+    found = _of_table(path, label) if path.suffix.lower() == ".csv" else _of_treebank(path, label)
+    if not any(one is not None for sentence in found for one in sentence.labels):
+        raise Refused(f"no word of {path.name} has the label {label!r:.60}: {_labels_in(path)}")
+    return found
+
+
+def _of_treebank(path: Path, label: str) -> list[LabelledSentence]:
+    try:
+        with path.open(encoding="utf-8") as lines:
+            trees = read_treebank(lines, path.name)
+            return [LabelledSentence(tree.text, tree.spans, tree.labels(label)) for tree in trees]
+    except UnicodeDecodeError as error:
+        raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
+
+
+def _of_table(path: Path, label: str) -> list[LabelledSentence]:
+    if label in ("sentence", "word"):
+        raise Refused(f"the label is {label!r}, a column that says what the words are: name another")
+    found: list[LabelledSentence] = []
+    words: list[str] = []
+    labels: list[str | None] = []
+    current: str | None = None
+
+    def ended() -> None:
+        if words:
+            starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
+            spans = tuple((start, start + len(word)) for start, word in zip(starts, words, strict=False))
+            found.append(LabelledSentence(" ".join(words), spans, tuple(labels)))
+
+    for row, fields, _ in rows_of(path, ["sentence", "word", label]):
+        word = " ".join(fields["word"].split())
+        if not word:
+            raise Refused(f"row {row} of {path.name} has no word (the header is row 1): take it out")
+        if fields["sentence"] != current:
+            ended()
+            current, words, labels = fields["sentence"], [], []
+        words.append(word)
+        labels.append(fields[label].strip() or None)
+    ended()
+    return found
+
+
+def _labels_in(path: Path) -> str:
+    if path.suffix.lower() == ".csv":
+        return "its column is empty"
+    with path.open(encoding="utf-8") as lines:
+        names = sorted({name for tree in read_treebank(lines, path.name) for name in tree.feature_names})
+    return f"give upos, relation{', or a feature: ' if names else ''}{', '.join(names)}"
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The words that are asked about, sentence after sentence in the order in which they were drawn.
+
+    encodings, pieces: of every sentence, and of each of its words. sentences, labels, types: (word,), whole numbers; a
+    type is what the model reads as the same word. names: of the labels.
+    """
+
+    encodings: list[Encoding]
+    pieces: list[list[tuple[int, ...]]]
+    sentences: np.ndarray
+    labels: np.ndarray
+    types: np.ndarray
+    names: list[str]
+
+
+def _asked(loaded: LoadedModel, given: Sequence[LabelledSentence], settings: ProbeSettings) -> _Asked:
+    often = Counter(label for sentence in given for label in sentence.labels if label is not None)
+    names = sorted(label for label, count in often.items() if count >= settings.least)
+    if len(names) < 2:
+        raise Refused(
+            f"{len(names)} labels are there {settings.least:,} times or more, of {len(often)} in all: a probe tells at "
+            "least two apart"
+        )
+    if len(names) > MOST_LABELS:
+        raise Refused(f"{len(names):,} labels are there {settings.least:,} times or more: a probe tells {MOST_LABELS} "
+                      "apart at most, so choose a label that says less, or leave out rarer ones")  # fmt: skip
+    number = {name: place for place, name in enumerate(names)}
+    encodings: list[Encoding] = []
+    pieces: list[list[tuple[int, ...]]] = []
+    words: list[tuple[int, int, tuple[int, ...]]] = []
+    seen: set[tuple[int, ...]] = set()
+    for drawn in np.random.default_rng(0).permutation(len(given)).tolist():
+        if len(words) >= settings.words:
+            break
+        sentence = given[drawn]
+        try:
+            encoding = loaded.tokenizer.encode(sentence.text, max_length=loaded.config.max_position_embeddings)
+        except Refused:  # no sign that can be read
+            continue
+        of_words = pieces_of_words(encoding, sentence.spans)
+        if encoding.input_ids in seen:  # a sentence on both sides of the split would tell its own labels
+            continue
+        seen.add(encoding.input_ids)
+        own = [(at, label) for at, label in zip(of_words, sentence.labels, strict=True) if at and label in number]
+        if not own:
+            continue
+        ids = encoding.input_ids
+        words += [(len(encodings), number[label], tuple(ids[n] for n in at)) for at, label in own if label is not None]
+        encodings.append(encoding)
+        pieces.append([at for at, _ in own])
+    if len(encodings) < FEWEST_SENTENCES:
+        raise Refused(f"{len(encodings)} sentences have words with a label: at least {FEWEST_SENTENCES} are needed, as "
+                      "some are held out")  # fmt: skip
+    of_type: dict[tuple[int, ...], int] = {}
+    sentences, labels, types = np.array(
+        [(at, label, of_type.setdefault(ids, len(of_type))) for at, label, ids in words]
+    ).T
+    return _Asked(encodings, pieces, sentences, labels, types, names)
+
+
+# ---------------------------------------------------------------------------- the points
+
+
+@checked
+def probe_points(
+    loaded: LoadedModel,
+    sentences: Sequence[LabelledSentence],
+    settings: ProbeSettings | None = None,
+    *,
+    depths: Sequence[int] | None = None,
+    known: Iterable[ProbePoint] = (),
+    report: Progress = silent,
+) -> Iterator[ProbePoint]:
+    """A linear probe at each depth for each seed, on sentences that it did not learn from, beside what misleads.
+
+    sentences: with the labels. depths: 0 for the embeddings, n + 1 for what leaves layer n; None: all.
+    known: points of an earlier run, which are not made again. report: told how many points are done, as for `Progress`.
+    A word's state is the mean of its pieces'. A sentence that is there twice is asked once.
+    The memory is that of the states of one depth.
+    Where the label is erased, the eraser is fitted on one half of the sentences that are learned from, and the new
+    probe on the other.
+    Yields the new points, each when it is there.
+    Raises Refused for fewer than 20 sentences, one label or more than 100, or a depth that does not exist.
+    Source: Hewitt & Liang 2019 (arXiv:1909.03368); Voita & Titov 2020 (arXiv:2003.12298); Belrose 2023
+    (arXiv:2306.03819).
+    """
+    settings = ProbeSettings() if settings is None else settings
+    layers = loaded.config.num_hidden_layers
+    given = range(layers + 1) if depths is None else several("depths", depths, "whole numbers")
+    wanted = sorted({whole("a depth", depth, 0, layers) for depth in given})
+    if not wanted:
+        raise Refused(f"there is no depth to probe: name at least one of 0 to {layers}")
+    there = {(point.depth, point.seed) for point in each("known", known, ProbePoint)}
+    asked = _asked(loaded, each("sentences", sentences, LabelledSentence), settings)
+    left = [(depth, seed) for depth in wanted for seed in range(settings.seeds) if (depth, seed) not in there]
+    states, read = np.empty(0), -1
+    for done, (depth, seed) in enumerate(left):
+        if depth != read:
+            report(done / len(left), f"reading the states at depth {depth}")
+            states, read = word_states(loaded, asked.encodings, asked.pieces, depth), depth
+        told = within(report, done, len(left))
+        yield _point(loaded, asked, states, depth, seed, settings, told)
+        counted(report, done + 1, len(left), "probes")
+
+
+def split(sentences: np.ndarray, share: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which words are learned from, and which are asked about: those of some sentences, drawn by the seed.
+
+    sentences: (word,), the number of its sentence, from zero, without gaps. share: of the sentences, that is held out.
+    Returns the words (word,) with those held out last, sentences whole and in a random order; the place of each word's
+    sentence in that order, counted down to those held out; and the sentences held out.
+    """
+    order = np.random.default_rng([seed, 0]).permutation(int(sentences.max()) + 1)
+    held_out = order[: max(1, round(share * len(order)))]
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    rows = np.argsort(-place[sentences], kind="stable")
+    return rows, place[sentences[rows]], held_out
+
+
+def _point(
+    loaded: LoadedModel,
+    asked: _Asked,
+    states: np.ndarray,
+    depth: int,
+    seed: int,
+    settings: ProbeSettings,
+    report: Progress,
+) -> ProbePoint:
+    rows, places, held_out = split(asked.sentences, settings.held_out, seed)
+    states, labels, types = states[rows], asked.labels[rows], asked.types[rows]
+    learned, classes = int((places >= len(held_out)).sum()), len(asked.names)
+    control = control_labels(labels, types, seed)
+    majority, table = lookup(labels, types, learned)
+    new_sentence = np.flatnonzero(np.diff(places[:learned], append=-1)) + 1  # where a sentence has just ended
+    ends = sorted({int(new_sentence[np.searchsorted(new_sentence, share * learned)]) for share in ONLINE})
+    figures, share = {}, 0.0
+    for name, own in (("", labels), ("control_", control)):
+        probe = fit_probe(states[:learned], own[:learned], classes, penalty=settings.penalty)
+        figures[name or "accuracy"] = probe.accuracy(states[learned:], own[learned:])
+        report(share := share + 0.2, f"depth {depth}, seed {seed}")
+        bits, uniform = code_lengths(states[:learned], own[:learned], classes, ends, penalty=settings.penalty)
+        figures[f"{name}bits"] = bits
+        report(share := share + 0.2, f"depth {depth}, seed {seed}")
+    point = ProbePoint(
+        depth, seed, classes, learned, len(rows) - learned, figures["accuracy"], majority, table, figures["control_"],
+        figures["bits"], figures["control_bits"], uniform,
+    )  # fmt: skip
+    if not settings.erase:
+        return point
+    half = int(new_sentence[np.searchsorted(new_sentence, learned / 2)])
+    return _with_erasure(loaded, asked, states, labels, (half, learned), held_out, point, settings)
+
+
+def _with_erasure(
+    loaded: LoadedModel,
+    asked: _Asked,
+    states: np.ndarray,
+    labels: np.ndarray,
+    ends: tuple[int, int],
+    held_out: np.ndarray,
+    point: ProbePoint,
+    settings: ProbeSettings,
+) -> ProbePoint:
+    """The point with what a new probe finds, and what the model says, without the label.
+
+    ends: of the words that the eraser is fitted on, and of those that the new probe learns from.
+    """
+    half, learned = ends
+    eraser = leace(states[:half], labels[:half])
+    erased = eraser(states[half:]).astype(np.float32)
+    probe = fit_probe(erased[: learned - half], labels[half:learned], point.labels, penalty=settings.penalty)
+    found = {"erased": probe.accuracy(erased[learned - half :], labels[learned:]), "rank": float(eraser.rank)}
+    if loaded.has_mlm:
+        rng = np.random.default_rng([point.seed, 1])
+        some = held_out[:MASKED_SENTENCES]
+        texts = [hide_pieces(loaded.tokenizer, asked.encodings[number], rng) for number in some]
+        at_random = random_eraser(states[:half], eraser.rank, point.seed)
+        losses, first = hidden_words(loaded, texts, point.depth, [None, eraser, at_random])
+        for name, loss, guessed in zip(("", "_erased", "_random"), losses.mean(1), first.mean(1), strict=True):
+            found |= {f"loss{name}": float(loss), f"guessed{name}": float(guessed)}
+    return dataclasses.replace(point, **found)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------- the table
+
+
+@checked
+def probe_file(
+    loaded: LoadedModel,
+    path: Path,
+    label: str,
+    table: Path,
+    settings: ProbeSettings | None = None,
+    *,
+    depths: Sequence[int] | None = None,
+    report: Progress = silent,
+) -> list[ProbePoint]:
+    """Probe a label of a file, and write each point into a table, a CSV file, as it comes.
+
+    path, label: as for `read_labelled_words`. A table that is there is gone on with; its settings stand beside it, in
+    TABLE.settings.json. settings, depths, report: as for `probe_points`.
+    Returns all points. Raises Refused for other settings than those of the table, where another run writes to it now,
+    and as `read_labelled_words` and `probe_points`.
+    """
+    check_file(path)
+    settings = ProbeSettings() if settings is None else settings
+    now = as_kept({"model": loaded.name, "file": sha256(path.read_bytes()).hexdigest(), "label": label,
+                   **dataclasses.asdict(settings)})  # fmt: skip
+    del now["seeds"]  # more of them are the same study
+    place, grows = Path(f"{table}.settings.json"), GrowingTable(table, _COLUMNS, WHAT)
+    sentences = read_labelled_words(path, label)
+    with alone(table):
+        known = read_probes(table) if table.exists() else []
+        if known:
+            check_same(read_kept(place) if place.is_file() else {}, now, table)
+            grows.keep(map(dataclasses.astuple, known))  # the last line may have been cut off
+        for point in probe_points(loaded, sentences, settings, depths=depths, known=known, report=report):
+            if not known:  # not before there is a point: what was given wrongly must not bind the next call
+                checkpoint.write_whole(place, json.dumps(now, indent=1) + "\n")
+            grows.add([dataclasses.astuple(point)])
+            known.append(point)
+    return sorted(known, key=lambda point: (point.depth, point.seed))
+
+
+@checked
+def read_probes(table: Path) -> list[ProbePoint]:
+    """All points of a table that `probe_file` made. Raises Refused for a file that is none."""
+    if not table.is_file():
+        raise Refused(f"there is no file {shown(str(table))}: a table of probes is one")
+    return [point for line in GrowingTable(table, _COLUMNS, WHAT).lines() for point in _from_line(line)]
+
+
+def _from_line(line: Sequence[str]) -> list[ProbePoint]:
+    """The point that a line of the table holds, in a list; an empty list for a line that cannot be read."""
+    try:
+        values = dict(zip(_COLUMNS, line, strict=True))
+        numbers = {name: int(value) if name in _WHOLE else float(value) for name, value in values.items()}
+        return [ProbePoint(**numbers)]  # type: ignore[arg-type]
+    except ValueError:
+        return []

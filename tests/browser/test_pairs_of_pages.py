@@ -14,10 +14,9 @@ from tests.browser.reader import address_of, opened, reaches_address, settled
 from tests.browser.test_app import PAIR, TEXT
 
 PAGES = {
-    "": "Predict", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers", "causes": "Causes",
-    "heads": "Heads",
-    "roles": "Roles", "prune": "Prune", "score": "Score", "images": "Pictures", "inside": "Step by step",
-    "learn": "Learn", "glossary": "Glossary",
+    "": "Predict", "start": "Start", "attention": "Attention", "compare": "Compare", "why": "Why", "layers": "Layers",
+    "causes": "Causes", "heads": "Heads", "roles": "Roles", "prune": "Prune", "score": "Score", "images": "Pictures",
+    "inside": "Step by step", "learn": "Learn", "glossary": "Glossary",
 }  # fmt: skip
 # Every control of a page by its kind and name, with what it shows; and which of them can be changed.
 CONTROLS = """() => {
@@ -99,7 +98,10 @@ def click_to(page: Page, path: str) -> None:
     """Follow the link in the side bar, until the address is that of the page."""
     page.keyboard.press("Escape")  # a list that is still open would take the click
     page.get_by_test_id("stSidebarNav").get_by_role("link", name=PAGES[path], exact=True).click()
-    page.wait_for_function("path => location.pathname === '/' + path && location.search !== ''", arg=path)
+    # Start shows no view, and its address names none.
+    page.wait_for_function(
+        "path => location.pathname === '/' + path && (location.search !== '' || path === 'start')", arg=path
+    )
 
 
 def change(page: Page, control: dict) -> None:

@@ -60,6 +60,11 @@ class LoadedModel:
         return self.model.config
 
     @property
+    def identity(self) -> tuple[str, tuple[Edit, ...]]:
+        """What results of it are kept under: its name and its edits."""
+        return self.name, self.edits
+
+    @property
     def nbytes(self) -> int:
         """Memory of all parameters."""
         own = () if self.classifier is None else self.classifier.classifier.parameters()

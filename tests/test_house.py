@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "safetensors", "huggingface_hub",
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint", "bert_core.edits",
     },
-    "bert_core.editing": {"bert_core.config", "bert_core.edits", "bert_core.modeling", "bert_core.loading"},
+    "bert_core.editing": {"torch", "bert_core.config", "bert_core.edits", "bert_core.modeling", "bert_core.loading"},
     "bert_core.pruning": {
         "torch", "bert_core.config", "bert_core.edits", "bert_core.attention", "bert_core.modeling",
         "bert_core.loading",
@@ -87,8 +87,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.tokens": {"numpy"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens"},
     "viz_app.maps": {
-        "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis",
-        "viz_app.tokens",
+        "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records",
+        "bert_core.analysis", "viz_app.tokens",
     },
     "viz_app.comparison": {
         "numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.tokens", "viz_app.maps",
@@ -109,7 +109,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.agreement",
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "viz_app",
-        "viz_app.door",
+        "bert_core.edits", "bert_core.editing", "viz_app.door",
         "viz_app.figures", "viz_app.components", "viz_app.maps", "viz_app.comparison", "viz_app.lessons",
         "viz_app.glossary", "viz_app.classroom",
         "viz_app.export", "viz_app.export.bertviz",
@@ -126,7 +126,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages.attention": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.records", "bert_core.run", "bert_core.analysis",
-        "viz_app.figures", "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.export", "viz_app.shell",
+        "bert_core.edits", "viz_app.figures", "viz_app.tokens",
+        "viz_app.components", "viz_app.maps", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.compare": {
         "numpy", "streamlit", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.maps",
@@ -153,8 +154,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages.roles": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.loading", "bert_core.records",
-        "bert_core.analysis",
-        "bert_core.studies", "viz_app.figures", "viz_app.components", "viz_app.shell",
+        "bert_core.analysis", "bert_core.studies", "viz_app.figures", "viz_app.components", "viz_app.maps",
+        "viz_app.shell",
     },
     "viz_app.pages.prune": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.modeling",

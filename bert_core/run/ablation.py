@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from bert_core.attention import rows_at
+from bert_core.editing import unedited
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
 from bert_core.progress import Progress, counted, silent
@@ -141,6 +142,7 @@ class Replacement:
     method: "zero", nothing; "mean", its mean over all tokens of the reference texts; "resample", its output in the
         first reference text, position by position (the text again where it is shorter).
     head_mask: (layer, head), what is switched off, or down, while the reference is read.
+    The reference is read by the model as it was loaded, without its edits.
     Raises Refused for an unknown method, or one without its reference.
     Source: Wang 2022 (arXiv:2211.00593) for mean and resample.
     """
@@ -162,6 +164,7 @@ class Replacement:
         self._contexts: list[Tensor] = []  # layer by layer, (token, heads * head size); a mean is one token
         if method == "zero":
             return
+        loaded = unedited(loaded)  # what is cut is cut in one text, and these are others
         gates = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
         first = torch.zeros(1, 1, dtype=torch.long, device=loaded.device)
         total: list[Tensor] = []

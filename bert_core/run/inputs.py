@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bert_core.config import BertConfig, check_head, head_pairs
-from bert_core.edits import arrows_cut, cuts_in
+from bert_core.edits import Edit, arrows_cut, cuts_in
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused, checked, shown, whole
 from bert_core.tokenizer import Encoding
@@ -33,11 +33,15 @@ def known_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
     return encoding
 
 
-def check_cuts(loaded: LoadedModel, tokens: int) -> None:
-    """Raise Refused if a text of so many tokens has not all the arrows that are cut, or keeps none in a row."""
+def check_cuts(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None = None) -> None:
+    """Raise Refused if a text of so many tokens has not all the arrows that are cut, or keeps none in a row.
+
+    edits: those asked about; None: the model's own.
+    """
+    edits = loaded.edits if edits is None else edits
     for layer, module in enumerate(loaded.model.attention_modules):
         for renormalised in (True, False):
-            arrows_cut(cuts_in(loaded.edits, layer), module.heads, tokens, renormalised=renormalised)
+            arrows_cut(cuts_in(edits, layer), module.heads, tokens, renormalised=renormalised)
 
 
 def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:

@@ -26,7 +26,7 @@ def head_vectors(
 
     head_mask: as for `capture`; a head that is off changes the vectors of the layers above it, not its own.
     Nothing is written to the model.
-    Raises Refused for a head that does not exist, or not any more.
+    Raises Refused for a head that does not exist, or not any more, and for one some of whose arrows are cut.
     """
     config, bert = loaded.config, loaded.model.bert
     check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
@@ -34,6 +34,11 @@ def head_vectors(
     if head not in attention.heads:
         there = ", ".join(map(str, attention.heads)) or "none"
         raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {there}")
+    if any(cut.heads is None or head in cut.heads for cut in attention.cuts):
+        raise Refused(
+            f"arrows of L{layer} H{head} are cut: its queries and keys alone do not make its attention, so put them "
+            "back, or look at another head"
+        )
     outputs = bert(
         ids_of(loaded, encoding),
         token_type_ids=segments_of(loaded, encoding),

@@ -34,7 +34,7 @@ from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
-from viz_app.maps import MapView, ShownMaps
+from viz_app.maps import MapView, ShownMaps, of_what_is_left
 
 Theme = Literal["light", "dark"]
 # By name, an order of the heads of each layer, and one of the layers where there is one.
@@ -303,8 +303,9 @@ def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """What each head is like, and the orders that follow from it."""
-    figures = role_figures(run.attention, run.encoding)
-    roles = roles_of_heads(role_scores(run.attention, run.encoding))
+    attention = of_what_is_left(run)
+    figures = role_figures(attention, run.encoding)
+    roles = roles_of_heads(role_scores(attention, run.encoding))
     sorts: Sorts = {
         said: (heads_by(values).tolist(), layers_by(values).tolist())
         for said, values in zip(FIGURE_ORDERS.values(), figures, strict=True)

@@ -17,6 +17,7 @@ head_mask = np.ones((loaded.config.num_hidden_layers, loaded.config.num_attentio
 for layer, head in {off!r}:
     head_mask[layer, head] = 0
 """
+_EDITED = "loaded = bert_core.edited(loaded, [{edits}])\n"
 _RUN = "{run} = bert_core.capture(loaded, encoding, target={target}, head_mask=head_mask)\n"
 _MAPS = """
 view = {view}
@@ -106,13 +107,15 @@ def _read(run: ModelRun, model: str) -> str:
     """The lines of a script that load a model and make the text and the head mask of a run."""
     encoding = run.encoding
     words = (encoding.words[position] for position in encoding.mask_positions)
-    return _READ.format(
+    edits = ", ".join(f"bert_core.{edit!r}" for edit in run.edits)
+    read = _READ.format(
         model=model,
         text=encoding.text,
         pair=encoding.pair,
         masked=tuple(sorted({word for word in words if word is not None})),
         off=list(heads_off(run)),
     )
+    return read + (_EDITED.format(edits=edits) if edits else "")
 
 
 def _capture(run: ModelRun, name: str) -> str:

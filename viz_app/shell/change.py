@@ -105,7 +105,7 @@ def sweep(current: Question) -> HeadSweep:
     of, method = int(current.head_mask.size), st.session_state.instead
     reference = () if method == "zero" else other_texts(current)
     return need(Work(
-        ("sweep", current.loaded.name, current.encoding, current.target, method, reference),
+        ("sweep", current.loaded.identity, current.encoding, current.target, method, reference),
         f"{shown_name(current.loaded.name)} without each of its {of} heads",
         lambda report: ablate_heads(
             current.loaded, current.encoding, target=current.target, method=method, reference=reference, report=report

@@ -178,7 +178,7 @@ def _packing(files: Files, key: Hashable, memory: int) -> Work[bytes]:
 
 def _key(run: ModelRun) -> tuple[Hashable, ...]:
     """What a run was made of, besides the model: equal for equal runs."""
-    return run.encoding, run.target, run.head_mask.tobytes()
+    return run.encoding, run.target, run.head_mask.tobytes(), run.edits
 
 
 def handout(make: Callable[[], Work[str]], name: str) -> None:

@@ -369,7 +369,7 @@ def _loaded() -> LoadedModel | None:
     """The page's model; None where it has none, or none that can be loaded, which it says itself."""
     current: Question | None = st.session_state[ASKED]
     if current is not None:
-        return current.loaded
+        return current.plain
     if _page().text or not _page().models:
         return None
     try:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from bert_core.editing import unedited
 from bert_core.loading import LoadedModel
 from bert_core.records import ModelRun, Target
 from bert_core.run.capture import capture, captures
@@ -35,6 +36,7 @@ EXAMPLES = "examples_open"  # whether the list of examples is open
 class Question:
     """The text, the model, the target and the head mask that a page asks about.
 
+    loaded: with the arrows cut that the reader cut.
     encoding: what the model reads, masks in place. original: the same without the masks that were clicked.
     target: what gradients explain; None if nothing is masked, there is no second sentence, and no classifier.
     head_mask: (layer, head), 0 for a head that is off.
@@ -52,6 +54,11 @@ class Question:
     def head_mask(self) -> np.ndarray:
         """(layer, head): 0 for each head that is off, 1 for all others."""
         return head_mask_without(self.loaded.config, self.off)
+
+    @property
+    def plain(self) -> LoadedModel:
+        """The model as it was loaded, for what is asked of other texts than this one."""
+        return unedited(self.loaded)
 
     def truth_at(self, position: int) -> int | None:
         """The piece that was typed where now a mask is; None where a [MASK] was typed."""
@@ -75,12 +82,12 @@ class Question:
         if target is None and length <= SHORT:
             # The questions of a class that wait together are read together; texts of about one length waste little.
             together = Together(
-                (loaded.name, gates.tobytes(), length // 8),
+                (loaded.identity, gates.tobytes(), length // 8),
                 self.encoding,
                 lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=TOP),
             )
         work = Work(
-            ("run", loaded.name, self.encoding, target, gates.tobytes()),
+            ("run", loaded.identity, self.encoding, target, gates.tobytes()),
             f"{shown_name(loaded.name)} reads {length} tokens",
             lambda _: capture(loaded, self.encoding, target=target, head_mask=gates, top_k=TOP),
             together=together,
@@ -96,7 +103,7 @@ class Question:
         """What `make` returns, made once for this text, model, target and head mask, under this name."""
         encoding = self.encoding
         text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
-        return kept((*name, self.loaded.name, *text, repr(self.target), self.head_mask.tobytes()), make)
+        return kept((*name, self.loaded.identity, *text, repr(self.target), self.head_mask.tobytes()), make)
 
     def word(self, token_id: int) -> str:
         """A piece as text."""
@@ -115,7 +122,7 @@ def take_example(example: Example) -> None:
     state[EXAMPLES] = False
     state.text, state.pair, state.masked = example.text, example.pair, example.masked
     state.target, state.contrast = example.target, example.contrast
-    state.tokens = NO_TOKENS
+    state.tokens, state.cut = NO_TOKENS, ()
 
 
 def is_shown(example: Example) -> bool:

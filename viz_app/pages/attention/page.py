@@ -16,8 +16,9 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.thumbnails import LARGE, SMALL
-from viz_app.maps import AMONG, UNITS
+from viz_app.maps import AMONG, UNITS, of_what_is_left
 from viz_app.pages.attention import COMBINED, PARTS, ROW_SORTS, SORTS, parse_weights, write_weights
+from viz_app.pages.attention.cutting import offer
 from viz_app.pages.attention.shown import Shown, as_sent, reading, say_no_gradient, shown_now, vectors_of
 from viz_app.shell import downloads, frame, question, screen
 from viz_app.shell.address import publish
@@ -108,7 +109,7 @@ def picture(current: Question, view: str) -> None:
 
     Streamlit keeps what it is given for as long as the page is open: the question, whose run the queue has.
     """
-    if st.session_state.view != view:  # a head was opened
+    if st.session_state.view != view or st.session_state.cut != current.loaded.edits:  # a head was opened, or cut
         st.rerun()
     shown = shown_now(current)
     if view == "heads":
@@ -119,7 +120,9 @@ def picture(current: Question, view: str) -> None:
         left, right = st.columns([1, 2 if view == "curves" else 3], gap="medium")
         with left:
             _small_heads(shown, SMALL, choose_head)
-            files = st.container()
+            with st.container(horizontal=True, gap="small"):
+                files = st.container(width="content")
+                offer(current, view_choice())
         with right:
             _large_head(shown, cast(Mode, view), files)
     publish()
@@ -129,7 +132,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
     """Every head in `size` rows and columns, sorted as asked."""
     state, current, there = st.session_state, shown.current, shown.run.there
     layers, heads = there.shape
-    encoding, attention = current.encoding, shown.run.attention
+    encoding, attention = current.encoding, of_what_is_left(shown.run)
     figures: RoleFigures = current.kept("roles", make=lambda: role_figures(attention, encoding))
     roles: list[list[Role | None]] = current.kept(
         "roles in words", make=lambda: roles_of_heads(role_scores(attention, encoding))

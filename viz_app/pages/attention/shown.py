@@ -162,7 +162,7 @@ def vectors_of(current: Question, layer: int, head: int) -> HeadVectors:
     """What a head makes its attention from, from the queue."""
     gates = current.head_mask
     work = Work(
-        ("vectors", current.loaded.name, current.encoding, layer, head, gates.tobytes()),
+        ("vectors", current.loaded.identity, current.encoding, layer, head, gates.tobytes()),
         f"{shown_name(current.loaded.name)} gives the vectors of L{layer} H{head}",
         lambda _: head_vectors(current.loaded, current.encoding, layer, head, head_mask=gates),
     )

@@ -114,7 +114,7 @@ class Sides:
             return find(loaded, source, text, target, head_mask=gates, report=report, **given)
 
         return Work(
-            (kind, loaded.name, source, text, repr(target), gates.tobytes(), tuple(given.items())),
+            (kind, loaded.identity, source, text, repr(target), gates.tobytes(), tuple(given.items())),
             f"{shown_name(loaded.name)}: patches of {len(text)} tokens",
             do,
             current.seconds(passes),

@@ -40,6 +40,7 @@ SIDES = {
     "model": ("this model", "the other model"),
     "heads": ("all heads on", "some off"),
 }
+CUT = ("all heads on, nothing cut", "as it is now")
 
 
 class Summary(NamedTuple):
@@ -87,7 +88,7 @@ class Sides:
 
         after = self.after
         other: tuple[Hashable, ...] = (
-            after.loaded.name, after.encoding.input_ids, after.encoding.token_type_ids, after.head_mask.tobytes()
+            after.loaded.identity, after.encoding.input_ids, after.encoding.token_type_ids, after.head_mask.tobytes()
         )  # fmt: skip
         made: Summary = self.before.kept("change", size, *other, make=make)
         return made
@@ -105,7 +106,8 @@ def draw() -> None:
     both = compared()
     if both is None:
         end_run()
-    sides = Sides(*both, SIDES[state.against])
+    cut = both[1].loaded.edits and state.against == "heads"
+    sides = Sides(*both, CUT if cut else SIDES[state.against])
     comparison = sides.comparison()
     changes = sides.summary(comparison, _size(view)).changes
     if comparison.left_out is not None:
@@ -128,7 +130,8 @@ def draw() -> None:
     else:
         st.info(helped("No head's attention changed."))
     screen.read(
-        f"**How to read this:** {comparison.reading}; the changes of each row add up to 0. "
+        f"**How to read this:** {comparison.reading}; the changes of each row add up to "
+        f"{'0 unless arrows were removed from it' if comparison.before.edits or comparison.after.edits else '0'}. "
         f"**How it can mislead:** {comparison.misleading}"
     )
 

@@ -22,14 +22,14 @@ def compared() -> tuple[Question, Question] | None:
     """
     state, drawn = st.session_state, question.current()
     if state.against == "heads":
-        if not drawn.off:
+        if not (drawn.off or drawn.loaded.edits):
             layer, head = state.head
             missing(
                 "All heads are on. Switch some off on the page Heads; then this page shows what changes.",
                 f"Switch L{layer} H{head} off", put, "off", (state.head,),
             )  # fmt: skip
             return None
-        return replace(drawn, off=()), drawn
+        return replace(drawn, off=(), loaded=drawn.plain), drawn
     if state.against == "masked":
         if drawn.encoding == drawn.original:
             say_no_word_hidden(
@@ -37,7 +37,7 @@ def compared() -> tuple[Question, Question] | None:
             )
             return None
         return replace(drawn, encoding=drawn.original, target=None), drawn
-    loaded, text, pair = drawn.loaded, state.text, state.pair
+    loaded, text, pair = drawn.plain, state.text, state.pair  # what is cut is cut in one text
     if state.against == "text":
         if not state.other.strip():
             missing("Type another text to compare with this one.", f"Take “{OTHER}”", put, "other", OTHER)

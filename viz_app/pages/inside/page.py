@@ -134,7 +134,7 @@ def draw() -> None:
         with place:
             (other,) = (engine for engine in ENGINES if engine != state.engine)
             beside = None
-            label, key = f"Compare with {ENGINE_NAMES[other]}", (current.loaded.name, encoding, current.off)
+            label, key = f"Compare with {ENGINE_NAMES[other]}", (current.loaded.identity, encoding, current.off)
             if offered("engines", key, label, seconds_taken()):
                 beside = second_walk(
                     current,

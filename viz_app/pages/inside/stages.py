@@ -303,11 +303,11 @@ def _masked(view: View) -> np.ndarray:
 
 
 def _mask_live(view: View) -> str:
-    i, mask = view.query, view.of("mask")[view.query]
-    j = int(mask.argmin())
+    i = view.query
+    j = int((view.of_head("masked_scores")[i] < HIDDEN).argmax())  # the first that is hidden, or the first of all
     score, after = view.of_head("scores")[i, j], view.of_head("masked_scores")[i, j]
     after_text = f"{after:.1f}" if after < HIDDEN else tex(after)
-    added = "+ 0" if mask[j] == 0 else f"- {-mask[j]:.0f}"
+    added = f"- {round(score - after, -4):.0f}" if after < HIDDEN else "+ 0"
     return _lines(rf"s_{{{i},{j}}} + M_{{{i},{j}}} = {tex(score)} {added}", f"= {after_text}")
 
 

@@ -33,7 +33,7 @@ def _work(current: Question, layer: int, pads: int, engine: str) -> Work[Walk]:
     # One walk for every token: `asked_at` asks the masked-word head anew, and that alone.
     gates = current.head_mask
     return Work(
-        ("walk", current.loaded.name, current.encoding, layer, pads, engine, gates.tobytes()),
+        ("walk", current.loaded.identity, current.encoding, layer, pads, engine, gates.tobytes()),
         f"{shown_name(current.loaded.name)} computes every step with {engine}",
         lambda report: walk(
             current.loaded, current.encoding, layer, head_mask=gates, pads=pads, engine=engine, report=report

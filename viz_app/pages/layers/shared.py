@@ -33,9 +33,9 @@ class Part:
 
 def states_of(current: Question, encoding: Encoding) -> LayerStates:
     """Every state of a text, from the queue."""
-    loaded, gates = current.loaded, current.head_mask
+    loaded, gates = current.loaded if encoding == current.encoding else current.plain, current.head_mask
     work = Work(
-        ("states", loaded.name, encoding, gates.tobytes()),
+        ("states", loaded.identity, encoding, gates.tobytes()),
         f"{shown_name(loaded.name)} reads {len(encoding)} tokens",
         lambda _: layer_states(loaded, encoding, head_mask=gates),
     )

@@ -93,7 +93,7 @@ def _neighbours(current: Question) -> np.ndarray:
     states = states_of(current, current.encoding).states
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     work = Work(
-        ("neighbours", loaded.name, encoding, gates.tobytes()),
+        ("neighbours", loaded.identity, encoding, gates.tobytes()),
         f"{len(encoding)} tokens of {len(states)} depths are laid out by their neighbours",
         lambda report: neighbours_in_plane(states, report=report),
         LAYING_OUT,

@@ -183,7 +183,7 @@ def _lens_work(current: Question, positions: Sequence[int], *, tuned: bool) -> W
     loaded, encoding, gates = current.loaded, current.encoding, current.head_mask
     depths, read = loaded.config.num_hidden_layers + 1, current.original.input_ids
     return Work(
-        ("lens", loaded.name, encoding, read, tuned, gates.tobytes(), tuple(positions)),
+        ("lens", loaded.identity, encoding, read, tuned, gates.tobytes(), tuple(positions)),
         f"{shown_name(loaded.name)} read at every layer",
         lambda report: logit_lens(
             loaded, encoding, positions=positions, translators=_translators_of(loaded) if tuned else None,

@@ -1,6 +1,7 @@
 """Which heads can go?"""
 
 from collections.abc import Hashable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -42,10 +43,13 @@ SHOWN_GAPS = 2
 
 def draw() -> None:
     """Draw the page."""
-    current, state = question.current(), st.session_state
+    asked, state = question.current(), st.session_state
+    current = replace(asked, loaded=asked.plain)
     config = current.loaded.config
     there = sum(len(config.heads_of(layer)) for layer in range(config.num_hidden_layers))
     frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.")
+    if asked.loaded.edits:
+        screen.note("Heads are taken out of the model as it was loaded: the arrows that are cut are whole here.")
     with screen.controls(), st.popover("Test on a file", width="content"):
         file = file_control(
             st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],

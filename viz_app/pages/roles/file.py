@@ -49,7 +49,7 @@ def draw(current: Question) -> None:
     if there:
         control(st.selectbox, "Table", "table", options=[*there, "upload"], first=[*there, "upload"][0])
     if there and state.table != "upload":
-        table = table_at_start(current.loaded, there[state.table])
+        table = table_at_start(current.plain, there[state.table])
     else:
         upload = file_control(
             st, "Text file, one text per line; or a table of heads (CSV, Parquet)", "table_upload",
@@ -67,7 +67,7 @@ def draw(current: Question) -> None:
         measured = (
             text_measured(current, upload.data, upload.name)
             if of_text
-            else table_of(current.loaded, upload.data, upload.name)
+            else table_of(current.plain, upload.data, upload.name)
         )
         if measured is None:
             return
@@ -127,7 +127,7 @@ def text_measured(current: Question, data: bytes, name: str) -> HeadTable | None
 
     Raises Refused for a file without a text.
     """
-    loaded = current.loaded
+    loaded = current.plain
     settings = CorpusSettings(importance=loaded.has_mlm, ablation=False)
     key = ("heads over a text", loaded.name, sha256(data).digest())
     lines = data.splitlines()[:TEXT_LINES]

@@ -26,6 +26,7 @@ from bert_core.analysis.roles import (
 from bert_core.records import ModelRun
 from viz_app.components.head_grid import HeadClick
 from viz_app.figures.heads import role_bars, role_map
+from viz_app.maps import of_what_is_left
 from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.pages.roles.treebank import relations_found
 from viz_app.shell import frame, screen
@@ -76,13 +77,13 @@ class RolesOfText:
 def roles_of_text(current: Question) -> RolesOfText:
     """Every head on the shared text; the distances come from the queue."""
     run = current.run(gradients=current.target is not None, all_heads_on=True)
-    encoding = current.encoding
+    encoding, attention = current.encoding, of_what_is_left(run)
     distances = need(Work(
-        ("distances", current.loaded.name, encoding),
+        ("distances", current.loaded.identity, encoding),
         f"{run.head_mask.size} heads are compared with each other",
-        lambda report: head_distances(run.attention, report=report),
+        lambda report: head_distances(attention, report=report),
     ))  # fmt: skip
-    figures = current.kept("roles of all heads on", make=lambda: head_figures(run.attention, encoding))
+    figures = current.kept("roles of all heads on", make=lambda: head_figures(attention, encoding))
     points = current.kept("map of heads", make=lambda: classical_scaling(distances)).reshape(*run.head_mask.shape, 2)
     return RolesOfText(run, figures, roles_of_heads(figures), distances, points)
 

@@ -41,7 +41,7 @@ def draw(current: Question) -> None:
             put, "treebank", EXAMPLE_TREES,
         )  # fmt: skip
         return
-    tally = relations_of(current.loaded, upload.data, upload.name)
+    tally = relations_of(current.plain, upload.data, upload.name)
     table = by_relation(tally)
     left, right = screen.picture().columns([1.9, 1], gap="medium")
     percent = st.column_config.NumberColumn(format="percent")
@@ -52,7 +52,7 @@ def draw(current: Question) -> None:
         )  # fmt: skip
         st.download_button(
             "Table (CSV)",
-            partial(_csv, current.loaded, upload.data, upload.name),
+            partial(_csv, current.plain, upload.data, upload.name),
             "relations.csv",
             "text/csv",
             icon=":material/table:",

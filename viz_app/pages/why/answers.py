@@ -215,7 +215,7 @@ def _question(current: Question) -> Hashable:
     encoding = current.encoding
     text = (encoding.input_ids, encoding.token_type_ids, encoding.words)
     words = bool(st.session_state.words)
-    return (current.loaded.name, text, current.target, current.head_mask.tobytes(), words)
+    return (current.loaded.identity, text, current.target, current.head_mask.tobytes(), words)
 
 
 def answers(current: Question) -> Answers | None:

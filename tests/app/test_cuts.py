@@ -1,0 +1,144 @@
+"""Arrows that a reader cuts: how an address writes them, what every page then shows, and what is put back."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from bert_core import Cut, Refused, capture, edited, load
+from bert_core.run.vectors import head_vectors
+from tests.app.test_attention_pages import Sent
+from tests.near import assert_near
+from tests.visit import at, key_of, settled, visited, words
+from viz_app.export.snippet import snippet
+from viz_app.maps import MapView, of_what_is_left
+from viz_app.shell.cuts import MOST, parse_cuts, write_cuts
+
+TEXT = {"text": "The cat sat on the mat.", "masked": "5"}
+SHOWN = "Cut: L2 H3, “[MASK]” (6) → “cat” (2), “sat” (3): the rest of the row grows"
+
+
+@pytest.mark.parametrize(
+    ("written", "cuts"),
+    [
+        ("", ()),
+        ("2.3:q4>k7,8:r", (Cut((4,), (7, 8), (2,), (3,)),)),
+        ("0.1,5:q>k:x", (Cut(None, None, (0,), (1, 5), renormalised=False),)),
+        ("4:q1,2>k3:x_all:q>k0:r", (Cut((1, 2), (3,), (4,), renormalised=False), Cut(None, (0,)))),
+    ],
+)
+def test_an_address_says_what_is_cut(written: str, cuts: tuple[Cut, ...]) -> None:
+    """Both ways: the cuts of an address, and the address of cuts."""
+    assert parse_cuts(written) == cuts
+    assert write_cuts(cuts) == written
+
+
+@pytest.mark.parametrize(
+    ("written", "sentence"),
+    [
+        ("2.3", "write a cut as layer.head:qQUERIES>kKEYS:r, such as 2.3:q4>k7,8:r"),
+        ("2.3:q4>k:r", "every key is cut, and a softmax of nothing has no answer"),
+        ("_".join(["2.3:q4>k7:r"] * (MOST + 1)), f"at most {MOST} cuts"),
+        ("2.3:q-4>k7:r", "write a cut as"),
+    ],
+)
+def test_an_address_that_cannot_be_is_refused(written: str, sentence: str) -> None:
+    """With what is allowed."""
+    with pytest.raises(Refused, match=sentence):
+        parse_cuts(written)
+
+
+def probability_of(app: AppTest) -> float:
+    """Of the likeliest word, as the page Predict hands it to its file."""
+    current = app.session_state["_question"]
+    return float(current.run().predictions[0].probabilities.max())
+
+
+def test_every_page_reads_the_text_without_what_is_cut() -> None:
+    """One address: the line on every page about the text, another answer, its record, its script; then Restore."""
+    plain = settled(visited("predict", **TEXT))
+    assert "Cut:" not in words(plain)
+    app = settled(visited("predict", **TEXT, cut="all:q6>k1,2,3:r"))
+    assert "Cut: all layers, “[MASK]” (6) → “the” (1), “cat” (2), “sat” (3): the rest of the row grows" in words(app)
+    run = app.session_state["_question"].run()
+    assert run.edits == (Cut((6,), (1, 2, 3)),) and not run.attention[:, :, 6, 1:4].any()
+    loaded = load(device="cpu")
+    expected = capture(edited(loaded, run.edits), run.encoding)
+    assert_near(run.predictions[0].probabilities, expected.predictions[0].probabilities)
+    assert abs(probability_of(app) - probability_of(plain)) > 1e-3
+    script = snippet(run, MapView(), "headlight-mini")
+    assert "loaded = bert_core.edited(loaded, [bert_core.Cut(queries=(6,), keys=(1, 2, 3), layers=None" in script
+    assert any("cut: all layers" in note for note in MapView().of(run).notes)
+    for page in ("attention", "why", "layers", "heads", "inside", "roles", "prune", "compare", "causes"):
+        settled(at(app, page).run())
+        assert "Cut: all layers" in words(app) and not app.exception and not app.error, page
+    app.button(key="restore_cuts").click()
+    settled(app.run())
+    assert "Cut:" not in words(app) and app.session_state["_question"].loaded.edits == ()
+    assert "cut" not in app.query_params
+
+
+@pytest.mark.parametrize("page", ["attention", "roles", "layers", "heads", "inside", "why", "compare"])
+def test_pages_live_with_rows_that_sum_to_less(page: str) -> None:
+    """Arrows that are removed, a whole row and a whole head of them, break no page; figures are of what is left."""
+    app = settled(visited(page, **TEXT, cut="2.3:q>k:x_1.0:q4>k:x_0.1:q>k0:x", against="heads"))
+    assert not app.exception and not app.error and "Cut: L2 H3, every token → every token" in words(app)
+    run = app.session_state["_question"].run()
+    left = of_what_is_left(run)
+    assert_near(left[0, 1].sum(-1), 1.0)
+    assert left[:, 4:].shape == run.attention[:, 4:].shape and not run.attention[2, 3].any()
+
+
+def test_what_the_text_has_not_is_said_and_nothing_is_cut() -> None:
+    """A link whose cut is beyond the text, of a head that is not there, or leaves a row nothing."""
+    for cut, says in (
+        ("2.3:q6>k40:r", "Position 40 is cut, and the text has positions 0 to 8."),
+        ("9.3:q6>k4:r", "Layer 9"),
+        ("2.3:q6>k0,1,2,3,4:r_2:q6>k5,6,7,8:r", "Every key of position 6 is cut in head 3"),
+    ):
+        app = settled(visited("predict", **TEXT, cut=cut))
+        assert any(says in warning.value.replace("\\", "") for warning in app.warning), cut
+        assert "Nothing is cut." in words(app) and app.session_state["cut"] == ()
+    app = settled(visited("predict", **TEXT, cut="what"))
+    assert any("The link says cut=" in warning.value.replace("\\", "") for warning in app.warning)
+
+
+def test_a_new_text_is_whole() -> None:
+    """What is cut belongs to its text: typing another one drops it, hiding a word does not."""
+    app = settled(visited("attention", **TEXT, cut="2.3:q6>k2,3:r"))
+    assert SHOWN in words(app)
+    app.session_state["masked"] = ()
+    settled(app.run())
+    assert "Cut: L2 H3, “mat” (6)" in words(app)
+    app.text_input(key=key_of(app, "text")).set_value("A dog ran.")
+    settled(app.run())
+    assert "Cut:" not in words(app) and app.session_state["cut"] == ()
+
+
+def test_the_vectors_of_a_head_that_is_cut_are_refused() -> None:
+    """The neuron view makes attention of queries and keys alone, which it then is not: a sentence, and no picture."""
+    app = settled(visited("attention", **TEXT, cut="2.3:q6>k2,3:r", view="neuron", head="2.3"))
+    assert "Arrows of L2 H3 are cut" in words(app)
+    other = settled(visited("attention", **TEXT, cut="2.3:q6>k2,3:r", view="neuron", head="2.4"))
+    assert "Arrows of L2 H3 are cut" not in words(other)
+    loaded = load(device="cpu")
+    with pytest.raises(Refused, match="arrows of L2 H3 are cut"):
+        head_vectors(edited(loaded, parse_cuts("2:q1>k2:x")), loaded.tokenizer.encode(TEXT["text"]), 2, 3)
+
+
+def test_selected_tokens_are_cut_by_the_control(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filled in with the selection; what cannot be cut has no button; after the click the map shows nothing there."""
+    sent = Sent(monkeypatch)
+    app = settled(visited("attention", **TEXT, view="curves", head="2.3", tokens="q6"))
+    before = sent.drawn()[6].copy()
+    app.session_state["cut_open"] = True
+    settled(app.run())
+    assert app.multiselect(key=key_of(app, "cut_from")).value == [6]
+    assert app.button(key="cut_arrows").disabled and "of nothing, nothing can grow" in words(app)
+    app.multiselect(key=key_of(app, "cut_to")).set_value([2, 3])
+    settled(app.run())
+    app.button(key="cut_arrows").click()
+    settled(app.run())
+    assert SHOWN in words(app) and app.query_params["cut"] in ("2.3:q6>k2,3:r", ["2.3:q6>k2,3:r"])
+    after = sent.drawn()[6]
+    assert not after[2:4].any() and (after[[0, 1, 4]] >= before[[0, 1, 4]]).all() and before[2:4].all()

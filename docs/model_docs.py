@@ -327,6 +327,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "recovery": ("pruning.md", recovery_of),
     "faithfulness": ("methods.md", faithfulness_of),
     "number": ("probes.md", lambda work: probes_of(work, "number", "--erase")),
+    "upos": ("probes.md", lambda work: probes_of(work, "upos", "--erase")),
+    "relation": ("probes.md", lambda work: probes_of(work, "relation", "--layers", "0,2,4,6")),
     "lens": ("", lens_of),
 }
 """Name -> its document ("" for files in the model's folder) and what makes its figures."""

@@ -15,7 +15,7 @@ import bert_core
 
 ROOT = Path(__file__).parents[1]
 # The other guides with examples are run where what they promise is checked, in tests/core and tests/app.
-ELSEWHERE = {"add_a_page.md", "decoder.md", "methods.md", "numpy_bert.md", "pruning.md"}
+ELSEWHERE = {"add_a_page.md", "decoder.md", "methods.md", "numpy_bert.md", "probes.md", "pruning.md"}
 EXAMPLES = {
     path.name: re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
     for path in (*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md")

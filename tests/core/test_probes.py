@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -188,8 +189,7 @@ def test_points_are_the_same_each_time_and_differ_by_seed(tiny_loaded: LoadedMod
     assert first[0] != dataclasses.replace(first[1], seed=0)
     for point in first:
         assert point.lookup == 1 and point.rank == 1  # a type says its label
-        assert point.depth or point.accuracy > 0.95  # and so does its embedding
-        assert point.erased < point.accuracy
+        assert point.depth or (point.accuracy > 0.95 and point.erased < 0.9)  # and so does its embedding
         assert point.selectivity == point.accuracy - point.control
         assert point.compression == point.uniform_bits / point.bits
         assert np.isfinite([point.loss, point.loss_erased, point.loss_random]).all()
@@ -323,3 +323,16 @@ def test_a_word_without_pieces_is_not_asked(tiny_loaded: LoadedModel) -> None:
     everything = sum(label is not None for one in some for label in one.labels)
     last = sum(one.labels[-1] is not None for one in some)
     assert point.learned + point.asked == everything - last
+
+
+def test_the_example_of_the_guide(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/probes.md: the mean, the lowest and the highest of the seeds, a line a depth."""
+    root = Path(__file__).parents[2]
+    example = (root / "docs" / "probes.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
+    shutil.copy(root / "viz_app" / "shell" / "trees.conllu", tmp_path / "treebank.conllu")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "probes.md", "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[0] for line in lines] == ["0", "3"] and all(line.count(", ") == 4 for line in lines)

@@ -38,7 +38,7 @@ _NAMES = {
     "vision": "Captioner CaptionerConfig LoadedCaptioner load_captioner",
     # Running it.
     "recording": "Recording record",
-    "records.causes": "Patches",
+    "records.causes": "MeanOf Noised PatchBand Patches",
     "records.examples": "Batch",
     "records.heads": "CurvePoint HeadSweep HeadTable HeadVectors PruningPlan",
     "records.layers": "LayerStates LensRun Walk",
@@ -54,7 +54,7 @@ _NAMES = {
     "run.decomposition": "alti attention_norms decompx globenc head_values residual_norms",
     "run.inputs": "head_mask_without",
     "run.lens": "layer_states logit_lens",
-    "run.patching": "estimate_patches patch",
+    "run.patching": "estimate_patches patch patch_band",
     "run.perturbation": (
         "input_x_gradient integrated_gradients occlusion pseudo_log_likelihood saliency value_zeroing values_without"
     ),
@@ -67,7 +67,7 @@ _NAMES = {
         "effective_attention gradient_attention gradient_relevance norm_rollout rank_agreement scores_of_units "
         "word_units"
     ),
-    "analysis.causes": "Missed patches_missed",
+    "analysis.causes": "Missed Partners patches_missed word_partners",
     "analysis.cautions": "Cautions cautions",
     "analysis.compare": "Alignment Change aligned change largest_changes",
     "analysis.erasure": "Eraser leace random_eraser",
@@ -85,7 +85,6 @@ _NAMES = {
         "Role classical_scaling head_distances heads_by_role nearest_heads role_scores roles_of_heads "
         "strongest_examples"
     ),
-    "analysis.sinks": "Pull Sinks effective_rank pull_of sinks",
     "analysis.scoring": "PairRow pair_columns pairs_csv read_pairs",
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
@@ -110,7 +109,9 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.attribution import scores_of_units as scores_of_units
     from bert_core.analysis.attribution import word_units as word_units
     from bert_core.analysis.causes import Missed as Missed
+    from bert_core.analysis.causes import Partners as Partners
     from bert_core.analysis.causes import patches_missed as patches_missed
+    from bert_core.analysis.causes import word_partners as word_partners
     from bert_core.analysis.cautions import Cautions as Cautions
     from bert_core.analysis.cautions import cautions as cautions
     from bert_core.analysis.compare import Alignment as Alignment
@@ -172,11 +173,6 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.scoring import pair_columns as pair_columns
     from bert_core.analysis.scoring import pairs_csv as pairs_csv
     from bert_core.analysis.scoring import read_pairs as read_pairs
-    from bert_core.analysis.sinks import Pull as Pull
-    from bert_core.analysis.sinks import Sinks as Sinks
-    from bert_core.analysis.sinks import effective_rank as effective_rank
-    from bert_core.analysis.sinks import pull_of as pull_of
-    from bert_core.analysis.sinks import sinks as sinks
     from bert_core.analysis.walks import Difference as Difference
     from bert_core.analysis.walks import differences as differences
     from bert_core.analysis.walks import likeliest as likeliest
@@ -231,6 +227,9 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.pruning import zero_filled as zero_filled
     from bert_core.recording import Recording as Recording
     from bert_core.recording import record as record
+    from bert_core.records.causes import MeanOf as MeanOf
+    from bert_core.records.causes import Noised as Noised
+    from bert_core.records.causes import PatchBand as PatchBand
     from bert_core.records.causes import Patches as Patches
     from bert_core.records.examples import Batch as Batch
     from bert_core.records.heads import CurvePoint as CurvePoint
@@ -271,6 +270,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.lens import logit_lens as logit_lens
     from bert_core.run.patching import estimate_patches as estimate_patches
     from bert_core.run.patching import patch as patch
+    from bert_core.run.patching import patch_band as patch_band
     from bert_core.run.perturbation import input_x_gradient as input_x_gradient
     from bert_core.run.perturbation import integrated_gradients as integrated_gradients
     from bert_core.run.perturbation import occlusion as occlusion

@@ -1,7 +1,8 @@
-"""What is made of patches: whether a cheap estimate of them tells the truth."""
+"""What is made of patches: which tokens of two texts stand for each other, and whether an estimate tells the truth."""
 
 from __future__ import annotations
 
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from bert_core.analysis.attribution import rank_agreement
 from bert_core.records import Patches
 from bert_core.refused import Refused, checked, whole
+from bert_core.tokenizer import Encoding
 
 
 class Missed(NamedTuple):
@@ -44,3 +46,60 @@ def patches_missed(exact: Patches, estimate: Patches, top: int = 10) -> Missed:
     top = min(top, changes.shape[1])
     first, second = (set(np.argsort(-np.abs(row), kind="stable")[:top].tolist()) for row in changes)
     return Missed(float(rank_agreement(changes)[0, 1]), 1 - len(first & second) / top, top)
+
+
+class Partners(NamedTuple):
+    """Which token of a source stands for each token of a text.
+
+    partners: for each position of the text, the position in the source; None where there is none.
+    alone, theirs: the words of the text, and of the source, that have no partner, as the vocabulary writes them.
+    """
+
+    partners: tuple[int | None, ...]
+    alone: tuple[str, ...]
+    theirs: tuple[str, ...]
+
+
+@checked
+def word_partners(source: Encoding, encoding: Encoding) -> Partners:
+    """The words of two texts laid beside each other, piece by piece.
+
+    Equal words in the same order are partners, and so are as many different words between them. Two words of different
+    numbers of pieces have no partners, as there is no saying which piece stands for which.
+    """
+    own, theirs = words_of(encoding), words_of(source)
+    partners: list[int | None] = [None] * len(encoding)
+    met, known = set(), set()
+    matcher = SequenceMatcher(None, [word for word, _ in theirs], [word for word, _ in own], autojunk=False)
+    for kind, first, last, start, end in matcher.get_opcodes():
+        if kind != "equal" and last - first != end - start:
+            continue
+        for one, other in zip(range(start, end), range(first, last), strict=True):
+            (word, places), (stands_for, of) = own[one], theirs[other]
+            if len(places) == len(of) and (word in _ENDS) == (stands_for in _ENDS):
+                met.add(one)
+                known.add(other)
+                for place, partner in zip(places, of, strict=True):
+                    partners[place] = partner
+    alone, left = (
+        tuple(word for number, (word, _) in enumerate(words) if number not in found)
+        for words, found in ((own, met), (theirs, known))
+    )
+    return Partners(tuple(partners), alone, left)
+
+
+_ENDS = ("[CLS]", "[SEP]")
+
+
+def words_of(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:
+    """Each word as the vocabulary writes it, [CLS] and [SEP] too, and the positions of its pieces."""
+    found: list[tuple[str, tuple[int, ...]]] = []
+    before: int | None = None
+    for position, (number, piece) in enumerate(zip(encoding.words, encoding.tokens, strict=True)):
+        if number is not None and number == before:
+            word, places = found[-1]
+            found[-1] = (word + piece.removeprefix("##"), (*places, position))
+        else:
+            found.append((piece, (position,)))
+        before = number
+    return found

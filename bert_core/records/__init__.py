@@ -1,5 +1,8 @@
 """The shape contract between running a model and looking at what it did: frozen, read-only records."""
 
+from bert_core.records.causes import MeanOf as MeanOf
+from bert_core.records.causes import Noised as Noised
+from bert_core.records.causes import PatchBand as PatchBand
 from bert_core.records.causes import Patches as Patches
 from bert_core.records.examples import Batch as Batch
 from bert_core.records.heads import LOSSES as LOSSES
@@ -12,7 +15,6 @@ from bert_core.records.layers import LayerStates as LayerStates
 from bert_core.records.layers import LensRun as LensRun
 from bert_core.records.layers import Walk as Walk
 from bert_core.records.probes import ProbePoint as ProbePoint
-from bert_core.records.run import CROSS_MAPS as CROSS_MAPS
 from bert_core.records.run import MAPS as MAPS
 from bert_core.records.run import ClassPrediction as ClassPrediction
 from bert_core.records.run import DecoderRun as DecoderRun

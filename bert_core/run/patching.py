@@ -8,64 +8,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bert_core.analysis.causes import word_partners, words_of
 from bert_core.attention import BertSelfAttention, rows_at
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer
 from bert_core.progress import Progress, counted, silent
-from bert_core.records import Patches, Target
+from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
 from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
+from bert_core.run.inputs import check_head_mask, gate_tensor
 from bert_core.run.memory import TOKENS_AT_ONCE
+from bert_core.run.readings import Reading, Trace, entering, layers_of, reading_of, traced
 from bert_core.run.targets import check_target, target_values
-from bert_core.tokenizer import Encoding
+from bert_core.tokenizer import MASK, Encoding
 
 OF_TOKENS = ("state", "attention", "feed_forward")
 OF_HEADS = ("head", "pattern", "query", "key", "value")
 NEURON = "neuron"
 PATCHES = (*OF_TOKENS, *OF_HEADS, NEURON)
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Everything that can be carried over of one layer's pass over one text.
-
-    entering, attended, normed, fed: (1, seq, hidden): the residual stream, the output projection of the heads, what the
-    feed-forward network takes, and what it gives before the residual is added.
-    query, key, value, context: (1, head, seq, head size); context with its gate. probs: (1, head, query, key).
-    activated: (1, seq, intermediate), the neurons after their activation.
-    """
-
-    entering: Tensor
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    probs: Tensor
-    context: Tensor
-    attended: Tensor
-    normed: Tensor
-    activated: Tensor
-    fed: Tensor
-
-
-@dataclass(frozen=True)
-class Reading:
-    """One text through the model: what each layer did, and what leaves the last, (1, seq, hidden)."""
-
-    layers: tuple[Trace, ...]
-    last: Tensor
-
-    @property
-    def states(self) -> list[Tensor]:
-        """The residual stream at every depth, (1, seq, hidden) each."""
-        return [*(layer.entering for layer in self.layers), self.last]
+MOST_TEXTS = 1_000  # random ones, for a band
+ALIGNED = ("tokens", "words")
 
 
 @dataclass(frozen=True)
@@ -82,74 +50,54 @@ class Cell:
     neuron: int = 0
 
 
-def traced(loaded: LoadedModel, states: Tensor, gates: Tensor | None) -> Reading:
-    """The passes of all layers over states (1, seq, hidden) from the embeddings.
-
-    gates: as `get_head_mask` gives them. A graph stands where the states have one.
-    """
-    traces = []
-    for number, layer in enumerate(_layers(loaded)):
-        attention = layer.attention.self
-        seen = attention(states, None, None if gates is None else gates[number], output_attentions=True)
-        query, context = (attention.transpose_for_scores(part) for part in (attention.query(states), seen.context))
-        key, value = seen.past_key_value
-        attended = layer.attention.output.dense(context.transpose(1, 2).flatten(2))
-        normed = layer.attention.output.LayerNorm(attended + states)
-        activated = layer.intermediate(normed)
-        fed = layer.output.dense(activated)
-        probs = seen.attention_probs
-        traces.append(Trace(states, query, key, value, probs, context, attended, normed, activated, fed))
-        states = layer.output.LayerNorm(fed + normed)
-    return Reading(tuple(traces), states)
-
-
 @checked
 @torch.no_grad()
 def patch(
     loaded: LoadedModel,
-    source: Encoding,
-    encoding: Encoding,
+    source: Encoding | Noised | MeanOf,
+    encoding: Encoding | Noised,
     target: Target,
     *,
     what: str = "state",
     apart: bool | None = None,
     layers: Sequence[int] | None = None,
     positions: Sequence[int] | None = None,
+    align: str = "tokens",
     head_mask: np.ndarray | None = None,
     batch_tokens: int = TOKENS_AT_ONCE,
     report: Progress = silent,
 ) -> Patches:
     """Read a text, put one part of the reading of a source in its place, and see what the model then says; for each.
 
-    source: the text that the patches come from, of as many tokens. With a source that answers rightly this is
-        denoising; the other way round, noising.
+    source: the text that the patches come from, the same with noise, or the mean of many. With a source that answers
+        rightly this is denoising; the other way round, noising.
     target: the number to follow, of the text.
     what: "state", the residual stream at a depth, 0 for the embeddings; "attention" or "feed_forward", what a layer
         adds to it; "head", what a head brings; "pattern", "query", "key" or "value" of a head, all else its own;
         "neuron", one activation of a feed-forward network.
     apart: whether each position is patched by itself, or all at once. None: each, but heads as a whole.
     layers: those to patch, of states the depths; None: all. positions: where to patch, if each by itself; None: all.
+    align: "tokens", from each token to the one of the same place, in texts of as many; "words", from each word to the
+        one that stands for it (`word_partners`), where that has as many pieces; what has no partner is left as it is.
     head_mask: (layer, head), what is switched off, or down, in both texts.
     batch_tokens: bounds the memory. report: told how many places are done, as for `Progress`.
     Safe to call from many threads on one model.
-    Raises Refused for texts of different lengths, an unknown kind of patch, or a target, layer or position that does
-    not exist.
+    Raises Refused for texts of different lengths that are not aligned by words, an unknown kind of patch, patterns
+    of a mean or between other orders of words, or a target, layer or position that does not exist.
     Source: Vig 2020 (arXiv:2004.12265); Zhang & Nanda 2023 (arXiv:2309.16042).
     """
-    apart = _check(loaded, source, encoding, target, what, apart)
-    config, bert = loaded.config, loaded.model.bert
-    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    opened = bert.get_head_mask(gate_tensor(loaded, gates), 1)
-    own, other = (traced(loaded, embedded(loaded, text), opened) for text in (encoding, source))
+    asked = _asked(loaded, source, encoding, target, what, apart, layers, positions, align, head_mask)
+    tokens, opened, grid = len(encoding), asked.opened, asked.grid
+    own = reading_of(loaded, encoding, tokens, opened)
+    other, source_value = _of_source(loaded, source, target, own, asked)
     rows = sorted(set(target.rows))
-    asked = torch.tensor([rows], device=loaded.device)
+    wanted = torch.tensor([rows], device=loaded.device)
     at = [rows.index(row) for row in target.rows]
 
-    grid = _grid(loaded, len(encoding), what, apart, layers, positions)
     cells = _cells(loaded, what, grid)
-    begin = _Beginning(loaded, what, own, other, opened, asked)
+    begin = _Beginning(loaded, what, own, other, opened, wanted)
     values, done = np.full(grid.shape, np.nan), 0
-    for some, states in _travelled(loaded, cells, begin, opened, asked, len(encoding), batch_tokens):
+    for some, states in _travelled(loaded, cells, begin, opened, wanted, tokens, batch_tokens):
         for cell, number in zip(some, target_values(loaded, target, states[:, at]).tolist(), strict=True):
             values[cell.index] = number
         done += len(some)
@@ -157,27 +105,29 @@ def patch(
     return Patches(
         encoding=encoding,
         source=source,
+        partners=asked.partners,
         target=target,
         what=what,
         axes=grid.axes,
         values=values,
         base_value=target_values(loaded, target, own.last[:, target.rows]).item(),
-        source_value=target_values(loaded, target, other.last[:, target.rows]).item(),
-        head_mask=gates,
+        source_value=source_value,
+        head_mask=asked.gates,
     )
 
 
 @checked
 def estimate_patches(
     loaded: LoadedModel,
-    source: Encoding,
-    encoding: Encoding,
+    source: Encoding | Noised | MeanOf,
+    encoding: Encoding | Noised,
     target: Target,
     *,
     what: str = "state",
     apart: bool | None = None,
     layers: Sequence[int] | None = None,
     positions: Sequence[int] | None = None,
+    align: str = "tokens",
     head_mask: np.ndarray | None = None,
 ) -> Patches:
     """What `patch` finds, estimated for all places at once from one pass there and back of the text.
@@ -188,20 +138,15 @@ def estimate_patches(
     exact one (`patches_missed`).
     Source: Nanda 2023; Syed 2023 (arXiv:2310.10348); for queries and keys Kramar 2024, section 3.1 (arXiv:2403.00745).
     """
-    apart = _check(loaded, source, encoding, target, what, apart)
-    config, bert = loaded.config, loaded.model.bert
-    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
-    opened = bert.get_head_mask(gate_tensor(loaded, gates), 1)
-    grid = _grid(loaded, len(encoding), what, apart, layers, positions)
-    with torch.no_grad():
-        other = traced(loaded, embedded(loaded, source), opened)
-        source_value = target_values(loaded, target, other.last[:, target.rows]).item()
+    asked = _asked(loaded, source, encoding, target, what, apart, layers, positions, align, head_mask)
+    grid, apart = asked.grid, "position" in asked.grid.axes
     with torch.enable_grad():
-        own = traced(loaded, embedded(loaded, encoding).requires_grad_(), opened)
+        own = traced(loaded, entering(loaded, encoding).requires_grad_(), asked.opened)
         value = target_values(loaded, target, own.last[:, target.rows])[0]
+        other, source_value = _of_source(loaded, source, target, own, asked)
         ours, theirs = _parts(what, own), _parts(what, other)
         slopes = torch.autograd.grad(value, ours, allow_unused=True)
-    values, modules = np.full(grid.shape, np.nan), _layers(loaded)
+    values, modules = np.full(grid.shape, np.nan), layers_of(loaded)
     with torch.no_grad():
         for number in grid.layers:
             slope = slopes[number]
@@ -225,15 +170,67 @@ def estimate_patches(
     return Patches(
         encoding=encoding,
         source=source,
+        partners=asked.partners,
         target=target,
         what=what,
         axes=grid.axes,
         values=values,
         base_value=value.item(),
         source_value=source_value,
-        head_mask=gates,
+        head_mask=asked.gates,
         exact=False,
     )
+
+
+@checked
+def patch_band(
+    loaded: LoadedModel,
+    found: Patches,
+    *,
+    texts: int = 10,
+    seed: int = 0,
+    batch_tokens: int = TOKENS_AT_ONCE,
+    report: Progress = silent,
+) -> PatchBand:
+    """What patches from random texts do at the places of some others: what is within that band is no finding.
+
+    found: patches of a text. A random text has its [CLS], [SEP] and gaps, and whole words drawn from the vocabulary
+        everywhere else. texts: how many, 2 to 1,000. report: told how many are done, as for `Progress`.
+    Raises Refused for another number of texts, or a vocabulary without whole words.
+    """
+    if not isinstance(found, Patches):
+        raise Refused(f"the patches are {shown(found)}: give what `patch` found")
+    texts, rng = whole("texts", texts, 2, MOST_TEXTS), np.random.default_rng(whole("seed", seed))
+    text = found.encoding.encoding if isinstance(found.encoding, Noised) else found.encoding
+    there = np.isfinite(found.values)
+    apart = "position" in found.axes
+    positions = there.any(tuple(n for n, axis in enumerate(found.axes) if axis != "position")) if apart else None
+    low, high = np.full(found.values.shape, np.inf), np.full(found.values.shape, -np.inf)
+    for done in range(texts):
+        other = patch(
+            loaded, _random_text(loaded, text, rng), found.encoding, found.target, what=found.what, apart=apart,
+            layers=np.flatnonzero(there.any(tuple(range(1, there.ndim)))).tolist(),
+            positions=None if positions is None else np.flatnonzero(positions).tolist(),
+            head_mask=found.head_mask, batch_tokens=batch_tokens,
+        )  # fmt: skip
+        low, high = np.minimum(low, other.values), np.maximum(high, other.values)
+        counted(report, done + 1, texts, "random texts")
+    return PatchBand(np.where(there, low, np.nan), np.where(there, high, np.nan), texts)
+
+
+def _random_text(loaded: LoadedModel, text: Encoding, rng: np.random.Generator) -> Encoding:
+    """The same frame with other words."""
+    backend = loaded.tokenizer.backend
+    words = sorted(
+        number for piece, number in backend.get_vocab().items() if piece.isalpha() and len(piece) > 1
+    )  # fmt: skip
+    if not words:
+        raise Refused("the vocabulary has no whole words, so there are no random texts")
+    ids = [
+        number if special or token == MASK else int(rng.choice(words))
+        for number, special, token in zip(text.input_ids, text.special, text.tokens, strict=True)
+    ]
+    return replace(text, input_ids=tuple(ids), tokens=tuple(map(loaded.tokenizer.token_of, ids)))
 
 
 def _parts(what: str, reading: Reading) -> list[Tensor]:
@@ -267,7 +264,7 @@ class _Beginning:
     def __init__(
         self, loaded: LoadedModel, what: str, own: Reading, other: Reading, gates: Tensor | None, asked: Tensor
     ) -> None:
-        self.layers, self.what, self.gates, self.asked = _layers(loaded), what, gates, asked
+        self.layers, self.what, self.gates, self.asked = layers_of(loaded), what, gates, asked
         self.own, self.other, self.ours, self.theirs = own.layers, other.layers, own.states, other.states
 
     def __call__(self, start: int, cells: Sequence[Cell]) -> Tensor:
@@ -358,7 +355,7 @@ def _travelled(
     batch_tokens: int,
 ) -> Iterator[tuple[Sequence[Cell], Tensor]]:
     """Some cells at a time, and the last layer of each, (cell, some, hidden)."""
-    layers, together = _layers(loaded), max(1, batch_tokens // tokens)
+    layers, together = layers_of(loaded), max(1, batch_tokens // tokens)
     for first in range(0, len(cells), together):
         some = cells[first : first + together]
         states: Tensor | None = None
@@ -398,48 +395,110 @@ def _probs(attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Sequ
     return probs if removed is None else probs.masked_fill(removed, 0)
 
 
-def _layers(loaded: LoadedModel) -> list[BertLayer]:
-    return cast("list[BertLayer]", list(loaded.model.bert.encoder.layer))
+class _Asked(NamedTuple):
+    """What is patched, once it is known to be possible.
+
+    gates: (layer, head). opened: the same as the layers take them, or None. partners: as in `Patches`.
+    """
+
+    gates: np.ndarray
+    opened: Tensor | None
+    grid: _Grid
+    partners: tuple[int | None, ...]
 
 
-def _check(
-    loaded: LoadedModel, source: Encoding, encoding: Encoding, target: Target, what: str, apart: bool | None
-) -> bool:
-    """Whether positions are patched apart. Raises Refused as `patch` does."""
+def _asked(
+    loaded: LoadedModel,
+    source: Encoding | Noised | MeanOf,
+    encoding: Encoding | Noised,
+    target: Target,
+    what: str,
+    apart: bool | None,
+    layers: Sequence[int] | None,
+    positions: Sequence[int] | None,
+    align: str,
+    head_mask: np.ndarray | None,
+) -> _Asked:
+    """Raises Refused as `patch` does."""
     if what not in PATCHES:
         raise Refused(f"what {shown(what)} is unknown: one of {', '.join(PATCHES)}")
+    if align not in ALIGNED:
+        raise Refused(f"align {shown(align)} is unknown: one of {', '.join(ALIGNED)}")
     if target is None:
         raise Refused("there is no target: patching asks how a number changes, so give one")
-    for text in (encoding, source):
-        check_target(loaded, text, target)
-    if len(source) != len(encoding):
+    if not isinstance(source, Encoding | Noised | MeanOf) or not isinstance(encoding, Encoding | Noised):
         raise Refused(
-            f"the source has {len(source)} tokens and the text {len(encoding)}: patches go from token to token, so "
-            f"both must have as many{_parting(source, encoding)}"
+            f"the source is {shown(source)} and the text {shown(encoding)}: each must be an Encoding or Noised, the "
+            "source may be a MeanOf"
+        )
+    text = encoding.encoding if isinstance(encoding, Noised) else encoding
+    check_target(loaded, text, target)
+    partners = _partners(loaded, source, text, target, align)
+    if what == "pattern" and (isinstance(source, MeanOf) or partners != tuple(range(len(text)))):
+        raise Refused(
+            "a pattern says which token looks at which, so it can only come from a text of as many tokens, each at the "
+            "place of its own: patch what the head brings, or its queries, keys or values"
         )
     if apart is None:
-        return what not in OF_HEADS
+        apart = what not in OF_HEADS
     if what == NEURON and not apart:
         raise Refused("neurons are patched token by token: leave apart as it is")
-    return bool(apart)
+    config = loaded.config
+    gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
+    opened = loaded.model.bert.get_head_mask(gate_tensor(loaded, gates), 1)
+    grid = _grid(loaded, partners, what, bool(apart), layers, positions)
+    return _Asked(gates, opened, grid, partners)
+
+
+def _partners(
+    loaded: LoadedModel, source: Encoding | Noised | MeanOf, text: Encoding, target: Target, align: str
+) -> tuple[int | None, ...]:
+    """As in `Patches`."""
+    same = tuple(range(len(text)))
+    if isinstance(source, MeanOf):
+        return same
+    theirs = source.encoding if isinstance(source, Noised) else source
+    if align == "words":
+        partners = word_partners(theirs, text).partners
+        missing = [row for row in target.rows if partners[row] is None]
+        if missing:
+            raise Refused(
+                f"position {missing[0]} of the text, where the answer is read, has no partner in the source: hide the "
+                "same word in both"
+            )
+        if target.kind == "nsp":
+            check_target(loaded, theirs, target)
+        return partners
+    check_target(loaded, theirs, target)
+    if len(theirs) != len(text):
+        raise Refused(
+            f"the source has {len(theirs)} tokens and the text {len(text)}: patches go from token to token, so "
+            f"both must have as many{_parting(theirs, text)}"
+        )
+    return same
+
+
+@torch.no_grad()
+def _of_source(
+    loaded: LoadedModel, source: Encoding | Noised | MeanOf, target: Target, own: Reading, asked: _Asked
+) -> tuple[Reading, float]:
+    """What is put in, at the places of the text, and the target of the source."""
+    other = reading_of(loaded, source, len(asked.partners), asked.opened)
+    if isinstance(source, MeanOf):
+        return other, math.nan
+    rows = [row for row in (asked.partners[row] for row in target.rows) if row is not None]
+    value = target_values(loaded, target, other.last[:, rows]).item()
+    if asked.partners == tuple(range(other.last.shape[1])):
+        return other, value
+    return other.laid_on(own, asked.partners), value
 
 
 def _parting(source: Encoding, encoding: Encoding) -> str:
     """The first two words that take another number of pieces, as the end of a sentence; nothing if there are none."""
-    pairs = zip(*(_pieces(text) for text in (source, encoding)), strict=False)
-    for (left, many), (right, few) in pairs:
-        if many != few:
-            return f"; “{left}” has {many} and “{right}” has {few}"
+    for (left, theirs), (right, own) in zip(words_of(source), words_of(encoding), strict=False):
+        if len(theirs) != len(own):
+            return f"; “{left}” has {len(theirs)} and “{right}” has {len(own)}"
     return ""
-
-
-def _pieces(encoding: Encoding) -> list[tuple[str, int]]:
-    """Each word, and of how many pieces it is."""
-    found: dict[int, list[str]] = {}
-    for word, piece in zip(encoding.words, encoding.tokens, strict=True):
-        if word is not None:
-            found.setdefault(word, []).append(piece.removeprefix("##"))
-    return [("".join(pieces), len(pieces)) for pieces in found.values()]
 
 
 class _Grid(NamedTuple):
@@ -456,13 +515,13 @@ class _Grid(NamedTuple):
 
 def _grid(
     loaded: LoadedModel,
-    tokens: int,
+    partners: Sequence[int | None],
     what: str,
     apart: bool,
     layers: Sequence[int] | None,
     positions: Sequence[int] | None,
 ) -> _Grid:
-    config, first = loaded.config, "depth" if what == "state" else "layer"
+    config, first, tokens = loaded.config, "depth" if what == "state" else "layer", len(partners)
     sizes = {
         "depth": config.num_hidden_layers + 1, "layer": config.num_hidden_layers, "head": config.num_attention_heads,
         "position": tokens, "neuron": config.intermediate_size,
@@ -471,7 +530,8 @@ def _grid(
     which = range(sizes[first]) if layers is None else _some(first, layers, sizes[first])
     at: Sequence[int | None] = [None]
     if apart:
-        at = range(tokens) if positions is None else _some("position", positions, tokens)
+        chosen = range(tokens) if positions is None else _some("position", positions, tokens)
+        at = [position for position in chosen if partners[position] is not None]
     elif positions is not None:
         raise Refused("positions were given, but all of them are patched at once: give apart=True, or leave them out")
     return _Grid(axes, tuple(sizes[axis] for axis in axes), which, at)
@@ -482,7 +542,7 @@ def _cells(loaded: LoadedModel, what: str, grid: _Grid) -> list[Cell]:
     cells = []
     for number in grid.layers:
         start = number + (what != "state")
-        heads = enumerate(_layers(loaded)[number].attention.self.heads) if what in OF_HEADS else [(0, None)]
+        heads = enumerate(layers_of(loaded)[number].attention.self.heads) if what in OF_HEADS else [(0, None)]
         neurons = range(loaded.config.intermediate_size) if what == NEURON else [None]
         for (order, head), position, neuron in product(heads, grid.positions, neurons):
             index = tuple(place for place in (number, head, position, neuron) if place is not None)

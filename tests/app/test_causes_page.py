@@ -12,8 +12,8 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core.loading import LoadedModel
-from bert_core.records import word_target
-from bert_core.run.patching import OF_HEADS, estimate_patches, patch
+from bert_core.records import MeanOf, Noised, word_target
+from bert_core.run.patching import OF_HEADS, estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
 from tests.near import assert_near
 from tests.visit import key_of, settled, visited, words
@@ -21,6 +21,7 @@ from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_place
 from viz_app.pages.causes import CARRIED, EXAMPLE, SOURCE, page
 from viz_app.pages.causes.patches import Sides
 from viz_app.shell import work
+from viz_app.shell.examples import REFERENCE
 from viz_app.shell.question import Question
 
 THEIRS = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contrast": "his"}
@@ -83,6 +84,43 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     assert EXAMPLE.remark in words(app) and "“her” rather than “his”" in words(app)
 
 
+@pytest.mark.parametrize("origin", ["noise", "mean"])
+def test_a_source_may_be_no_other_text(loaded: LoadedModel, origin: str) -> None:
+    """The text with noise, either way; and the mean of some texts, whose patches are told as they are."""
+    _, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    if origin == "noise":
+        for way, pair in (("into", (Noised(text, 2.0), text)), ("out", (text, Noised(text, 2.0)))):
+            app = start(**THEIRS, origin="noise", noise="2", way=way)
+            assert_near(shown(app), patch(loaded, *pair, target).effects.T, 1e-5, of=1.0)
+        return
+    app = start(**THEIRS, origin="mean", carried="head")
+    source = MeanOf(tuple(loaded.tokenizer.encode(line) for line in REFERENCE.splitlines()))
+    found = patch(loaded, source, text, target, what="head")
+    assert_near(shown(app), found.values - found.base_value, 1e-5, of=float(np.abs(found.values).max()))
+    assert "Cells say how much it rises or falls" in words(app)
+
+
+def test_words_go_to_words_in_texts_of_other_lengths(loaded: LoadedModel) -> None:
+    """The same word is hidden in both, and what has no partner is named."""
+    app = start(**THEIRS, source="The old woman lost his hat.")
+    drawn_rows = json.loads(app.get("plotly_chart")[0].proto.spec)["layout"]["yaxis"]["ticktext"]
+    assert [row.strip() for row in drawn_rows][2:5] == ["man → none", "lost", "his, hidden"]
+    assert "only in the text: “man”" in words(app) and "only in the source: “old”, “woman”" in words(app)
+
+
+def test_what_random_texts_do_is_marked(loaded: LoadedModel) -> None:
+    """By a button; the marks are those of the library."""
+    app = start(**THEIRS, source=SOURCE)
+    (button,) = (button for button in app.button if button.label.startswith("Hold it against 10 random texts"))
+    settled(button.click().run(), "stop_here")
+    settled(app.run(), "stop_here")
+    source, text = both(loaded)
+    found = patch(loaded, source, text, word_target(loaded.tokenizer, text, "her", against="his"))
+    held = int(patch_band(loaded, found).holds(found).sum())
+    assert f"{held} of 56 places" in words(app)
+
+
 def test_the_estimate_stands_beside_what_was_found(loaded: LoadedModel) -> None:
     """Two maps, and how many of the strongest places the cheap one misses."""
     app = start(**THEIRS, source=SOURCE, carried="attention", estimated="1")
@@ -126,7 +164,9 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     [
         ({"text": "The man lost his hat."}, "There is no answer yet that could be carried over"),
         (THEIRS | {"text": "A man lost his hat."}, "Type a second text that differs in a word or two"),
-        (THEIRS | {"source": "The old woman lost his hat."}, "source has 9 tokens and the text 8"),
+        (THEIRS | {"source": "The old woman lost his hat.", "carried": "pattern"}, "A pattern says which token looks"),
+        (THEIRS | {"origin": "mean", "reference": " ", "source": "no"}, "there are 0 other texts"),
+        (THEIRS | {"origin": "noise", "noise": "0", "source": "no"}, "0.1 to 10"),
         (THEIRS | {"source": "The man lost his hat."}, "there is no difference to explain"),
         (THEIRS | {"source": "   "}, "Type a second text"),
     ],

@@ -17,7 +17,7 @@ text pair masked words model target contrast off cut head also tokens kept inste
 sort rows view show part hide share combine among weights
 against compare_view other other_model
 method measure
-source carried way estimated place
+source origin noise carried way estimated place
 through lens by laid cell depth several like
 colour
 over normal removal
@@ -44,7 +44,7 @@ DEFAULTS = {
     "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
-    "source": "", "carried": "state", "way": "into", "place": None,
+    "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "place": None,
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """

@@ -86,6 +86,11 @@ class Asked:
         """The model's."""
         return self.loaded.config
 
+    @cached_property
+    def patches(self) -> bert_core.Patches:
+        """Of the text with itself."""
+        return bert_core.patch(self.loaded, self.encoding, self.encoding, self.target, layers=[0])
+
     @property
     def scores(self) -> np.ndarray:
         """One of a method, for every token."""
@@ -248,10 +253,8 @@ DOORS: dict[str, Door] = {
     "capture": lambda a, v: bert_core.capture(a.loaded, v),
     "capture positions": lambda a, v: bert_core.capture(a.loaded, a.encoding, positions=v),
     "capture head_mask": lambda a, v: bert_core.capture(a.loaded, a.encoding, head_mask=v),
-    "capture norms": lambda a, v: bert_core.capture(a.loaded, a.encoding, norms=v),
     "capture top_k": lambda a, v: bert_core.capture(a.loaded, a.encoding, top_k=v),
     "captures": lambda a, v: bert_core.captures(a.loaded, v),
-    "captures norms": lambda a, v: bert_core.captures(a.loaded, [a.encoding], norms=v),
     "captures of": lambda a, v: bert_core.captures(a.loaded, [a.encoding, v]),
     "head_mask_without": lambda a, v: bert_core.head_mask_without(a.config, v),
     "layer_states": lambda a, v: bert_core.layer_states(a.loaded, v),
@@ -267,6 +270,16 @@ DOORS: dict[str, Door] = {
     "patch layers": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, layers=v),
     "patch positions": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, positions=v),
     "patch head mask": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, head_mask=v),
+    "patch align": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, align=v),
+    "patch_band": lambda a, v: bert_core.patch_band(a.loaded, v),
+    "patch_band texts": lambda a, v: bert_core.patch_band(a.loaded, a.patches, texts=v),
+    "patch_band seed": lambda a, v: bert_core.patch_band(a.loaded, a.patches, texts=2, seed=v),
+    "Noised": lambda a, v: bert_core.Noised(v),
+    "Noised size": lambda a, v: bert_core.Noised(a.encoding, v),
+    "Noised positions": lambda a, v: bert_core.Noised(a.encoding, positions=v),
+    "Noised seed": lambda a, v: bert_core.Noised(a.encoding, seed=v),
+    "MeanOf": lambda a, v: bert_core.MeanOf(v),
+    "word_partners": lambda a, v: bert_core.word_partners(v, a.encoding),
     "patch batch": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, batch_tokens=v),
     "estimate_patches": lambda a, v: bert_core.estimate_patches(a.loaded, v, a.encoding, a.target),
     "estimate_patches what": lambda a, v: bert_core.estimate_patches(
@@ -358,7 +371,6 @@ DOORS: dict[str, Door] = {
     "curve_of": lambda a, v: bert_core.curve_of(v, "mine", "loss"),
     "curve_of order": lambda a, v: bert_core.curve_of(POINTS, v, "loss"),
     "curve_of figure": lambda a, v: bert_core.curve_of(POINTS, "mine", v),
-    "effective_rank": lambda a, v: bert_core.effective_rank(v),
     "effective_attention": lambda a, v: bert_core.effective_attention(v, np.ones((2, 4, 3, 2))),
     "effective_attention values": lambda a, v: bert_core.effective_attention(MAPS, v),
     "gradient_attention": lambda a, v: bert_core.gradient_attention(v, MAPS),
@@ -425,9 +437,6 @@ DOORS: dict[str, Door] = {
     "random_eraser": lambda a, v: bert_core.random_eraser(v, 1),
     "random_eraser rank": lambda a, v: bert_core.random_eraser(np.eye(2), v),
     "random_eraser seed": lambda a, v: bert_core.random_eraser(np.eye(2), 1, v),
-    "pull_of": lambda a, v: bert_core.pull_of(v, MAPS, [True, False, True]),
-    "pull_of brought": lambda a, v: bert_core.pull_of(MAPS, v, [True, False, True]),
-    "pull_of keys": lambda a, v: bert_core.pull_of(MAPS, MAPS, v),
     "random_band": lambda a, v: bert_core.random_band(v, "loss"),
     "random_band figure": lambda a, v: bert_core.random_band(POINTS, v),
     "rank_agreement": lambda a, v: bert_core.rank_agreement(v),
@@ -447,8 +456,6 @@ DOORS: dict[str, Door] = {
     "share_in box": lambda a, v: bert_core.share_in(PICTURE, v),
     "share_to": lambda a, v: bert_core.share_to(v, [True, False, True]),
     "share_to keys": lambda a, v: bert_core.share_to(MAPS, v),
-    "sinks": lambda a, v: bert_core.sinks(v, np.ones((2, 4, 3, 2))),
-    "sinks values": lambda a, v: bert_core.sinks(MAPS, v),
     "states_in_plane": lambda a, v: bert_core.states_in_plane(v),
     "strongest_examples": lambda a, v: bert_core.strongest_examples(v, a.encoding),
     "strongest_examples text": lambda a, v: bert_core.strongest_examples(a.maps[0, 0], v),
@@ -910,18 +917,6 @@ OF_ARRAYS: dict[str, OfArrays] = {
     "share_to": OfArrays(
         (HEADS,), lambda a, x: bert_core.share_to(x, [True, *[False] * (np.shape(x)[-1:] or (1,))[0]][:-1]),
         lambda found, x: same(found, x[..., 0].mean(-1)), "shares",
-    ),
-    "effective_rank": OfArrays(
-        ("... seq width",), lambda a, x: bert_core.effective_rank(x),
-        lambda found, x: between(found[~np.isnan(found)], 1, min(np.shape(x)[-2:])),
-    ),
-    "sinks": OfArrays(
-        (HEADS, "layer head key width"), lambda a, x, y: bert_core.sinks(x, y),
-        lambda found, x, y: between(found.share, 0, 1) if ours(x) else found, "shares",
-    ),
-    "pull_of": OfArrays(
-        (HEADS, HEADS), lambda a, x, y: bert_core.pull_of(x, y, [True, *[False] * (np.shape(x)[-1:] or (1,))[0]][:-1]),
-        lambda found, x, y: between([found.attention], 0, 1) if ours(x) and found.heads else found, "shares",
     ),
     "role_figures": OfArrays(
         (SQUARES,), lambda a, x: bert_core.role_figures(x, a.short),

@@ -33,13 +33,14 @@ def effect_map(
     *,
     chosen: tuple[int, int] | None = None,
     by_chance: np.ndarray | None = None,
+    limit: float = 1.0,
     dark: bool,
     lecture: bool = False,
 ) -> go.Figure:
     """The effect of each place as a coloured cell: orange goes towards the source's answer, blue away from it.
 
-    effects: (row, column), 0 for nothing and 1 for the source's answer, where the colours end; NaN leaves a cell empty.
-    chosen: the (row, column) to frame. by_chance: (row, column), whether a cell is marked with a ring.
+    effects: (row, column), 0 for nothing and 1 for the source's answer; NaN leaves a cell empty. chosen: the (row,
+        column) to frame. by_chance: (row, column), whether a cell is marked with a ring. limit: where the colours end.
     A click on a cell gives back its column as x and its row as y.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if labels or marks do not fit the effects.
@@ -51,7 +52,7 @@ def effect_map(
         )
     if by_chance is not None and by_chance.shape != effects.shape:
         raise ValueError(f"marks of shape {by_chance.shape} for effects of {effects.shape}: one for each")
-    (rows, columns), shares = effects.shape, np.clip(effects, -1, 1)
+    (rows, columns), shares = effects.shape, np.clip(effects / (limit or 1.0), -1, 1)
     size = 18 if lecture else 13
     written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
     traces = coloured_cells(

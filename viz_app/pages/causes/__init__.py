@@ -5,6 +5,7 @@ from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_whole
 from viz_app.shell.examples import Example
 
 CARRIED = ("state", "attention", "feed_forward", "head", "pattern", "query", "key", "value")
+ORIGINS = ("text", "noise", "mean")
 WAYS = ("into", "out")
 # Found by a search through short sentences in which one word decides another; a test asks the model again.
 EXAMPLE = Example(
@@ -26,6 +27,17 @@ def parse_place(value: str) -> tuple[int, ...]:
     return numbers
 
 
+def parse_noise(value: str) -> float:
+    """The size of noise. Raises Refused for anything but 0.1 to 10."""
+    try:
+        size = float(value)
+    except ValueError:
+        size = 0.0
+    if not 0.1 <= size <= 10:
+        raise Refused("0.1 to 10")
+    return size
+
+
 def write_place(place: tuple[int, ...]) -> str:
     """What `parse_place` reads."""
     return ".".join(map(str, place))
@@ -39,6 +51,8 @@ PAGE = Page(
     asks="Which part of the model carries the difference between two texts?",
     choices={
         "source": Choice("", step=True),
+        "origin": choice_of(*ORIGINS),
+        "noise": Choice(3.0, parse_noise, "{:g}".format),  # in standard deviations of the word embeddings
         "carried": choice_of(*CARRIED),
         "way": choice_of(*WAYS),
         "estimated": flag(),  # whether the estimate stands beside what was found

@@ -8,20 +8,21 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.causes import patches_missed
-from bert_core.records import Patches
+from bert_core.records import PatchBand, Patches, Target
 from bert_core.refused import Refused
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
 from viz_app.figures.style import two_digits
-from viz_app.pages.causes import CARRIED, EXAMPLE, SOURCE, WAYS
-from viz_app.pages.causes.patches import Sides, sides
+from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
+from viz_app.pages.causes.patches import RANDOM_TEXTS, Sides, sides
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
+from viz_app.shell.change import give_reference
 from viz_app.shell.controls import control, missing, put
 from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.question import take_example
 from viz_app.shell.target import names_in, say_no_target
-from viz_app.shell.work import need, offered
+from viz_app.shell.work import look, need, offered
 
 STRONGEST = 12  # neurons that are shown
 CARRIED_NAMES = {
@@ -34,6 +35,9 @@ CARRIED_NAMES = {
     "key": "A head's keys",
     "value": "A head's values",
 }
+ORIGIN_NAMES = {
+    "text": "Another text", "noise": "This text with noise", "mean": "The mean of other texts",
+}  # fmt: skip
 WAY_NAMES = {"into": "Source into text", "out": "Text into source"}
 READING = (
     "**How to read this:** 0 changes nothing, 1 gives the answer of the source: each cell is a run of its own with one "
@@ -56,7 +60,7 @@ def draw() -> None:
     if current.target is None:
         say_no_target(current, "There is no answer yet that could be carried over")
         end_run()
-    if not st.session_state.source.strip():
+    if st.session_state.origin == "text" and not st.session_state.source.strip():
         missing(
             "Type a second text that differs in a word or two: parts of its reading are put into that of the first.",
             "Take an example", _take_example,
@@ -74,14 +78,30 @@ def _take_example() -> None:
 
 
 def _controls() -> None:
+    state = st.session_state
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        control(st.text_input, "Source", "source", placeholder="Type a text that differs in a word or two", width=420)
+        control(
+            st.selectbox, "Source", "origin", options=ORIGINS, format_func=ORIGIN_NAMES.__getitem__, width=240,
+        )  # fmt: skip
+        if state.origin == "text":
+            control(
+                st.text_input, "Other text", "source", placeholder="Type a text that differs in a word or two",
+                width=400,
+            )  # fmt: skip
+        elif state.origin == "noise":
+            control(
+                st.number_input, "Size of the noise", "noise", min_value=0.1, max_value=10.0, step=0.5, format="%g",
+                width=170, help="In standard deviations of the model's word embeddings. 3 is usual (Meng 2022).",
+            )  # fmt: skip
+        else:
+            give_reference()
         control(
             st.selectbox, "Carry over", "carried", options=CARRIED, format_func=CARRIED_NAMES.__getitem__, width=290,
             on_change=put, args=("place", None),
         )  # fmt: skip
         control(
             st.segmented_control, "Way", "way", options=WAYS, format_func=WAY_NAMES.__getitem__, required=True,
+            disabled=state.origin == "mean",
             help="Put what was right into what was wrong, and you see what is enough for the answer; the other way "
             "round, what it needs. The two often differ.",
         )  # fmt: skip
@@ -96,11 +116,13 @@ def _picture(both: Sides) -> None:
     """What each place does, and what the chosen one does more closely."""
     estimate = need(both.estimate())
     st.markdown(_answers(both, estimate))
-    try:
-        _ = estimate.effects
-    except Refused as error:
-        st.info(helped(sentence(error)), icon=":material/equal:")
-        end_run()
+    _say_partners(both)
+    if not np.isnan(estimate.source_value):
+        try:
+            _ = estimate.effects
+        except Refused as error:
+            st.info(helped(sentence(error)), icon=":material/equal:")
+            end_run()
     work = both.exact()
     cells = len(both.rows) * len(both.columns)
     asked = offered("patches", work.key, f"Run all {cells:,} patches", work.seconds)
@@ -109,19 +131,22 @@ def _picture(both: Sides) -> None:
         _map(both, estimate, "estimate")
         return
     exact = need(work, timed=True)
-    if st.session_state.estimated:
-        left, right = st.columns(2, gap="medium")
-        with left:
-            st.markdown("**Found**, each in a run of its own")
-            _map(both, exact, "found")
-        with right:
-            st.markdown("**Estimated**, all from one pass there and back")
-            _map(both, estimate, "estimate")
-        st.markdown(_missed(exact, estimate))
-    else:
-        _map(both, exact, "found")
+    maps = st.container()
+    band = _band(both, exact)
+    with maps:
+        if st.session_state.estimated:
+            left, right = st.columns(2, gap="medium")
+            with left:
+                st.markdown("**Found**, each in a run of its own")
+                _map(both, exact, "found", band)
+            with right:
+                st.markdown("**Estimated**, all from one pass there and back")
+                _map(both, estimate, "estimate")
+            st.markdown(_missed(exact, estimate))
+        else:
+            _map(both, exact, "found", band)
     st.markdown(_strongest(both, exact))
-    if question.is_shown(EXAMPLE) and st.session_state.source == SOURCE:
+    if question.is_shown(EXAMPLE) and (st.session_state.origin, st.session_state.source) == ("text", SOURCE):
         st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
     _closer(both, exact)
     _files(both)
@@ -131,30 +156,60 @@ def _answers(both: Sides, found: Patches) -> str:
     """What both texts answer, in Markdown."""
     target = both.target
     what = target.asks.speaks_for.format(**names_in(both.current, target))
-    text, source = (_written(target, value) for value in (found.base_value, found.source_value))
     asked = what if target.against is None else f"{what} rather than “{as_written(both.current.word(target.against))}”"
-    return f"{asked}: **{text}** in the text, **{source}** in the source."
+    text = _written(target, found.base_value)
+    if np.isnan(found.source_value):
+        return f"{asked}: **{text}** in the text. Cells say how much it rises or falls, in {target.asks.unit}."
+    return f"{asked}: **{text}** in the text, **{_written(target, found.source_value)}** in the source."
 
 
-def _written(target: object, value: float) -> str:
-    asks = target.asks  # type: ignore[attr-defined]
+def _say_partners(both: Sides) -> None:
+    """Which words of texts of other lengths have no partner."""
+    if both.partners is None:
+        return
+    said = [
+        f"{where}: {', '.join(f'“{as_written(word)}”' for word in words[:8])}"
+        for where, words in (("only in the text", both.partners.alone), ("only in the source", both.partners.theirs))
+        if words
+    ]
+    st.caption(f"The texts have other numbers of tokens, so words go to words; {'; '.join(said)}.")
+
+
+def _written(target: Target, value: float) -> str:
+    asks = target.asks
     probability = asks.probability(value)
     numbers = {"value": value, "loss": -value, "probability": np.nan if probability is None else probability}
     said: str = asks.says.format(**{name: two_digits(number) for name, number in numbers.items()})
     return said
 
 
-def _map(both: Sides, found: Patches, key: str) -> None:
-    effects = both.seen(found.effects)
+def _map(both: Sides, found: Patches, key: str, band: PatchBand | None = None) -> None:
+    effects = both.effects(found)
     screen.chart(
         effect_map(
             effects, both.rows, both.columns, chosen=_chosen(both), dark=both.current.dark,
-            lecture=both.current.lecture,
+            lecture=both.current.lecture, limit=both.limit(found),
+            by_chance=None if band is None else both.seen(band.holds(found)),
         ),
         key=f"causes_{key}", grows=False, least_width=map_width(both.rows, len(both.columns)),
         on_select=partial(_take_place, f"causes_{key}"), selection_mode="points", config={"displayModeBar": False},
         alt=f"Effects of {effects.size} patches",
     )  # fmt: skip
+
+
+def _band(both: Sides, found: Patches) -> PatchBand | None:
+    """What random texts of as many tokens do at the same places, once that is asked for."""
+    work = both.band(found)
+    if not offered("band", work.key, f"Hold it against {RANDOM_TEXTS} random texts", work.seconds, quick=0.0):
+        return None
+    band = look(work, asked="band").value
+    if band is not None:
+        screen.note(
+            f"○ moves the answer no more than random texts of as many tokens do ({RANDOM_TEXTS} of them, from the "
+            f"lowest answer to the highest): {int(band.holds(found).sum())} of {int(np.isfinite(found.values).sum())} "
+            "places."
+        )
+    return band
 
 
 def _chosen(both: Sides) -> tuple[int, int] | None:
@@ -173,7 +228,7 @@ def _take_place(key: str) -> None:
 
 def _strongest(both: Sides, found: Patches) -> str:
     """The place with the largest effect, in Markdown; of states between the layers, as the ends are the texts' own."""
-    effects = both.seen(found.effects).copy()
+    effects = both.effects(found).copy()
     if both.what == "state" and effects.shape[1] > 2:
         effects[:, [0, -1]] = np.nan
     row, column = np.unravel_index(int(np.nanargmax(np.abs(effects))), effects.shape)
@@ -203,7 +258,7 @@ def _closer(both: Sides, found: Patches) -> None:
         return
     row, column = chosen
     current = both.current
-    effect = float(both.seen(found.effects)[row, column])
+    effect = float(both.effects(found)[row, column])
     screen.heading(f"{CARRIED_NAMES[both.what]}: {_named(both, row, column)}, effect {two_places(effect)}")
     if both.of_heads:
         work = both.closer(row)
@@ -211,7 +266,7 @@ def _closer(both: Sides, found: Patches) -> None:
             closer = need(work)
             screen.chart(
                 effect_map(
-                    closer.effects[row].T, both.tokens, both.columns, dark=current.dark, lecture=current.lecture
+                    both.shares(closer)[row].T, both.tokens, both.columns, dark=current.dark, lecture=current.lecture
                 ),
                 key="causes_closer", grows=False, least_width=map_width(both.tokens, len(both.columns)),
                 config={"displayModeBar": False}, alt=f"Effects of the heads of layer {row}, token by token",
@@ -224,7 +279,7 @@ def _closer(both: Sides, found: Patches) -> None:
         work = both.neurons(column, row)
         many = current.loaded.config.intermediate_size
         if offered("neurons", work.key, f"Patch its {many:,} neurons one by one", work.seconds):
-            effects = need(work).effects[column, row]
+            effects = both.shares(need(work))[column, row]
             order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST].tolist()
             screen.chart(
                 neuron_bars(order, effects[order].tolist(), dark=current.dark, lecture=current.lecture),
@@ -249,11 +304,11 @@ def _columns(both: Sides) -> dict[str, list[object]]:
         axis: [place[number] for place in places] for number, axis in enumerate(exact.axes)
     }
     if not both.of_heads:
-        columns["token"] = [both.text.tokens[place[-1]] for place in places]
-        columns["source_token"] = [both.source.tokens[place[-1]] for place in places]
+        columns["token"] = [both.read.tokens[place[-1]] for place in places]
+        columns["source_token"] = [both.other_tokens[place[-1]] for place in places]
     return columns | {
         "value": [*exact.values.flat],
-        "effect": [*exact.effects.flat],
+        "effect": [*both.shares(exact).flat],
         "estimated_value": [*estimate.values.flat],
-        "estimated_effect": [*estimate.effects.flat],
+        "estimated_effect": [*both.shares(estimate).flat],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,17 +10,20 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from bert_core.analysis.causes import Partners, word_partners
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
-from bert_core.records import Patches, Target
+from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
 from bert_core.run.memory import passes_bytes, slopes_bytes
-from bert_core.run.patching import OF_HEADS, estimate_patches, patch
+from bert_core.run.patching import OF_HEADS, estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import short_names
+from viz_app.shell.change import other_texts
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.work import Work
 
+RANDOM_TEXTS = 10
 THERE_AND_BACK = 4  # forward passes that an estimate takes: one of each text, and one back
 
 
@@ -32,8 +35,8 @@ class Sides:
     """
 
     current: Question
-    source: Encoding
-    text: Encoding
+    source: Encoding | Noised | MeanOf
+    text: Encoding | Noised
     what: str
 
     @property
@@ -47,19 +50,31 @@ class Sides:
         """Whether heads are patched as a whole, else token by token."""
         return self.what in OF_HEADS
 
+    @property
+    def read(self) -> Encoding:
+        """The text without noise."""
+        return self.text.encoding if isinstance(self.text, Noised) else self.text
+
     @cached_property
-    def changed(self) -> tuple[int, ...]:
-        """The positions at which the texts differ."""
-        pairs = zip(self.source.input_ids, self.text.input_ids, strict=False)
-        return tuple(position for position, (theirs, own) in enumerate(pairs) if theirs != own)
+    def partners(self) -> Partners | None:
+        """Which words stand for each other, where the source is a text of other length; None where it is none."""
+        if not isinstance(self.source, Encoding) or len(self.source) == len(self.text):
+            return None
+        return word_partners(self.source, self.read)
+
+    @property
+    def other_tokens(self) -> list[str]:
+        """The token of the source that each comes from; "" where there is none."""
+        if not isinstance(self.source, Encoding):
+            return list(self.read.labels)
+        of = range(len(self.text)) if self.partners is None else self.partners.partners
+        return ["" if place is None else self.source.labels[place] for place in of]
 
     @property
     def tokens(self) -> list[str]:
         """What is written at each token: both, where the texts differ."""
-        return [
-            f"{label} → {self.source.labels[position]}" if position in self.changed else label
-            for position, label in enumerate(self.text.labels)
-        ]
+        pairs = zip(self.read.labels, self.other_tokens, strict=True)
+        return [own if own == other else f"{own} → {other or 'none'}" for own, other in pairs]
 
     @property
     def rows(self) -> list[str]:
@@ -73,6 +88,21 @@ class Sides:
         if self.of_heads:
             return [f"H{head}" for head in range(heads)]
         return short_names(layers + 1) if self.what == "state" else [f"L{layer}" for layer in range(layers)]
+
+    def shares(self, found: Patches) -> np.ndarray:
+        """The effects of patches; of a mean, which has no answer of its own, how far the answer moves."""
+        if isinstance(self.source, MeanOf):
+            moved: np.ndarray = found.values - found.base_value
+            return moved
+        return found.effects
+
+    def limit(self, found: Patches) -> float:
+        """Where the colours end: at the source's answer; of a mean, at the place that moves the answer most."""
+        return float(np.nanmax(np.abs(self.shares(found)))) if isinstance(self.source, MeanOf) else 1.0
+
+    def effects(self, found: Patches) -> np.ndarray:
+        """The effects as the picture has them."""
+        return self.seen(self.shares(found))
 
     def seen(self, values: np.ndarray) -> np.ndarray:
         """What was found as the picture has it: (token, layer), or (layer, head)."""
@@ -90,6 +120,18 @@ class Sides:
             "estimated patches", lambda *a, report, **k: estimate_patches(*a, **k), THERE_AND_BACK, memory
         )
 
+    def band(self, found: Patches) -> Work[PatchBand]:
+        """What random texts do at the same places."""
+        cells = len(self.rows) * len(self.columns)
+        current, loaded = self.current, self.current.loaded
+        return Work(
+            ("patch band", *self._key, self.what),
+            f"{shown_name(loaded.name)}: patches from {RANDOM_TEXTS} random texts",
+            lambda report: patch_band(loaded, found, texts=RANDOM_TEXTS, report=report),
+            current.seconds(RANDOM_TEXTS * cells / 2),
+            memory=passes_bytes(loaded, len(self.text), cells),
+        )
+
     def closer(self, layer: int) -> Work[Patches]:
         """The heads of a layer token by token."""
         cells = self.current.head_mask.shape[1] * len(self.text)
@@ -103,18 +145,24 @@ class Sides:
         given = {"layers": (layer,), "positions": (position,), "what": "neuron"}
         return self._work("patches", patch, cells / 2, memory, **given)
 
+    @property
+    def _key(self) -> tuple[Hashable, ...]:
+        current = self.current
+        return (current.loaded.identity, self.source, self.text, repr(self.target), current.head_mask.tobytes())
+
     def _work(
         self, kind: str, find: Callable[..., Patches], passes: float, memory: int, **given: object
     ) -> Work[Patches]:
         current, target, source, text = self.current, self.target, self.source, self.text
         loaded: LoadedModel = current.loaded
-        gates, given = current.head_mask, {"what": self.what, **given}
+        given = {"what": self.what, "align": "tokens" if self.partners is None else "words", **given}
+        gates = current.head_mask
 
         def do(report: Progress) -> Patches:
             return find(loaded, source, text, target, head_mask=gates, report=report, **given)
 
         return Work(
-            (kind, loaded.identity, source, text, repr(target), gates.tobytes(), tuple(given.items())),
+            (kind, *self._key, tuple(given.items())),
             f"{shown_name(loaded.name)}: patches of {len(text)} tokens",
             do,
             current.seconds(passes),
@@ -128,13 +176,24 @@ def _estimated(*texts: Any, report: Progress, **how: Any) -> Patches:
 
 
 def sides(current: Question) -> Sides:
-    """The source that was typed, with the same words hidden as in the text; the other way round where that is chosen.
+    """Both texts, the way round that is chosen. A source that was typed has the same words hidden as the text.
 
     Raises Refused for a source that cannot be read.
     """
     state, loaded = st.session_state, current.loaded
+    if state.origin == "mean":
+        return Sides(current, MeanOf(other_texts(current)), current.encoding, state.carried)
+    if state.origin == "noise":
+        noised = Noised(current.encoding, state.noise)
+        if state.way == "out":
+            return Sides(current, current.encoding, noised, state.carried)
+        return Sides(current, noised, current.encoding, state.carried)
     typed = loaded.tokenizer.encode(state.source, state.pair, max_length=loaded.config.max_position_embeddings)
-    hidden = tuple(word for word in state.masked if word < typed.word_count)
-    source = loaded.tokenizer.mask_words(typed, hidden)
-    pair = (source, current.encoding) if state.way == "into" else (current.encoding, source)
-    return Sides(current, *pair, state.carried)
+    same = len(typed) == len(current.original)
+    partners = range(len(typed)) if same else word_partners(typed, current.original).partners
+    hidden = {partners[place] for place, word in enumerate(current.original.words) if word in state.masked}
+    words = {typed.words[place] for place in hidden if place is not None}
+    source = loaded.tokenizer.mask_words(typed, tuple(word for word in words if word is not None))
+    if state.way == "out":
+        return Sides(current, current.encoding, source, state.carried)
+    return Sides(current, source, current.encoding, state.carried)

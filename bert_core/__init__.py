@@ -53,6 +53,7 @@ _NAMES = {
     "run.decoding": "describe",
     "run.decomposition": "alti attention_norms decompx globenc head_values residual_norms",
     "run.inputs": "head_mask_without",
+    "run.knockouts": "cut_each",
     "run.lens": "layer_states logit_lens",
     "run.patching": "estimate_patches patch patch_band",
     "run.perturbation": (
@@ -266,6 +267,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.decomposition import head_values as head_values
     from bert_core.run.decomposition import residual_norms as residual_norms
     from bert_core.run.inputs import head_mask_without as head_mask_without
+    from bert_core.run.knockouts import cut_each as cut_each
     from bert_core.run.lens import layer_states as layer_states
     from bert_core.run.lens import logit_lens as logit_lens
     from bert_core.run.patching import estimate_patches as estimate_patches

@@ -369,6 +369,31 @@ def test_pruned_heads_keep_their_numbers(tiny_loaded: LoadedModel, text: Encodin
         assert_near(found, beside)
 
 
+@pytest.mark.parametrize("renormalised", [True, False])
+@pytest.mark.parametrize(("layer", "head"), [(0, 1), (1, 3)])
+@pytest.mark.parametrize("gate", [1.0, 0.5, 0.0])
+def test_each_arrow_cut_by_itself_is_a_whole_pass_with_that_cut(
+    tiny_loaded: LoadedModel, text: Encoding, layer: int, head: int, renormalised: bool, gate: float
+) -> None:
+    """All in a few batches, beside gates and another cut: what one edited model an arrow finds."""
+    gates = np.ones((2, 4), np.float32)
+    gates[layer, head], gates[0, 2] = gate, 0.5
+    loaded = edited(with_distances(tiny_loaded, "relative_key"), [Cut((3,), (2,), heads=(0,)), Scaled(1, 4)])
+    given: dict[str, Any] = {"renormalised": renormalised, "head_mask": gates}
+    for target in (WORD, Target("joint", pieces=((3, 70), (5, 80)))):
+        found = bert_core.cut_each(loaded, text, target, layer, head, **given)
+        assert_near(bert_core.cut_each(loaded, text, target, layer, head, batch_tokens=20, **given), found)
+        for query, key in ((0, 3), (3, 0), (3, 3), (5, 7), (7, 1)):
+            cut = Cut((query,), (key,), (layer,), (head,), renormalised)
+            run = bert_core.capture(edited(loaded, [cut]), text, target=target, head_mask=gates)
+            assert run.target_value is not None
+            assert_near(found[query, key], run.target_value)
+    with pytest.raises(Refused, match="arrows of L0 H0 are cut already"):
+        bert_core.cut_each(loaded, text, WORD, 0, 0)
+    with pytest.raises(Refused, match="L1 H2 was pruned: this layer still has the heads 0, 1, 3"):
+        bert_core.cut_each(bert_core.pruned(tiny_loaded, [(1, 2)]), text, WORD, 1, 2)
+
+
 # ---------------------------------------------------------------------------- what is refused
 
 

@@ -55,7 +55,8 @@ _NAMES = {
     "run.inputs": "head_mask_without",
     "run.knockouts": "cut_each",
     "run.lens": "layer_states logit_lens",
-    "run.patching": "estimate_patches patch patch_band",
+    "run.answers": "Answer",
+    "run.patching": "answer_with estimate_patches patch patch_band",
     "run.perturbation": (
         "input_x_gradient integrated_gradients occlusion pseudo_log_likelihood saliency value_zeroing values_without"
     ),
@@ -255,6 +256,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.tokens import TokenMaps as TokenMaps
     from bert_core.refused import Refused as Refused
     from bert_core.run.ablation import ablate_heads as ablate_heads
+    from bert_core.run.answers import Answer as Answer
     from bert_core.run.capture import capture as capture
     from bert_core.run.capture import captures as captures
     from bert_core.run.costs import curve_points as curve_points
@@ -270,6 +272,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.knockouts import cut_each as cut_each
     from bert_core.run.lens import layer_states as layer_states
     from bert_core.run.lens import logit_lens as logit_lens
+    from bert_core.run.patching import answer_with as answer_with
     from bert_core.run.patching import estimate_patches as estimate_patches
     from bert_core.run.patching import patch as patch
     from bert_core.run.patching import patch_band as patch_band

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertModelOutput
 from bert_core.recording import record
-from bert_core.records import ClassPrediction, MaskPrediction, ModelRun, Target
+from bert_core.records import ModelRun, Target
 from bert_core.refused import Refused, checked, several, whole
+from bert_core.run.answers import answers_of
 from bert_core.run.arrays import with_gaps
 from bert_core.run.inputs import check_head_mask, gate_tensor, ids_of, segments_of
-from bert_core.run.targets import asked_positions, class_logits, is_exclusive, is_number, target_values
+from bert_core.run.targets import asked_positions, target_values
 from bert_core.tokenizer import Encoding
 
 
@@ -71,7 +71,7 @@ def capture(
         if slopes:
             gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].cpu().numpy())
     rows = [wanted.index(position) for position in positions]
-    ((predictions, nsp, classes),) = _answers(loaded, [encoding], outputs, [positions], [rows], top_k)
+    ((predictions, nsp, classes),) = answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
     return ModelRun(
         encoding=encoding,
         attention=attention,
@@ -118,7 +118,7 @@ def captures(
     there = [config.heads_of(layer) for layer in range(config.num_hidden_layers)]
     maps = [recording.attention[layer] for layer in range(config.num_hidden_layers)]
     rows = [[of_text.index(position) for position in at] for of_text, at in zip(wanted, positions, strict=True)]
-    answers = _answers(loaded, encodings, outputs, positions, rows, top_k)
+    answers = answers_of(loaded, encodings, outputs, positions, rows, top_k)
     return [
         ModelRun(
             encoding=encoding,
@@ -145,53 +145,6 @@ def _padded(rows: Sequence[Sequence[int]], padding: int, loaded: LoadedModel) ->
     return torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows], device=loaded.device)
 
 
-@torch.no_grad()  # what is only read needs no way back
-def _answers(
-    loaded: LoadedModel,
-    encodings: Sequence[Encoding],
-    outputs: BertModelOutput,
-    positions: Sequence[Sequence[int]],
-    rows: Sequence[Sequence[int]],
-    top_k: int,
-) -> list[tuple[tuple[MaskPrediction, ...], float | None, ClassPrediction | None]]:
-    """What the heads say of each text: its predictions, whether B follows A, its classes.
-
-    outputs: of all texts, last_hidden_state (text, some, hidden). positions: where each asks for pieces; rows: which of
-    `some` these are.
-    """
-    heads, states = loaded.model.cls, outputs.last_hidden_state
-    texts = [text for text, of_text in enumerate(rows) for _ in of_text]
-    probabilities = None
-    if texts:
-        probabilities = heads.predictions(states[texts, [row for of_text in rows for row in of_text]])
-        probabilities = probabilities.float().softmax(-1)
-    follows = heads.seq_relationship(outputs.pooler_output).float().softmax(-1)[:, 0] if loaded.has_nsp else None
-    pooled = outputs.pooler_output
-    logits = class_logits(loaded, pooled) if pooled is not None and loaded.has_classifier else None
-    answers, first = [], 0
-    for text, encoding in enumerate(encodings):
-        last = first + len(rows[text])
-        answers.append((
-            () if probabilities is None else _predictions(positions[text], probabilities[first:last], top_k),
-            None if follows is None or encoding.pair is None else follows[text].item(),
-            None if logits is None else _classes(loaded.config, logits[text]),
-        ))  # fmt: skip
-        first = last
-    return answers
-
-
-def _classes(config: BertConfig, logits: Tensor) -> ClassPrediction:
-    """logits: (label,)."""
-    exclusive = is_exclusive(config)
-    probabilities = logits.softmax(-1) if exclusive else logits.sigmoid()
-    return ClassPrediction(
-        config.labels,
-        logits.cpu().numpy().copy(),
-        None if is_number(config) else probabilities.cpu().numpy().copy(),
-        exclusive,
-    )
-
-
 def _stack(maps: Sequence[Tensor], there: Sequence[Sequence[int]], config: BertConfig) -> np.ndarray:
     """Maps (1, head, query, key) of every layer, copied into one (layer, head, query, key).
 
@@ -202,16 +155,3 @@ def _stack(maps: Sequence[Tensor], there: Sequence[Sequence[int]], config: BertC
         values = one[0].detach().cpu().numpy()
         result[layer] = values if len(heads) == len(result[layer]) else with_gaps(values, heads, len(result[layer]))
     return result
-
-
-def _predictions(positions: Sequence[int], probabilities: Tensor, top_k: int) -> tuple[MaskPrediction, ...]:
-    """probabilities: (position, vocab)."""
-    top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
-    return tuple(
-        MaskPrediction(
-            position,
-            tuple(zip(top.indices[row].tolist(), top.values[row].tolist(), strict=True)),
-            probabilities[row].cpu().numpy().copy(),
-        )
-        for row, position in enumerate(positions)
-    )

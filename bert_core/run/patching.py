@@ -19,13 +19,15 @@ from torch import Tensor
 from bert_core.analysis.causes import word_partners, words_of
 from bert_core.attention import BertSelfAttention, rows_at
 from bert_core.loading import LoadedModel
+from bert_core.modeling import BertModelOutput
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
 from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.run.answers import Answer, answers_of
 from bert_core.run.inputs import check_head_mask, gate_tensor
 from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.readings import Reading, Trace, entering, layers_of, reading_of, traced
-from bert_core.run.targets import check_target, target_values
+from bert_core.run.targets import asked_positions, check_target, target_values
 from bert_core.tokenizer import MASK, Encoding
 
 OF_TOKENS = ("state", "attention", "feed_forward")
@@ -180,6 +182,43 @@ def estimate_patches(
         head_mask=asked.gates,
         exact=False,
     )
+
+
+@checked
+@torch.no_grad()
+def answer_with(loaded: LoadedModel, found: Patches, place: Sequence[int], *, top_k: int = 10) -> Answer:
+    """All that the model says of a text with one of some patches in: words for its gaps, whether B follows A, classes.
+
+    found: what `patch` or `estimate_patches` found. place: where, along its axes, as (layer, position).
+    Raises Refused for a place that was not patched.
+    """
+    if not isinstance(found, Patches):
+        raise Refused(f"the patches are {shown(found)}: give what `patch` found")
+    top_k = whole("top_k", top_k, 1)
+    at = tuple(whole("a number of the place", one, None) for one in several("the place", place, "whole numbers"))
+    inside = len(at) == len(found.axes) and all(
+        0 <= one < size for one, size in zip(at, found.values.shape, strict=True)
+    )
+    if not inside or not np.isfinite(found.values[at]):
+        raise Refused(f"{list(at)} was not patched: give its {', '.join(found.axes)}")
+    text = found.encoding.encoding if isinstance(found.encoding, Noised) else found.encoding
+    apart = "position" in found.axes
+    asked = _asked(
+        loaded, found.source, found.encoding, found.target, found.what, apart, [at[0]],
+        [at[found.axes.index("position")]] if apart else None,
+        "tokens" if found.partners == tuple(range(len(text))) else "words", found.head_mask,
+    )  # fmt: skip
+    own = reading_of(loaded, found.encoding, len(text), asked.opened)
+    other, _ = _of_source(loaded, found.source, found.target, own, asked)
+    positions, rows = asked_positions(loaded, text, None, None)
+    wanted = torch.tensor([rows], device=loaded.device)
+    cells = [cell for cell in _cells(loaded, found.what, asked.grid) if cell.index == at]
+    begin = _Beginning(loaded, found.what, own, other, asked.opened, wanted)
+    ((_, states),) = _travelled(loaded, cells, begin, asked.opened, wanted, len(text), len(text))
+    pooler = loaded.model.bert.pooler
+    outputs = BertModelOutput(states, None if pooler is None else pooler(states))
+    (answer,) = answers_of(loaded, [text], outputs, [positions], [[rows.index(one) for one in positions]], top_k)
+    return answer
 
 
 @checked

@@ -20,6 +20,7 @@ from bert_core import (
     Patches,
     Refused,
     Target,
+    answer_with,
     capture,
     estimate_patches,
     patch,
@@ -337,3 +338,40 @@ def test_what_an_estimate_misses_is_counted(tiny_loaded: LoadedModel, texts: tup
     assert patches_missed(exact, exact).missed == 0 and patches_missed(exact, exact, top=3).agreement == 1
     with pytest.raises(Refused, match="the same places twice"):
         patches_missed(exact, patch(tiny_loaded, source, text, WORD))
+
+
+@pytest.mark.parametrize("apart", [True, False])
+@pytest.mark.parametrize("what", PATCHES)
+def test_all_that_is_said_with_a_patch_in(
+    tiny_loaded: LoadedModel, pairs: tuple[Encoding, Encoding], what: str, apart: bool
+) -> None:
+    """Words for the gap and whether B follows A are those of one whole pass with that part put in."""
+    if what == "neuron" and not apart:
+        return
+    source, text = pairs
+    gates = np.ones((2, 4), np.float32)
+    gates[0, 1] = 0.5
+    found = patch(tiny_loaded, source, text, WORD, what=what, apart=apart, head_mask=gates)
+    place = tuple(size - 1 for size in found.values.shape) if what != "state" else (1, 3)[: found.values.ndim]
+    by_hand = place if apart else (*place, slice(None))
+    states = patched_by_hand(tiny_loaded, source, text, what, by_hand, gates)
+    said = answer_with(tiny_loaded, found, place)
+    heads = tiny_loaded.model.cls
+    with torch.no_grad():
+        expected = heads.predictions(states[:, 3]).softmax(-1)[0]
+        follows = heads.seq_relationship(tiny_loaded.model.bert.pooler(states)).softmax(-1)[0, 0].item()
+    (prediction,) = said.predictions
+    assert prediction.position == 3 and prediction.top[0][0] == int(expected.argmax())
+    assert_near(prediction.probabilities, expected)
+    assert said.nsp is not None
+    assert_near(said.nsp, follows)
+    assert_near(np.log(prediction.probabilities[70]), found.values[place])
+
+
+def test_a_place_that_was_not_patched_says_nothing(tiny_loaded: LoadedModel, texts: tuple[Encoding, Encoding]) -> None:
+    """One sentence, with the axes that a place has."""
+    source, text = texts
+    found = patch(tiny_loaded, source, text, WORD, layers=[1])
+    for place in ((0, 3), (1,), (1, 8), (-1, 3)):
+        with pytest.raises(Refused, match="was not patched: give its depth, position"):
+            answer_with(tiny_loaded, found, place)

@@ -17,7 +17,7 @@ from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
 from viz_app.pages.causes.patches import RANDOM_TEXTS, Sides, sides
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
-from viz_app.shell.change import give_reference
+from viz_app.shell.change import give_reference, word_change
 from viz_app.shell.controls import control, missing, put
 from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.question import take_example
@@ -40,8 +40,8 @@ ORIGIN_NAMES = {
 }  # fmt: skip
 WAY_NAMES = {"into": "Source into text", "out": "Text into source"}
 READING = (
-    "**How to read this:** 0 changes nothing, 1 gives the answer of the source: each cell is a run of its own with one "
-    "part of the source's reading put in. Orange goes towards the source's answer, blue away from it. Click a cell to "
+    "**How to read this:** 0 changes nothing, 1 gives the answer of the {giver}: each cell is a run of its own with "
+    "one part of the {giver}'s reading put in. Orange goes towards that answer, blue away from it. Click a cell to "
     "look closer. **How it can mislead:** a state carries all that was read before it, used or not; parts do not add "
     "up, as a LayerNorm stands behind each; and heads that stand in for each other show only one way round."
 )
@@ -49,18 +49,18 @@ READING = (
 
 def draw() -> None:
     """Draw the page."""
-    current = question.current()
+    current, state = question.current(), st.session_state
     frame.title(
         "What causes the difference?",
         "The model reads one text with parts of its reading of another put in: which part carries the answer over?",
     )
-    if not st.session_state.source and question.is_shown(EXAMPLE):
-        st.session_state.source = SOURCE
+    if not state.source and question.is_shown(EXAMPLE):
+        state.source = SOURCE
     _controls()
     if current.target is None:
         say_no_target(current, "There is no answer yet that could be carried over")
         end_run()
-    if st.session_state.origin == "text" and not st.session_state.source.strip():
+    if state.origin == "text" and not state.source.strip():
         missing(
             "Type a second text that differs in a word or two: parts of its reading are put into that of the first.",
             "Take an example", _take_example,
@@ -69,7 +69,7 @@ def draw() -> None:
     both = sides(current)
     with screen.picture():
         _picture(both)
-    screen.read(READING)
+    screen.read(READING.format(giver="text" if state.way == "out" and state.origin != "mean" else "source"))
 
 
 def _take_example() -> None:
@@ -158,9 +158,10 @@ def _answers(both: Sides, found: Patches) -> str:
     what = target.asks.speaks_for.format(**names_in(both.current, target))
     asked = what if target.against is None else f"{what} rather than “{as_written(both.current.word(target.against))}”"
     text = _written(target, found.base_value)
+    names = ("text", "source") if st.session_state.way == "into" else ("source", "text")
     if np.isnan(found.source_value):
         return f"{asked}: **{text}** in the text. Cells say how much it rises or falls, in {target.asks.unit}."
-    return f"{asked}: **{text}** in the text, **{_written(target, found.source_value)}** in the source."
+    return f"{asked}: **{text}** in the {names[0]}, **{_written(target, found.source_value)}** in the {names[1]}."
 
 
 def _say_partners(both: Sides) -> None:
@@ -260,6 +261,7 @@ def _closer(both: Sides, found: Patches) -> None:
     current = both.current
     effect = float(both.effects(found)[row, column])
     screen.heading(f"{CARRIED_NAMES[both.what]}: {_named(both, row, column)}, effect {two_places(effect)}")
+    _said(both, found, (row, column) if both.of_heads else (column, row))
     if both.of_heads:
         work = both.closer(row)
         if offered("closer", work.key, f"Patch the heads of L{row} token by token", work.seconds):
@@ -287,6 +289,22 @@ def _closer(both: Sides, found: Patches) -> None:
                 alt=f"The {len(order)} neurons with the largest effects",
             )  # fmt: skip
             screen.note(f"The {len(order)} of {many:,} neurons of L{column} at this token with the largest effects.")
+
+
+def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
+    """What the model predicts with one patch in, beside what it predicts without."""
+    current = both.current
+    before, now = need(both.said(found, place))
+    for prediction in now.predictions:
+        if prediction.position not in both.target.rows[:1]:
+            continue
+        first = None if before is None else next(p for p in before.predictions if p.position == prediction.position)
+        largest = max(one.top[0][1] for one in (first, prediction) if one is not None)
+        word_change(current, first or prediction, prediction, each=6, most=8, largest=largest, key="patched")
+        screen.note("The likeliest words for the gap: before, of the text as it is; now, with this one part put in.")
+    if now.nsp is not None and both.target.kind == "nsp":
+        was = "" if before is None or before.nsp is None else f" (without the patch {two_digits(before.nsp)})"
+        st.markdown(f"Probability that B follows A: **{two_digits(now.nsp)}**{was}")
 
 
 def _files(both: Sides) -> None:

@@ -14,8 +14,10 @@ from bert_core.analysis.causes import Partners, word_partners
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
+from bert_core.run.answers import Answer
+from bert_core.run.capture import capture
 from bert_core.run.memory import passes_bytes, slopes_bytes
-from bert_core.run.patching import OF_HEADS, estimate_patches, patch, patch_band
+from bert_core.run.patching import OF_HEADS, answer_with, estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
 from viz_app.figures.lens import short_names
 from viz_app.shell.change import other_texts
@@ -131,6 +133,20 @@ class Sides:
             current.seconds(RANDOM_TEXTS * cells / 2),
             memory=passes_bytes(loaded, len(self.text), cells),
         )
+
+    def said(self, found: Patches, place: tuple[int, ...]) -> Work[tuple[Answer | None, Answer]]:
+        """All that the model says of the text, where it is one without noise, and with one patch in."""
+        loaded, text, gates = self.current.loaded, self.text, self.current.head_mask
+
+        def do(_: Progress) -> tuple[Answer | None, Answer]:
+            before = None
+            if isinstance(text, Encoding):
+                run = capture(loaded, text, head_mask=gates)
+                before = Answer(run.predictions, run.nsp, run.classes)
+            return before, answer_with(loaded, found, place)
+
+        label = f"{shown_name(loaded.name)} reads with a patch in"
+        return Work(("answer with", *self._key, self.what, place), label, do, self.current.seconds(4))
 
     def closer(self, layer: int) -> Work[Patches]:
         """The heads of a layer token by token."""

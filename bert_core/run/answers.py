@@ -1,0 +1,84 @@
+"""What the heads of a model say of the states that leave its last layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bert_core.config import BertConfig
+from bert_core.loading import LoadedModel
+from bert_core.modeling import BertModelOutput
+from bert_core.records import ClassPrediction, MaskPrediction
+from bert_core.run.targets import class_logits, is_exclusive, is_number
+from bert_core.tokenizer import Encoding
+
+
+class Answer(NamedTuple):
+    """What a model says of one text, as `ModelRun` has it: words for its gaps, whether B follows A, its classes."""
+
+    predictions: tuple[MaskPrediction, ...]
+    nsp: float | None
+    classes: ClassPrediction | None
+
+
+@torch.no_grad()  # what is only read needs no way back
+def answers_of(
+    loaded: LoadedModel,
+    encodings: Sequence[Encoding],
+    outputs: BertModelOutput,
+    positions: Sequence[Sequence[int]],
+    rows: Sequence[Sequence[int]],
+    top_k: int,
+) -> list[Answer]:
+    """What the heads say of each text: its predictions, whether B follows A, its classes.
+
+    outputs: of all texts, last_hidden_state (text, some, hidden). positions: where each asks for pieces; rows: which of
+    `some` these are.
+    """
+    heads, states = loaded.model.cls, outputs.last_hidden_state
+    texts = [text for text, of_text in enumerate(rows) for _ in of_text]
+    probabilities = None
+    if texts:
+        probabilities = heads.predictions(states[texts, [row for of_text in rows for row in of_text]])
+        probabilities = probabilities.float().softmax(-1)
+    follows = heads.seq_relationship(outputs.pooler_output).float().softmax(-1)[:, 0] if loaded.has_nsp else None
+    pooled = outputs.pooler_output
+    logits = class_logits(loaded, pooled) if pooled is not None and loaded.has_classifier else None
+    answers, first = [], 0
+    for text, encoding in enumerate(encodings):
+        last = first + len(rows[text])
+        answers.append(Answer(
+            () if probabilities is None else _predictions(positions[text], probabilities[first:last], top_k),
+            None if follows is None or encoding.pair is None else follows[text].item(),
+            None if logits is None else _classes(loaded.config, logits[text]),
+        ))  # fmt: skip
+        first = last
+    return answers
+
+
+def _classes(config: BertConfig, logits: Tensor) -> ClassPrediction:
+    """logits: (label,)."""
+    exclusive = is_exclusive(config)
+    probabilities = logits.softmax(-1) if exclusive else logits.sigmoid()
+    return ClassPrediction(
+        config.labels,
+        logits.cpu().numpy().copy(),
+        None if is_number(config) else probabilities.cpu().numpy().copy(),
+        exclusive,
+    )
+
+
+def _predictions(positions: Sequence[int], probabilities: Tensor, top_k: int) -> tuple[MaskPrediction, ...]:
+    """probabilities: (position, vocab)."""
+    top = probabilities.topk(min(top_k, probabilities.shape[-1]), dim=-1)
+    return tuple(
+        MaskPrediction(
+            position,
+            tuple(zip(top.indices[row].tolist(), top.values[row].tolist(), strict=True)),
+            probabilities[row].cpu().numpy().copy(),
+        )
+        for row, position in enumerate(positions)
+    )

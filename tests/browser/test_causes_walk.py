@@ -1,0 +1,56 @@
+"""The page Causes as a person walks it: open, click a cell, go elsewhere and back, press Back."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.reader import opened, reaches_address, settled
+
+
+def test_a_cell_is_clicked_and_back_takes_it_back(app: str, page: Page) -> None:
+    """The example stands there; a click names the cell in the address and shows what is said; it lasts, until Back."""
+    opened(page, app, "causes")
+    expect(page.get_by_text("Look at the row of “man”")).to_be_visible()
+    expect(page.get_by_label("Other text")).to_have_value("The woman lost his hat.")
+    grid = page.locator(".st-key-causes_found .js-plotly-plot").first
+    box = grid.locator(".nsewdrag").first.bounding_box()
+    assert box is not None
+    # Eight tokens by seven depths: “man”, after L2.
+    page.mouse.click(box["x"] + box["width"] * 3.5 / 7, box["y"] + box["height"] * 2.5 / 8)
+    assert reaches_address(page, lambda address: address.get("place") == "2.3")
+    settled(page)
+    heading = page.get_by_role("heading", name="man → woman at L2, effect 0.9")
+    expect(heading).to_be_visible()
+    expect(page.get_by_text("with this one part put in")).to_be_visible()
+    page.get_by_role("link", name="Predict").click()
+    expect(page.get_by_role("heading", name="What belongs in the gap?")).to_be_visible()
+    settled(page)
+    page.get_by_role("link", name="Causes").click()
+    expect(heading).to_be_visible()
+    settled(page)
+    for _ in range(3):
+        page.go_back()
+        settled(page)
+    expect(page.get_by_text("Look at the row of “man”")).to_be_visible()
+    expect(heading).to_be_hidden()
+    assert [problem for problem in page.problems if "404" not in problem] == []
+
+
+def test_another_text_and_another_part(app: str, page: Page) -> None:
+    """A source is typed and a part chosen with the hand; what it needs is asked for by buttons, and nothing is lost."""
+    opened(page, app, "causes", text="The man lost his hat.", masked="3", target="4:her", contrast="his")
+    source = page.get_by_label("Other text")
+    source.fill("The queen lost his hat.")
+    source.press("Enter")
+    assert reaches_address(page, lambda address: address.get("source") == "The queen lost his hat.")
+    settled(page)
+    page.get_by_role("combobox", name="Carry over").click()
+    page.get_by_role("option", name="What a head brings").click()
+    assert reaches_address(page, lambda address: address.get("carried") == "head")
+    settled(page)
+    page.get_by_role("button", name="Hold it against 10 random texts").click()
+    expect(page.get_by_text("moves the answer no more than random texts")).to_be_visible(timeout=60_000)
+    page.reload()
+    expect(page.get_by_label("Other text")).to_have_value("The queen lost his hat.")
+    expect(page.get_by_text("The largest effect: L5 H8")).to_be_visible(timeout=60_000)
+    assert [problem for problem in page.problems if "404" not in problem] == []

@@ -87,6 +87,7 @@ _NAMES = {
         "Role classical_scaling head_distances heads_by_role nearest_heads role_scores roles_of_heads "
         "strongest_examples"
     ),
+    "analysis.sinks": "Pull Sinks effective_rank pull_of sinks",
     "analysis.scoring": "PairRow pair_columns pairs_csv read_pairs",
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
@@ -175,6 +176,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.scoring import pair_columns as pair_columns
     from bert_core.analysis.scoring import pairs_csv as pairs_csv
     from bert_core.analysis.scoring import read_pairs as read_pairs
+    from bert_core.analysis.sinks import Pull as Pull
+    from bert_core.analysis.sinks import Sinks as Sinks
+    from bert_core.analysis.sinks import effective_rank as effective_rank
+    from bert_core.analysis.sinks import pull_of as pull_of
+    from bert_core.analysis.sinks import sinks as sinks
     from bert_core.analysis.walks import Difference as Difference
     from bert_core.analysis.walks import differences as differences
     from bert_core.analysis.walks import likeliest as likeliest

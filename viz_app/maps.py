@@ -28,9 +28,11 @@ UNITS = {
     "attention": "attention",
     "gradient": "gradient",
     "product": "attention × gradient",
+    "brought": "length brought",
     "positive_product": "attention × gradient, above zero",
     "change": "change of attention",
 }
+UNSIGNED = ("attention", "brought", "positive_product")
 AMONG = ("chosen", "layer", "all")
 MOST_NAMED = 4  # heads in the name of a file, and tokens of a cut
 
@@ -41,8 +43,8 @@ class ShownMaps:
 
     values: (layer, head, query, key) float32, read-only; a head that is NaN throughout does not exist (pruned).
     queries, keys: what stands at each row and column. what: "attention", "gradient", "product", its part
-    above zero, "positive_product", or "change" between two runs. there: (layer, head), which exist. off: the heads that
-    are switched off. notes: what is said of the rows.
+    above zero, "positive_product", "brought", or "change" between two runs. there: (layer, head), which exist. off: the
+    heads that are switched off. notes: what is said of the rows.
     together: what the one map is made of, where several heads are one; values are then (1, 1, query, key).
     """
 
@@ -57,8 +59,8 @@ class ShownMaps:
 
     @property
     def signed(self) -> bool:
-        """Whether values have a sign: all but attention itself, and a product that is kept where it is above zero."""
-        return self.what not in ("attention", "positive_product")
+        """Whether values have a sign, as gradients do: attention, lengths and what is kept above zero have none."""
+        return self.what not in UNSIGNED
 
     @property
     def unit(self) -> str:
@@ -138,7 +140,8 @@ class Combination:
 class MapView:
     """What of the maps is looked at, and how.
 
-    what: "attention", "gradient" or "product"; the last two need a run with a target.
+    what: "attention", "gradient", "product" or "brought"; the second and third need a run with a target, the last one
+    with norms.
     part: "all", or from which text to which, as in "A to B". hide_special: without the added [CLS] and [SEP].
     words: between words; to a word is the sum over its pieces, from a word their mean. renormalise: rows of attention
     sum to 1 again where tokens were left out. layer: which one.
@@ -247,7 +250,8 @@ def maps_across(maps: np.ndarray, queries: Sequence[str], keys: Sequence[str], w
     """Maps from anywhere, also from the tokens of one text to those of another.
 
     maps: (layer, head, query, key); a head that is NaN throughout is pruned. queries, keys: what stands at each row and
-    column. what: "attention", "gradient", "product" or "change". Raises Refused for another name, or other sizes.
+    column. what: "attention", "gradient", "product", "brought" or "change".
+    Raises Refused for another name, or other sizes.
     """
     if what not in UNITS:
         raise Refused(f"{what!r} is unknown: one of {', '.join(UNITS)}")

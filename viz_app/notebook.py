@@ -45,13 +45,14 @@ def view(
 ) -> AttentionDisplay:
     """Every layer and head of a run, to look around in; needs no network, and no Headlight once it is there.
 
-    what: "attention", or with a target "gradient" or "product". choices: what it opens with, all that `MapView` takes:
-    layer, heads, mode, kept, words, part, hide_special, renormalise, and together for several heads as one map.
+    what: "attention", with a target "gradient" or "product", or of a run with norms "brought". choices: what it opens
+    with, all that `MapView` takes: layer, heads, mode, kept, words, part, hide_special, renormalise, and together for
+    several heads as one map.
     vectors, query: of a head of the same run (`bert_core.head_vectors`): opens at the neuron view of that query.
     against: a run of another text, model or head mask: what that one gives, minus what this one gives.
     theme: "light" or "dark"; None follows the system. height: in pixels.
-    Raises Refused for a head that does not exist, a part that the text does not have, a gradient not captured, or
-    choices that do not go together.
+    Raises Refused for a head that does not exist, a part that the text does not have, a gradient or norms that were not
+    captured, or choices that do not go together.
     """
     asked = MapView(what, **choices)
     if vectors is not None and against is not None:
@@ -96,7 +97,7 @@ def view_maps(
     """Maps from anywhere in the same view, also across: from the tokens of one text to those of another.
 
     maps: (layer, head, query, key). queries, keys: a name for each row and column. what: "attention", "gradient",
-    "product" or "change". choices: layer, heads, mode and kept, as `MapView` takes them.
+    "product", "brought" or "change". choices: layer, heads, mode and kept, as `MapView` takes them.
     Raises Refused for names that do not fit the maps, or as `view`.
     """
     return AttentionDisplay(maps_page(maps_across(maps, queries, keys, what), MapView(**choices), theme=theme), height)

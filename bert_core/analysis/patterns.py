@@ -9,6 +9,7 @@ import numpy as np
 
 from bert_core.analysis.attribution import map_of_units, scores_of_units, units_of
 from bert_core.analysis.flow import check_rows
+from bert_core.records import MAPS
 from bert_core.refused import Refused, several, shaped, shown
 from bert_core.tokenizer import SEP, Encoding
 
@@ -126,14 +127,15 @@ def map_between_words(maps: np.ndarray, units: Sequence[Sequence[int]], what: st
 
     maps: (..., query, key). units: positions of each word's pieces, as `word_units` gives them.
     what: "attention", to a word the sum over its pieces and from it their mean, so rows that summed to 1 still do;
-    "product", the sum over both, so the whole stays what it was; "gradient", a slope: the mean over both.
+    "brought" the same, of lengths: the vectors of a word's pieces together are at most so long; "product", the sum over
+    both, so the whole stays what it was; "gradient", a slope: the mean over both.
     Returns (..., unit, unit).
     Raises Refused for another kind of map, and for units as `scores_of_units`.
     """
-    if what not in ("attention", "product", "gradient"):
-        raise Refused(f"a map of {what!r} is unknown: 'attention', 'gradient' or 'product'")
+    if what not in MAPS:
+        raise Refused(f"a map of {what!r} is unknown: one of {', '.join(MAPS)}")
     units = units_of(units, maps.shape[-1])
-    if what == "attention":
+    if what in ("attention", "brought"):
         return map_of_units(maps, units)
     to_words = scores_of_units(maps, units)
     sums = scores_of_units(to_words.swapaxes(-1, -2), units).swapaxes(-1, -2)

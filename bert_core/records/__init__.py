@@ -15,6 +15,7 @@ from bert_core.records.layers import LayerStates as LayerStates
 from bert_core.records.layers import LensRun as LensRun
 from bert_core.records.layers import Walk as Walk
 from bert_core.records.probes import ProbePoint as ProbePoint
+from bert_core.records.run import CROSS_MAPS as CROSS_MAPS
 from bert_core.records.run import MAPS as MAPS
 from bert_core.records.run import ClassPrediction as ClassPrediction
 from bert_core.records.run import DecoderRun as DecoderRun

@@ -13,7 +13,8 @@ from bert_core.records.targets import Target
 from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
 
-MAPS = ("attention", "gradient", "product")
+MAPS = ("attention", "gradient", "product", "brought")
+CROSS_MAPS = MAPS[:3]  # of a decoder that looks at a picture
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ class ModelRun:
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
     edits: what was changed in the model while it ran.
+    norms: (layer, head, key), how long the vector is that a head with its gate at 1 brings from a key that it gives all
+        its attention: the value through the head's output map, |f(x)|. None unless it was asked for.
     """
 
     encoding: Encoding
@@ -81,6 +84,7 @@ class ModelRun:
     gate_gradient: np.ndarray | None = None
     classes: ClassPrediction | None = None
     edits: tuple[Edit, ...] = ()
+    norms: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for array in self._arrays():
@@ -102,6 +106,15 @@ class ModelRun:
         return None if self.gradient is None else self.gradient * self.attention
 
     @property
+    def brought(self) -> np.ndarray | None:
+        """Attention weighted by how long a vector it brings, |a f(x)| (layer, head, query, key); None without norms.
+
+        In the unit of the states; 0 for a head that is off. Rows sum to any length.
+        Source: Kobayashi 2020, section 3 (arXiv:2004.10102).
+        """
+        return None if self.norms is None else self.attention * (self.norms * self.head_mask[..., None])[..., None, :]
+
+    @property
     def there(self) -> np.ndarray:
         """Whether the model has each head (layer, head); False for one that was pruned."""
         # A head with a hole in its first place is there; only few need the longer look.
@@ -111,13 +124,15 @@ class ModelRun:
         return found
 
     def shown(self, what: str) -> np.ndarray:
-        """The maps by name: "attention", "gradient" or "product" (layer, head, query, key).
+        """The maps by name: "attention", "gradient", "product" or "brought" (layer, head, query, key).
 
-        Raises Refused for another name, or for a gradient that was not captured.
+        Raises Refused for another name, or for a gradient or norms that were not captured.
         """
         if what not in MAPS:
             raise Refused(f"{what!r} is unknown: one of {', '.join(MAPS)}")
-        values: np.ndarray | None = getattr(self, what)  # the product is computed for whoever asks for it
+        values: np.ndarray | None = getattr(self, what)  # the last two are computed for whoever asks for them
+        if values is None and what == "brought":
+            raise Refused("what is brought was not computed: capture with norms=True")
         if values is None:
             raise Refused(f"the {what} was not computed: it needs something to explain")
         return values
@@ -160,8 +175,8 @@ class DecoderRun:
 
         Raises Refused for another name.
         """
-        if what not in MAPS:
-            raise Refused(f"{what!r} is unknown: one of {', '.join(MAPS)}")
+        if what not in CROSS_MAPS:
+            raise Refused(f"{what!r} is unknown: one of {', '.join(CROSS_MAPS)}")
         if what == "product":
             product: np.ndarray = self.cross_attention * self.cross_gradient
             return product

@@ -110,17 +110,32 @@ def alti(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | Non
 
 @checked
 @torch.no_grad()
-def head_values(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
+def head_values(loaded: LoadedModel, encoding: Encoding, *, projected: bool = False) -> np.ndarray:
     """The value vectors of every head, (layer, head, key, head size): what `effective_attention` asks for.
 
-    Zeros for a head that was pruned.
+    projected: through the head's output map, f(x), in coordinates along what the head can write: lengths and angles are
+    those of the states, as `sinks` asks for. Zeros for a head that was pruned.
     """
     config = loaded.config
     shape = (config.num_hidden_layers, config.num_attention_heads, len(encoding), config.attention_head_size)
     vectors = np.zeros(shape, np.float32)
     for number, layer_pass in enumerate(layer_passes(loaded, encoding)):
-        vectors[number, list(layer_pass.layer.attention.self.heads)] = as_array(layer_pass.values)
+        values = layer_pass.values
+        if projected and len(values):
+            values = values @ _in_own_directions(layer_pass.layer.attention.output.dense.weight, len(values))
+        vectors[number, list(layer_pass.layer.attention.self.heads)] = as_array(values)
     return vectors
+
+
+def _in_own_directions(weight: Tensor, heads: int) -> Tensor:
+    """What takes the values of each head to coordinates in which its output map changes no length, (head, size, size).
+
+    weight: (hidden, heads * head size), of the output projection.
+    """
+    columns = weight.view(len(weight), heads, -1).permute(1, 0, 2)  # (head, hidden, head size)
+    # A map is its directions times a triangle: the triangle alone keeps lengths and angles.
+    triangles: Tensor = torch.linalg.qr(columns.float(), mode="r").R
+    return triangles.transpose(1, 2).to(weight.dtype)
 
 
 def _summed_norms(mixing: Tensor, brought: Tensor) -> Tensor:

@@ -45,9 +45,16 @@ class LayerPass:
     @property
     def head_outputs(self) -> Tensor:
         """Each head's value vectors through its part of the output projection, f_h(x_j): (head, key, hidden)."""
-        weight = self.layer.attention.output.dense.weight
-        columns = weight.view(len(weight), len(self.values), self.values.shape[-1])  # (hidden, head, head size)
-        return torch.einsum("hkd,ohd->hko", self.values, columns)
+        return projected(self.layer, self.values)
+
+
+def projected(layer: BertLayer, values: Tensor) -> Tensor:
+    """Vectors of each head of a layer (..., head, key, head size) through its part of the output projection.
+
+    Returns (..., head, key, hidden); the projection's bias belongs to no head, and is no part of it.
+    """
+    weight = layer.attention.output.dense.weight
+    return values @ weight.view(len(weight), *values.shape[-3:-2], values.shape[-1]).permute(1, 2, 0)
 
 
 @torch.no_grad()

@@ -41,7 +41,7 @@ def run(tiny_loaded: LoadedModel) -> ModelRun:
     encoding = tiny_loaded.tokenizer.encode(TEXT, PAIR)
     gates = np.ones((2, 4), np.float32)
     gates[1, 2] = 0
-    return bert_core.capture(tiny_loaded, encoding, target=Target("nsp"), head_mask=gates)
+    return bert_core.capture(tiny_loaded, encoding, target=Target("nsp"), head_mask=gates, norms=True)
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ def test_a_part_between_words_is_worked_by_hand(run: ModelRun) -> None:
     assert "cats" in [token.text for token in shown.queries]
 
 
-@pytest.mark.parametrize("what", ["attention", "gradient", "product"])
+@pytest.mark.parametrize("what", ["attention", "gradient", "product", "brought"])
 def test_a_layer_is_seen_as_it_is_among_all_layers(run: ModelRun, what: str) -> None:
     """What a page takes for one layer is what a file holds of it, and so is what is said of the rows."""
     view = MapView(what, "A to B", hide_special=True, words=True, renormalise=True)
@@ -279,6 +279,7 @@ VIEWS = {
     "signed": MapView("gradient", layer=1, heads=(1,)),
     "matrix": MapView(mode="matrix", part="A to B", hide_special=True),
     "signed matrix": MapView("product", mode="matrix", heads=(2,)),
+    "brought": MapView("brought", layer=1, heads=(1, 3), words=True),
     "all heads": MapView(heads=()),
     "all gradients": MapView("gradient", heads=()),
 }

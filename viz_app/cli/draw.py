@@ -29,7 +29,8 @@ def attention(
     head: Annotated[list[int] | None, typer.Option(min=0, help="A head of it, may be given again.")] = None,
     mode: Annotated[Literal["curves", "matrix"], typer.Option(help="How heads are drawn.")] = "curves",
     show: Annotated[
-        Literal["attention", "gradient", "product"], typer.Option(help="What a value is; the last is their product.")
+        Literal["attention", "gradient", "product", "brought"],
+        typer.Option(help="What a value is; product is of the first two, brought how long a vector attention brings."),
     ] = "attention",
     target: Annotated[
         str | None,
@@ -89,13 +90,13 @@ def attention(
     import bert_core
     from bert_core.checkpoint import write_whole
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
-    from viz_app.maps import MapView
+    from viz_app.maps import UNSIGNED, MapView
 
     loaded = load(model, device)
     encoding = encode(loaded, text, pair)
-    explains = show != "attention" or target is not None or (together is not None and together.by_importance)
+    explains = show not in UNSIGNED or target is not None or (together is not None and together.by_importance)
     explained = _target(loaded, encoding, target) if explains else None
-    run = bert_core.capture(loaded, encoding, target=explained)
+    run = bert_core.capture(loaded, encoding, target=explained, norms=show == "brought")
     heads: tuple[int, ...] = tuple(dict.fromkeys(head or ()))
     if layer is not None and not heads and layer < len(run.attention):
         heads = tuple(int(number) for number in np.nonzero(run.there[layer])[0])

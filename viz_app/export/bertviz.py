@@ -78,8 +78,8 @@ def bertviz_page(shown: ShownMaps, kind: View = "model", layers: Sequence[int] |
     """
     if kind not in VIEWS:
         raise Refused(f"a view {kind!r} is unknown: BertViz has 'head' and 'model' here")
-    if shown.signed:
-        raise Refused(f"BertViz draws attention only: {shown.unit} can be negative")
+    if shown.what != "attention":
+        raise Refused(f"BertViz draws attention only: {shown.unit} is no share from 0 to 1")
     if shown.queries != shown.keys:
         raise Refused("BertViz draws whole maps: choose the whole text, not one part of it")
     chosen = list(range(len(shown.values))) if layers is None else sorted(set(layers))

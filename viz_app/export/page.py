@@ -34,7 +34,7 @@ from viz_app.export.policy import hash_source
 from viz_app.figures.heads import BY_ROLE, FIGURE_ORDERS, head_titles
 from viz_app.figures.style import BODY_FONT, SENTENCE_TINTS, TOKEN_FONT, page
 from viz_app.figures.thumbnails import LARGE, blocks, common_limit, thumbnails
-from viz_app.maps import MapView, ShownMaps, of_what_is_left
+from viz_app.maps import UNITS, MapView, ShownMaps, of_what_is_left
 
 Theme = Literal["light", "dark"]
 # By name, an order of the heads of each layer, and one of the layers where there is one.
@@ -54,9 +54,11 @@ CAPTION_MISLEADING = (
     "it shows where the decoder looked for one word, not everything the word depends on: a patch's vector also knows "
     "its surroundings."
 )
-MISLEADING = {
-    False: "attention shows where a head looks, not which words led to the prediction.",
-    True: "a gradient holds for small changes at this text: switching a head off can do something else.",
+MISLEADING = dict.fromkeys(
+    UNITS, "a gradient holds for small changes at this text: switching a head off can do something else."
+) | {
+    "attention": "attention shows where a head looks, not which words led to the prediction.",
+    "brought": "a length has no direction: what several heads bring can cancel out, and later layers may not use it.",
 }
 EXACT = "Every value is exact, in float32."
 STRONGEST_EXACT = "the strongest edges are exact."
@@ -118,7 +120,7 @@ def attention_page(
     one = None if view.together is None else view.of(run)
     sheet = _Sheet(
         "Who looks at whom?", shown, apart, _texts(run.encoding), _says(shown, apart), READING,
-        MISLEADING[shown.signed], *_titles_and_sorts(run), one,
+        MISLEADING[shown.what], *_titles_and_sorts(run), one,
     )  # fmt: skip
     return _written(sheet, theme, report)
 
@@ -191,7 +193,7 @@ def maps_page(
         "Who looks at whom?", shown, view, texts=(),
         says=f"{shown.unit.capitalize()} of {layers} layers × {heads} heads, from {queries} queries to {keys} keys.",
         reading=READING,
-        misleading=MISLEADING[shown.signed],
+        misleading=MISLEADING[shown.what],
         titles=[[f"L{layer} H{head}" for head in range(heads)] for layer in range(layers)],
     )  # fmt: skip
     return _written(sheet, theme, report)

@@ -18,7 +18,7 @@ for layer, head in {off!r}:
     head_mask[layer, head] = 0
 """
 _EDITED = "loaded = bert_core.edited(loaded, [{edits}])\n"
-_RUN = "{run} = bert_core.capture(loaded, encoding, target={target}, head_mask=head_mask)\n"
+_RUN = "{run} = bert_core.capture(loaded, encoding, target={target}, head_mask=head_mask{more})\n"
 _MAPS = """
 view = {view}
 maps = view.of(run).values  # {axes}
@@ -56,7 +56,7 @@ def snippet(run: ModelRun, view: MapView, model: str, *, kind: str = "svg") -> s
     names = "Combination, MapView" if together else "MapView"
     return _script(
         ["from viz_app.export.pictures import picture_of", f"from viz_app.maps import {names}"],
-        _read(run, model), _capture(run, "run"),
+        _read(run, model), _capture(run, "run", norms=view.what == "brought"),
         _MAPS.format(view=repr(view), axes=axes, name=f"attention.{kind}", kind=kind),
     )  # fmt: skip
 
@@ -118,6 +118,7 @@ def _read(run: ModelRun, model: str) -> str:
     return read + (_EDITED.format(edits=edits) if edits else "")
 
 
-def _capture(run: ModelRun, name: str) -> str:
+def _capture(run: ModelRun, name: str, *, norms: bool = False) -> str:
     """The lines of a script that make the run again, with the same target. name: what it is called there."""
-    return _RUN.format(run=name, target="None" if run.target is None else f"bert_core.{run.target!r}")
+    target = "None" if run.target is None else f"bert_core.{run.target!r}"
+    return _RUN.format(run=name, target=target, more=", norms=True" if norms else "")

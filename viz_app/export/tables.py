@@ -79,7 +79,7 @@ def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -
 def maps_npz(shown: ShownMaps) -> bytes:
     """All maps and what stands at their rows and columns, as an NPZ that `numpy.load` reads without pickle.
 
-    Arrays: attention, gradient or product (layer, head, query, key) float32; queries, keys; query_positions,
+    Arrays: attention, gradient, product or brought (layer, head, query, key) float32; queries, keys; query_positions,
     key_positions; off (head that is off, 2). Several heads as one map: (query, key), and `heads` says what it is.
     """
     arrays = {

@@ -261,7 +261,7 @@ def _bertviz(read: Callable[[], ModelRun], view: MapView) -> None:
         st.caption("It is not installed: `pip install 'headlight[bertviz]'`.")
         return
     if view.what != "attention":
-        st.caption("BertViz draws attention only, not gradients or products.")
+        st.caption("BertViz draws attention only, not gradients, products or lengths.")
         return
     layers, heads, tokens = read().attention.shape[:3]
     whole = replace(view, part="all", together=None)

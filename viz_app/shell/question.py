@@ -84,12 +84,12 @@ class Question:
             together = Together(
                 (loaded.identity, gates.tobytes(), length // 8),
                 self.encoding,
-                lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=TOP),
+                lambda encodings: captures(loaded, encodings, head_mask=gates, top_k=TOP, norms=True),
             )
         work = Work(
             ("run", loaded.identity, self.encoding, target, gates.tobytes()),
             f"{shown_name(loaded.name)} reads {length} tokens",
-            lambda _: capture(loaded, self.encoding, target=target, head_mask=gates, top_k=TOP),
+            lambda _: capture(loaded, self.encoding, target=target, head_mask=gates, top_k=TOP, norms=True),
             together=together,
             memory=capture_bytes(loaded, length, gradients=target is not None),
         )

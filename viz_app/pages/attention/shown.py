@@ -17,7 +17,7 @@ from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view.everywhere import Everywhere, everywhere
 from viz_app.export.page import NEURON, NEURON_MISLEADING
 from viz_app.figures.thumbnails import SMALL, thumbnails
-from viz_app.maps import Combination, MapView
+from viz_app.maps import UNSIGNED, Combination, MapView
 from viz_app.shell.markdown import helped
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
@@ -42,13 +42,13 @@ class Shown:
 
     @property
     def what(self) -> str:
-        """What a value is: "attention", "gradient" or "product"."""
+        """What a value is: "attention", "gradient", "product" or "brought"."""
         return self.asked.what
 
     @property
     def signed(self) -> bool:
-        """Whether values have a sign: all but attention itself."""
-        return self.what != "attention"
+        """Whether values have a sign: those of gradients."""
+        return self.what not in UNSIGNED
 
     @property
     def partial(self) -> bool:
@@ -172,7 +172,7 @@ def vectors_of(current: Question, layer: int, head: int) -> HeadVectors:
 def say_no_gradient(current: Question) -> None:
     """Say that a gradient has no target, where one was asked for: attention is shown instead."""
     state = st.session_state
-    if state.view != "neuron" and state.show != "attention" and current.target is None:
+    if state.view != "neuron" and state.show not in UNSIGNED and current.target is None:
         say_no_target(current, "A gradient needs something to explain")
 
 
@@ -180,7 +180,8 @@ def shown_now(current: Question) -> Shown:
     """What the controls of the page say; of a gradient that has no target, attention."""
     state = st.session_state
     neuron = state.view == "neuron"
-    what = "attention" if neuron or current.target is None else state.show
+    no_gradient = state.show not in UNSIGNED and current.target is None
+    what = "attention" if neuron or no_gradient else state.show
     asked = MapView(
         what,
         part=state.part if current.encoding.pair is not None and not neuron else "all",
@@ -190,7 +191,7 @@ def shown_now(current: Question) -> Shown:
         mode="matrix" if state.view == "matrix" else "curves",
         together=_together(),
     )
-    return Shown(current, current.run(gradients=what != "attention"), neuron, asked)
+    return Shown(current, current.run(gradients=what not in UNSIGNED), neuron, asked)
 
 
 def _together() -> Combination | None:
@@ -219,6 +220,14 @@ def reading(shown: Shown) -> str:
             "**How to read this:** from the token that looks (query) to the token it looks at (key). A value says how "
             "the answer would change if this attention weight grew: orange up, blue down. **How it can mislead:** a "
             "gradient holds for small changes at this text; switching a head off can do something else (see Heads)."
+        )
+    if shown.what == "brought":
+        return (
+            "**How to read this:** from the token that looks (query) to the token it looks at (key). A value is the "
+            "length of the vector that the head brings from there and adds to the query's state: its attention times "
+            "the length of the key's value after the head's output map. Rows do not add up to 1. **How it can "
+            "mislead:** a length has no direction: vectors of several heads can cancel out, and later layers may not "
+            "use a long one."
         )
     sums = "The attention of each query adds up to 1"
     if shown.again:

@@ -1,7 +1,7 @@
 """The page Pictures: where it looks for each word."""
 
 from bert_core import scenes
-from bert_core.records import MAPS
+from bert_core.records import CROSS_MAPS
 from bert_core.refused import Refused
 from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_head, parse_whole, write_head
 
@@ -38,7 +38,7 @@ PAGE = Page(
         "shapes": Choice(list, parse_shapes, lambda shapes: ",".join(shapes).replace(" ", "-"), step=True),
         "word": Choice(None, parse_whole, step=True),
         "look": Choice(None, parse_head, write_head),
-        "heat": choice_of(*MAPS, first="product"),
+        "heat": choice_of(*CROSS_MAPS, first="product"),
         "boxes": flag(),
         "edges": flag(),
     },

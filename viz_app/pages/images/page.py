@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from bert_core.records import MAPS
+from bert_core.records import CROSS_MAPS
 from viz_app.components.attention_view.view import attention_view
 from viz_app.components.head_grid.view import head_grid
 from viz_app.components.token_strip import token_strip
@@ -54,7 +54,7 @@ def draw() -> None:
         first.segmented_control,
         "Show",
         "heat",
-        options=MAPS,
+        options=CROSS_MAPS,
         format_func=lambda name: UNITS[name].capitalize(),
         required=True,
     )

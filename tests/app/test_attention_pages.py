@@ -15,7 +15,8 @@ import pytest
 import torch
 from streamlit.testing.v1 import AppTest
 
-from bert_core.loading import LoadedModel
+from bert_core.analysis.sinks import pull_of
+from bert_core.loading import LoadedModel, load
 from bert_core.modeling import BertForPreTraining
 from bert_core.pruning import pruned
 from bert_core.records import ModelRun
@@ -238,6 +239,34 @@ def test_heads_together_are_the_average_of_the_maps(
     of = {"chosen": attention[1, [0, 2]], "layer": attention[1], "all": attention.reshape(8, *attention.shape[2:])}
     assert sent.large["combined"].startswith("average of ") and sent.large["drawn"] == [large_view.COMBINED]
     assert np.abs(sent.drawn() - of[over].mean(0)).max() < 1 / 500
+
+
+def test_what_is_brought_is_drawn_as_the_library_has_it(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """Lengths, without a sign and without anything to explain, large and small; the reading says what they are."""
+    app = opened("attention", head="1.2", show="brought", pair="")
+    brought = capture(tiny_loaded, tiny_loaded.tokenizer.encode(PAIR["text"]), norms=True).shown("brought")[1, 2]
+    assert not sent.large["signed"] and not sent.grid["signed"] and sent.large["unit"] == "length brought"
+    assert np.abs(sent.drawn() - brought).max() < brought.max() / 250
+    assert "how long the vector is that the head adds" in words(app)
+    app = opened("attention", head="1.2", show="brought", words="1", part="A to B", share="1", view="matrix")
+    assert sent.large["notes"] == [] and not app.exception
+
+
+def test_the_page_says_what_heads_get_from_where_they_look(opened: Callable[..., AppTest]) -> None:
+    """How many heads look mostly at [CLS], for what share of what they bring; a button shows the lengths."""
+    loaded = load("headlight-mini", device="cpu")
+    app = opened("attention", loaded, text="She opened the door.", pair="")
+    encoding = loaded.tokenizer.encode("She opened the door.")
+    run = capture(loaded, encoding, norms=True)
+    found = pull_of(run.attention, run.shown("brought"), [token == "[CLS]" for token in encoding.tokens])
+    said = words(app)
+    assert f"{found.heads} of 72 heads give it more than half" in said and found.brought < found.attention
+    assert f"{found.attention:.0%} on average, but only {found.brought:.0%} of the length that they bring" in said
+    app.button(key="show_brought").click().run()
+    assert app.session_state.show == "brought" and "Why do so many heads look at" in words(app)
+    assert not app.exception and "show_brought" not in [button.key for button in app.button]
 
 
 def test_weights_by_importance_need_a_target(sent: Sent, opened: Callable[..., AppTest]) -> None:

@@ -15,9 +15,11 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core import LoadedModel, checkpoint
 from bert_core.analysis.roles import IN_WORDS, THRESHOLDS, head_distances, head_figures, nearest_heads, roles_of_heads
+from bert_core.analysis.sinks import sinks
 from bert_core.loading import load
 from bert_core.records import HeadTable
 from bert_core.run.capture import capture
+from bert_core.run.decomposition import head_values
 from bert_core.studies.heads import CorpusSettings, heads_over
 from bert_core.studies.relations import track_relations
 from bert_core.studies.table import write_table
@@ -437,6 +439,24 @@ def test_the_card_of_a_head_is_that_of_the_library() -> None:
     other = nearest_heads(head_distances(attention), 2 * 12 + 4)[0]
     saying(app.button(key=f"near_{other // 12}_{other % 12}").click().run(), f"L{other // 12} H{other % 12} ")
     assert app.session_state.head == divmod(other, 12)
+
+
+def test_the_card_of_a_head_says_what_its_sink_does() -> None:
+    """A head that looks mostly at one token: which, how much, and what that brings; nothing of one that does not."""
+    text = "The cat sat on the mat."
+    loaded = load("headlight-mini", device="cpu")
+    encoding = loaded.tokenizer.mask_words(loaded.tokenizer.encode(text), [1])
+    found = sinks(capture(loaded, encoding).attention, head_values(loaded, encoding, projected=True))
+    kinds = {found.kind(layer, head): (layer, head) for layer in range(6) for head in range(12)}
+    layer, head = kinds["nothing"]
+    app = saying(roles_page(head=f"{layer}.{head}", text=text, masked="1"), "Jensen-Shannon")
+    said = words(app)
+    assert f"looks mostly at [CLS] (0), {found.share[layer, head]:.0%} of its" in re.sub(r"<[^>]*>|\\\\", "", said)
+    assert "where it looks there, it does nothing" in said and "by its" in said
+    assert f"{found.length[layer, head]:.2f} times as long" in said
+    layer, head = kinds[""]
+    app = saying(roles_page(head=f"{layer}.{head}", text=text, masked="1"), "Jensen-Shannon")
+    assert "looks mostly at" not in words(app)
 
 
 def test_three_judges_of_a_head_stand_beside_each_other() -> None:

@@ -32,6 +32,7 @@ SORT_NAMES = {"number": "by number"} | FIGURE_ORDERS | {"role": BY_ROLE}
 STANDING = dict.fromkeys(FIGURE_ORDERS, " In each layer the highest head comes first: hover over one for its name.") | {
     "role": " In each layer heads of one role stand together, those without one last: hover over one for its name."
 }
+SHOW_NAMES = {name: UNITS[name].capitalize() for name in MAPS} | {"brought": "Brought"}
 AMONG_NAMES = {"chosen": "of the chosen heads", "layer": "of the whole layer", "all": "of all layers"}
 
 
@@ -45,6 +46,7 @@ def draw() -> None:
     with screen.picture():
         picture(current, view)
     screen.read(reading(shown))
+    _say_pull(shown)
     say_cautions(shown.run)
     st.page_link(
         frame.way_to("why"), label="Attention is not an explanation: test it on this text",
@@ -52,10 +54,29 @@ def draw() -> None:
     )  # fmt: skip
 
 
+def _say_pull(shown: Shown) -> None:
+    """Why so many heads look at [CLS] or [SEP]: what they get from there; nothing where none does."""
+    found = shown.pull()
+    if found is None:
+        return
+    token, pull = found
+    but = "but only" if pull.brought < pull.attention else "and"
+    screen.note(
+        f"**Why do so many heads look at {token}?** {pull.heads} of {pull.of} heads give it more than half of their "
+        f"attention: {pull.attention:.0%} on average, {but} {pull.brought:.0%} of the length that they bring comes "
+        "from there. Where its vector is short, a head that has nothing to say can look there and change little."
+    )
+    if shown.what == "attention" and not shown.neuron:
+        st.button(
+            "Show the length brought", icon=":material/straighten:", type="tertiary", key="show_brought",
+            on_click=lambda: st.session_state.update(show="brought"),
+        )  # fmt: skip
+
+
 def _controls(current: Question, view: str) -> None:
     state = st.session_state
     neuron, every = view == "neuron", view == "heads"
-    with screen.controls().container(horizontal=True, vertical_alignment="top", gap="medium"):
+    with screen.controls().container(horizontal=True, vertical_alignment="top", gap="small"):
         control(
             st.segmented_control,
             "View",
@@ -67,7 +88,7 @@ def _controls(current: Question, view: str) -> None:
         if not neuron:
             control(
                 st.segmented_control, "Show", "show", options=MAPS,
-                format_func=lambda name: UNITS[name].capitalize(), required=True,
+                format_func=SHOW_NAMES.__getitem__, required=True,
             )  # fmt: skip
             control(
                 st.selectbox, "Between", "part", options=PARTS, disabled=current.encoding.pair is None,

@@ -10,9 +10,11 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.patterns import rows_without_numbers
+from bert_core.analysis.sinks import Pull, pull_of
 from bert_core.records import HeadVectors, ModelRun
 from bert_core.refused import Refused
 from bert_core.run.vectors import head_vectors
+from bert_core.tokenizer import CLS, SEP
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view.everywhere import Everywhere, everywhere
 from viz_app.export.page import NEURON, NEURON_MISLEADING
@@ -64,6 +66,18 @@ class Shown:
     def values(self) -> np.ndarray:
         """(layer, head, query, key), whole and between pieces."""
         return self.run.shown(self.what)
+
+    def pull(self) -> tuple[str, Pull] | None:
+        """[CLS] or [SEP], whichever more heads look at mostly, and what they get from there; None where none does."""
+
+        def make() -> tuple[str, Pull] | None:
+            tokens, run = np.array(self.current.encoding.tokens), self.run
+            found = [(name, pull_of(run.attention, run.shown("brought"), tokens == name)) for name in (CLS, SEP)]
+            most = max(found, key=lambda one: one[1].heads)
+            return most if most[1].heads else None
+
+        made: tuple[str, Pull] | None = self.current.kept("pull", make=make)
+        return made
 
     def tokens(self) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         """What stands at the rows and at the columns."""
@@ -224,8 +238,8 @@ def reading(shown: Shown) -> str:
     if shown.what == "brought":
         return (
             "**How to read this:** from the token that looks (query) to the token it looks at (key). A value is the "
-            "length of the vector that the head brings from there and adds to the query's state: its attention times "
-            "the length of the key's value after the head's output map. Rows do not add up to 1. **How it can "
+            "length brought: how long the vector is that the head adds from there to the query's state, its attention "
+            "times the length of the key's value after the head's output map. Rows do not add up to 1. **How it can "
             "mislead:** a length has no direction: vectors of several heads can cancel out, and later layers may not "
             "use a long one."
         )

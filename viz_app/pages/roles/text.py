@@ -23,7 +23,9 @@ from bert_core.analysis.roles import (
     roles_of_heads,
     strongest_examples,
 )
+from bert_core.analysis.sinks import Sinks, sinks
 from bert_core.records import ModelRun
+from bert_core.run.decomposition import head_values
 from viz_app.components.head_grid import HeadClick
 from viz_app.figures.heads import role_bars, role_map
 from viz_app.maps import of_what_is_left
@@ -34,6 +36,8 @@ from viz_app.shell.change import sweep
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
 from viz_app.shell.heads import choose_head, take_head
+from viz_app.shell.markdown import as_written
+from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
 from viz_app.shell.work import Work, need
@@ -147,6 +151,7 @@ def card(current: Question, seen: RolesOfText) -> None:
     if slopes is not None:
         said.append(f"importance **{abs(slopes[layer, head]):.3g}**")
     screen.say(" &nbsp;·&nbsp; ".join(said))
+    say_sink(current, seen)
     if st.button("See it in Attention", icon=":material/grid_view:", key="see_it"):
         take_head((layer, head))
         state.view = "curves"
@@ -160,6 +165,43 @@ def card(current: Question, seen: RolesOfText) -> None:
             for other, far in nearest:
                 label = f"L{other[0]} H{other[1]} · {far:.2f}"
                 st.button(label, key=f"near_{other[0]}_{other[1]}", on_click=choose_head, args=(HeadClick(*other),))
+
+
+def say_sink(current: Question, seen: RolesOfText) -> None:
+    """Whether the chosen head looks mostly at one token, and what that brings; nothing for a head that does not."""
+    layer, head = place = st.session_state.head
+    found = sinks_of_text(current, seen)
+    kind = found.kind(layer, head)
+    if not kind:
+        return
+    position, rank = int(found.token[place]), found.rank[place]
+    label = f"{as_written(current.encoding.labels[position])} ({position})"
+    brings = {
+        "nothing": "which brings little: where it looks there, it does nothing",
+        "broadcasts": "which brings much the same to every token: it broadcasts",
+    }[kind]
+    figures = [f"the vector from there is {found.length[place]:.2f} times as long as those of the other tokens"]
+    figures += [f"what it adds has an effective rank of {rank:.1f}"] * bool(np.isfinite(rank))
+    slopes = seen.run.gate_gradient
+    if slopes is not None:
+        effect = sweep(current).effect if st.session_state.removal else None
+        figures.append(
+            f"without the head the answer moves by about {-slopes[place]:+.2g}, by its slope"
+            if effect is None
+            else f"without the head the answer moves by {effect[place]:+.2g}"
+        )
+    screen.say(f"**A sink:** looks mostly at {label}, {found.share[place]:.0%} of its attention, {brings}.")
+    screen.note(f"Here {', '.join(figures)}.")
+
+
+def sinks_of_text(current: Question, seen: RolesOfText) -> Sinks:
+    """The favourite token of every head, and what it brings; from the queue."""
+    loaded, encoding = current.loaded, current.encoding
+    return need(Work(
+        ("sinks", loaded.identity, encoding),
+        f"{shown_name(loaded.name)} says what each head brings",
+        lambda _: sinks(seen.run.attention, head_values(loaded, encoding, projected=True)),
+    ))  # fmt: skip
 
 
 def strongest(current: Question, seen: RolesOfText) -> None:

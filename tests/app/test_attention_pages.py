@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -241,6 +242,11 @@ def test_heads_together_are_the_average_of_the_maps(
     assert np.abs(sent.drawn() - of[over].mean(0)).max() < 1 / 500
 
 
+def plain(app: AppTest) -> str:
+    """The words of a page without the marks of those that are explained."""
+    return re.sub(r"<[^>]*>", "", words(app))
+
+
 def test_what_is_brought_is_drawn_as_the_library_has_it(
     sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
 ) -> None:
@@ -249,7 +255,7 @@ def test_what_is_brought_is_drawn_as_the_library_has_it(
     brought = capture(tiny_loaded, tiny_loaded.tokenizer.encode(PAIR["text"]), norms=True).shown("brought")[1, 2]
     assert not sent.large["signed"] and not sent.grid["signed"] and sent.large["unit"] == "length brought"
     assert np.abs(sent.drawn() - brought).max() < brought.max() / 250
-    assert "how long the vector is that the head adds" in words(app)
+    assert "how long the vector is that the head adds" in plain(app)
     app = opened("attention", head="1.2", show="brought", words="1", part="A to B", share="1", view="matrix")
     assert sent.large["notes"] == [] and not app.exception
 
@@ -261,11 +267,11 @@ def test_the_page_says_what_heads_get_from_where_they_look(opened: Callable[...,
     encoding = loaded.tokenizer.encode("She opened the door.")
     run = capture(loaded, encoding, norms=True)
     found = pull_of(run.attention, run.shown("brought"), [token == "[CLS]" for token in encoding.tokens])
-    said = words(app)
+    said = plain(app)
     assert f"{found.heads} of 72 heads give it more than half" in said and found.brought < found.attention
     assert f"{found.attention:.0%} on average, but only {found.brought:.0%} of the length that they bring" in said
     app.button(key="show_brought").click().run()
-    assert app.session_state.show == "brought" and "Why do so many heads look at" in words(app)
+    assert app.session_state.show == "brought" and "Why do so many heads look at" in plain(app)
     assert not app.exception and "show_brought" not in [button.key for button in app.button]
 
 

@@ -186,39 +186,55 @@ def estimate_patches(
 
 @checked
 @torch.no_grad()
-def answer_with(loaded: LoadedModel, found: Patches, place: Sequence[int], *, top_k: int = 10) -> Answer:
+def answer_with(loaded: LoadedModel, found: Patches, place: Sequence[int] | None, *, top_k: int = 10) -> Answer:
     """All that the model says of a text with one of some patches in: words for its gaps, whether B follows A, classes.
 
-    found: what `patch` or `estimate_patches` found. place: where, along its axes, as (layer, position).
+    found: what `patch` or `estimate_patches` found. place: where, along its axes, as (layer, position); None: nowhere,
+        which is what it says of the text as it is.
     Raises Refused for a place that was not patched.
     """
     if not isinstance(found, Patches):
         raise Refused(f"the patches are {shown(found)}: give what `patch` found")
     top_k = whole("top_k", top_k, 1)
+    text = found.encoding.encoding if isinstance(found.encoding, Noised) else found.encoding
+    positions, rows = asked_positions(loaded, text, None, None)
+    wanted = torch.tensor([rows], device=loaded.device)
+    if place is None:
+        opened = loaded.model.bert.get_head_mask(gate_tensor(loaded, found.head_mask), 1)
+        states = reading_of(loaded, found.encoding, len(text), opened).last[:, rows]
+    else:
+        states = _patched(loaded, found, _place(found, place), wanted)
+    pooler = loaded.model.bert.pooler
+    outputs = BertModelOutput(states, None if pooler is None else pooler(states))
+    (answer,) = answers_of(loaded, [text], outputs, [positions], [[rows.index(one) for one in positions]], top_k)
+    return answer
+
+
+def _place(found: Patches, place: Sequence[int]) -> tuple[int, ...]:
+    """A place that was patched, along the axes. Raises Refused for another."""
     at = tuple(whole("a number of the place", one, None) for one in several("the place", place, "whole numbers"))
     inside = len(at) == len(found.axes) and all(
         0 <= one < size for one, size in zip(at, found.values.shape, strict=True)
     )
     if not inside or not np.isfinite(found.values[at]):
         raise Refused(f"{list(at)} was not patched: give its {', '.join(found.axes)}")
-    text = found.encoding.encoding if isinstance(found.encoding, Noised) else found.encoding
-    apart = "position" in found.axes
+    return at
+
+
+def _patched(loaded: LoadedModel, found: Patches, at: tuple[int, ...], wanted: Tensor) -> Tensor:
+    """What leaves the last layer with one patch in, at the wanted positions: (1, some, hidden)."""
+    tokens, apart = len(found.encoding), "position" in found.axes
     asked = _asked(
         loaded, found.source, found.encoding, found.target, found.what, apart, [at[0]],
         [at[found.axes.index("position")]] if apart else None,
-        "tokens" if found.partners == tuple(range(len(text))) else "words", found.head_mask,
+        "tokens" if found.partners == tuple(range(tokens)) else "words", found.head_mask,
     )  # fmt: skip
-    own = reading_of(loaded, found.encoding, len(text), asked.opened)
+    own = reading_of(loaded, found.encoding, tokens, asked.opened)
     other, _ = _of_source(loaded, found.source, found.target, own, asked)
-    positions, rows = asked_positions(loaded, text, None, None)
-    wanted = torch.tensor([rows], device=loaded.device)
     cells = [cell for cell in _cells(loaded, found.what, asked.grid) if cell.index == at]
     begin = _Beginning(loaded, found.what, own, other, asked.opened, wanted)
-    ((_, states),) = _travelled(loaded, cells, begin, asked.opened, wanted, len(text), len(text))
-    pooler = loaded.model.bert.pooler
-    outputs = BertModelOutput(states, None if pooler is None else pooler(states))
-    (answer,) = answers_of(loaded, [text], outputs, [positions], [[rows.index(one) for one in positions]], top_k)
-    return answer
+    ((_, states),) = _travelled(loaded, cells, begin, asked.opened, wanted, tokens, tokens)
+    return states
 
 
 @checked

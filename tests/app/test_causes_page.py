@@ -106,6 +106,8 @@ def test_words_go_to_words_in_texts_of_other_lengths(loaded: LoadedModel) -> Non
     app = start(**THEIRS, source="The old woman lost his hat.")
     drawn_rows = json.loads(app.get("plotly_chart")[0].proto.spec)["layout"]["yaxis"]["ticktext"]
     assert [row.strip() for row in drawn_rows][2:5] == ["man → none", "lost", "his, hidden"]
+    app = start(**THEIRS, source="The old woman lost his hat.", place="2.3")
+    assert "Nothing could be put in at man → none at L2: no word of the source stands for it" in words(app)
     assert "only in the text: “man”" in words(app) and "only in the source: “old”, “woman”" in words(app)
 
 
@@ -145,6 +147,9 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     """A head's layer is shown token by token; of a feed-forward network its strongest neurons."""
     app = start(**THEIRS, source=SOURCE, carried="head", place="5.8")
     assert "L5 H8, effect 0.8" in words(app) and shown(app, 1).shape == (8, 12)
+    assert "with this one part put in" in words(app)
+    app = start(text="She opened the door.", pair="It was dark.", target="nsp", source="He ate a door.", place="2.3")
+    assert "Before, of the texts as they are" in words(app) and not app.exception and not app.error
     app = start(**THEIRS, source=SOURCE, carried="feed_forward", place="2.3")
     for button in app.button:
         if button.label.startswith("Patch its"):
@@ -152,7 +157,7 @@ def test_a_clicked_cell_is_looked_at_more_closely(loaded: LoadedModel) -> None:
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
     effects = patch(loaded, source, text, target, what="neuron", layers=[3], positions=[2]).effects[3, 2]
-    (bars,) = (figure["data"][0] for figure in drawn(app, "bar"))
+    bars = drawn(app, "bar")[-1]["data"][0]
     strongest = int(np.abs(effects).argmax())
     assert bars["customdata"][0] == f"neuron {strongest}" and bars["text"][0] == two_places(effects[strongest])
     app = start(**THEIRS, source=SOURCE, carried="head", place="40.8")

@@ -372,6 +372,8 @@ def test_a_place_that_was_not_patched_says_nothing(tiny_loaded: LoadedModel, tex
     """One sentence, with the axes that a place has."""
     source, text = texts
     found = patch(tiny_loaded, source, text, WORD, layers=[1])
+    run, said = capture(tiny_loaded, text), answer_with(tiny_loaded, found, None)
+    assert_near(said.predictions[0].probabilities, run.predictions[0].probabilities, what="nothing put in")
     for place in ((0, 3), (1,), (1, 8), (-1, 3)):
         with pytest.raises(Refused, match="was not patched: give its depth, position"):
             answer_with(tiny_loaded, found, place)

@@ -17,7 +17,7 @@ from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
 from viz_app.pages.causes.patches import RANDOM_TEXTS, Sides, sides
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
-from viz_app.shell.change import give_reference, word_change
+from viz_app.shell.change import give_reference, nsp_change, word_change
 from viz_app.shell.controls import control, missing, put
 from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.question import take_example
@@ -123,6 +123,9 @@ def _picture(both: Sides) -> None:
         except Refused as error:
             st.info(helped(sentence(error)), icon=":material/equal:")
             end_run()
+    if not np.isfinite(estimate.values).any():
+        st.info("All heads of this model were pruned: there is none whose part could be put in.")
+        end_run()
     work = both.exact()
     cells = len(both.rows) * len(both.columns)
     asked = offered("patches", work.key, f"Run all {cells:,} patches", work.seconds)
@@ -260,6 +263,9 @@ def _closer(both: Sides, found: Patches) -> None:
     row, column = chosen
     current = both.current
     effect = float(both.effects(found)[row, column])
+    if np.isnan(effect):
+        st.caption(f"Nothing could be put in at {_named(both, row, column)}: {_why_not(both)}.")
+        return
     screen.heading(f"{CARRIED_NAMES[both.what]}: {_named(both, row, column)}, effect {two_places(effect)}")
     _said(both, found, (row, column) if both.of_heads else (column, row))
     if both.of_heads:
@@ -291,6 +297,10 @@ def _closer(both: Sides, found: Patches) -> None:
             screen.note(f"The {len(order)} of {many:,} neurons of L{column} at this token with the largest effects.")
 
 
+def _why_not(both: Sides) -> str:
+    return "this head was pruned" if both.of_heads else "no word of the source stands for it"
+
+
 def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
     """What the model predicts with one patch in, beside what it predicts without."""
     current = both.current
@@ -298,13 +308,13 @@ def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
     for prediction in now.predictions:
         if prediction.position not in both.target.rows[:1]:
             continue
-        first = None if before is None else next(p for p in before.predictions if p.position == prediction.position)
-        largest = max(one.top[0][1] for one in (first, prediction) if one is not None)
-        word_change(current, first or prediction, prediction, each=6, most=8, largest=largest, key="patched")
+        first = next(one for one in before.predictions if one.position == prediction.position)
+        largest = max(one.top[0][1] for one in (first, prediction))
+        word_change(current, first, prediction, each=6, most=8, largest=largest, key="patched")
         screen.note("The likeliest words for the gap: before, of the text as it is; now, with this one part put in.")
-    if now.nsp is not None and both.target.kind == "nsp":
-        was = "" if before is None or before.nsp is None else f" (without the patch {two_digits(before.nsp)})"
-        st.markdown(f"Probability that B follows A: **{two_digits(now.nsp)}**{was}")
+    if before.nsp is not None and now.nsp is not None and both.target.kind == "nsp":
+        nsp_change(current, before.nsp, now.nsp, key="patched_nsp")
+        screen.note("Before, of the texts as they are; now, with this one part put in.")
 
 
 def _files(both: Sides) -> None:

@@ -15,7 +15,6 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
 from bert_core.run.answers import Answer
-from bert_core.run.capture import capture
 from bert_core.run.memory import passes_bytes, slopes_bytes
 from bert_core.run.patching import OF_HEADS, answer_with, estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
@@ -134,19 +133,15 @@ class Sides:
             memory=passes_bytes(loaded, len(self.text), cells),
         )
 
-    def said(self, found: Patches, place: tuple[int, ...]) -> Work[tuple[Answer | None, Answer]]:
-        """All that the model says of the text, where it is one without noise, and with one patch in."""
-        loaded, text, gates = self.current.loaded, self.text, self.current.head_mask
-
-        def do(_: Progress) -> tuple[Answer | None, Answer]:
-            before = None
-            if isinstance(text, Encoding):
-                run = capture(loaded, text, head_mask=gates)
-                before = Answer(run.predictions, run.nsp, run.classes)
-            return before, answer_with(loaded, found, place)
-
-        label = f"{shown_name(loaded.name)} reads with a patch in"
-        return Work(("answer with", *self._key, self.what, place), label, do, self.current.seconds(4))
+    def said(self, found: Patches, place: tuple[int, ...]) -> Work[tuple[Answer, Answer]]:
+        """All that the model says of the text, and what it says with one patch in."""
+        loaded = self.current.loaded
+        return Work(
+            ("answer with", *self._key, self.what, place),
+            f"{shown_name(loaded.name)} reads with a part of another text",
+            lambda _: (answer_with(loaded, found, None), answer_with(loaded, found, place)),
+            self.current.seconds(4),
+        )
 
     def closer(self, layer: int) -> Work[Patches]:
         """The heads of a layer token by token."""

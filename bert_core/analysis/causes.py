@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import numpy as np
 from bert_core.analysis.attribution import rank_agreement
 from bert_core.records import Patches
 from bert_core.refused import Refused, checked, whole
-from bert_core.tokenizer import Encoding
+from bert_core.tokenizer import Encoding, Tokenizer
 
 
 class Missed(NamedTuple):
@@ -86,6 +87,18 @@ def word_partners(source: Encoding, encoding: Encoding) -> Partners:
         for words, found in ((own, met), (theirs, known))
     )
     return Partners(tuple(partners), alone, left)
+
+
+def hidden_alike(tokenizer: Tokenizer, source: Encoding, encoding: Encoding, words: Collection[int]) -> Encoding:
+    """The source with the words hidden that stand for these words of a text; none for one that has no partner.
+
+    encoding: the text as it was typed, nothing hidden. words: their numbers in it.
+    """
+    same = len(source) == len(encoding)
+    partners = range(len(source)) if same else word_partners(source, encoding).partners
+    hidden = {partners[place] for place, word in enumerate(encoding.words) if word in words}
+    theirs = {source.words[place] for place in hidden if place is not None}
+    return tokenizer.mask_words(source, tuple(word for word in theirs if word is not None))
 
 
 _ENDS = ("[CLS]", "[SEP]")

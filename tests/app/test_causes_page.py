@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from functools import partial
 from typing import Any
@@ -13,16 +15,16 @@ from streamlit.testing.v1 import AppTest
 import bert_core
 from bert_core.loading import LoadedModel
 from bert_core.records import MeanOf, Noised, word_target
+from bert_core.refused import Refused
 from bert_core.run.patching import OF_HEADS, estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
 from tests.near import assert_near
 from tests.visit import key_of, settled, visited, words
+from viz_app.export.effects import effects_file
 from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
-from viz_app.pages.causes import CARRIED, EXAMPLE, SOURCE, page
-from viz_app.pages.causes.patches import Sides
+from viz_app.pages.causes import CARRIED, EXAMPLE, SOURCE
 from viz_app.shell import work
 from viz_app.shell.examples import REFERENCE
-from viz_app.shell.question import Question
 
 THEIRS = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contrast": "his"}
 
@@ -198,21 +200,43 @@ def test_without_a_source_one_click_fills_in_an_example() -> None:
 
 
 def test_numbers_can_be_taken_along(loaded: LoadedModel) -> None:
-    """Each place with its answer and effect, found and estimated, and both of its tokens."""
+    """Each place with its answer and effect, found and estimated, and both of its tokens; as CSV, NPZ and JSON."""
     source, text = both(loaded)
     target = word_target(loaded.tokenizer, text, "her", against="his")
-    current = Question(loaded, text, text, target, (), dark=False, lecture=False)
-    columns = page._columns(Sides(current, source, text, "state"))
     exact, estimate = (find(loaded, source, text, target) for find in (patch, estimate_patches))
-    assert columns["token"][2] == "man" and columns["source_token"][2] == "woman"
-    assert (columns["depth"][9], columns["position"][9]) == (1, 1)
+    rows = list(csv.DictReader(effects_file(exact, estimate, "csv").decode().splitlines()))
+    assert (rows[2]["token"], rows[2]["source_token"]) == ("man", "woman")
+    assert (rows[9]["depth"], rows[9]["position"]) == ("1", "1")
+    packed = np.load(io.BytesIO(effects_file(exact, estimate, "npz")))
+    listed = json.loads(effects_file(exact, estimate, "json"))
+    assert [*packed["axes"]] == listed["axes"] == ["depth", "position"] and packed["source_token"][2] == "woman"
+    assert listed["what"] == "state" and packed["source_value"] == listed["source_value"] == exact.source_value
     for name, values in {
         "value": exact.values, "effect": exact.effects, "estimated_value": estimate.values,
         "estimated_effect": estimate.effects,
     }.items():  # fmt: skip
-        assert_near(np.array(columns[name]), values.ravel(), what=name)
-    heads = page._columns(Sides(current, source, text, "head"))
-    assert set(heads) >= {"layer", "head", "effect"} and "token" not in heads
+        assert_near([float(row[name]) for row in rows], values.ravel(), what=name)
+        assert_near(packed[name], values, what=name)
+        assert_near(listed[name], values, what=name)
+    heads = [find(loaded, source, text, target, what="head") for find in (patch, estimate_patches)]
+    names = effects_file(*heads, "csv").decode().splitlines()[0].split(",")
+    assert set(names) >= {"layer", "head", "effect"} and "token" not in names
+    with pytest.raises(Refused, match="a file of kind 'txt' is unknown: one of csv, npz, json"):
+        effects_file(exact, estimate, "txt")
+
+
+def test_what_was_not_patched_is_empty_in_a_file(loaded: LoadedModel) -> None:
+    """A word without a partner: null in JSON; and a mean has the way that the answer moves."""
+    _, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her")
+    source = loaded.tokenizer.encode("The old woman lost [MASK] hat.")
+    found = [find(loaded, source, text, target, align="words") for find in (patch, estimate_patches)]
+    listed = json.loads(effects_file(*found, "json"))
+    assert listed["source_token"][2] == "" and [row[2] for row in listed["effect"]] == [None] * 7
+    mean = [find(loaded, MeanOf((source,)), text, target) for find in (patch, estimate_patches)]
+    listed = json.loads(effects_file(*mean, "json"))
+    assert listed["source_value"] is None
+    assert_near(listed["effect"], mean[0].values - mean[0].base_value)
 
 
 def test_an_effect_map_says_what_does_not_fit() -> None:

@@ -19,7 +19,7 @@ from typer.exceptions import TyperException
 
 from bert_core.refused import Refused
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
-from viz_app.cli import ask, draw, heads, lessons, probe, prune, serve, study, train
+from viz_app.cli import ask, draw, heads, lessons, patch, probe, prune, serve, study, train
 from viz_app.cli.serve import malloc_settings
 from viz_app.cli.shared import note
 
@@ -32,6 +32,7 @@ app.command("app")(serve.open_app)
 app.command("models")(ask.list_models)
 for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study.faithfulness, draw.attention):
     app.command()(command)
+app.command()(patch.patch)
 app.command()(probe.probe)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, check_place, encode, kind_of_file, load, note, parse_heads
+from viz_app.cli.shared import (
+    Device,
+    ModelName,
+    check_place,
+    encode,
+    kind_of_file,
+    load,
+    note,
+    parse_heads,
+    parse_target,
+)
 from viz_app.export import FILE_KINDS, PICTURES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -188,14 +198,4 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
             if ways
             else f"a gradient needs something to explain, and {loaded.name} has no trained head: choose another model"
         )
-    if written == "nsp":
-        return Target("nsp")
-    where, _, piece = written.partition(":")
-    if where == "class" and piece.isdecimal():
-        return Target("class", label=int(piece))
-    if not where.isdecimal() or not piece:
-        raise Refused(f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, or class:NUMBER")
-    number = loaded.tokenizer.id_of(piece)
-    if loaded.tokenizer.token_of(number) != piece:
-        raise Refused(f"--target is {written!r}: the vocabulary of {loaded.name} has no piece {piece!r}")
-    return Target("mlm", int(where), number)
+    return parse_target(loaded, written)

@@ -15,6 +15,7 @@ from bert_core.run import MOST_REFERENCES
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
+    from bert_core.records import Target
     from bert_core.tokenizer import Encoding
 
 ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
@@ -73,6 +74,23 @@ def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") 
     except ValueError as error:
         raise Refused(f"{option} is {written!r}: write layer.head with commas, as in 0.3,2.11, or 4.*") from error
     return found
+
+
+def parse_target(loaded: LoadedModel, written: str) -> Target:
+    """`4:door`, `nsp` or `class:NUMBER` as a target. Raises Refused for anything else, or an unknown piece."""
+    from bert_core import Target
+
+    if written == "nsp":
+        return Target("nsp")
+    where, _, piece = written.partition(":")
+    if where == "class" and piece.isdecimal():
+        return Target("class", label=int(piece))
+    if not where.isdecimal() or not piece:
+        raise Refused(f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, or class:NUMBER")
+    number = loaded.tokenizer.id_of(piece)
+    if loaded.tokenizer.token_of(number) != piece:
+        raise Refused(f"--target is {written!r}: the vocabulary of {loaded.name} has no piece {piece!r}")
+    return Target("mlm", int(where), number)
 
 
 def check_place(out: Path, *read: Path) -> None:

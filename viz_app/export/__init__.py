@@ -2,3 +2,4 @@
 
 PICTURES = ("png", "svg", "pdf")
 FILE_KINDS = (*PICTURES, "html", "npz", "csv", "py")
+EFFECT_KINDS = ("csv", "npz", "json")  # of patches

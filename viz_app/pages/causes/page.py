@@ -10,7 +10,7 @@ import streamlit as st
 from bert_core.analysis.causes import patches_missed
 from bert_core.records import PatchBand, Patches, Target
 from bert_core.refused import Refused
-from viz_app.export.tables import labelled_csv
+from viz_app.export.effects import effects_file, shares, strongest
 from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
 from viz_app.figures.style import two_digits
 from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
@@ -231,12 +231,10 @@ def _take_place(key: str) -> None:
 
 
 def _strongest(both: Sides, found: Patches) -> str:
-    """The place with the largest effect, in Markdown; of states between the layers, as the ends are the texts' own."""
-    effects = both.effects(found).copy()
-    if both.what == "state" and effects.shape[1] > 2:
-        effects[:, [0, -1]] = np.nan
-    row, column = np.unravel_index(int(np.nanargmax(np.abs(effects))), effects.shape)
-    return f"The largest effect: {_named(both, int(row), int(column))}, **{two_places(float(effects[row, column]))}**."
+    """The place with the largest effect, in Markdown."""
+    place = strongest(found)
+    row, column = place if both.of_heads else place[::-1]
+    return f"The largest effect: {_named(both, row, column)}, **{two_places(float(shares(found)[place]))}**."
 
 
 def _named(both: Sides, row: int, column: int) -> str:
@@ -274,7 +272,7 @@ def _closer(both: Sides, found: Patches) -> None:
             closer = need(work)
             screen.chart(
                 effect_map(
-                    both.shares(closer)[row].T, both.tokens, both.columns, dark=current.dark, lecture=current.lecture
+                    shares(closer)[row].T, both.tokens, both.columns, dark=current.dark, lecture=current.lecture
                 ),
                 key="causes_closer", grows=False, least_width=map_width(both.tokens, len(both.columns)),
                 config={"displayModeBar": False}, alt=f"Effects of the heads of layer {row}, token by token",
@@ -287,7 +285,7 @@ def _closer(both: Sides, found: Patches) -> None:
         work = both.neurons(column, row)
         many = current.loaded.config.intermediate_size
         if offered("neurons", work.key, f"Patch its {many:,} neurons one by one", work.seconds):
-            effects = both.shares(need(work))[column, row]
+            effects = shares(need(work))[column, row]
             order = np.argsort(-np.abs(effects), kind="stable")[:STRONGEST].tolist()
             screen.chart(
                 neuron_bars(order, effects[order].tolist(), dark=current.dark, lecture=current.lecture),
@@ -319,24 +317,6 @@ def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
 
 def _files(both: Sides) -> None:
     st.download_button(
-        "Effects (CSV)", lambda: labelled_csv(_columns(both)), "causes.csv", "text/csv", on_click="ignore",
-        icon=":material/table:", key="causes_csv",
+        "Effects (CSV)", lambda: effects_file(need(both.exact()), need(both.estimate()), "csv"), "causes.csv",
+        "text/csv", on_click="ignore", icon=":material/table:", key="causes_csv",
     )  # fmt: skip
-
-
-def _columns(both: Sides) -> dict[str, list[object]]:
-    """Every place with its effect, found and estimated, as the columns of a table."""
-    exact, estimate = need(both.exact()), need(both.estimate())
-    places = list(np.ndindex(exact.values.shape))
-    columns: dict[str, list[object]] = {
-        axis: [place[number] for place in places] for number, axis in enumerate(exact.axes)
-    }
-    if not both.of_heads:
-        columns["token"] = [both.read.tokens[place[-1]] for place in places]
-        columns["source_token"] = [both.other_tokens[place[-1]] for place in places]
-    return columns | {
-        "value": [*exact.values.flat],
-        "effect": [*both.shares(exact).flat],
-        "estimated_value": [*estimate.values.flat],
-        "estimated_effect": [*both.shares(estimate).flat],
-    }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.causes import Partners, word_partners
+from bert_core.analysis.causes import Partners, hidden_alike, word_partners
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
@@ -18,6 +18,7 @@ from bert_core.run.answers import Answer
 from bert_core.run.memory import passes_bytes, slopes_bytes
 from bert_core.run.patching import OF_HEADS, answer_with, estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
+from viz_app.export.effects import both_labels, shares, source_labels
 from viz_app.figures.lens import short_names
 from viz_app.shell.change import other_texts
 from viz_app.shell.models import shown_name
@@ -66,16 +67,13 @@ class Sides:
     @property
     def other_tokens(self) -> list[str]:
         """The token of the source that each comes from; "" where there is none."""
-        if not isinstance(self.source, Encoding):
-            return list(self.read.labels)
         of = range(len(self.text)) if self.partners is None else self.partners.partners
-        return ["" if place is None else self.source.labels[place] for place in of]
+        return source_labels(self.source, self.read, of)
 
     @property
     def tokens(self) -> list[str]:
         """What is written at each token: both, where the texts differ."""
-        pairs = zip(self.read.labels, self.other_tokens, strict=True)
-        return [own if own == other else f"{own} → {other or 'none'}" for own, other in pairs]
+        return both_labels(self.read.labels, self.other_tokens)
 
     @property
     def rows(self) -> list[str]:
@@ -90,20 +88,13 @@ class Sides:
             return [f"H{head}" for head in range(heads)]
         return short_names(layers + 1) if self.what == "state" else [f"L{layer}" for layer in range(layers)]
 
-    def shares(self, found: Patches) -> np.ndarray:
-        """The effects of patches; of a mean, which has no answer of its own, how far the answer moves."""
-        if isinstance(self.source, MeanOf):
-            moved: np.ndarray = found.values - found.base_value
-            return moved
-        return found.effects
-
     def limit(self, found: Patches) -> float:
         """Where the colours end: at the source's answer; of a mean, at the place that moves the answer most."""
-        return float(np.nanmax(np.abs(self.shares(found)))) if isinstance(self.source, MeanOf) else 1.0
+        return float(np.nanmax(np.abs(shares(found)))) if isinstance(self.source, MeanOf) else 1.0
 
     def effects(self, found: Patches) -> np.ndarray:
         """The effects as the picture has them."""
-        return self.seen(self.shares(found))
+        return self.seen(shares(found))
 
     def seen(self, values: np.ndarray) -> np.ndarray:
         """What was found as the picture has it: (token, layer), or (layer, head)."""
@@ -200,11 +191,7 @@ def sides(current: Question) -> Sides:
             return Sides(current, current.encoding, noised, state.carried)
         return Sides(current, noised, current.encoding, state.carried)
     typed = loaded.tokenizer.encode(state.source, state.pair, max_length=loaded.config.max_position_embeddings)
-    same = len(typed) == len(current.original)
-    partners = range(len(typed)) if same else word_partners(typed, current.original).partners
-    hidden = {partners[place] for place, word in enumerate(current.original.words) if word in state.masked}
-    words = {typed.words[place] for place in hidden if place is not None}
-    source = loaded.tokenizer.mask_words(typed, tuple(word for word in words if word is not None))
+    source = hidden_alike(loaded.tokenizer, typed, current.original, state.masked)
     if state.way == "out":
         return Sides(current, current.encoding, source, state.carried)
     return Sides(current, source, current.encoding, state.carried)

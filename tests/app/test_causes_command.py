@@ -1,0 +1,152 @@
+"""`headlight patch`: what carries an answer from one text to another, on a terminal and in a file."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import numpy as np
+import pytest
+
+import bert_core
+from bert_core.loading import LoadedModel
+from bert_core.records import Noised, word_target
+from bert_core.run.patching import NEURON, OF_HEADS, PATCHES, estimate_patches, patch, patch_band
+from bert_core.tokenizer import Encoding
+from tests.app.test_cli import Run, headlight
+from tests.near import assert_near
+from viz_app.cli import patch as command
+from viz_app.export.effects import effects_file
+
+__all__ = ["headlight"]  # a fixture
+TEXT, SOURCE = "The man lost his hat.", "The woman lost his hat."
+ASKED = ("--word", "her", "--against", "his", "--mask", 3)
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    """The bundled model."""
+    return bert_core.load("headlight-mini", device="cpu")
+
+
+def both(loaded: LoadedModel) -> tuple[Encoding, Encoding]:
+    """The source and the text, the same word hidden in both."""
+    read = loaded.tokenizer
+    source, text = (read.mask_words(read.encode(one), [3]) for one in (SOURCE, TEXT))
+    return source, text
+
+
+def table(printed: str, columns: int) -> np.ndarray:
+    """The numbers of the lines between the answers and the largest effect, (row, column); marks left out."""
+    lines = printed.split("the largest effect")[0].splitlines()[2:]
+    return np.array([[float(cell.rstrip("○")) for cell in line.split()[-columns:]] for line in lines])
+
+
+@pytest.mark.parametrize("what", [kind for kind in PATCHES if kind != NEURON])
+def test_the_table_is_what_the_library_finds(headlight: Run, loaded: LoadedModel, what: str) -> None:
+    """For each part that can be carried over, either way, to two decimals; with the answers of both texts."""
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    for way, pair in (((), (source, text)), (("--reverse",), (text, source))):
+        code, printed, err = headlight("patch", TEXT, SOURCE, *ASKED, "--what", what, *way, "--device", "cpu")
+        assert (code, err) == (0, "")
+        found = patch(loaded, *pair, target, what=what)
+        expected = found.effects if what in OF_HEADS else found.effects.T
+        assert np.abs(table(printed, expected.shape[1]) - expected).max() <= 0.005 + 1e-5
+        assert "“her” rather than “his”" in printed
+        assert f"{found.base_value:.3g} in the text that is read" in printed
+        assert f"{found.source_value:.3g} in the source" in printed
+
+
+def test_every_kind_is_offered() -> None:
+    """All that the library can carry over, but for neurons, of which there are too many for a table."""
+    (choice,) = (one for one in get_args(get_type_hints(command.patch, include_extras=True)["what"]) if get_args(one))
+    assert set(get_args(choice)) == set(PATCHES) - {NEURON}
+
+
+def test_the_largest_effect_the_estimate_and_the_band(headlight: Run, loaded: LoadedModel, tmp_path: Path) -> None:
+    """What the page says under its map; the file has the ends of the band."""
+    given = ("patch", TEXT, SOURCE, *ASKED, "--device", "cpu")
+    code, printed, _ = headlight(*given, "--what", "head", "--estimate", "--band", "--out", tmp_path / "e.json")
+    assert code == 0
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    found, estimate = (find(loaded, source, text, target, what="head") for find in (patch, estimate_patches))
+    missed = bert_core.patches_missed(found, estimate)
+    band = patch_band(loaded, found)
+    held = band.holds(found)
+    assert f"the largest effect: L5 H8, {found.effects[5, 8]:.2f}" in printed
+    assert f"the estimate misses {round(10 * missed.missed)}; Spearman's rank correlation {missed.agreement:.2f}" in (
+        printed
+    )
+    assert f"{int(held.sum())} of 72 places" in printed
+    rows = printed.splitlines()[2:8]
+    assert [row.count("○") for row in rows] == held.sum(1).tolist()
+    written = json.loads((tmp_path / "e.json").read_text(encoding="utf-8"))
+    assert_near(written["random_low"], band.low)
+    assert_near(written["random_high"], band.high)
+
+
+def test_a_file_is_that_of_the_page(headlight: Run, loaded: LoadedModel, tmp_path: Path) -> None:
+    """Of each kind. Texts of other lengths go word by word, which is said."""
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    found, estimate = (find(loaded, source, text, target, what="attention") for find in (patch, estimate_patches))
+    given = ("patch", TEXT, SOURCE, *ASKED, "--what", "attention", "--device", "cpu")
+    for kind in ("csv", "npz", "json"):
+        out = tmp_path / f"effects.{kind}"
+        assert headlight(*given, "--out", out)[0] == 0
+        if kind == "npz":
+            assert_near(np.load(out)["effect"], found.effects)
+        else:
+            assert out.read_bytes() == effects_file(found, estimate, kind)
+    out = tmp_path / "words.csv"
+    code, printed, err = headlight(
+        "patch", TEXT, "The old woman lost his hat.", *ASKED, "--device", "cpu", "--out", out
+    )
+    assert code == 0 and "man → none" in printed and "only in the source: old, woman" in err
+    with out.open(newline="") as lines:
+        assert [row["source_token"] for row in csv.DictReader(lines)][2:5] == ["", "lost", "his, hidden"]
+
+
+def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
+    """The text itself with noise, either way; and a word is found where several are hidden."""
+    read = loaded.tokenizer.encode("The man lost [MASK] [MASK] hat.")
+    target = word_target(loaded.tokenizer, read, "her", position=4)
+    given = ("patch", "The man lost [MASK] [MASK] hat.", "--device", "cpu", "--noise", 2, "--what", "query")
+    for way, pair in (((), (Noised(read, 2.0), read)), (("--reverse",), (read, Noised(read, 2.0)))):
+        for named in (("--word", "her at 4"), ("--target", "4:her")):
+            code, printed, _ = headlight(*given, *way, *named)
+            assert code == 0
+            effects = patch(loaded, *pair, target, what="query").effects
+            assert np.abs(table(printed, 12) - effects).max() <= 0.005 + 1e-5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ((TEXT, *ASKED), "give either SOURCE"),
+        ((TEXT, SOURCE, *ASKED, "--noise", "3"), "give either SOURCE"),
+        ((TEXT, *ASKED, "--noise", "0"), "the size of noise is 0"),
+        ((TEXT, SOURCE, "--mask", "3"), "say what is followed"),
+        ((TEXT, SOURCE, *ASKED, "--target", "4:her"), "say what is followed"),
+        ((TEXT, SOURCE, "--target", "4:her", "--against", "his"), "--against is another word"),
+        ((TEXT, SOURCE, "--target", "4"), "--target is '4': write POSITION:PIECE"),
+        ((TEXT, SOURCE, "--word", "her"), "no word is hidden"),
+        ((TEXT, SOURCE, "--word", "her", "--mask", "9"), "word 9 does not exist in this text"),
+        ((TEXT, TEXT, *ASKED), "there is no difference to explain"),
+        (("The man lost [MASK] hat.", SOURCE, "--word", "her"), "position 4 is hidden in the text that is read"),
+        ((TEXT, "The old woman lost his hat.", *ASKED, "--what", "pattern"), "a pattern says which token looks"),
+        ((TEXT, " ", *ASKED), "there is no text"),
+        ((TEXT, SOURCE, *ASKED, "--what", "neuron"), "--what"),
+        ((TEXT, SOURCE, *ASKED, "--out", "effects.png"), "its ending must be one of csv, npz, json"),
+        ((TEXT, SOURCE, *ASKED, "--out", "no/such/effects.csv"), "there is no folder"),
+        ((TEXT, SOURCE, "--target", "nsp"), "the next-sentence target needs a second sentence"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_patched_is_one_sentence(headlight: Run, arguments: tuple[str, ...], reason: str) -> None:
+    """Nothing on stdout, one line on stderr that names the cause, exit code 2."""
+    code, out, err = headlight("patch", *arguments, "--device", "cpu")
+    assert (code, out) == (2, "") and reason in err and err.count("\n") == 1, err

@@ -1,0 +1,209 @@
+"""The command that puts parts of the reading of one text into that of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from bert_core.refused import Refused
+from viz_app.cli.shared import Device, ModelName, Notes, check_place, encode, kind_of_file, load, note, parse_target
+from viz_app.export import EFFECT_KINDS
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.loading import LoadedModel
+    from bert_core.records import PatchBand, Patches, Target
+    from bert_core.tokenizer import Encoding
+
+RANDOM_TEXTS = 10  # of the band
+MOST_NAMED = 8  # words without a partner
+
+
+def patch(
+    text: Annotated[str, typer.Argument(help="The text that is read, with [MASK] or --mask.")],
+    source: Annotated[
+        str | None, typer.Argument(help="The text that the parts come from; as many tokens, or words go to words.")
+    ] = None,
+    word: Annotated[
+        str | None, typer.Option(help="The word to follow at the [MASK]; where there are several, as in 'door at 4'.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="Another word there: the difference of the two logits is followed.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="POSITION:PIECE", help="What to follow, instead of --word; also nsp, or class:NUMBER."),
+    ] = None,
+    mask: Annotated[
+        list[int] | None,
+        typer.Option(min=0, help="Hide this word of TEXT, from zero, in both texts; may be given again."),
+    ] = None,
+    pair: Annotated[str | None, typer.Option(help="A second text, of both.")] = None,
+    what: Annotated[
+        Literal["state", "attention", "feed_forward", "head", "pattern", "query", "key", "value"],
+        typer.Option(help="What is carried over: of a token at a depth or in a layer, or of a head."),
+    ] = "state",
+    noise: Annotated[
+        float | None,
+        typer.Option(metavar="SIZE", help="Instead of SOURCE: TEXT with noise, in deviations of word embeddings."),
+    ] = None,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", help="Read the source, with parts of TEXT; positions are those of the source.")
+    ] = False,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="What the estimate from one pass there and back misses.")
+    ] = False,
+    band: Annotated[bool, typer.Option("--band", help=f"Mark what {RANDOM_TEXTS} random texts do as well.")] = False,
+    model: ModelName = "headlight-mini",
+    out: Annotated[
+        Path | None, typer.Option(dir_okay=False, help=f"All numbers as a file: {', '.join(EFFECT_KINDS)}.")
+    ] = None,
+    device: Device = "auto",
+) -> None:
+    """Which part of its reading of SOURCE makes a model answer TEXT as it answers SOURCE: patches, one by one.
+
+    0 changes nothing, 1 gives the source's answer.
+    """
+    kind = None if out is None else kind_of_file("--out", out, EFFECT_KINDS)
+    if out is not None:
+        check_place(out)
+    if (source is None) == (noise is None):
+        raise Refused("give either SOURCE, a second text that differs in a word or two, or --noise")
+    if (word is None) == (target is None):
+        raise Refused("say what is followed: either --word, as in --word her --against his, or --target")
+    if against is not None and word is None:
+        raise Refused("--against is another word in the place of --word: give both")
+    import bert_core
+    from bert_core import Noised
+    from bert_core.analysis.causes import hidden_alike
+    from viz_app.export.effects import effects_file
+
+    loaded = load(model, device)
+    typed = encode(loaded, text, pair)
+    read: Encoding | Noised = loaded.tokenizer.mask_words(typed, mask or ())
+    if noise is not None:
+        other: Encoding | Noised = Noised(loaded.tokenizer.mask_words(typed, mask or ()), noise)
+    else:
+        other = hidden_alike(loaded.tokenizer, encode(loaded, source or "", pair), typed, mask or ())
+    if reverse:
+        read, other = other, read
+    asked = _asked(loaded, read.encoding if isinstance(read, Noised) else read, word, against, target)
+    align = "tokens" if len(other) == len(read) else "words"
+    estimated = bert_core.estimate_patches(loaded, other, read, asked, what=what, align=align)
+    _check_sides(estimated)
+    found = bert_core.patch(loaded, other, read, asked, what=what, align=align, report=Notes())
+    random = bert_core.patch_band(loaded, found, texts=RANDOM_TEXTS, report=Notes()) if band else None
+    typer.echo(_answers(loaded, found))
+    typer.echo("\n".join(_lines(found, random)))
+    if estimate:
+        missed = bert_core.patches_missed(found, estimated)
+        typer.echo(
+            f"of the {missed.top} places that move the answer most, the estimate misses "
+            f"{round(missed.missed * missed.top)}; Spearman's rank correlation {missed.agreement:.2f}"
+        )
+    if out is not None and kind is not None:
+        from bert_core.checkpoint import write_whole
+
+        write_whole(out, effects_file(found, estimated, kind, random))
+
+
+def _asked(
+    loaded: LoadedModel, read: Encoding, word: str | None, against: str | None, target: str | None
+) -> Target:  # fmt: skip
+    """The number to follow, of the text that is read."""
+    import bert_core
+
+    if word is None:
+        return parse_target(loaded, target or "")
+    before, at, place = word.rpartition(" at ")
+    named, position = (before, int(place)) if at and place.isdecimal() else (word, None)
+    return bert_core.word_target(loaded.tokenizer, read, named, position=position, against=against)
+
+
+def _check_sides(found: Patches) -> None:
+    """Say on stderr which words have no partner. Raise Refused where there is nothing to explain.
+
+    That is where both texts give the same answer, or a word is hidden in one alone: the source would read its own.
+    """
+    from bert_core.analysis.causes import word_partners
+    from bert_core.tokenizer import MASK, Encoding
+    from viz_app.export.effects import read_of
+
+    read, source = read_of(found), found.source
+    if isinstance(source, Encoding):
+        for row in found.target.rows:
+            theirs = source.tokens[found.partners[row] or 0]
+            if read.tokens[row] == MASK != theirs:
+                raise Refused(
+                    f"position {row} is hidden in the text that is read, and in the source {theirs!r} stands there: "
+                    f"type {MASK} in both, or hide the word with --mask"
+                )
+        if len(source) != len(read):
+            _, alone, only = word_partners(source, read)
+            said = [
+                f"{where}: {', '.join(words[:MOST_NAMED])}"
+                for where, words in (("only in the text that is read", alone), ("only in the source", only))
+                if words
+            ]
+            note("; ".join(["the texts have other numbers of tokens, so words go to words", *said]))
+    _ = found.effects
+
+
+def _answers(loaded: LoadedModel, found: Patches) -> str:
+    """What is followed, and what both texts answer."""
+    target = found.target
+    first, *more = [loaded.tokenizer.token_of(number) for _, number in target.asked] or [""]
+    what = target.asks.speaks_for.format(
+        word=first + "".join(piece.removeprefix("##") for piece in more),
+        label="" if target.label is None else loaded.labels[target.label],
+    )
+    if target.against is not None:
+        what += f" rather than “{loaded.tokenizer.token_of(target.against)}”"
+
+    def said(value: float) -> str:
+        probability = target.asks.probability(value)
+        numbers = {"value": value, "loss": -value, "probability": math.nan if probability is None else probability}
+        written: str = target.asks.says.format(**{name: f"{number:.3g}" for name, number in numbers.items()})
+        return written
+
+    return f"{what}: {said(found.base_value)} in the text that is read, {said(found.source_value)} in the source"
+
+
+def _lines(found: Patches, band: PatchBand | None) -> Iterator[str]:
+    """The effects as a table, of layers and heads or of tokens and depths, the largest of them, and what is marked."""
+    from viz_app.export.effects import both_labels, read_of, shares, source_labels, strongest
+
+    layers, heads = found.head_mask.shape
+    depths = [f"L{layer}" for layer in range(layers)]
+    if of_heads := "head" in found.axes:
+        rows, columns = depths, [f"H{head}" for head in range(heads)]
+    else:
+        read = read_of(found)
+        rows = both_labels(read.labels, source_labels(found.source, read, found.partners))
+        columns = ["emb."] * (found.what == "state") + depths
+    effects, width = shares(found), max(map(len, rows))
+    yield " " * width + "".join(f"{column:>7}" for column in columns)
+    held = None if band is None else band.holds(found)
+    for row, label in enumerate(rows):
+        line = f"{label:<{width}}"
+        for column in range(len(columns)):
+            place: tuple[int, ...] = (row, column) if of_heads else (column, row)
+            line += f"{_two_places(float(effects[place])):>6}{'○' if held is not None and held[place] else ' '}"
+        yield line.rstrip()
+    place = strongest(found)
+    row, column = place if of_heads else place[::-1]
+    named = f"{rows[row]} {columns[column]}" if of_heads else f"{rows[row]} at {columns[column]}"
+    yield f"the largest effect: {named}, {_two_places(float(effects[place]))}"
+    if held is not None:
+        there = int((found.values == found.values).sum())
+        yield f"○ moves the answer no more than {RANDOM_TEXTS} random texts do: {int(held.sum())} of {there} places"
+
+
+def _two_places(effect: float) -> str:
+    """An effect as it stands in the table: 0 for what rounds to it, nothing where nothing was patched."""
+    if math.isnan(effect):
+        return ""
+    return f"{effect:.2f}" if round(abs(effect), 2) else "0"

@@ -1,0 +1,94 @@
+"""What patches find as numbers: the effects, the tokens that stand beside them, and files of both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_core.records import MeanOf, Noised, PatchBand, Patches
+from bert_core.refused import Refused
+from bert_core.tokenizer import Encoding
+from viz_app.export import EFFECT_KINDS
+from viz_app.export.tables import labelled_csv, npz
+
+
+def shares(found: Patches) -> np.ndarray:
+    """The effects of patches; of a mean, which has no answer of its own, how far the answer moves."""
+    if isinstance(found.source, MeanOf):
+        moved: np.ndarray = found.values - found.base_value
+        return moved
+    return found.effects
+
+
+def strongest(found: Patches) -> tuple[int, ...]:
+    """The place with the largest effect, either way; of states between the layers, as the ends are the texts' own."""
+    effects = np.abs(shares(found))
+    if found.what == "state" and len(effects) > 2:
+        effects[[0, -1]] = np.nan
+    return tuple(int(number) for number in np.unravel_index(np.nanargmax(effects), effects.shape))
+
+
+def source_labels(source: Encoding | Noised | MeanOf, read: Encoding, partners: Sequence[int | None]) -> list[str]:
+    """The token of the source that each token of a text comes from; "" where there is none."""
+    labels = source.labels if isinstance(source, Encoding) else read.labels
+    return ["" if place is None else labels[place] for place in partners]
+
+
+def both_labels(own: Sequence[str], theirs: Sequence[str]) -> list[str]:
+    """What is written at each token: both, where the texts differ."""
+    return [one if one == other else f"{one} → {other or 'none'}" for one, other in zip(own, theirs, strict=True)]
+
+
+def read_of(found: Patches) -> Encoding:
+    """The text that was patched, without noise."""
+    return found.encoding.encoding if isinstance(found.encoding, Noised) else found.encoding
+
+
+def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand | None = None) -> bytes:
+    """Every place with its effect, found and estimated, as a file of one of `EFFECT_KINDS`.
+
+    CSV has a line for each place. NPZ and JSON have the same by the axes of the patches, and the answers of both texts;
+    JSON has null where nothing was patched. band: what random texts did there, the lowest and the highest answer.
+    Raises Refused for another kind, and where both texts give the same answer.
+    """
+    if kind not in EFFECT_KINDS:
+        raise Refused(f"a file of kind {kind!r} is unknown: one of {', '.join(EFFECT_KINDS)}")
+    numbers = {
+        "value": exact.values, "effect": shares(exact),
+        "estimated_value": estimate.values, "estimated_effect": shares(estimate),
+    } | ({} if band is None else {"random_low": band.low, "random_high": band.high})  # fmt: skip
+    read = read_of(exact)
+    words = {"token": list(read.tokens), "source_token": source_labels(exact.source, read, exact.partners)}
+    if kind == "csv":
+        return labelled_csv(_columns(exact.axes, words, numbers))
+    ends = {"base_value": exact.base_value, "source_value": exact.source_value}
+    if kind == "npz":
+        arrays = numbers | {name: np.array(value) for name, value in ends.items()}
+        return npz(arrays, **words, what=[exact.what], axes=exact.axes)
+    said: dict[str, Any] = {"what": exact.what, "axes": exact.axes, **words}
+    said |= {name: _listed(np.asarray(value)) for name, value in {**ends, **numbers}.items()}
+    return (json.dumps(said, ensure_ascii=False, indent=1) + "\n").encode("utf-8", "replace")
+
+
+def _columns(
+    axes: Sequence[str], words: dict[str, list[str]], numbers: dict[str, np.ndarray]
+) -> dict[str, Sequence[object]]:
+    """A line for each place; what its token is, where it is one of a token."""
+    places = list(np.ndindex(numbers["value"].shape))
+    columns: dict[str, Sequence[object]] = {
+        axis: [place[number] for place in places] for number, axis in enumerate(axes)
+    }
+    if "position" in axes:
+        at = axes.index("position")
+        columns |= {name: [tokens[place[at]] for place in places] for name, tokens in words.items()}
+    return columns | {name: [*values.flat] for name, values in numbers.items()}
+
+
+def _listed(values: np.ndarray) -> object:
+    """Numbers as JSON has them, null for NaN."""
+    listed = values.astype(object)
+    listed[np.isnan(values)] = None
+    return listed.tolist()

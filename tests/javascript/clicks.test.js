@@ -62,6 +62,12 @@ function windowAt(path) {
       get href() {
         return entries.at(-1);
       },
+      get pathname() {
+        return new URL(entries.at(-1)).pathname;
+      },
+      get search() {
+        return new URL(entries.at(-1)).search;
+      },
     },
     history: {
       state: null,
@@ -71,7 +77,35 @@ function windowAt(path) {
   };
 }
 
+test("A path without the parameters that it had gets them back once nothing more comes", (context) => {
+  context.mock.timers.enable({ apis: ["setInterval"] });
+  context.after(() => {
+    delete globalThis.window;
+    delete globalThis.document;
+    delete globalThis.headlightSteps;
+  });
+  const app = { dataset: { testScriptState: "running" } };
+  globalThis.document = { querySelector: (asked) => (asked.includes("stApp") ? app : null) };
+  const reached = (names_view, path, then) => {
+    delete globalThis.headlightSteps;
+    globalThis.headlightRun = () => {};
+    globalThis.window = windowAt("/inside?text=a");
+    address({ data: { steps: ["text"], names_view }, setTriggerValue: () => {} });
+    app.dataset.testScriptState = "running";
+    globalThis.window.history.pushState(null, "", path);
+    context.mock.timers.tick(3000);
+    if (then) globalThis.window.history.pushState(null, "", then);
+    app.dataset.testScriptState = "notRunning";
+    context.mock.timers.tick(3000);
+    return globalThis.window.entries.map((entry) => entry.replace("http://localhost", ""));
+  };
+  assert.deepEqual(reached(true, "/learn"), ["/inside?text=a", "/learn?text=a"]);
+  assert.deepEqual(reached(true, "/learn", "/learn?text=b"), ["/inside?text=a", "/learn?text=b"]);
+  assert.deepEqual(reached(false, "/start"), ["/inside?text=a", "/start"]);
+});
+
 test("A page has one entry, whether its path or its parameters are said first", (context) => {
+  context.mock.timers.enable({ apis: ["setInterval"] });
   context.after(() => {
     delete globalThis.window;
     delete globalThis.headlightSteps;
@@ -82,7 +116,7 @@ test("A page has one entry, whether its path or its parameters are said first", 
     delete globalThis.headlightSteps;
     globalThis.headlightRun = () => {};
     globalThis.window = windowAt(start);
-    address({ data: { steps: ["text"] }, setTriggerValue: () => {} });
+    address({ data: { steps: ["text"], names_view: true }, setTriggerValue: () => {} });
     return globalThis.window;
   };
   const usual = opened();

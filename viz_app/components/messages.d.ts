@@ -191,6 +191,7 @@ export interface PlanMessage {
 
 export interface AddressMessage {
   steps: string[];
+  names_view: boolean;
 }
 
 // ------------------------------------------------------------------------------------------------ an export's page

@@ -17,7 +17,7 @@ from viz_app.shell.choices import Choice, parse_numbers, write_numbers
 from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, sentence
 
-MOST = 20  # cuts of one text
+MOST_CUTS = 20  # cuts of one text
 SHOWN = 3  # that are named in the line
 RENORMALISED, REMOVED = "r", "x"
 _WRITTEN = re.compile(r"(all|\d+(?:\.[\d,]+)?):q([\d,]*)>k([\d,]*):([rx])")
@@ -53,7 +53,7 @@ def say_cut(cuts: tuple[Cut, ...], encoding: Encoding) -> None:
 
 def add_cut(cut: Cut) -> None:
     """Cut some arrows too; a click on a button."""
-    st.session_state.cut = tuple(dict.fromkeys((*st.session_state.cut, cut)))[-MOST:]
+    st.session_state.cut = tuple(dict.fromkeys((*st.session_state.cut, cut)))[-MOST_CUTS:]
 
 
 def _restore() -> None:
@@ -63,8 +63,8 @@ def _restore() -> None:
 def parse_cuts(value: str) -> tuple[Cut, ...]:
     """Cuts as the address names them, as 2.3:q4>k7,8:r. Raises Refused for anything else, and for too many."""
     parts = [part for part in value.split("_") if part]
-    if len(parts) > MOST:
-        raise Refused(f"at most {MOST} cuts")
+    if len(parts) > MOST_CUTS:
+        raise Refused(f"at most {MOST_CUTS} cuts")
     return tuple(_parsed(part) for part in parts)
 
 

@@ -56,7 +56,7 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
     """
     state = st.session_state
     with st.container(key="history"):
-        keep_history(address.steps())
+        keep_history(address.steps(), names_view=page is not pages[0])
     with screen.settings():
         _settings(models=page.models)
     with screen.strip():

@@ -6,8 +6,13 @@
 
 // On window: this module may be loaded more than once, its wrapper must not be.
 /** @typedef {{ url: string, state: unknown, added: boolean }} Early the entry before, and whether one was added */
-/** @typedef {{ headlightSteps?: string[], headlightRun?: () => void, headlightOpened?: string }} Shared */
+/**
+ * @typedef {{ headlightSteps?: string[], headlightNames?: boolean, headlightRun?: () => void,
+ *   headlightOpened?: string }} Shared
+ */
 const shared = /** @type {Shared} */ (globalThis);
+
+const STILL = 10; // tenths of a second after which nothing more is to come
 
 /** @param {Handed<AddressMessage>} handed */
 export default function address({ data, setTriggerValue }) {
@@ -15,6 +20,7 @@ export default function address({ data, setTriggerValue }) {
   shared.headlightRun = () => setTriggerValue("again", true);
   if (!shared.headlightSteps) keepEntries();
   shared.headlightSteps = data.steps;
+  shared.headlightNames = data.names_view;
 }
 
 function keepEntries() {
@@ -46,11 +52,30 @@ function keepEntries() {
     early = isSamePage ? { url: before.href, state: window.history.state, added } : undefined;
     if (added) add(state, title, url);
     else window.history.replaceState(state, title, url);
+    if (!isSamePage && before.search && !after.search) sayAgain(before.search);
     // What a step of a lesson speaks of stands on top of its page.
     if (differs("lesson", before, after) || differs("step", before, after)) {
       document.querySelector("[data-testid=stMain]")?.scrollTo(0, 0);
     }
   };
+}
+
+/**
+ * A page that is drawn at once may say its parameters while the address still is that of the page before: where these
+ * are the same, Streamlit writes nothing, and the new path stands without them. They are written once it stands still.
+ * @param {string} search
+ */
+function sayAgain(search) {
+  const path = window.location.pathname;
+  let still = 0;
+  const timer = setInterval(() => {
+    if (window.location.pathname !== path || window.location.search) return clearInterval(timer);
+    const app = /** @type {HTMLElement | null} */ (document.querySelector("[data-testid=stApp]"));
+    still = app?.dataset.testScriptState === "notRunning" ? still + 1 : 0;
+    if (still < STILL) return;
+    clearInterval(timer);
+    if (shared.headlightNames) window.history.replaceState(window.history.state, "", path + search);
+  }, 100);
 }
 
 /**

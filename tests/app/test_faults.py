@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from itertools import islice, permutations
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,8 @@ COMMANDS: dict[str, tuple[object, ...]] = {
     "heads": ("heads", "TEXT", "--importance", "--model", "MODEL", "--out", "OUT/t.csv"),
     "faithfulness": ("faithfulness", "TEXT", "--model", "MODEL", "--methods", "rollout,occlusion", "--kinds", "content",
                      "--questions", 2, "--lengths", "6:16", "--least", 0, "--random-rankings", 2, "--out", "OUT/t.csv"),
+    "probe": ("probe", "WORDS", "--label", "kind", "--layers", "0,2", "--seeds", 1, "--least", 1, "--model", "MODEL",
+              "--out", "OUT/p.csv"),
     "prune": ("prune", "--model", "MODEL", "--heads", "0.1", "--out", "OUT/smaller"),
     "prune to .zip": ("prune", "--model", "MODEL", "--heads", "0.1", "--out", "OUT/smaller.zip"),
     "prune-curve": ("prune-curve", "TEXT", "--model", "MODEL", "--examples", 6, "--length", 16, "--points", 2,
@@ -75,8 +78,12 @@ def bench(tiny_model_folder: Path, text_file: Path, tmp_path_factory: pytest.Tem
     space = tmp_path_factory.mktemp("faults")
     rows = [f"the {pet} sat,pet\nthe {ruler} went,ruler" for pet in ("cat", "dog") for ruler in ("king", "queen")] * 2
     (space / "table.csv").write_text("text,topic\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    pets = {"cat": "pet", "dog": "pet", "king": "other", "queen": "other", "old": "other"}
+    words = [f"{at},{word},{pets[word]}" for at, order in enumerate(islice(permutations(pets), 40)) for word in order]
+    (space / "words.csv").write_text("sentence,word,kind\n" + "\n".join(words) + "\n", encoding="utf-8")
     faults = Faults()
-    yield Bench(faults, space, {"MODEL": tiny_model_folder, "TEXT": text_file, "TABLE": space / "table.csv"})
+    given = {"TEXT": text_file, "TABLE": space / "table.csv", "WORDS": space / "words.csv"}
+    yield Bench(faults, space, {"MODEL": tiny_model_folder, **given})
     faults.close()
 
 

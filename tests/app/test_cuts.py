@@ -12,7 +12,7 @@ from tests.near import assert_near
 from tests.visit import at, key_of, settled, visited, words
 from viz_app.export.snippet import snippet
 from viz_app.maps import MapView, of_what_is_left
-from viz_app.shell.cuts import MOST, parse_cuts, write_cuts
+from viz_app.shell.cuts import MOST_CUTS, parse_cuts, write_cuts
 
 TEXT = {"text": "The cat sat on the mat.", "masked": "5"}
 SHOWN = "Cut: L2 H3, “[MASK]” (6) → “cat” (2), “sat” (3): the rest of the row grows"
@@ -38,7 +38,7 @@ def test_an_address_says_what_is_cut(written: str, cuts: tuple[Cut, ...]) -> Non
     [
         ("2.3", "write a cut as layer.head:qQUERIES>kKEYS:r, such as 2.3:q4>k7,8:r"),
         ("2.3:q4>k:r", "every key is cut, and a softmax of nothing has no answer"),
-        ("_".join(["2.3:q4>k7:r"] * (MOST + 1)), f"at most {MOST} cuts"),
+        ("_".join(["2.3:q4>k7:r"] * (MOST_CUTS + 1)), f"at most {MOST_CUTS} cuts"),
         ("2.3:q-4>k7:r", "write a cut as"),
     ],
 )

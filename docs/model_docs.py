@@ -25,6 +25,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from agreement_figures import PARAGRAPHS, Study, head_table, place_table, removal_table
+
 from bert_core import load
 from bert_core.analysis.heads import leading_heads
 from bert_core.analysis.probes import probe_depths
@@ -295,6 +297,12 @@ def probes_of(work: Work, label: str, *options: str) -> str:
     return probe_table(read_probes(out))
 
 
+def agreement_of(work: Work) -> Study:
+    with open(work.texts / "xquad-paragraphs.txt", encoding="utf-8") as file:
+        paragraphs = [line for line in file if line.strip()][:PARAGRAPHS]
+    return Study(load(MODEL, device="cpu"), work.folder / "agreement", paragraphs)
+
+
 def faithfulness_of(work: Work) -> str:
     return work.once(
         "faithfulness", "faithfulness", work.texts / "valid.txt.xz", "--out", work.folder / "faithfulness.csv",
@@ -329,6 +337,13 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "number": ("probes.md", lambda work: probes_of(work, "number", "--erase")),
     "upos": ("probes.md", lambda work: probes_of(work, "upos", "--erase")),
     "relation": ("probes.md", lambda work: probes_of(work, "relation", "--layers", "0,2,4,6")),
+    "attractor-state": ("agreement.md", lambda work: place_table(agreement_of(work), "attractor", "state")),
+    "attractor-attention": ("agreement.md", lambda work: place_table(agreement_of(work), "attractor", "attention")),
+    "attractor-head": ("agreement.md", lambda work: head_table(agreement_of(work), "attractor")),
+    "subject-state": ("agreement.md", lambda work: place_table(agreement_of(work), "subject", "state")),
+    "subject-attention": ("agreement.md", lambda work: place_table(agreement_of(work), "subject", "attention")),
+    "subject-head": ("agreement.md", lambda work: head_table(agreement_of(work), "subject")),
+    "removal": ("agreement.md", lambda work: removal_table(agreement_of(work))),
     "lens": ("", lens_of),
 }
 """Name -> its document ("" for files in the model's folder) and what makes its figures."""

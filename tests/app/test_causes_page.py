@@ -113,6 +113,18 @@ def test_words_go_to_words_in_texts_of_other_lengths(loaded: LoadedModel) -> Non
     assert "only in the text: “man”" in words(app) and "only in the source: “old”, “woman”" in words(app)
 
 
+def test_the_way_back_the_answer_is_read_where_its_word_is_hidden(loaded: LoadedModel) -> None:
+    """In a text of another length that is at another position; where no word stands for it, that is said."""
+    app = start(**THEIRS, source="The old woman lost his hat.", way="out")
+    _, source = both(loaded)
+    text = loaded.tokenizer.mask_words(loaded.tokenizer.encode("The old woman lost his hat."), [4])
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    effects = patch(loaded, source, text, target, align="words").effects.T
+    assert_near(shown(app), effects, 1e-5, of=1.0)
+    app = start(**THEIRS, source="She cried.", way="out")
+    assert not app.exception and "has no partner in the other" in words(app)
+
+
 def test_what_random_texts_do_is_marked(loaded: LoadedModel) -> None:
     """By a button; the marks are those of the library."""
     app = start(**THEIRS, source=SOURCE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from bert_core.analysis.causes import Partners, hidden_alike, word_partners
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
+from bert_core.refused import Refused
 from bert_core.run.answers import Answer
 from bert_core.run.memory import passes_bytes, slopes_bytes
 from bert_core.run.patching import OF_HEADS, answer_with, estimate_patches, patch, patch_band
@@ -43,9 +44,22 @@ class Sides:
 
     @property
     def target(self) -> Target:
-        """What is followed; the page asks for one."""
-        assert self.current.target is not None
-        return self.current.target
+        """What is followed; the page asks for one, of the text above: the way back, at the words that stand for it.
+
+        Raises Refused where none does.
+        """
+        asked = self.current.target
+        assert asked is not None
+        if self.partners is None or self.source is not self.current.encoding:
+            return asked
+        places = {theirs: own for own, theirs in enumerate(self.partners.partners)}
+        if lost := [row for row, _ in asked.asked if row not in places]:
+            raise Refused(
+                f"position {lost[0]} of the text, where the answer is read, has no partner in the other: hide the same "
+                "word in both"
+            )
+        position = None if asked.position is None else places[asked.position]
+        return replace(asked, position=position, pieces=tuple((places[row], piece) for row, piece in asked.pieces))
 
     @property
     def of_heads(self) -> bool:

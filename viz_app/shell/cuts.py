@@ -15,7 +15,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.maps import cut_in_words
 from viz_app.shell.choices import Choice, parse_numbers, write_numbers
 from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, sentence
+from viz_app.shell.markdown import as_written, helped, sentence
 
 MOST_CUTS = 20  # cuts of one text
 SHOWN = 3  # that are named in the line
@@ -30,7 +30,7 @@ def with_cuts(loaded: LoadedModel, encoding: Encoding) -> LoadedModel:
         model = edited(loaded, state.cut)
         check_cuts(model, len(encoding))
     except Refused as error:
-        st.warning(f"{sentence(error)} {spoken('Nothing is cut.')}", icon=":material/content_cut:")
+        st.warning(helped(f"{sentence(error)} {spoken('Nothing is cut.')}"), icon=":material/content_cut:")
         state.cut, model = (), loaded
     return model
 

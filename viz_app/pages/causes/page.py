@@ -124,7 +124,7 @@ def _picture(both: Sides) -> None:
             st.info(helped(sentence(error)), icon=":material/equal:")
             end_run()
     if not np.isfinite(estimate.values).any():
-        st.info("All heads of this model were pruned: there is none whose part could be put in.")
+        st.info(helped("All heads of this model were pruned: there is none whose part could be put in."))
         end_run()
     work = both.exact()
     cells = len(both.rows) * len(both.columns)

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 import transformers
 from encoder import KEPT, TOKEN, in_turns
-from patching import loaded_model, text_of
+from patching import loaded_model, peer_of, text_of
 from tables import command, in_own_process
 from torch import Tensor
 
@@ -70,9 +70,7 @@ def measure(layer: int, repeats: int) -> dict[str, object]:
     """Median milliseconds of each side, and the largest difference."""
     with tempfile.TemporaryDirectory() as folder:
         loaded = loaded_model(Path(folder))
-    theirs = transformers.BertForPreTraining(transformers.BertConfig(attn_implementation="sdpa")).eval()
-    theirs.load_state_dict(loaded.model.state_dict())
-    theirs.to(loaded.device)
+    theirs = peer_of(loaded)
     text, target = text_of(loaded, TOKENS, 0), Target("mlm", TOKENS // 2, TOKEN)
     ids = torch.tensor([text.input_ids], device=loaded.device)
     sides: dict[str, Callable[[Tensor], np.ndarray]] = {

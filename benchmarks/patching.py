@@ -92,13 +92,18 @@ def hooked(model: transformers.BertForPreTraining, source: Encoding, text: Encod
     return found
 
 
+def peer_of(loaded: LoadedModel) -> transformers.BertForPreTraining:
+    """The model of transformers with the same weights."""
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(attn_implementation="sdpa")).eval()
+    theirs.load_state_dict(loaded.model.state_dict())
+    return theirs.to(loaded.device)
+
+
 def measure(tokens: int, repeats: int) -> dict[str, object]:
     """Median milliseconds of each side, and the largest difference."""
     with tempfile.TemporaryDirectory() as folder:
         loaded = loaded_model(Path(folder))
-    theirs = transformers.BertForPreTraining(transformers.BertConfig(attn_implementation="sdpa")).eval()
-    theirs.load_state_dict(loaded.model.state_dict())
-    theirs.to(loaded.device)
+    theirs = peer_of(loaded)
     text, source = text_of(loaded, tokens, 0), text_of(loaded, tokens, 7)
     target = Target("mlm", tokens // 2, TOKEN)
     ids = torch.tensor([text.input_ids], device=loaded.device)

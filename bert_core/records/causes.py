@@ -49,6 +49,11 @@ class Noised:
         return len(self.encoding)
 
 
+def without_noise(text: Encoding | Noised) -> Encoding:
+    """The text itself, without the noise that it may carry."""
+    return text.encoding if isinstance(text, Noised) else text
+
+
 @dataclass(frozen=True)
 class MeanOf:
     """What the model has on average over all tokens of some texts: what is put in tells nothing of any of them.
@@ -92,6 +97,11 @@ class Patches:
 
     def __post_init__(self) -> None:
         read_only(self)
+
+    @property
+    def read(self) -> Encoding:
+        """The text that is read, without noise."""
+        return without_noise(self.encoding)
 
     @property
     def effects(self) -> np.ndarray:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import exp, tanh
+from math import exp, nan, tanh
 from types import MappingProxyType
 
 from bert_core.refused import Refused, checked, several, shown, whole
@@ -39,6 +39,12 @@ class TargetKind:
         if self.link is None:
             return None
         return exp(value) if self.link == "exp" else (1 + tanh(value / 2)) / 2
+
+    def said(self, value: float, written: Callable[[float], str]) -> str:
+        """How sure the model is at a value, as `says` has it. written: how a number is written."""
+        probability = self.probability(value)
+        numbers = {"value": value, "loss": -value, "probability": nan if probability is None else probability}
+        return self.says.format(**{name: written(number) for name, number in numbers.items()})
 
 
 _NATS, _WORD = "nats of log-probability", "“{word}”"

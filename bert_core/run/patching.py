@@ -21,7 +21,7 @@ from bert_core.attention import BertSelfAttention, rows_at
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
 from bert_core.progress import Progress, counted, silent
-from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
+from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, without_noise
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.answers import Answer, answers_of
 from bert_core.run.inputs import check_head_mask, gate_tensor
@@ -196,7 +196,7 @@ def answer_with(loaded: LoadedModel, found: Patches, place: Sequence[int] | None
     if not isinstance(found, Patches):
         raise Refused(f"the patches are {shown(found)}: give what `patch` found")
     top_k = whole("top_k", top_k, 1)
-    text = found.encoding.encoding if isinstance(found.encoding, Noised) else found.encoding
+    text = found.read
     positions, rows = asked_positions(loaded, text, None, None)
     wanted = torch.tensor([rows], device=loaded.device)
     if place is None:
@@ -256,14 +256,15 @@ def patch_band(
     if not isinstance(found, Patches):
         raise Refused(f"the patches are {shown(found)}: give what `patch` found")
     texts, rng = whole("texts", texts, 2, MOST_TEXTS), np.random.default_rng(whole("seed", seed))
-    text = found.encoding.encoding if isinstance(found.encoding, Noised) else found.encoding
+    words = _whole_words(loaded)
     there = np.isfinite(found.values)
     apart = "position" in found.axes
     positions = there.any(tuple(n for n, axis in enumerate(found.axes) if axis != "position")) if apart else None
     low, high = np.full(found.values.shape, np.inf), np.full(found.values.shape, -np.inf)
     for done in range(texts):
         other = patch(
-            loaded, _random_text(loaded, text, rng), found.encoding, found.target, what=found.what, apart=apart,
+            loaded, _random_text(loaded, found.read, words, rng), found.encoding, found.target, what=found.what,
+            apart=apart,
             layers=np.flatnonzero(there.any(tuple(range(1, there.ndim)))).tolist(),
             positions=None if positions is None else np.flatnonzero(positions).tolist(),
             head_mask=found.head_mask, batch_tokens=batch_tokens,
@@ -273,14 +274,17 @@ def patch_band(
     return PatchBand(np.where(there, low, np.nan), np.where(there, high, np.nan), texts)
 
 
-def _random_text(loaded: LoadedModel, text: Encoding, rng: np.random.Generator) -> Encoding:
-    """The same frame with other words."""
-    backend = loaded.tokenizer.backend
-    words = sorted(
-        number for piece, number in backend.get_vocab().items() if piece.isalpha() and len(piece) > 1
-    )  # fmt: skip
+def _whole_words(loaded: LoadedModel) -> list[int]:
+    """The pieces of the vocabulary that are words. Raises Refused if there are none."""
+    pieces = loaded.tokenizer.backend.get_vocab()
+    words = sorted(number for piece, number in pieces.items() if piece.isalpha() and len(piece) > 1)
     if not words:
         raise Refused("the vocabulary has no whole words, so there are no random texts")
+    return words
+
+
+def _random_text(loaded: LoadedModel, text: Encoding, words: list[int], rng: np.random.Generator) -> Encoding:
+    """The same frame with others of these words."""
     ids = [
         number if special or token == MASK else int(rng.choice(words))
         for number, special, token in zip(text.input_ids, text.special, text.tokens, strict=True)
@@ -486,7 +490,7 @@ def _asked(
             f"the source is {shown(source)} and the text {shown(encoding)}: each must be an Encoding or Noised, the "
             "source may be a MeanOf"
         )
-    text = encoding.encoding if isinstance(encoding, Noised) else encoding
+    text = without_noise(encoding)
     check_target(loaded, text, target)
     partners = _partners(loaded, source, text, target, align)
     if what == "pattern" and (isinstance(source, MeanOf) or partners != tuple(range(len(text)))):
@@ -512,7 +516,7 @@ def _partners(
     same = tuple(range(len(text)))
     if isinstance(source, MeanOf):
         return same
-    theirs = source.encoding if isinstance(source, Noised) else source
+    theirs = without_noise(source)
     if align == "words":
         partners = word_partners(theirs, text).partners
         missing = [row for row in target.rows if partners[row] is None]

@@ -79,6 +79,7 @@ def patch(
     import bert_core
     from bert_core import Noised
     from bert_core.analysis.causes import hidden_alike
+    from bert_core.records import without_noise
     from viz_app.export.effects import effects_file
 
     loaded = load(model, device)
@@ -90,7 +91,7 @@ def patch(
         other = hidden_alike(loaded.tokenizer, encode(loaded, source or "", pair), typed, mask or ())
     if reverse:
         read, other = other, read
-    asked = _asked(loaded, read.encoding if isinstance(read, Noised) else read, word, against, target)
+    asked = _asked(loaded, without_noise(read), word, against, target)
     align = "tokens" if len(other) == len(read) else "words"
     estimated = bert_core.estimate_patches(loaded, other, read, asked, what=what, align=align)
     _check_sides(estimated)
@@ -130,9 +131,8 @@ def _check_sides(found: Patches) -> None:
     """
     from bert_core.analysis.causes import word_partners
     from bert_core.tokenizer import MASK, Encoding
-    from viz_app.export.effects import read_of
 
-    read, source = read_of(found), found.source
+    read, source = found.read, found.source
     if isinstance(source, Encoding):
         for row in found.target.rows:
             theirs = source.tokens[found.partners[row] or 0]
@@ -163,25 +163,20 @@ def _answers(loaded: LoadedModel, found: Patches) -> str:
     if target.against is not None:
         what += f" rather than “{loaded.tokenizer.token_of(target.against)}”"
 
-    def said(value: float) -> str:
-        probability = target.asks.probability(value)
-        numbers = {"value": value, "loss": -value, "probability": math.nan if probability is None else probability}
-        written: str = target.asks.says.format(**{name: f"{number:.3g}" for name, number in numbers.items()})
-        return written
-
-    return f"{what}: {said(found.base_value)} in the text that is read, {said(found.source_value)} in the source"
+    text, source = (target.asks.said(value, "{:.3g}".format) for value in (found.base_value, found.source_value))
+    return f"{what}: {text} in the text that is read, {source} in the source"
 
 
 def _lines(found: Patches, band: PatchBand | None) -> Iterator[str]:
     """The effects as a table, of layers and heads or of tokens and depths, the largest of them, and what is marked."""
-    from viz_app.export.effects import both_labels, read_of, shares, source_labels, strongest
+    from viz_app.export.effects import both_labels, shares, source_labels, strongest
 
     layers, heads = found.head_mask.shape
     depths = [f"L{layer}" for layer in range(layers)]
     if of_heads := "head" in found.axes:
         rows, columns = depths, [f"H{head}" for head in range(heads)]
     else:
-        read = read_of(found)
+        read = found.read
         rows = both_labels(read.labels, source_labels(found.source, read, found.partners))
         columns = ["emb."] * (found.what == "state") + depths
     effects, width = shares(found), max(map(len, rows))

@@ -42,11 +42,6 @@ def both_labels(own: Sequence[str], theirs: Sequence[str]) -> list[str]:
     return [one if one == other else f"{one} → {other or 'none'}" for one, other in zip(own, theirs, strict=True)]
 
 
-def read_of(found: Patches) -> Encoding:
-    """The text that was patched, without noise."""
-    return found.encoding.encoding if isinstance(found.encoding, Noised) else found.encoding
-
-
 def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand | None = None) -> bytes:
     """Every place with its effect, found and estimated, as a file of one of `EFFECT_KINDS`.
 
@@ -60,7 +55,7 @@ def effects_file(exact: Patches, estimate: Patches, kind: str, band: PatchBand |
         "value": exact.values, "effect": shares(exact),
         "estimated_value": estimate.values, "estimated_effect": shares(estimate),
     } | ({} if band is None else {"random_low": band.low, "random_high": band.high})  # fmt: skip
-    read = read_of(exact)
+    read = exact.read
     words = {"token": list(read.tokens), "source_token": source_labels(exact.source, read, exact.partners)}
     if kind == "csv":
         return labelled_csv(_columns(exact.axes, words, numbers))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import DIVERGING, TOKEN_FONT, figure_of, page, plain, shade
-from viz_app.figures.why import coloured_cells
+from viz_app.figures.style import DIVERGING, TOKEN_FONT, cell_frame, figure_of, plain, shade
+from viz_app.figures.why import CLICKED_CELLS, coloured_cells
 
 LONGEST_LABEL = 20
 NUMBERS_THAT_FIT = 14  # columns with a number in every cell
@@ -69,19 +69,9 @@ def effect_map(
                 "color": [shade(shares[row, column], signed=True, dark=dark)[1] for row, column in cells],
             },
         })  # fmt: skip
-    frames = [
-        {
-            "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5,
-            "line": {"color": page(dark).text, "width": 4 if lecture else 3},
-        }
-        for row, column in ([] if chosen is None else [chosen])
-    ]  # fmt: skip
     layout = {
-        "shapes": frames,
-        "hovermode": "closest",
-        "hoverdistance": -1,  # anywhere in a cell is nearest to its own point
-        "clickmode": "event+select",
-        "dragmode": False,
+        **CLICKED_CELLS,
+        "shapes": [] if chosen is None else [cell_frame(*chosen, dark=dark, lecture=lecture)],
         "height": round(rows * (38 if lecture else 30) + (84 if lecture else 64)),
         "margin": {"l": 8, "r": 8, "t": 44 if lecture else 34, "b": 10},
         "xaxis": {

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, HEAD_DASHES, SEQUENTIAL, TOKEN_FONT, figure_of, page, plain, two_digits
+from viz_app.figures.style import (
+    HEAD_COLOURS,
+    HEAD_DASHES,
+    SEQUENTIAL,
+    TOKEN_FONT,
+    cell_frame,
+    figure_of,
+    page,
+    plain,
+    two_digits,
+)
 
 LONGEST_LABEL, LONGEST_HOVER = 16, 160
 LETTERS_A_LINE, LEAST_LETTERS = 64, 8  # of all cells of a row together, and of each: most words are no longer
@@ -92,13 +102,7 @@ def lens_grid(
             ],
             "hovertemplate": "%{customdata}<extra></extra>",
         })  # fmt: skip
-    frames = [
-        {
-            "type": "rect", "x0": depth - 0.5, "x1": depth + 0.5, "y0": row - 0.5, "y1": row + 0.5,
-            "line": {"color": page(dark).text, "width": 4 if lecture else 3},
-        }
-        for row, depth in ([] if chosen is None else [chosen])
-    ]  # fmt: skip
+    frames = [] if chosen is None else [cell_frame(*chosen, dark=dark, lecture=lecture)]
     line = 40 if lecture else 30
     layout = {
         "shapes": frames,

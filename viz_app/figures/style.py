@@ -160,6 +160,14 @@ def figure_of(
     return go.Figure(traces, {**layout, "template": _TEMPLATES[dark, lecture]}, _validate=CHECKED)
 
 
+def cell_frame(row: float, column: float, *, dark: bool, lecture: bool) -> dict[str, Any]:
+    """The frame around the chosen cell of a map, as a shape of a layout."""
+    return {
+        "type": "rect", "x0": column - 0.5, "x1": column + 0.5, "y0": row - 0.5, "y1": row + 0.5,
+        "line": {"color": page(dark).text, "width": 4 if lecture else 3},
+    }  # fmt: skip
+
+
 def styled(figure: go.Figure, *, dark: bool, lecture: bool = False) -> go.Figure:
     """The same for a figure that was made with plotly's own objects."""
     traces = [trace.to_plotly_json() for trace in figure.data]

@@ -14,6 +14,8 @@ LONGEST_LABEL, LONGEST_HOVER = 12, 160
 NUMBERS_THAT_FIT = 18  # columns with a number in every cell
 LABELS_THAT_FIT = 36
 ROWS_IN_LARGE_TYPE = 10
+# The layout under `coloured_cells`: anywhere in a cell is nearest to its own point.
+CLICKED_CELLS = {"hovermode": "closest", "hoverdistance": -1, "clickmode": "event+select", "dragmode": False}
 SIGNS = {"better": "circle", "chance": "circle-open", "worse": "x"}
 MEANINGS = {"better": "better than chance here", "chance": "no better than chance here", "worse": "worse than chance"}
 
@@ -65,11 +67,8 @@ def score_table(
     # In a lecture many rows share the height of a window.
     size = (18 if rows <= ROWS_IN_LARGE_TYPE else 15) if lecture else 13
     layout = {
+        **CLICKED_CELLS,
         "shapes": frames,
-        "hovermode": "closest",
-        "hoverdistance": -1,  # anywhere in a cell is nearest to its own point
-        "clickmode": "event+select",
-        "dragmode": False,
         "height": round(rows * (38 if lecture else 28) + (140 if lecture else 110)),
         "margin": {"l": 8, "r": 48, "t": round(7.2 * size) if lecture else 100, "b": 10},
         "xaxis": {

@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.causes import patches_missed
-from bert_core.records import PatchBand, Patches, Target
+from bert_core.records import PatchBand, Patches
 from bert_core.refused import Refused
 from viz_app.export.effects import effects_file, shares, strongest
 from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
@@ -160,11 +160,11 @@ def _answers(both: Sides, found: Patches) -> str:
     target = both.target
     what = target.asks.speaks_for.format(**names_in(both.current, target))
     asked = what if target.against is None else f"{what} rather than “{as_written(both.current.word(target.against))}”"
-    text = _written(target, found.base_value)
+    text, source = (target.asks.said(value, two_digits) for value in (found.base_value, found.source_value))
     names = ("text", "source") if st.session_state.way == "into" else ("source", "text")
     if np.isnan(found.source_value):
         return f"{asked}: **{text}** in the text. Cells say how much it rises or falls, in {target.asks.unit}."
-    return f"{asked}: **{text}** in the {names[0]}, **{_written(target, found.source_value)}** in the {names[1]}."
+    return f"{asked}: **{text}** in the {names[0]}, **{source}** in the {names[1]}."
 
 
 def _say_partners(both: Sides) -> None:
@@ -177,14 +177,6 @@ def _say_partners(both: Sides) -> None:
         if words
     ]
     st.caption(f"The texts have other numbers of tokens, so words go to words; {'; '.join(said)}.")
-
-
-def _written(target: Target, value: float) -> str:
-    asks = target.asks
-    probability = asks.probability(value)
-    numbers = {"value": value, "loss": -value, "probability": np.nan if probability is None else probability}
-    said: str = asks.says.format(**{name: two_digits(number) for name, number in numbers.items()})
-    return said
 
 
 def _map(both: Sides, found: Patches, key: str, band: PatchBand | None = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import streamlit as st
@@ -13,7 +12,7 @@ import streamlit as st
 from bert_core.analysis.causes import Partners, hidden_alike, word_partners
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
-from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target
+from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, without_noise
 from bert_core.refused import Refused
 from bert_core.run.answers import Answer
 from bert_core.run.memory import passes_bytes, slopes_bytes
@@ -69,7 +68,7 @@ class Sides:
     @property
     def read(self) -> Encoding:
         """The text without noise."""
-        return self.text.encoding if isinstance(self.text, Noised) else self.text
+        return without_noise(self.text)
 
     @cached_property
     def partners(self) -> Partners | None:
@@ -184,11 +183,6 @@ class Sides:
             current.seconds(passes),
             memory=memory,
         )
-
-
-def _estimated(*texts: Any, report: Progress, **how: Any) -> Patches:
-    """As `estimate_patches`, which is done before there is anything to report."""
-    return estimate_patches(*texts, **how)
 
 
 def sides(current: Question) -> Sides:

@@ -328,10 +328,7 @@ def value(current: Question, answers: Answers) -> str:
     number = answers.target_value
     if answers.stale or number is None:
         return ""
-    asks, numbers = answers.target.asks, {"value": number, "loss": -number, "probability": np.nan}
-    if (probability := asks.probability(number)) is not None:
-        numbers["probability"] = probability
-    return f":small[{asks.says.format(**{name: two_digits(one) for name, one in numbers.items()})}]"
+    return f":small[{answers.target.asks.said(number, two_digits)}]"
 
 
 def chosen(answers: Answers, waiting: list[str]) -> Method:

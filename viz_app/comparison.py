@@ -11,7 +11,8 @@ import numpy as np
 from bert_core.analysis.compare import Alignment, Change, aligned, change, largest_changes
 from bert_core.records import ModelRun
 from bert_core.tokenizer import Encoding
-from viz_app.maps import ShownMaps, cuts_of, heads_off, read_only
+from viz_app.maps import ShownMaps, heads_off, read_only
+from viz_app.notation import notes_of
 from viz_app.tokens import Token
 
 LISTED = 20
@@ -79,7 +80,7 @@ class Comparison:
         ours, theirs = self.maps()
         off = heads_off(self.after)
         values = read_only(theirs - ours)
-        notes = (self.difference, *cuts_of(self.after))
+        notes = (self.difference, *notes_of(self.after.edits, self.after.encoding))
         return ShownMaps(values, self.tokens, self.tokens, "change", self.there, off, notes)
 
     def largest(self, count: int = LISTED) -> list[Change]:

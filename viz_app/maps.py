@@ -22,6 +22,7 @@ from bert_core.edits import Cut
 from bert_core.records import ModelRun
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
+from viz_app.notation import notes_of
 from viz_app.tokens import Combined, Token
 
 UNITS = {
@@ -34,7 +35,7 @@ UNITS = {
 }
 UNSIGNED = ("attention", "brought", "positive_product")
 AMONG = ("chosen", "layer", "all")
-MOST_NAMED = 4  # heads in the name of a file, and tokens of a cut
+MOST_NAMED = 4  # heads in the name of a file
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ class MapView:
             what=self.what,
             there=run.there if one is None else np.ones((1, 1), bool),
             off=() if one is not None else heads_off(run),
-            notes=(*self.notes(run.encoding), *cuts_of(run)),
+            notes=(*self.notes(run.encoding), *notes_of(run.edits, run.encoding)),
             together="" if one is None else one.name,
         )
 
@@ -270,11 +271,6 @@ def heads_off(run: ModelRun) -> tuple[tuple[int, int], ...]:
     return tuple((int(layer), int(head)) for layer, head in np.argwhere((run.head_mask == 0) & run.there))
 
 
-def cuts_of(run: ModelRun) -> tuple[str, ...]:
-    """What was cut while the run was made, for the notes of a picture."""
-    return tuple(f"cut: {cut_in_words(edit, run.encoding)}" for edit in run.edits if isinstance(edit, Cut))
-
-
 def of_what_is_left(run: ModelRun) -> np.ndarray:
     """A run's attention (layer, head, query, key) with rows that sum to 1 where arrows were removed from them.
 
@@ -282,26 +278,6 @@ def of_what_is_left(run: ModelRun) -> np.ndarray:
     """
     whole = all(edit.renormalised for edit in run.edits if isinstance(edit, Cut))
     return run.attention if whole else renormalised(run.attention)
-
-
-def cut_in_words(
-    cut: Cut,
-    encoding: Encoding,
-    *,
-    every: str = "every token",
-    all_layers: str = "all layers",
-    ways: tuple[str, str] = ("the rest of the row grows", "the rest stays as it was"),
-) -> str:
-    """Which arrows are cut, where and how: "L2 H3, “sat” (3) to “cat” (2): the rest of the row grows"."""
-
-    def tokens(positions: tuple[int, ...] | None) -> str:
-        named = [f"“{encoding.tokens[position]}” ({position})" for position in (positions or ())[:MOST_NAMED]]
-        more = len(positions or ()) - len(named)
-        return every if positions is None else ", ".join(named) + (f" + {more}" if more else "")
-
-    layers = all_layers if cut.layers is None else ", ".join(f"L{layer}" for layer in cut.layers)
-    heads = "" if cut.heads is None else " " + ", ".join(f"H{head}" for head in cut.heads)
-    return f"{layers}{heads}, {tokens(cut.queries)} → {tokens(cut.keys)}: {ways[0 if cut.renormalised else 1]}"
 
 
 def read_only(values: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from viz_app.shell.models import added_models
 
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
-text pair masked words model target contrast off cut head also tokens kept instead reference lecture lang
+text pair masked words model target contrast off cut scaled head also tokens kept instead reference lecture lang
 sort rows view show part hide share combine among weights
 against compare_view other other_model
 method measure
@@ -31,8 +31,9 @@ term class teach
 """
 DEFAULTS = {
     "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
-    "contrast": "", "off": (), "cut": (), "head": (0, 0), "also": (), "tokens": ("query", ()), "kept": 0.7,
-    "instead": "zero", "reference": examples.REFERENCE, "text": "She opened the door and walked in.",
+    "contrast": "", "off": (), "cut": (), "scaled": (), "head": (0, 0), "also": (),
+    "tokens": ("query", ()), "kept": 0.7, "instead": "zero", "reference": examples.REFERENCE,
+    "text": "She opened the door and walked in.",
     "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
     "among": "chosen", "weights": (), "against": "masked", "compare_view": "curves", "other": "",
     "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "through": "words", "lens": "logit",
@@ -48,7 +49,7 @@ DEFAULTS = {
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
-text pair masked model off cut head also other stage seed shapes word cell several one two source place
+text pair masked model off cut scaled head also other stage seed shapes word cell several one two source place
 lesson step
 """
 

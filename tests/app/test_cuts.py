@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bert_core import Cut, Refused, capture, edited, load
+from bert_core import Cut, Refused, Scaled, capture, edited, load
 from bert_core.run.vectors import head_vectors
 from tests.app.test_attention_pages import Sent
 from tests.near import assert_near
 from tests.visit import at, key_of, settled, visited, words
 from viz_app.export.snippet import snippet
 from viz_app.maps import MapView, of_what_is_left
-from viz_app.shell.cuts import MOST_CUTS, parse_cuts, write_cuts
+from viz_app.notation import MOST_EDITS, parse_cuts, parse_scaled, write_cuts, write_scaled
 
 TEXT = {"text": "The cat sat on the mat.", "masked": "5"}
 SHOWN = "Cut: L2 H3, “[MASK]” (6) → “cat” (2), “sat” (3): the rest of the row grows"
@@ -38,7 +38,7 @@ def test_an_address_says_what_is_cut(written: str, cuts: tuple[Cut, ...]) -> Non
     [
         ("2.3", "write a cut as layer.head:qQUERIES>kKEYS:r, such as 2.3:q4>k7,8:r"),
         ("2.3:q4>k:r", "every key is cut, and a softmax of nothing has no answer"),
-        ("_".join(["2.3:q4>k7:r"] * (MOST_CUTS + 1)), f"at most {MOST_CUTS} cuts"),
+        ("_".join(["2.3:q4>k7:r"] * (MOST_EDITS + 1)), f"at most {MOST_EDITS} cuts"),
         ("2.3:q-4>k7:r", "write a cut as"),
     ],
 )
@@ -46,6 +46,35 @@ def test_an_address_that_cannot_be_is_refused(written: str, sentence: str) -> No
     """With what is allowed."""
     with pytest.raises(Refused, match=sentence):
         parse_cuts(written)
+
+
+def test_an_address_says_which_neurons_are_scaled() -> None:
+    """Both ways; and what cannot be is refused with what is allowed."""
+    scaled = (Scaled(3, 120, 0.0), Scaled(0, 7, -1.5))
+    assert parse_scaled("3.120:0_0.7:-1.5") == scaled and write_scaled(scaled) == "3.120:0_0.7:-1.5"
+    for written in ("3:0", "3.120", "3.120:nan", "3.-1:0", "3.120:1e400"):
+        with pytest.raises(Refused, match="write a scaled neuron as"):
+            parse_scaled(written)
+    with pytest.raises(Refused, match=f"at most {MOST_EDITS} neurons"):
+        parse_scaled("_".join(["3.120:0"] * (MOST_EDITS + 1)))
+
+
+def test_every_page_reads_the_text_with_the_neurons_that_are_scaled() -> None:
+    """One address: the line, the record, another answer, the script and the notes; cuts beside it; then Restore."""
+    app = settled(visited("predict", **TEXT, scaled="5.0:40_4.1:0", cut="2.3:q6>k2,3:r"))
+    assert "Scaled: L5 neuron 0: × 40; L4 neuron 1: off" in words(app) and SHOWN in words(app)
+    run = app.session_state["_question"].run()
+    assert run.edits == (Cut((6,), (2, 3), (2,), (3,)), Scaled(5, 0, 40.0), Scaled(4, 1, 0.0))
+    expected = capture(edited(load(device="cpu"), run.edits), run.encoding)
+    assert_near(run.predictions[0].probabilities, expected.predictions[0].probabilities)
+    assert "bert_core.Scaled(layer=5, neuron=0, factor=40.0)" in snippet(run, MapView(), "headlight-mini")
+    assert "scaled: L5 neuron 0: × 40" in MapView().of(run).notes
+    app.button(key="restore_scaled").click()
+    settled(app.run())
+    assert "Scaled:" not in words(app) and SHOWN in words(app) and "scaled" not in app.query_params
+    missing = settled(visited("predict", **TEXT, scaled="5.99999:0", cut="2.3:q6>k2,3:r"))
+    assert "neuron 99999 does not exist" in words(missing).lower() and "No neuron is scaled." in words(missing)
+    assert SHOWN in words(missing)
 
 
 def probability_of(app: AppTest) -> float:
@@ -72,7 +101,7 @@ def test_every_page_reads_the_text_without_what_is_cut() -> None:
     for page in ("attention", "why", "layers", "heads", "inside", "roles", "prune", "compare", "causes"):
         settled(at(app, page).run())
         assert "Cut: all layers" in words(app) and not app.exception and not app.error, page
-    app.button(key="restore_cuts").click()
+    app.button(key="restore_cut").click()
     settled(app.run())
     assert "Cut:" not in words(app) and app.session_state["_question"].loaded.edits == ()
     assert "cut" not in app.query_params

@@ -20,11 +20,11 @@ from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.door import LONGEST_TEXT
 from viz_app.lessons import ENGLISH, LANGUAGES
-from viz_app.shell import address, change, classroom, cuts, examples, heads, lesson, models, question, screen, target
+from viz_app.shell import address, change, classroom, edits, examples, heads, lesson, models, question, screen, target
 from viz_app.shell.calm import calm
 from viz_app.shell.choices import Choice, Page, choice_of, collected, flag
 from viz_app.shell.controls import control
-from viz_app.shell.cuts import with_cuts
+from viz_app.shell.edits import NO_EDITS, with_edits
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
 from viz_app.shell.language import spoken
@@ -43,7 +43,7 @@ WAYS = "_ways"  # the pages of this run, as Streamlit links them, by their paths
 def choices_of(pages: tuple[Page, ...]) -> Mapping[str, Choice]:
     """Every choice that an address carries, by its name: those that all pages share, and each page's own."""
     shared = (
-        question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, cuts.CHOICES, change.CHOICES,
+        question.CHOICES, models.CHOICES, target.CHOICES, heads.CHOICES, edits.CHOICES, change.CHOICES,
         lesson.CHOICES, classroom.CHOICES, OWN,
     )  # fmt: skip
     return collected([*shared, *(page.choices for page in pages)])
@@ -149,7 +149,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
         return None
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
-    loaded = with_cuts(loaded, encoding)
+    loaded = with_edits(loaded, encoding)
     drawn = Question(loaded, encoding, original, None, existing_heads(loaded), is_dark(), bool(state.lecture))
     label = spoken("Tokens; click a word to hide it or show it again")
     token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, label=label, on_click=mask_word)
@@ -188,7 +188,8 @@ def _text_inputs(surprises: list[Example]) -> None:
 
 def _text_changed() -> None:
     state = st.session_state
-    state.masked, state.tokens, state.contrast, state.cut = (), NO_TOKENS, "", ()
+    state.masked, state.tokens, state.contrast = (), NO_TOKENS, ""
+    state.update(NO_EDITS)
     if state.target.partition(":")[0].isdigit() and not state.get(OWN_TARGET):
         state.target = ""  # the best guess of the last text is none of this one's
 

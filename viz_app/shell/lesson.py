@@ -14,7 +14,7 @@ import streamlit as st
 from bert_core.refused import Refused
 from viz_app.lessons import STEPS, Lesson, Option, View
 from viz_app.lessons.reading import lesson_of, lessons
-from viz_app.shell import cuts, heads, question, target
+from viz_app.shell import edits, heads, question, target
 from viz_app.shell.address import CHOSEN, TABLE, UNSAID
 from viz_app.shell.choices import Choice, Page, choice_of
 from viz_app.shell.language import language
@@ -27,7 +27,7 @@ _NOTES = "_lesson_notes"  # what was said and done, by the names of lessons
 _HEARD = "_lessons_heard"  # whether the browser has said what it kept
 _DRAFTS = "_lesson_drafts"  # what is chosen and not yet said, by the names of lessons
 _AHEAD = "_lesson_ahead"  # where the next run is to be
-_ABOUT_THE_TEXT = (question.CHOICES, target.CHOICES, heads.CHOICES, cuts.CHOICES)
+_ABOUT_THE_TEXT = (question.CHOICES, target.CHOICES, heads.CHOICES, edits.CHOICES)
 
 
 @dataclass(frozen=True)

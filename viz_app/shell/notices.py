@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import streamlit as st
 
 from bert_core.analysis.cautions import cautions
-from bert_core.edits import Cut
 from bert_core.records import ModelRun
 from viz_app.components.token_strip import TokenClick
 from viz_app.maps import of_what_is_left
 from viz_app.shell import screen
 from viz_app.shell.address import LONGEST_LINK
 from viz_app.shell.controls import missing
-from viz_app.shell.cuts import say_cut
+from viz_app.shell.edits import say_edits
 from viz_app.shell.heads import say_off
 from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, helped
@@ -74,7 +73,7 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
             )
         st.info(helped(says.format(model=name)))
     say_off(current.off, keep_place=keep_place)
-    say_cut(tuple(edit for edit in loaded.edits if isinstance(edit, Cut)), encoding)
+    say_edits(loaded.edits, encoding)
 
 
 def say_cautions(run: ModelRun) -> None:

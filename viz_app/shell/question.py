@@ -19,6 +19,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import TokenClick
 from viz_app.shell import examples
 from viz_app.shell.choices import Choice, Head, flag, parse_whole
+from viz_app.shell.edits import NO_EDITS
 from viz_app.shell.examples import Example
 from viz_app.shell.jobs import Together
 from viz_app.shell.markdown import as_written
@@ -36,7 +37,7 @@ EXAMPLES = "examples_open"  # whether the list of examples is open
 class Question:
     """The text, the model, the target and the head mask that a page asks about.
 
-    loaded: with the arrows cut that the reader cut.
+    loaded: with what the reader changed in it for this text.
     encoding: what the model reads, masks in place. original: the same without the masks that were clicked.
     target: what gradients explain; None if nothing is masked, there is no second sentence, and no classifier.
     head_mask: (layer, head), 0 for a head that is off.
@@ -122,7 +123,8 @@ def take_example(example: Example) -> None:
     state[EXAMPLES] = False
     state.text, state.pair, state.masked = example.text, example.pair, example.masked
     state.target, state.contrast = example.target, example.contrast
-    state.tokens, state.cut = NO_TOKENS, ()
+    state.tokens = NO_TOKENS
+    state.update(NO_EDITS)
 
 
 def is_shown(example: Example) -> bool:

@@ -10,7 +10,7 @@ from bert_core.run.inputs import check_cuts
 from viz_app.components.attention_view import ViewChoice
 from viz_app.shell import screen
 from viz_app.shell.controls import control
-from viz_app.shell.cuts import add_cut
+from viz_app.shell.edits import add_cut
 from viz_app.shell.markdown import sentence
 from viz_app.shell.question import Question
 

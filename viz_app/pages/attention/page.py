@@ -24,6 +24,7 @@ from viz_app.shell import downloads, frame, question, screen
 from viz_app.shell.address import publish
 from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
+from viz_app.shell.edits import kept_edits
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.notices import say_cautions
 from viz_app.shell.question import Question
@@ -130,7 +131,7 @@ def picture(current: Question, view: str) -> None:
 
     Streamlit keeps what it is given for as long as the page is open: the question, whose run the queue has.
     """
-    if st.session_state.view != view or st.session_state.cut != current.loaded.edits:  # a head was opened, or cut
+    if st.session_state.view != view or kept_edits() != current.loaded.edits:  # a head was opened, or something cut
         st.rerun()
     shown = shown_now(current)
     if view == "heads":

@@ -40,7 +40,7 @@ SIDES = {
     "model": ("this model", "the other model"),
     "heads": ("all heads on", "some off"),
 }
-CUT = ("all heads on, nothing cut", "as it is now")
+CUT = ("all heads on, nothing changed", "as it is now")
 
 
 class Summary(NamedTuple):

@@ -49,7 +49,7 @@ def draw() -> None:
     there = sum(len(config.heads_of(layer)) for layer in range(config.num_hidden_layers))
     frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.")
     if asked.loaded.edits:
-        screen.note("Heads are taken out of the model as it was loaded: the arrows that are cut are whole here.")
+        screen.note("Heads are taken out of the model as it was loaded, without what is changed for the text.")
     with screen.controls(), st.popover("Test on a file", width="content"):
         file = file_control(
             st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import tokenizers
@@ -20,6 +20,7 @@ from bert_core.refused import Refused, checked, several, shown, whole
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
+Duty = Literal["first", "between", "end", "mask", "pad", "unknown"]
 SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
 MOST_PIECES = 1_000_000  # twice the largest published vocabulary
 # What a tokenizer.json of word pieces is made of. No other part is run: some take regular expressions, which a file
@@ -37,15 +38,44 @@ KNOWN_PARTS = {
 
 
 @dataclass(frozen=True)
+class SpecialTokens:
+    """How a family of models writes its special tokens, each by its duty; as BERT does, unless said otherwise.
+
+    between: what stands between two texts, one token or several.
+    segment: the number of the second text's segment; 0 in a family whose texts are all in one.
+    """
+
+    first: str = CLS
+    between: tuple[str, ...] = (SEP,)
+    end: str = SEP
+    mask: str = MASK
+    pad: str = PAD
+    unknown: str = UNKNOWN
+    segment: int = 1
+
+    @cached_property
+    def duties(self) -> Mapping[str, Duty]:
+        """The duty of each spelling, as a typed one has it; where one has two, that between the texts."""
+        found: dict[str, Duty] = {self.pad: "pad", self.unknown: "unknown", self.first: "first", self.end: "end"}
+        return {**found, **dict.fromkeys(self.between, "between"), self.mask: "mask"}
+
+
+OF_BERT = SpecialTokens()
+OF_ROBERTA = SpecialTokens("<s>", ("</s>", "</s>"), "</s>", "<mask>", "<pad>", "<unk>", segment=0)
+FAMILIES = (OF_BERT, OF_ROBERTA)
+
+
+@dataclass(frozen=True)
 class Encoding:
     """One text, or a pair, as a model reads it; every tuple has one entry a token.
 
     text, pair: what was typed; pair is None if there is one text.
     input_ids, token_type_ids: word piece numbers; segments (0 in A, 1 in B).
-    offsets: character span of each token in its own text; (0, 0) for the added [CLS] and [SEP].
-    words: number of the word a piece belongs to, counted through both texts; None for [CLS] and [SEP].
-    sides: "A", "B", or None for [CLS] and [SEP].
+    offsets: character span of each token in its own text; (0, 0) for the added special tokens.
+    words: number of the word a piece belongs to, counted through both texts; None for the added special tokens.
+    sides: "A", "B", or None for the added special tokens.
     full_length: tokens there would be had nothing been cut.
+    special_tokens: how its tokenizer writes them.
     """
 
     text: str
@@ -57,6 +87,7 @@ class Encoding:
     words: tuple[int | None, ...]
     sides: tuple[Side | None, ...]
     full_length: int
+    special_tokens: SpecialTokens = OF_BERT
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -68,13 +99,29 @@ class Encoding:
 
     @cached_property
     def special(self) -> tuple[bool, ...]:
-        """Whether each token is a [CLS] or [SEP] that was not typed."""
+        """Whether each token is a special one that was added and not typed, as [CLS] and [SEP]."""
         return tuple(side is None for side in self.sides)
 
     @cached_property
+    def duties(self) -> tuple[Duty | None, ...]:
+        """What each special token is there for, a typed one too: "first", "between", "end", "mask", "pad" or "unknown".
+
+        None for every other token.
+        """
+        known, last = self.special_tokens.duties, len(self) - 1
+        return tuple(
+            "end" if added and position == last and token == self.special_tokens.end else known.get(token)
+            for position, (token, added) in enumerate(zip(self.tokens, self.special, strict=True))
+        )
+
+    def with_duty(self, *duties: Duty) -> tuple[bool, ...]:
+        """Whether each token has one of these duties."""
+        return tuple(duty in duties for duty in self.duties)
+
+    @cached_property
     def mask_positions(self) -> tuple[int, ...]:
-        """Positions of [MASK]."""
-        return tuple(i for i, token in enumerate(self.tokens) if token == MASK)
+        """Positions of the token that hides a word, BERT's [MASK]."""
+        return tuple(i for i, duty in enumerate(self.duties) if duty == "mask")
 
     @property
     def word_count(self) -> int:
@@ -84,11 +131,11 @@ class Encoding:
     @property
     def unknown_count(self) -> int:
         """How many tokens the vocabulary does not know."""
-        return self.tokens.count(UNKNOWN)
+        return self.duties.count("unknown")
 
     @property
     def typed_count(self) -> int:
-        """How many tokens there are besides the added [CLS] and [SEP]."""
+        """How many tokens there are besides the added special ones."""
         return len(self) - sum(self.special)
 
     @property
@@ -97,15 +144,17 @@ class Encoding:
         return self.unknown_count * 2 > self.typed_count
 
     def hidden_piece(self, position: int) -> str | None:
-        """What was typed where now a [MASK] stands; None where nothing is hidden, or a [MASK] was typed."""
+        """What was typed where now a mask stands; None where nothing is hidden, or a mask was typed."""
         if not 0 <= whole("a position", position, None) < len(self):
             raise Refused(f"position {position} does not exist: this text has positions 0 to {len(self) - 1}")
         side = self.sides[position]
-        if self.tokens[position] != MASK or side is None:
+        if self.duties[position] != "mask" or side is None:
             return None
         (start, end), source = self.offsets[position], self.text if side == "A" else self.pair or ""
-        typed = source[start:end]
-        return None if typed in ("", MASK) else ("##" if self._goes_on(position) else "") + typed
+        typed = source[start:end].strip()
+        return (
+            None if typed in ("", MASK, self.special_tokens.mask) else ("##" if self._goes_on(position) else "") + typed
+        )
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -134,13 +183,20 @@ class Encoding:
 
 
 class Tokenizer:
-    """Word pieces: lower-cased or not, as the checkpoint says."""
+    """Word pieces: lower-cased or not, as the checkpoint says.
+
+    special_tokens: how the vocabulary writes them. first_id, end_id, mask_id, pad_id, unknown_id: their numbers.
+    """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self.backend = backend
         self.backend.no_padding()
         self.backend.no_truncation()
-        _check_special([token for token in SPECIAL_TOKENS if backend.token_to_id(token) is not None])
+        known = (token for family in FAMILIES for token in family.duties)
+        own = self.special_tokens = _special_tokens([t for t in known if backend.token_to_id(t) is not None])
+        self.first_id, self.end_id, self.mask_id, self.pad_id, self.unknown_id = (
+            cast("int", backend.token_to_id(token)) for token in (own.first, own.end, own.mask, own.pad, own.unknown)
+        )
 
     @classmethod
     @checked
@@ -160,7 +216,11 @@ class Tokenizer:
             if vocabulary.is_file():
                 lowercase, strip_accents = _settings(settings_file)
                 pieces = _pieces(vocabulary)
-                built = BertWordPieceTokenizer(pieces, lowercase=lowercase, strip_accents=strip_accents)
+                own = _special_tokens(pieces)
+                built = BertWordPieceTokenizer(
+                    pieces, lowercase=lowercase, strip_accents=strip_accents, unk_token=own.unknown,
+                    sep_token=own.end, cls_token=own.first, pad_token=own.pad, mask_token=own.mask,
+                )  # fmt: skip
                 return cls(built._tokenizer)
         except BaseException as error:  # the Rust library raises bare Exception, and where it panics, no Exception
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
@@ -168,10 +228,15 @@ class Tokenizer:
             raise Refused(f"the tokenizer files in {folder} are broken: {error}") from error
         raise Refused(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
 
-    def save(self, folder: str | Path) -> None:
-        """Write what `from_folder` reads back, and transformers' AutoTokenizer too."""
-        names = {f"{name.strip('[]').lower()}_token": name for name in SPECIAL_TOKENS}
-        inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    def save(self, folder: str | Path, *, segments: bool = True) -> None:
+        """Write what `from_folder` reads back, and transformers' AutoTokenizer too.
+
+        segments: whether the model takes them.
+        """
+        own = self.special_tokens
+        names = {"pad": own.pad, "unk": own.unknown, "cls": own.first, "sep": own.end, "mask": own.mask}
+        names = {f"{name}_token": token for name, token in names.items()}
+        inputs = ["input_ids", *["token_type_ids"] * segments, "attention_mask"]
         settings = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs, **names}
         self.backend.save(str(Path(folder) / "tokenizer.json"))
         text = json.dumps(settings, indent=2) + "\n"
@@ -192,6 +257,7 @@ class Tokenizer:
     def encode(self, text: str, pair: str | None = None, *, max_length: int = 512) -> Encoding:
         """Tokens of `[CLS] text [SEP]` or `[CLS] text [SEP] pair [SEP]`, the longer text cut from its end to fit.
 
+        Other families have other tokens there; a typed [MASK] is the mask of each.
         Raises Refused if text is empty, only spaces or nothing that can be read, if there is a pair without a
         text, or if max_length has no room for a token of each.
         """
@@ -206,39 +272,58 @@ class Tokenizer:
             f"{text}{pair}".encode()
         except UnicodeEncodeError as error:
             raise Refused("the text contains a broken character: type it again") from error
-        first = self.backend.encode(text, add_special_tokens=False)
-        second = None if pair is None else self.backend.encode(pair, add_special_tokens=False)
+        first = self._read(text)
+        second = None if pair is None else self._read(pair)
         for name, typed, part in (("text", text, first), ("second sentence", pair, second)):
-            if part is not None and not len(part):
+            if part is not None and not len(part.encoded):
                 raise Refused(f"the {name} {typed!r:.40} contains no readable character: type at least one word")
-        frame = 2 if second is None else 3
-        full_length = frame + len(first) + (0 if second is None else len(second))
+        lengths = len(first.encoded), 0 if second is None else len(second.encoded)
+        own = self.special_tokens
+        texts, frame = (1, 2) if second is None else (2, 2 + len(own.between))
+        full_length = frame + sum(lengths)
         room = max_length - frame
-        if room < frame - 1:
-            least = 2 * frame - 1
+        if room < texts:
+            least = frame + texts
             raise Refused(f"max_length {max_length} leaves no room for a token of each text: {least} is the least")
-        first_room, second_room = _share(room, len(first), 0 if second is None else len(second))
-        parts: list[tuple[tokenizers.Encoding, Side, int]] = [(first, "A", first_room)]
+        first_room, second_room = _share(room, *lengths)
+        # What stands behind each text, and the number of its segment.
+        parts: list[tuple[_Read, Side, int, tuple[str, ...], int]] = [(first, "A", first_room, (own.end,), 0)]
         if second is not None:
-            parts.append((second, "B", second_room))
+            parts = [(first, "A", first_room, own.between, 0), (second, "B", second_room, (own.end,), own.segment)]
 
         rows: list[tuple[str, int, int, tuple[int, int], int | None, Side | None]] = [
-            (CLS, self.id_of(CLS), 0, (0, 0), None, None)
+            (own.first, self.first_id, 0, (0, 0), None, None)
         ]
         words_before = 0
-        for segment, (encoded, side, kept) in enumerate(parts):
+        for (encoded, places), side, kept, behind, segment in parts:
             words = _word_groups(encoded)[:kept]
             # Each of these lists is built anew when it is asked for.
-            pieces = zip(encoded.tokens[:kept], encoded.ids[:kept], encoded.offsets[:kept], words, strict=True)
+            spans = [(places[start], places[end]) for start, end in encoded.offsets[:kept]]
+            pieces = zip(encoded.tokens[:kept], encoded.ids[:kept], spans, words, strict=True)
             rows += [(token, number, segment, span, words_before + word, side) for token, number, span, word in pieces]
             words_before += max(words, default=-1) + 1
-            rows.append((SEP, self.id_of(SEP), segment, (0, 0), None, None))
+            rows += [(token, self.id_of(token), segment, (0, 0), None, None) for token in behind]
         tokens, ids, segments, offsets, word_numbers, sides = zip(*rows, strict=True)
-        return Encoding(text, pair, tokens, ids, segments, offsets, word_numbers, sides, full_length)
+        return Encoding(text, pair, tokens, ids, segments, offsets, word_numbers, sides, full_length, own)
+
+    def _read(self, typed: str) -> _Read:
+        """The pieces of one text, and where each character of what was read stands in what was typed."""
+        own = self.special_tokens.mask
+        if own == MASK or MASK not in typed:
+            return _Read(self.backend.encode(typed, add_special_tokens=False), range(len(typed) + 1))
+        places, at = list[int](), 0
+        parts = typed.split(MASK)
+        for number, part in enumerate(parts):
+            if number:
+                places += [at] * len(own)
+                at += len(MASK)
+            places += range(at, at + len(part))
+            at += len(part)
+        return _Read(self.backend.encode(own.join(parts), add_special_tokens=False), (*places, at))
 
     @checked
     def mask_words(self, encoding: Encoding, words: Iterable[int]) -> Encoding:
-        """The same encoding with every piece of some words replaced by [MASK]; the offsets still point at the text.
+        """The same encoding with a mask in the place of every piece of some words; the offsets still point at the text.
 
         Raises Refused for a word that is not there.
         """
@@ -251,25 +336,24 @@ class Tokenizer:
         hidden = [word in chosen for word in encoding.words]
         return dataclasses.replace(
             encoding,
-            tokens=tuple(MASK if h else token for h, token in zip(hidden, encoding.tokens, strict=True)),
-            input_ids=tuple(self.id_of(MASK) if h else i for h, i in zip(hidden, encoding.input_ids, strict=True)),
+            tokens=tuple(
+                self.special_tokens.mask if h else token for h, token in zip(hidden, encoding.tokens, strict=True)
+            ),
+            input_ids=tuple(self.mask_id if h else i for h, i in zip(hidden, encoding.input_ids, strict=True)),
         )
 
     @checked
     def id_of(self, token: str) -> int:
-        """Number of a token; that of [UNK] if the vocabulary does not have it."""
+        """Number of a token; that of the unknown one if the vocabulary does not have it."""
         number = self.backend.token_to_id(token)
-        if number is None:
-            number = self.backend.token_to_id(UNKNOWN)
-        assert number is not None  # checked when the tokenizer was made
-        return number
+        return self.unknown_id if number is None else number
 
     def token_of(self, number: int) -> str:
         """Token of a number."""
         return str(self.backend.id_to_token(whole("a piece", number, 0, len(self) - 1)))
 
     def encode_plain(self, texts: Iterable[str]) -> list[np.ndarray]:
-        """Word piece numbers of many texts, without [CLS] and [SEP]; uint16 where the vocabulary fits."""
+        """Piece numbers of many texts, no special tokens added; uint16 where the vocabulary fits."""
         dtype = np.uint16 if len(self) <= 1 << 16 else np.int32
         given = several("texts", texts, "texts")
         if other := [text for text in given if not isinstance(text, str)]:
@@ -282,12 +366,22 @@ class Tokenizer:
         return str(self.backend.decode([whole("a piece", piece, 0, len(self) - 1) for piece in pieces]))
 
 
-def _check_special(pieces: Container[str]) -> None:
-    missing = [token for token in SPECIAL_TOKENS if token not in pieces]
-    if missing:
+class _Read(NamedTuple):
+    """One text as it was read, and for each character of that, and their end, its place in what was typed."""
+
+    encoded: tokenizers.Encoding
+    places: Sequence[int]
+
+
+def _special_tokens(vocabulary: Container[str]) -> SpecialTokens:
+    """How a vocabulary writes its special tokens. Raises Refused for one that lacks some, whatever the family."""
+    lacking = {family: [token for token in family.duties if token not in vocabulary] for family in FAMILIES}
+    nearest = min(lacking, key=lambda family: len(lacking[family]))
+    if lacking[nearest]:
         raise Refused(
-            f"the vocabulary has no {', '.join(missing)}: a BERT's vocabulary has {', '.join(SPECIAL_TOKENS)}"
+            f"the vocabulary has no {', '.join(lacking[nearest])}: a BERT's vocabulary has {', '.join(nearest.duties)}"
         )
+    return nearest
 
 
 def _check_parts(values: Mapping[str, Any]) -> None:
@@ -328,7 +422,7 @@ def _pieces(path: Path) -> dict[str, int]:
     if lines > MOST_PIECES:
         raise Refused(f"{path.name} has {lines:,} lines: at most {MOST_PIECES:,} are read")
     pieces: dict[str, int] = WordPiece.read_file(str(path))
-    _check_special(pieces)
+    _special_tokens(pieces)
     if len(pieces) < lines:
         raise Refused(f"{path.name} has {lines:,} lines and {len(pieces):,} pieces: each piece must stand there once")
     return pieces

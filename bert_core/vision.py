@@ -35,7 +35,7 @@ from bert_core.generation import generate
 from bert_core.loading import ASSETS, best_device
 from bert_core.modeling import BertLMHeadModel, BertModel, CausalLMOutput
 from bert_core.refused import Refused, checked, shown, whole
-from bert_core.tokenizer import CLS, PAD, SEP, Tokenizer
+from bert_core.tokenizer import Tokenizer
 
 VOCABULARY_FILE = "vocab.txt"
 BUNDLED = "headlight-shapes"
@@ -230,7 +230,7 @@ class LoadedCaptioner:
         Each row starts with [CLS]; it ends with [SEP], unless there was no room for that.
         """
         states = self.model.encode(torch.from_numpy(images).to(self.device))
-        start, end = self.tokenizer.id_of(CLS), self.tokenizer.id_of(SEP)
+        start, end = self.tokenizer.first_id, self.tokenizer.end_id
         prompt = torch.full((len(images), 1), start, device=self.device)
         room = self.config.text.max_position_embeddings - 1
         found = generate(
@@ -248,8 +248,8 @@ class LoadedCaptioner:
 
     def sentence(self, ids: tuple[int, ...]) -> str:
         """The words of a caption, without [CLS] and [SEP]."""
-        words = (self.tokenizer.token_of(number) for number in ids)
-        return " ".join(word for word in words if word not in (CLS, SEP, PAD))
+        left_out = (self.tokenizer.first_id, self.tokenizer.end_id, self.tokenizer.pad_id)
+        return " ".join(self.tokenizer.token_of(number) for number in ids if number not in left_out)
 
 
 def _until(ids: list[int], end: int) -> tuple[int, ...]:

@@ -71,13 +71,14 @@ def word_partners(source: Encoding, encoding: Encoding) -> Partners:
     own, theirs = words_of(encoding), words_of(source)
     partners: list[int | None] = [None] * len(encoding)
     met, known = set(), set()
+    ends, their_ends = (one.with_duty("first", "between", "end") for one in (encoding, source))
     matcher = SequenceMatcher(None, [word for word, _ in theirs], [word for word, _ in own], autojunk=False)
     for kind, first, last, start, end in matcher.get_opcodes():
         if kind != "equal" and last - first != end - start:
             continue
         for one, other in zip(range(start, end), range(first, last), strict=True):
-            (word, places), (stands_for, of) = own[one], theirs[other]
-            if len(places) == len(of) and (word in _ENDS) == (stands_for in _ENDS):
+            (_, places), (_, of) = own[one], theirs[other]
+            if len(places) == len(of) and ends[places[0]] == their_ends[of[0]]:
                 met.add(one)
                 known.add(other)
                 for place, partner in zip(places, of, strict=True):
@@ -99,9 +100,6 @@ def hidden_alike(tokenizer: Tokenizer, source: Encoding, encoding: Encoding, wor
     hidden = {partners[place] for place, word in enumerate(encoding.words) if word in words}
     theirs = {source.words[place] for place in hidden if place is not None}
     return tokenizer.mask_words(source, tuple(word for word in theirs if word is not None))
-
-
-_ENDS = ("[CLS]", "[SEP]")
 
 
 def words_of(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bert_core.analysis.patterns import attention_entropy, share_to
 from bert_core.refused import shaped
-from bert_core.tokenizer import CLS, SEP, Encoding
+from bert_core.tokenizer import Encoding
 
 NEARLY_ALL = 0.97  # of the largest entropy: attention that tells keys hardly apart
 MUCH = 0.5  # of all attention, to [CLS] and [SEP]
@@ -45,6 +45,7 @@ def cautions(attention: np.ndarray, encoding: Encoding) -> Cautions:
     Source of the reading of [SEP] as a no-op: Clark 2019, section 3.2 (arXiv:1906.04341).
     """
     flat = attention_entropy(attention) > NEARLY_ALL * np.log(attention.shape[-1])
-    shares = (share_to(attention, [token == name for token in encoding.tokens]) for name in (CLS, SEP))
+    ends = encoding.with_duty("first"), encoding.with_duty("between", "end")
+    shares = (share_to(attention, keys) for keys in ends)
     to_cls, to_sep = (float(np.nansum(share) / (~np.isnan(share)).sum()) for share in shares)  # NaN without a head
     return Cautions(flat, to_cls, to_sep)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_core.refused import shaped
-from bert_core.tokenizer import CLS, SEP, Encoding
+from bert_core.tokenizer import CLS, SEP, Encoding, SpecialTokens
 
 TOKEN_KINDS = (CLS, SEP, "punctuation", "other")
 
@@ -27,12 +27,17 @@ class KindFigures(NamedTuple):
     gradient: np.ndarray | None
 
 
+def kind_names(special_tokens: SpecialTokens) -> tuple[str, ...]:
+    """The TOKEN_KINDS as a model writes them."""
+    return (special_tokens.first, special_tokens.end, *TOKEN_KINDS[2:])
+
+
 def kinds_of(encoding: Encoding) -> np.ndarray:
     """The kind of each token as a number in TOKEN_KINDS, (seq,)."""
     kinds = np.full(len(encoding), TOKEN_KINDS.index("other"))
-    for position, token in enumerate(encoding.tokens):
-        if token in TOKEN_KINDS[:2]:
-            kinds[position] = TOKEN_KINDS.index(token)
+    for position, (token, duty) in enumerate(zip(encoding.tokens, encoding.duties, strict=True)):
+        if duty in ("first", "between", "end"):
+            kinds[position] = TOKEN_KINDS.index(CLS if duty == "first" else SEP)
         elif all(unicodedata.category(sign).startswith("P") for sign in token.removeprefix("##")):
             kinds[position] = TOKEN_KINDS.index("punctuation")
     return kinds

@@ -11,7 +11,7 @@ from bert_core.analysis.attribution import map_of_units, scores_of_units, units_
 from bert_core.analysis.flow import check_rows
 from bert_core.records import MAPS
 from bert_core.refused import Refused, several, shaped, shown
-from bert_core.tokenizer import SEP, Encoding
+from bert_core.tokenizer import Encoding
 
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
 WAYS = ("average", "maximum", "weighted")  # to have several heads as one map
@@ -103,7 +103,7 @@ class RoleFigures(NamedTuple):
 @shaped(encoding="seq", attention="layer head seq seq")
 def role_figures(attention: np.ndarray, encoding: Encoding) -> RoleFigures:
     """Of every head on one text. attention: (layer, head, query, key), each row sums to 1."""
-    to_sep = share_to(attention, [token == SEP for token in encoding.tokens])
+    to_sep = share_to(attention, encoding.with_duty("between", "end"))
     return RoleFigures(attention_entropy(attention), to_sep, mean_distance(attention))
 
 

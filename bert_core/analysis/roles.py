@@ -13,7 +13,7 @@ from bert_core.analysis.flow import check_rows
 from bert_core.analysis.patterns import attention_entropy, mean_distance, mean_entropy, word_as_read
 from bert_core.progress import Progress, counted, silent
 from bert_core.refused import Refused, check_finite, real_array, several, shaped, shown, whole
-from bert_core.tokenizer import CLS, SEP, Encoding
+from bert_core.tokenizer import Encoding
 
 # A head has a role where its score is above this; the offsets and special tokens after the thresholds in the notebook
 # of Clark 2019 (0.5, 0.6). Broad is a share of the largest entropy, so that it means the same in every length of text.
@@ -71,8 +71,8 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
     ln(keys). The added [CLS] and [SEP] ask nothing here; NaN where nothing was typed.
     Source: Clark 2019, section 3 (arXiv:1906.04341).
     """
-    typed = np.nonzero(~np.array(encoding.special))[0]
-    tokens, special = np.array(encoding.tokens), np.array(encoding.special)
+    special = np.array(encoding.special)
+    typed = np.nonzero(~special)[0]
     if not len(typed):
         return {role: np.full(attention.shape[:2], np.nan) for role in THRESHOLDS}
     rows = attention[..., typed, :]
@@ -88,8 +88,8 @@ def role_scores(attention: np.ndarray, encoding: Encoding) -> dict[str, np.ndarr
         "previous": offset(-1),
         "next": offset(1),
         "self": offset(0),
-        "cls": share(special & (tokens == CLS)),
-        "sep": share(special & (tokens == SEP)),
+        "cls": share(special & encoding.with_duty("first")),
+        "sep": share(special & encoding.with_duty("between", "end")),
         "punctuation": share(np.array([_is_punctuation(token) for token in encoding.tokens]) & ~special),
         "broad": mean_entropy(rows) / np.log(len(encoding)),
     }

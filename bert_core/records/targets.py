@@ -8,7 +8,7 @@ from math import exp, nan, tanh
 from types import MappingProxyType
 
 from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.tokenizer import MASK, UNKNOWN, Encoding, Tokenizer
+from bert_core.tokenizer import Encoding, Tokenizer
 
 LONGEST_QUOTED = 40  # characters of a word, in an error
 MOST_LISTED = 8  # pieces
@@ -135,7 +135,7 @@ class Target:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The positions of the last layer that it is read from: its own, or [CLS] for the text as a whole."""
+        """The positions of the last layer that it is read from: its own, or the first for the text as a whole."""
         return tuple(position for position, _ in self.asked) or (0,)
 
     @property
@@ -146,7 +146,7 @@ class Target:
         return ((self.position, self.token_id),)
 
     def removable(self, encoding: Encoding) -> tuple[int, ...]:
-        """Positions that can be taken out of a text while the question stays: no [CLS] or [SEP], and not its own."""
+        """Positions that can be taken out of a text while the question stays: not the added ones, and not its own."""
         return tuple(i for i, special in enumerate(encoding.special) if not special and i not in self.rows)
 
 
@@ -195,9 +195,9 @@ def loss_target(encoding: Encoding, original: Encoding) -> Target:
 
 
 def hidden_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, int], ...]:
-    """Where a [MASK] stands in the place of a piece, and the number of that piece."""
-    pairs = zip(encoding.tokens, original.tokens, original.input_ids, strict=True)
-    return tuple((i, number) for i, (token, before, number) in enumerate(pairs) if token == MASK != before)
+    """Where a mask stands in the place of a piece, and the number of that piece."""
+    masks = frozenset(original.mask_positions)
+    return tuple((i, original.input_ids[i]) for i in encoding.mask_positions if i not in masks)
 
 
 def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
@@ -205,17 +205,17 @@ def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
     written = word.strip()
     if tokenizer.backend.token_to_id(written) is not None:
         return (written,)
-    pieces = tokenizer.encode(written).tokens[1:-1]
-    if UNKNOWN in pieces:
+    read = tokenizer.encode(written)
+    if read.unknown_count:
         raise Refused(f"{_shortened(written)!r} has characters that are not in the vocabulary: choose another word")
-    return pieces
+    return read.tokens[1:-1]
 
 
 def _place(encoding: Encoding, pieces: int, position: int | None) -> int:
     """The first position at which a word of so many pieces is asked for. Raises Refused as `word_target`."""
     masks = encoding.mask_positions
     if not masks:
-        raise Refused(f"no word is hidden: hide one first, or type {MASK}")
+        raise Refused(f"no word is hidden: hide one first, or type {encoding.special_tokens.mask}")
     if position is not None:
         if position not in masks:
             raise Refused(f"no word is hidden at position {position}: choose {_listed(masks)}")
@@ -231,7 +231,7 @@ def _place(encoding: Encoding, pieces: int, position: int | None) -> int:
 
 def _masks_from(encoding: Encoding, position: int) -> int:
     """How many masks stand in a row from a position on."""
-    return next((n for n, token in enumerate(encoding.tokens[position:]) if token != MASK), 0)
+    return next((n for n, duty in enumerate(encoding.duties[position:]) if duty != "mask"), 0)
 
 
 def _in_pieces(word: str, pieces: tuple[str, ...]) -> str:

@@ -24,7 +24,7 @@ from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
 from bert_core.run.arrays import as_array, with_gaps
 from bert_core.run.inputs import check_cuts
 from bert_core.run.memory import BYTES_AT_ONCE, TOKENS_AT_ONCE, copies_at_once
-from bert_core.tokenizer import MASK, PAD, Encoding, Tokenizer
+from bert_core.tokenizer import Encoding, Tokenizer
 
 ANSWER_KINDS = ("pieces", "next sentences", "classes")
 VARIANTS_AT_ONCE = 8  # of a batch of texts, at least, so that short texts fill a batch and long ones do not swell it
@@ -66,12 +66,14 @@ def hide_pieces(
     typed = [position for position, special in enumerate(encoding.special) if not special]
     count = max(1, round(share * len(typed)))
     positions = tuple(sorted(rng.choice(typed, count, replace=False).tolist()))
-    hidden, mask = frozenset(positions), tokenizer.id_of(MASK)
+    hidden, mask = frozenset(positions), tokenizer.special_tokens.mask
     return AskedText(
         dataclasses.replace(
             encoding,
-            tokens=tuple(MASK if n in hidden else token for n, token in enumerate(encoding.tokens)),
-            input_ids=tuple(mask if n in hidden else number for n, number in enumerate(encoding.input_ids)),
+            tokens=tuple(mask if n in hidden else token for n, token in enumerate(encoding.tokens)),
+            input_ids=tuple(
+                tokenizer.mask_id if n in hidden else number for n, number in enumerate(encoding.input_ids)
+            ),
         ),
         positions,
         tuple(encoding.input_ids[position] for position in positions),
@@ -83,7 +85,7 @@ def examples_of(loaded: LoadedModel, encoding: Encoding) -> tuple[Batch, ...]:
 
     What is a [MASK] already has no answer and stays hidden.
     """
-    places = [p for p, special in enumerate(encoding.special) if not special and encoding.tokens[p] != MASK]
+    places = [p for p, special in enumerate(encoding.special) if not special and encoding.duties[p] != "mask"]
     parts = [part for first in range(HIDDEN_APART) if (part := places[first::HIDDEN_APART])]
     rows = len(parts) + (encoding.pair is not None)
     if not rows:
@@ -92,7 +94,7 @@ def examples_of(loaded: LoadedModel, encoding: Encoding) -> tuple[Batch, ...]:
     labels = np.full_like(ids, IGNORED_LABEL)
     for row, part in enumerate(parts):
         labels[row, part] = ids[row, part]
-        ids[row, part] = loaded.tokenizer.id_of(MASK)
+        ids[row, part] = loaded.tokenizer.mask_id
     follows = np.full(rows, IGNORED_LABEL)
     if encoding.pair is not None:  # asked of the text as it is, in the last row
         follows[-1] = 0
@@ -370,7 +372,7 @@ def together(texts: Sequence[Sized], at_once: Callable[[int], int]) -> Iterator[
 def _batch_of(loaded: LoadedModel, texts: Sequence[AskedText]) -> AskedBatch:
     """The texts as one padded batch on the model's device."""
     shape = (len(texts), max(map(len, texts)))
-    ids, segments = np.full(shape, loaded.tokenizer.id_of(PAD)), np.zeros(shape, np.int64)
+    ids, segments = np.full(shape, loaded.tokenizer.pad_id), np.zeros(shape, np.int64)
     mask, labels = np.zeros(shape, np.int64), np.full(shape, IGNORED_LABEL)
     follows, classes = np.full(len(texts), IGNORED_LABEL), np.full(len(texts), IGNORED_LABEL)
     for row, text in enumerate(texts):

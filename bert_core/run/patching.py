@@ -28,7 +28,7 @@ from bert_core.run.inputs import check_head_mask, gate_tensor
 from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.readings import Reading, Trace, entering, layers_of, reading_of, traced
 from bert_core.run.targets import asked_positions, check_target, target_values
-from bert_core.tokenizer import MASK, Encoding
+from bert_core.tokenizer import Encoding
 
 OF_TOKENS = ("state", "attention", "feed_forward")
 OF_HEADS = ("head", "pattern", "query", "key", "value")
@@ -286,8 +286,8 @@ def _whole_words(loaded: LoadedModel) -> list[int]:
 def _random_text(loaded: LoadedModel, text: Encoding, words: list[int], rng: np.random.Generator) -> Encoding:
     """The same frame with others of these words."""
     ids = [
-        number if special or token == MASK else int(rng.choice(words))
-        for number, special, token in zip(text.input_ids, text.special, text.tokens, strict=True)
+        number if special or duty == "mask" else int(rng.choice(words))
+        for number, special, duty in zip(text.input_ids, text.special, text.duties, strict=True)
     ]
     return replace(text, input_ids=tuple(ids), tokens=tuple(map(loaded.tokenizer.token_of, ids)))
 

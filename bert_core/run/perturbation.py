@@ -22,9 +22,9 @@ from bert_core.run.inputs import check_position, gate_tensor, known_text, segmen
 from bert_core.run.memory import copies_at_once
 from bert_core.run.passes import layer_passes
 from bert_core.run.targets import check_target, target_probabilities, target_values
-from bert_core.tokenizer import MASK, PAD, Encoding
+from bert_core.tokenizer import Encoding
 
-BASELINES = {"pad": PAD, "mask": MASK, "zero": None}
+BASELINES = ("pad", "mask", "zero")
 VARIANTS = ("original", "within word")
 
 # ---------------------------------------------------------------------------- copies of a text
@@ -99,10 +99,11 @@ class _TargetOnCopies:
         """The word embedding (hidden,) that stands for no word. Raises Refused for an unknown baseline."""
         if baseline not in BASELINES:
             raise Refused(f"baseline {baseline!r} is unknown: one of {', '.join(BASELINES)}")
-        token = BASELINES[baseline]
-        if token is None:
+        if baseline == "zero":
             return torch.zeros_like(self.words[0, 0])
-        return self.embedded(torch.tensor([[self.loaded.tokenizer.id_of(token)]], device=self.loaded.device))[0, 0]
+        tokenizer = self.loaded.tokenizer
+        number = tokenizer.pad_id if baseline == "pad" else tokenizer.mask_id
+        return self.embedded(torch.tensor([[number]], device=self.loaded.device))[0, 0]
 
     def attribution(self, method: str, scores: Tensor | np.ndarray, value: float, **more: object) -> Attribution:
         """The record of a method's scores (seq,)."""
@@ -322,8 +323,8 @@ def pseudo_log_likelihood(
         raise Refused(f"{loaded.name} has no trained masked-word head: it cannot score a text")
     if known_text(loaded, encoding).mask_positions:
         raise Refused(
-            f"the text contains {MASK} at position {encoding.mask_positions[0]}: only words that are "
-            "there can be scored"
+            f"the text contains {encoding.special_tokens.mask} at position {encoding.mask_positions[0]}: only words "
+            "that are there can be scored"
         )
     scored = [position for position, special in enumerate(encoding.special) if not special]
     words = np.array([-1 if word is None else word for word in encoding.words])
@@ -333,7 +334,7 @@ def pseudo_log_likelihood(
         hidden |= (words[None] == words[scored][:, None]) & (places[None] > np.array(scored)[:, None])
     ids = torch.tensor([encoding.input_ids], device=loaded.device)
     masked = torch.where(
-        torch.from_numpy(hidden).to(loaded.device), torch.tensor(loaded.tokenizer.id_of(MASK), device=ids.device), ids
+        torch.from_numpy(hidden).to(loaded.device), torch.tensor(loaded.tokenizer.mask_id, device=ids.device), ids
     )
     gates, segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
     log_probabilities = np.full(len(encoding), np.nan, np.float32)

@@ -78,5 +78,5 @@ def _whole(loaded: LoadedModel, sentence: str) -> Encoding:
     if encoding.cut:
         raise Refused(f"a sentence has {encoding.full_length:,} tokens: {loaded.name} reads at most {most}")
     if encoding.mask_positions:
-        raise Refused("a sentence contains [MASK]: only words that are there can be scored")
+        raise Refused(f"a sentence contains {encoding.special_tokens.mask}: only words that are there can be scored")
     return encoding

@@ -18,7 +18,7 @@ from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.arrays import as_array
 from bert_core.run.losses import AskedText, together
 from bert_core.run.memory import copies_at_once
-from bert_core.tokenizer import PAD, Encoding
+from bert_core.tokenizer import Encoding
 
 Change = Callable[[Tensor], Tensor]
 
@@ -122,7 +122,7 @@ class _Padded:
     @classmethod
     def of(cls, loaded: LoadedModel, texts: Sequence[Encoding]) -> _Padded:
         shape = (len(texts), max(map(len, texts)))
-        ids, segments = np.full(shape, loaded.tokenizer.id_of(PAD)), np.zeros(shape, np.int64)
+        ids, segments = np.full(shape, loaded.tokenizer.pad_id), np.zeros(shape, np.int64)
         there, typed = np.zeros(shape, np.int64), np.zeros(shape, bool)
         for row, text in enumerate(texts):
             ids[row, : len(text)], segments[row, : len(text)] = text.input_ids, text.token_type_ids

@@ -24,7 +24,7 @@ from bert_core.records import Walk
 from bert_core.refused import Refused, checked
 from bert_core.run.arrays import with_gaps
 from bert_core.run.inputs import check_head_mask, check_position, known_text
-from bert_core.tokenizer import PAD, Encoding
+from bert_core.tokenizer import Encoding
 
 ENGINES = ("torch", "numpy")
 OF_HEADS = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
@@ -92,7 +92,9 @@ def walk(
         has_nsp=loaded.has_nsp and encoding.pair is not None,
     )
     values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, inputs, report), layer, config)
-    return Walk(engine, encoding, (*encoding.tokens, *[PAD] * pads), layer, position, values)
+    return Walk(
+        engine, encoding, (*encoding.tokens, *[loaded.tokenizer.special_tokens.pad] * pads), layer, position, values
+    )
 
 
 @checked

@@ -28,7 +28,7 @@ from bert_core.run.perturbation import values_without
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.studies.lines import check_file
 from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, read_kept
-from bert_core.tokenizer import UNKNOWN, Encoding
+from bert_core.tokenizer import Encoding
 
 QUESTION_KINDS = ("content", "function", "nsp")
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
@@ -201,7 +201,7 @@ def _single_pieces(encoding: Encoding) -> dict[str, list[int]]:
     by_kind: dict[str, list[int]] = {"content": [], "function": []}
     for word in range(encoding.word_count):
         (first, *more), written = encoding.pieces_of(word), encoding.word_text(word).lower()
-        if more or encoding.tokens[first] == UNKNOWN or not written.isalpha():
+        if more or encoding.duties[first] == "unknown" or not written.isalpha():
             continue
         if written in FUNCTION_WORDS:
             by_kind["function"].append(word)

@@ -20,7 +20,7 @@ from bert_core.progress import Progress, silent
 from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.studies.documents import read_documents, split_sentences
-from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
+from bert_core.tokenizer import Tokenizer
 from bert_core.training.kinds import document_kinds
 
 _CHUNK = 20_000  # sentences tokenized at once
@@ -158,7 +158,9 @@ class ExampleMaker:
     def __init__(self, corpus: Corpus, tokenizer: Tokenizer, masking: MaskingRule, mix: Mix = _LONG_PAIRS) -> None:
         self.corpus, self.masking, self.mix = corpus, masking, mix
         self.kinds = document_kinds(corpus.pieces_of_documents()) if mix.near else None
-        self.cls, self.sep, self.pad, self.mask = (tokenizer.id_of(t) for t in (CLS, SEP, PAD, MASK))
+        self.cls, self.sep, self.pad, self.mask = (
+            tokenizer.first_id, tokenizer.end_id, tokenizer.pad_id, tokenizer.mask_id
+        )  # fmt: skip
         self.vocab_size = len(tokenizer)
         names = (tokenizer.token_of(i) for i in range(self.vocab_size))
         self.continues = np.array([name.startswith("##") for name in names])

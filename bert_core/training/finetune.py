@@ -23,7 +23,7 @@ from bert_core.progress import Progress, printed
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone, as_kept, check_same, read_kept
 from bert_core.studies.rows import LabelledText, read_labelled
-from bert_core.tokenizer import PAD, Tokenizer
+from bert_core.tokenizer import Tokenizer
 from bert_core.training.labelled import check_classes, classes_of, split_off
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.runs import LOG_FILE, adamw, fast_forward, in_words, log, trapezoid, update
@@ -184,7 +184,7 @@ def finetune(
         origin.to(here)
         classifier.to(here)
         best = _train(
-            origin, classifier, training, held, settings, folder, pad=tokenizer.id_of(PAD), device=here, report=report
+            origin, classifier, training, held, settings, folder, pad=tokenizer.pad_id, device=here, report=report
         )
         begun.unlink()
     for line in best.table():

@@ -191,7 +191,7 @@ def agreements_right(loaded: LoadedModel, asked: Sequence[Agreement]) -> dict[st
         for length in {len(encodings[number]) for number in some}:
             alike = [number for number in some if len(encodings[number]) == length]
             ids = torch.tensor([encodings[number].input_ids for number in alike], device=loaded.device)
-            rows, places = torch.nonzero(ids == tokenizer.id_of(MASK), as_tuple=True)
+            rows, places = torch.nonzero(ids == tokenizer.mask_id, as_tuple=True)
             scores = loaded.model.cls.predictions(loaded.model.bert(ids).last_hidden_state[rows, places])
             for number, row in zip(alike, scores, strict=True):
                 item = asked[number]
@@ -365,7 +365,7 @@ def pieces_of_facts(tokenizer: Tokenizer, facts: Iterable[Fact]) -> list[np.ndar
 
 def speed(loaded: LoadedModel, *, rounds: int = 5) -> float:
     """Tokens a second of a forward pass over 8 examples of 128 tokens, on this machine; the median of the rounds."""
-    ids = torch.full((8, 128), loaded.tokenizer.id_of(MASK), device=loaded.device)
+    ids = torch.full((8, 128), loaded.tokenizer.mask_id, device=loaded.device)
     seconds = []
     with torch.no_grad():
         for _ in range(rounds):

@@ -9,7 +9,7 @@ import pytest
 import transformers
 
 from bert_core import BertConfig, Encoding, Tokenizer
-from bert_core.tokenizer import SPECIAL_TOKENS
+from bert_core.tokenizer import OF_ROBERTA, SPECIAL_TOKENS
 
 # Whole words, pieces of words, signs, and letters in several scripts; no Greek, so that Greek is [UNK].
 VOCABULARY = (
@@ -110,6 +110,45 @@ def test_sides_and_specials(tokenizer: Tokenizer) -> None:
     assert encoding.sides == (None, "A", "A", "A", None, "B", None)
     assert encoding.special == (True, False, False, False, True, False, True)
     assert encoding.token_type_ids == (0, 0, 0, 0, 0, 1, 1)
+
+
+def test_duties_are_told_by_place_and_spelling(tokenizer: Tokenizer) -> None:
+    """Added special tokens have the duty of their place, typed ones that of their spelling, and words have none."""
+    encoding = tokenizer.encode("[CLS] the [SEP] [MASK] Ω [PAD]", "dog")
+    typed = ("first", None, "between", "mask", "unknown", "pad")
+    assert encoding.duties == ("first", *typed, "between", None, "end")
+    assert encoding.with_duty("mask", "pad") == (False,) * 4 + (True, False, True) + (False,) * 3
+    hidden = tokenizer.mask_words(encoding, [1])
+    assert hidden.duties[2] == "mask" and hidden.hidden_piece(2) == "the"
+    assert (encoding.mask_positions, hidden.mask_positions, encoding.unknown_count) == ((4,), (2, 4), 1)
+
+
+@pytest.fixture(scope="module")
+def other_signs(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    """The same words, with special tokens written as RoBERTa writes them."""
+    folder = tmp_path_factory.mktemp("signs")
+    words = [word for word in dict.fromkeys(VOCABULARY) if word not in SPECIAL_TOKENS]
+    (folder / "vocab.txt").write_text("\n".join([*OF_ROBERTA.duties, *words]) + "\n", encoding="utf-8")
+    return Tokenizer.from_folder(folder)
+
+
+@pytest.mark.parametrize("mask", ["[MASK]", "<mask>"])
+def test_a_typed_mask_is_the_models_own(mask: str, other_signs: Tokenizer) -> None:
+    """BERT's [MASK] and the model's own spelling are both taken, and offsets point into what was typed."""
+    text = f"the {mask}{mask} cat, {mask}"
+    encoding = other_signs.encode(text, f"{mask} dog")
+    assert encoding.tokens == (
+        *("<s>", "the", "<mask>", "<mask>", "cat", ",", "<mask>"), "</s>", "</s>", "<mask>", "dog", "</s>",
+    )  # fmt: skip
+    assert encoding.duties[7:] == ("between", "between", "mask", None, "end")
+    assert set(encoding.token_type_ids) == {0} and encoding.mask_positions == (2, 3, 6, 9)
+    for position, (start, end) in enumerate(encoding.offsets):
+        source = text if encoding.sides[position] == "A" else f"{mask} dog"
+        written = mask if encoding.duties[position] == "mask" else encoding.tokens[position]
+        assert encoding.special[position] or source[start:end] == written
+    assert [encoding.hidden_piece(position) for position in encoding.mask_positions] == [None] * 4
+    hidden = other_signs.mask_words(encoding, [0])
+    assert (hidden.hidden_piece(1), hidden.tokens[1]) == ("the", "<mask>")
 
 
 def test_words_group_pieces(tokenizer: Tokenizer) -> None:

@@ -39,7 +39,7 @@ def predict(
         for label in run.classes.order[:top_k]:
             typer.echo(f"  {numbers[label]:.3f}  {run.classes.labels[label]}")
     for prediction in run.predictions:
-        typer.echo(f"[MASK] at {prediction.position}")
+        typer.echo(f"{encoding.special_tokens.mask} at {prediction.position}")
         for token_id, probability in prediction.top:
             typer.echo(f"  {probability:.3f}  {loaded.tokenizer.token_of(token_id)}")
     if run.nsp is not None:

@@ -130,16 +130,17 @@ def _check_sides(found: Patches) -> None:
     That is where both texts give the same answer, or a word is hidden in one alone: the source would read its own.
     """
     from bert_core.analysis.causes import word_partners
-    from bert_core.tokenizer import MASK, Encoding
+    from bert_core.tokenizer import Encoding
 
     read, source = found.read, found.source
     if isinstance(source, Encoding):
         for row in found.target.rows:
-            theirs = source.tokens[found.partners[row] or 0]
-            if read.tokens[row] == MASK != theirs:
+            partner = found.partners[row] or 0
+            theirs = source.tokens[partner]
+            if read.duties[row] == "mask" != source.duties[partner]:
                 raise Refused(
                     f"position {row} is hidden in the text that is read, and in the source {theirs!r} stands there: "
-                    f"type {MASK} in both, or hide the word with --mask"
+                    f"type {read.special_tokens.mask} in both, or hide the word with --mask"
                 )
         if len(source) != len(read):
             _, alone, only = word_partners(source, read)

@@ -15,7 +15,6 @@ from streamlit.delta_generator import DeltaGenerator
 from streamlit.navigation.page import StreamlitPage
 
 from bert_core.refused import Refused
-from bert_core.tokenizer import MASK
 from viz_app.components.address import keep_history
 from viz_app.components.token_strip import Chip, token_strip
 from viz_app.door import LONGEST_TEXT
@@ -213,7 +212,7 @@ def _chips(current: Question) -> list[Chip]:
                 word=encoding.words[position],
                 side=encoding.sides[position],
                 special=encoding.special[position],
-                masked=masked or token == MASK,
+                masked=masked or encoding.duties[position] == "mask",
                 target=target_position(current) == position,
             )
         )

@@ -15,7 +15,6 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
-from bert_core.tokenizer import MASK
 from viz_app.classroom import Asked as ClassAsked
 from viz_app.figures.lessons import MARKS, answer_bars
 from viz_app.lessons import STEPS, Lesson, Option, Task, View, paragraphs_of
@@ -336,12 +335,12 @@ def asked_on(one: Lesson, model: str) -> Asked:
 
 
 def text_of(asked: Asked) -> str:
-    """The text with [MASK] for what is hidden, in Markdown; two sentences in two lines."""
-    texts = {"A": asked.original.text, "B": asked.original.pair or ""}
+    """The text with a mask for what is hidden, in Markdown; two sentences in two lines."""
+    mask, texts = asked.original.special_tokens.mask, {"A": asked.original.text, "B": asked.original.pair or ""}
     for at in reversed(asked.encoding.mask_positions):
         (first, last), side = asked.original.offsets[at], asked.original.sides[at]
         if side is not None:
-            texts[side] = f"{texts[side][:first]}{MASK}{texts[side][last:]}"
+            texts[side] = f"{texts[side][:first]}{mask}{texts[side][last:]}"
     return "  \n".join(as_written(" ".join(text.split())) for text in texts.values() if text)
 
 

@@ -70,7 +70,7 @@ class Question:
         """What is hidden at a position, in Markdown: "The hidden word “door” at position 4"."""
         piece, word = self.encoding.hidden_piece(position), self.encoding.words[position]
         if piece is None or word is None:
-            return f"[MASK] at position {position}"
+            return f"{as_written(self.encoding.special_tokens.mask)} at position {position}"
         what = "word" if len(self.encoding.pieces_of(word)) == 1 else "piece"
         return f"The hidden {what} “{as_written(piece)}” at position {position}"
 

@@ -14,7 +14,6 @@ from bert_core.analysis.sinks import Pull, pull_of
 from bert_core.records import HeadVectors, ModelRun
 from bert_core.refused import Refused
 from bert_core.run.vectors import head_vectors
-from bert_core.tokenizer import CLS, SEP
 from viz_app.components.attention_view import Vectors, ViewChoice
 from viz_app.components.attention_view.everywhere import Everywhere, everywhere
 from viz_app.export.page import NEURON, NEURON_MISLEADING
@@ -68,11 +67,16 @@ class Shown:
         return self.run.shown(self.what)
 
     def pull(self) -> tuple[str, Pull] | None:
-        """[CLS] or [SEP], whichever more heads look at mostly, and what they get from there; None where none does."""
+        """The first or the last token, whichever more heads look at mostly, and what they get from there.
+
+        None where none does.
+        """
 
         def make() -> tuple[str, Pull] | None:
-            tokens, run = np.array(self.current.encoding.tokens), self.run
-            found = [(name, pull_of(run.attention, run.shown("brought"), tokens == name)) for name in (CLS, SEP)]
+            encoding, run = self.current.encoding, self.run
+            own = encoding.special_tokens
+            ends = ((own.first, encoding.with_duty("first")), (own.end, encoding.with_duty("between", "end")))
+            found = [(name, pull_of(run.attention, run.shown("brought"), np.array(keys))) for name, keys in ends]
             most = max(found, key=lambda one: one[1].heads)
             return most if most[1].heads else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
-from bert_core.analysis.kinds import TOKEN_KINDS, kind_figures
+from bert_core.analysis.kinds import kind_figures, kind_names
 from viz_app.pages.layers.shared import Part, draw_lines, take_along
 from viz_app.shell import screen
 from viz_app.shell.question import Question
@@ -17,7 +17,8 @@ def kinds(current: Question) -> None:
     run = current.run(gradients=current.target is not None)
     by_kind = kind_figures(run.attention, run.gradient, current.encoding)
     layers = [f"L{layer}" for layer in range(len(by_kind.share))]
-    present = [(number, name) for number, name in enumerate(TOKEN_KINDS) if by_kind.tokens[number] > 0]
+    names = kind_names(current.encoding.special_tokens)
+    present = [(number, name) for number, name in enumerate(names) if by_kind.tokens[number] > 0]
     left, right = st.columns(2, gap="medium")
     with left:
         screen.heading("Where attention goes")
@@ -35,7 +36,7 @@ def kinds(current: Question) -> None:
     # The kind, apart from the rest, that draws the most attention in any layer.
     most, kind = np.unravel_index(int(by_kind.share[:, :-1].argmax()), by_kind.share[:, :-1].shape)
     screen.say(
-        f"{TOKEN_KINDS[kind]} is {by_kind.tokens[kind]:.0%} of the tokens and gets "
+        f"{names[kind]} is {by_kind.tokens[kind]:.0%} of the tokens and gets "
         f"**{by_kind.share[most, kind]:.0%}** of the attention of L{most}"
         + (
             "."

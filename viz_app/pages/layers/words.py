@@ -14,7 +14,6 @@ from bert_core.loading import LoadedModel
 from bert_core.records import LensRun
 from bert_core.run.lens import logit_lens
 from bert_core.run.memory import words_bytes
-from bert_core.tokenizer import MASK
 from bert_core.translators import Translators, read_translators
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid, lens_width, short_names
 from viz_app.figures.predictions import prediction_bars
@@ -107,7 +106,7 @@ def words(current: Question) -> None:
             f"**{ordinal(int(run.final_rank[depth, row]))}** here"
             + (
                 "."
-                if stood in (final, MASK)  # where a [MASK] was typed, no word stood
+                if stood in (final, encoding.special_tokens.mask)  # where a mask was typed, no word stood
                 else f"; {quoted(stood)}, the word of the text, ranks "
                 f"**{ordinal(int(run.followed_rank[depth, row]))}**."
             )

@@ -17,7 +17,7 @@ from bert_core.refused import Refused
 from bert_core.run.capture import capture, captures
 from bert_core.studies.relations import track_relations
 from bert_core.studies.treebank import read_treebank
-from bert_core.tokenizer import MASK, UNKNOWN, Encoding
+from bert_core.tokenizer import MASK, Encoding
 from viz_app.lessons.checks.third_course import (
     GUESSES,
     LEAST_PROBABILITY,
@@ -198,7 +198,7 @@ def _knows_pronouns(asked: Asked) -> tuple[int, int]:
     has_words(asked)
     tokenizer = asked.loaded.tokenizer
     he, she = (tokenizer.id_of(word) for word in ("he", "she"))
-    if tokenizer.id_of(UNKNOWN) in (he, she):
+    if tokenizer.unknown_id in (he, she):
         raise Refused(spoken("the vocabulary of this model has no “he” and “she”: choose another model"))
     return he, she
 

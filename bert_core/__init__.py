@@ -38,7 +38,7 @@ _NAMES = {
     "vision": "Captioner CaptionerConfig LoadedCaptioner load_captioner",
     # Running it.
     "recording": "Recording record",
-    "records.causes": "MeanOf Noised PatchBand Patches",
+    "records.causes": "MeanOf Noised PatchBand Patches Paths",
     "records.examples": "Batch",
     "records.heads": "CurvePoint HeadSweep HeadTable HeadVectors PruningPlan",
     "records.layers": "LayerStates LensRun Walk",
@@ -57,6 +57,7 @@ _NAMES = {
     "run.lens": "layer_states logit_lens",
     "run.answers": "Answer",
     "run.patching": "answer_with estimate_patches patch patch_band",
+    "run.paths": "patch_path",
     "run.perturbation": (
         "input_x_gradient integrated_gradients occlusion pseudo_log_likelihood saliency value_zeroing values_without"
     ),
@@ -239,6 +240,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.causes import Noised as Noised
     from bert_core.records.causes import PatchBand as PatchBand
     from bert_core.records.causes import Patches as Patches
+    from bert_core.records.causes import Paths as Paths
     from bert_core.records.examples import Batch as Batch
     from bert_core.records.heads import CurvePoint as CurvePoint
     from bert_core.records.heads import HeadSweep as HeadSweep
@@ -282,6 +284,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.patching import estimate_patches as estimate_patches
     from bert_core.run.patching import patch as patch
     from bert_core.run.patching import patch_band as patch_band
+    from bert_core.run.paths import patch_path as patch_path
     from bert_core.run.perturbation import input_x_gradient as input_x_gradient
     from bert_core.run.perturbation import integrated_gradients as integrated_gradients
     from bert_core.run.perturbation import occlusion as occlusion

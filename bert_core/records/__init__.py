@@ -4,6 +4,7 @@ from bert_core.records.causes import MeanOf as MeanOf
 from bert_core.records.causes import Noised as Noised
 from bert_core.records.causes import PatchBand as PatchBand
 from bert_core.records.causes import Patches as Patches
+from bert_core.records.causes import Paths as Paths
 from bert_core.records.causes import without_noise as without_noise
 from bert_core.records.examples import Batch as Batch
 from bert_core.records.heads import LOSSES as LOSSES

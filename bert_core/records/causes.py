@@ -110,16 +110,51 @@ class Patches:
         Raises Refused where both texts have the same answer, and there is nothing to explain, and for a mean.
         Source: Zhang & Nanda 2023, section 2 (arXiv:2309.16042).
         """
-        if np.isnan(self.source_value):
-            raise Refused("a mean has no answer of its own, so there are no shares of the way to it: look at `values`")
-        gap = self.source_value - self.base_value
-        if abs(gap) <= SAME * max(abs(self.source_value), abs(self.base_value)):
-            raise Refused(
-                f"both texts give {self.base_value:.4g}: there is no difference to explain, so choose another question "
-                "or another source"
-            )
-        shares: np.ndarray = (self.values - self.base_value) / gap
-        return shares
+        return _shares(self.values, self.base_value, self.source_value)
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The target of a text with each of many senders heard by some receivers as it is in a source.
+
+    encoding, source, partners, target, base_value, source_value, head_mask: as in `Patches`.
+    receivers: heads, (layer, head); None is the answer itself. through: what of them hears the sender, "query", "key"
+        or "value"; None is all three.
+    values: (layer, head), the target with the way from this sender, in its own unit; NaN where none was asked for.
+    """
+
+    encoding: Encoding | Noised
+    source: Encoding | Noised | MeanOf
+    partners: tuple[int | None, ...]
+    target: Target
+    receivers: tuple[tuple[int, int], ...] | None
+    through: str | None
+    values: np.ndarray
+    base_value: float
+    source_value: float
+    head_mask: np.ndarray
+
+    def __post_init__(self) -> None:
+        read_only(self)
+
+    @property
+    def effects(self) -> np.ndarray:
+        """The share of the way from the text's answer to the source's, (layer, head), and refused, as in `Patches`."""
+        return _shares(self.values, self.base_value, self.source_value)
+
+
+def _shares(values: np.ndarray, base: float, source: float) -> np.ndarray:
+    """Raises Refused for a source without an answer, or with the same."""
+    if np.isnan(source):
+        raise Refused("a mean has no answer of its own, so there are no shares of the way to it: look at `values`")
+    gap = source - base
+    if abs(gap) <= SAME * max(abs(source), abs(base)):
+        raise Refused(
+            f"both texts give {base:.4g}: there is no difference to explain, so choose another question "
+            "or another source"
+        )
+    shares: np.ndarray = (values - base) / gap
+    return shares
 
 
 @dataclass(frozen=True)

@@ -88,10 +88,10 @@ def patch(
     of a mean or between other orders of words, or a target, layer or position that does not exist.
     Source: Vig 2020 (arXiv:2004.12265); Zhang & Nanda 2023 (arXiv:2309.16042).
     """
-    asked = _asked(loaded, source, encoding, target, what, apart, layers, positions, align, head_mask)
+    asked = asked_patches(loaded, source, encoding, target, what, apart, layers, positions, align, head_mask)
     tokens, opened, grid = len(encoding), asked.opened, asked.grid
     own = reading_of(loaded, encoding, tokens, opened)
-    other, source_value = _of_source(loaded, source, target, own, asked)
+    other, source_value = reading_of_source(loaded, source, target, own, asked)
     rows = sorted(set(target.rows))
     wanted = torch.tensor([rows], device=loaded.device)
     at = [rows.index(row) for row in target.rows]
@@ -140,12 +140,12 @@ def estimate_patches(
     exact one (`patches_missed`).
     Source: Nanda 2023; Syed 2023 (arXiv:2310.10348); for queries and keys Kramar 2024, section 3.1 (arXiv:2403.00745).
     """
-    asked = _asked(loaded, source, encoding, target, what, apart, layers, positions, align, head_mask)
+    asked = asked_patches(loaded, source, encoding, target, what, apart, layers, positions, align, head_mask)
     grid, apart = asked.grid, "position" in asked.grid.axes
     with torch.enable_grad():
         own = traced(loaded, entering(loaded, encoding).requires_grad_(), asked.opened)
         value = target_values(loaded, target, own.last[:, target.rows])[0]
-        other, source_value = _of_source(loaded, source, target, own, asked)
+        other, source_value = reading_of_source(loaded, source, target, own, asked)
         ours, theirs = _parts(what, own), _parts(what, other)
         slopes = torch.autograd.grad(value, ours, allow_unused=True)
     values, modules = np.full(grid.shape, np.nan), layers_of(loaded)
@@ -224,13 +224,13 @@ def _place(found: Patches, place: Sequence[int]) -> tuple[int, ...]:
 def _patched(loaded: LoadedModel, found: Patches, at: tuple[int, ...], wanted: Tensor) -> Tensor:
     """What leaves the last layer with one patch in, at the wanted positions: (1, some, hidden)."""
     tokens, apart = len(found.encoding), "position" in found.axes
-    asked = _asked(
+    asked = asked_patches(
         loaded, found.source, found.encoding, found.target, found.what, apart, [at[0]],
         [at[found.axes.index("position")]] if apart else None,
         "tokens" if found.partners == tuple(range(tokens)) else "words", found.head_mask,
     )  # fmt: skip
     own = reading_of(loaded, found.encoding, tokens, asked.opened)
-    other, _ = _of_source(loaded, found.source, found.target, own, asked)
+    other, _ = reading_of_source(loaded, found.source, found.target, own, asked)
     cells = [cell for cell in _cells(loaded, found.what, asked.grid) if cell.index == at]
     begin = _Beginning(loaded, found.what, own, other, asked.opened, wanted)
     ((_, states),) = _travelled(loaded, cells, begin, asked.opened, wanted, tokens, tokens)
@@ -306,14 +306,14 @@ def _of_patterns(
 ) -> Tensor:
     """The first-order effect of each query or key of the source, (head, seq); of all keys at once, (head, 1)."""
     if what == "query":  # which changes its own row alone
-        return (slope * (_probs(attention, other.query, own.key) - own.probs)).sum(-1)[0]
+        return (slope * (probs_of(attention, other.query, own.key) - own.probs)).sum(-1)[0]
     if not apart:
-        return (slope * (_probs(attention, own.query, other.key) - own.probs)).sum((-2, -1))[0, :, None]
+        return (slope * (probs_of(attention, own.query, other.key) - own.probs)).sum((-2, -1))[0, :, None]
     tokens = own.key.shape[2]
     keys = own.key.repeat(tokens, 1, 1, 1)
     at = torch.arange(tokens, device=keys.device)
     keys[at, :, at] = other.key[0].transpose(0, 1)
-    changed = _probs(attention, own.query.expand(tokens, -1, -1, -1), keys) - own.probs  # (seq, head, query, key)
+    changed = probs_of(attention, own.query.expand(tokens, -1, -1, -1), keys) - own.probs  # (seq, head, query, key)
     return (slope * changed).sum((-2, -1)).T
 
 
@@ -396,7 +396,7 @@ class _Beginning:
         else:
             query = mixed("query") if self.what == "query" else own.query[0, heads]
             key = mixed("key") if self.what == "key" else own.key[0, heads]
-            probs = _probs(attention, query[:, None], key[:, None], heads)[:, 0]
+            probs = probs_of(attention, query[:, None], key[:, None], heads)[:, 0]
         context = probs @ value
         if self.gates is not None:
             there = [attention.heads[head] for head in heads]
@@ -434,7 +434,7 @@ def _travelled(
         yield some, states
 
 
-def _probs(attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Sequence[int] | None = None) -> Tensor:
+def probs_of(attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Sequence[int] | None = None) -> Tensor:
     """(batch, head, query, key), after the softmax, without the arrows that are cut.
 
     query, key: (batch, head, seq, head size). heads: of each in the batch the one head that it has, by its place among
@@ -454,7 +454,7 @@ def _probs(attention: BertSelfAttention, query: Tensor, key: Tensor, heads: Sequ
     return probs if removed is None else probs.masked_fill(removed, 0)
 
 
-class _Asked(NamedTuple):
+class AskedPatches(NamedTuple):
     """What is patched, once it is known to be possible.
 
     gates: (layer, head). opened: the same as the layers take them, or None. partners: as in `Patches`.
@@ -466,7 +466,7 @@ class _Asked(NamedTuple):
     partners: tuple[int | None, ...]
 
 
-def _asked(
+def asked_patches(
     loaded: LoadedModel,
     source: Encoding | Noised | MeanOf,
     encoding: Encoding | Noised,
@@ -477,7 +477,7 @@ def _asked(
     positions: Sequence[int] | None,
     align: str,
     head_mask: np.ndarray | None,
-) -> _Asked:
+) -> AskedPatches:
     """Raises Refused as `patch` does."""
     if what not in PATCHES:
         raise Refused(f"what {shown(what)} is unknown: one of {', '.join(PATCHES)}")
@@ -506,7 +506,7 @@ def _asked(
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     opened = loaded.model.bert.get_head_mask(gate_tensor(loaded, gates), 1)
     grid = _grid(loaded, partners, what, bool(apart), layers, positions)
-    return _Asked(gates, opened, grid, partners)
+    return AskedPatches(gates, opened, grid, partners)
 
 
 def _partners(
@@ -538,8 +538,8 @@ def _partners(
 
 
 @torch.no_grad()
-def _of_source(
-    loaded: LoadedModel, source: Encoding | Noised | MeanOf, target: Target, own: Reading, asked: _Asked
+def reading_of_source(
+    loaded: LoadedModel, source: Encoding | Noised | MeanOf, target: Target, own: Reading, asked: AskedPatches
 ) -> tuple[Reading, float]:
     """What is put in, at the places of the text, and the target of the source."""
     other = reading_of(loaded, source, len(asked.partners), asked.opened)

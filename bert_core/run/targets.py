@@ -69,16 +69,16 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     if asks.head == "classifier":
         return class_logits(loaded, _pooled(loaded, rows))[:, target.label]
     if asks.head == "next":
-        logits = heads.seq_relationship(_pooled(loaded, rows)).float()
+        logits = _wide(heads.seq_relationship(_pooled(loaded, rows)))
         return torch.sub(logits[:, 0], logits[:, 1])
     if "against" in asks.needs:
         words, head = [target.token_id, target.against], heads.predictions
         decoder = head.decoder
-        logits = F.linear(head.transform(rows[:, 0]), decoder.weight[words], decoder.bias[words]).float()
+        logits = _wide(F.linear(head.transform(rows[:, 0]), decoder.weight[words], decoder.bias[words]))
         return torch.sub(logits[:, 0], logits[:, 1])
     scores: Tensor = heads.predictions(rows)
     wanted = torch.tensor([token for _, token in target.asked], device=rows.device)
-    of_pieces = scores.float().log_softmax(-1).gather(-1, wanted.expand(len(rows), -1)[..., None])[..., 0]
+    of_pieces = _wide(scores).log_softmax(-1).gather(-1, wanted.expand(len(rows), -1)[..., None])[..., 0]
     return of_pieces.mean(-1) if asks.mean else of_pieces.sum(-1)
 
 
@@ -110,7 +110,12 @@ def class_logits(loaded: LoadedModel, pooled: Tensor) -> Tensor:
     """pooled: (copies, hidden). Returns (copies, label)."""
     assert loaded.classifier is not None  # has_classifier was asked
     logits: Tensor = loaded.classifier.classifier(pooled)
-    return logits.float()
+    return _wide(logits)
+
+
+def _wide(logits: Tensor) -> Tensor:
+    """As float32 where they are narrower; a model in float64 keeps its digits."""
+    return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 def is_exclusive(config: BertConfig) -> bool:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bert_core import BertConfig, BertForPreTraining, Encoding, LoadedModel, Target, capture, patch
+from bert_core import BertConfig, BertForPreTraining, Encoding, LoadedModel, Target, capture, patch, patch_path
 from tests.conftest import VOCABULARY
 from tests.near import assert_near
 
@@ -160,6 +160,31 @@ def test_what_is_looked_for(looks_up: LoadedModel) -> None:
     is_only(found(looks_up, question, "query", apart=True), (1, 1, 6))
     is_only(found(looks_up, question, "key"))
     is_only(found(looks_up, question, "state"), (0, 5), (1, 6), (2, 6))
+
+
+def test_the_way_between_two_heads(looks_up: LoadedModel) -> None:
+    """What the second head looks for it hears of the first, by its queries; no other head, part or way is found."""
+    question = asked(looks_up, "the cat a dog the [MASK]", "the cat a dog a [MASK]", "cat", "dog")
+
+    def ways(receivers: list[tuple[int, int]] | None, through: str | None = None) -> np.ndarray:
+        return patch_path(looks_up, *question, receivers=receivers, through=through).effects[0]
+
+    is_only(ways([(1, 1)], "query"), (0,))
+    is_only(ways([(1, 1)]), (0,))
+    for through in ("key", "value"):
+        is_only(ways([(1, 1)], through))
+    is_only(ways([(1, 0)]))
+    is_only(ways(None))  # what the first brings is too little to be said by itself
+    straight = patch_path(looks_up, *question).effects
+    is_only(straight, (1, 1))
+
+
+def test_a_copy_goes_straight_to_the_answer(copies: LoadedModel) -> None:
+    """The head that copies is heard by the answer and by no head above it."""
+    question = asked(copies, "the cat [MASK] ran", "the dog [MASK] ran", "cat", "dog")
+    is_only(patch_path(copies, *question).effects, (0, 1))
+    for head in (0, 1):
+        is_only(patch_path(copies, *question, receivers=[(1, head)]).effects[:1])
 
 
 def test_heads_that_stand_in_for_each_other(stand_in: LoadedModel) -> None:

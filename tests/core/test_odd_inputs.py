@@ -286,6 +286,17 @@ DOORS: dict[str, Door] = {
     "MeanOf": lambda a, v: bert_core.MeanOf(v),
     "word_partners": lambda a, v: bert_core.word_partners(v, a.encoding),
     "patch batch": lambda a, v: bert_core.patch(a.loaded, a.encoding, a.encoding, a.target, batch_tokens=v),
+    "patch_path": lambda a, v: bert_core.patch_path(a.loaded, v, a.encoding, a.target),
+    "patch_path text": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, v, a.target),
+    "patch_path target": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, v),
+    "patch_path senders": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, v),
+    "patch_path receivers": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, None, v),
+    "patch_path through": lambda a, v: bert_core.patch_path(
+        a.loaded, a.encoding, a.encoding, a.target, None, [(1, 0)], through=v
+    ),
+    "patch_path align": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, align=v),
+    "patch_path head mask": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, head_mask=v),
+    "patch_path batch": lambda a, v: bert_core.patch_path(a.loaded, a.encoding, a.encoding, a.target, batch_tokens=v),
     "estimate_patches": lambda a, v: bert_core.estimate_patches(a.loaded, v, a.encoding, a.target),
     "estimate_patches what": lambda a, v: bert_core.estimate_patches(
         a.loaded, a.encoding, a.encoding, a.target, what=v

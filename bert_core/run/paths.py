@@ -1,0 +1,180 @@
+"""Path patching: what reaches a head from another one by no other way than straight through the residual stream.
+
+Between the two every head and every feed-forward network is held at what it was; only the LayerNorms on the way are
+computed anew, as what they divide by is that of the whole sum. So the way itself takes no matrix at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.attention import rows_at
+from bert_core.config import check_head, head_pairs
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, counted, silent
+from bert_core.records import MeanOf, Noised, Paths, Target
+from bert_core.refused import Refused, checked, shown
+from bert_core.run.memory import TOKENS_AT_ONCE
+from bert_core.run.patching import asked_patches, probs_of, reading_of_source
+from bert_core.run.readings import Reading, layers_of, reading_of
+from bert_core.run.targets import target_values
+from bert_core.tokenizer import Encoding
+
+THROUGH = ("query", "key", "value")
+Head = tuple[int, int]
+
+
+@checked
+@torch.no_grad()
+def patch_path(
+    loaded: LoadedModel,
+    source: Encoding | Noised | MeanOf,
+    encoding: Encoding | Noised,
+    target: Target,
+    senders: Sequence[Head] | None = None,
+    receivers: Sequence[Head] | None = None,
+    *,
+    through: str | None = None,
+    align: str = "tokens",
+    head_mask: np.ndarray | None = None,
+    batch_tokens: int = TOKENS_AT_ONCE,
+    report: Progress = silent,
+) -> Paths:
+    """Read a text while some heads hear, of one sender, what it brings in a source; for each sender by itself.
+
+    What the sender brings is put into the residual stream and carried up to the receivers with every other head and
+    every feed-forward network between held at the text's own, and every LayerNorm computed anew. What the receivers
+    then make of it takes the place of their own, all receivers at once, and everything after is computed as usual.
+    senders: heads, (layer, head). None: all that are below a receiver. receivers: None: the answer itself, which reads
+    what leaves the last layer; with nothing between, this is a head's direct effect.
+    through: what of the receivers hears the sender: "query", "key" or "value"; None: all three.
+    source, target, align, head_mask: as for `patch`. batch_tokens: bounds the memory. report: told how many senders are
+    done, as for `Progress`. Safe to call from many threads on one model.
+    Raises Refused as `patch`, for a head that does not exist, or not any more, for no head, and for a sender that is
+    below no receiver.
+    Source: path patching, Goldowsky-Dill 2023 (arXiv:2304.05969); Wang 2022, appendix B (arXiv:2211.00593), who let the
+    feed-forward networks between answer.
+    """
+    if through is not None and through not in THROUGH:
+        raise Refused(f"through {shown(through)} is unknown: one of {', '.join(THROUGH)}, or nothing for all three")
+    if receivers is None and through is not None:
+        raise Refused(f"through {shown(through)} is of a receiver: name receivers, or leave it out for the answer")
+    asked = asked_patches(loaded, source, encoding, target, "head", False, None, None, align, head_mask)
+    top = loaded.config.num_hidden_layers
+    hearing = None if receivers is None else _heads(loaded, "receivers", receivers)
+    end = top if hearing is None else hearing[-1][0]
+    below = [head for head in _there(loaded) if head[0] < end]
+    sending = below if senders is None else _heads(loaded, "senders", senders)
+    if not sending:
+        raise Refused("no head is below the receivers: a head hears what the layers below it have written")
+    if sending[-1][0] >= end:
+        layer, head = sending[-1]
+        raise Refused(f"L{layer} H{head} is below no receiver: a head hears what the layers below it have written")
+    own = reading_of(loaded, encoding, len(encoding), asked.opened)
+    other, source_value = reading_of_source(loaded, source, target, own, asked)
+    rows = torch.tensor([target.rows], device=loaded.device)
+    way = _Way(loaded, own, other, asked.opened)
+    values, together = np.full(asked.gates.shape, np.nan), max(1, batch_tokens // len(encoding))
+    for first in range(0, len(sending), together):
+        some = sending[first : first + together]
+        if hearing is None:
+            states = rows_at(way.carried(some, [top])[top], rows.repeat(len(some), 1))
+        else:
+            arrived = way.carried(some, [layer for layer, _ in hearing])
+            states = way.heard(arrived, hearing, THROUGH if through is None else (through,), rows)
+        values[tuple(np.transpose(some))] = target_values(loaded, target, states).double().cpu().numpy()
+        counted(report, first + len(some), len(sending), "senders")
+    return Paths(
+        encoding=encoding,
+        source=source,
+        partners=asked.partners,
+        target=target,
+        receivers=None if hearing is None else tuple(hearing),
+        through=through,
+        values=values,
+        base_value=target_values(loaded, target, own.last[:, target.rows]).item(),
+        source_value=source_value,
+        head_mask=asked.gates,
+    )
+
+
+class _Way:
+    """The ways up from some senders, and what receivers make of what arrives; each sender is a row of the batch."""
+
+    def __init__(self, loaded: LoadedModel, own: Reading, other: Reading, gates: Tensor | None) -> None:
+        self.layers, self.own, self.other, self.gates = layers_of(loaded), own, other, gates
+
+    def carried(self, senders: Sequence[Head], to: Sequence[int]) -> dict[int, Tensor]:
+        """What enters some layers by the direct way alone, each (sender, seq, hidden); number n is behind all n."""
+        states, arrived = self.own.states[0].repeat(len(senders), 1, 1), {}
+        for number in range(max(to)):
+            layer, own, other = self.layers[number], self.own.layers[number], self.other.layers[number]
+            attended = own.attended.repeat(len(senders), 1, 1)
+            size, weight = own.context.shape[-1], layer.attention.output.dense.weight
+            for row, (sent_from, head) in enumerate(senders):
+                if sent_from == number:
+                    place = layer.attention.self.heads.index(head)
+                    columns = weight[:, place * size : (place + 1) * size]
+                    attended[row] += (other.context - own.context)[0, place] @ columns.T
+            states = layer.output.LayerNorm(own.fed + layer.attention.output.LayerNorm(attended + states))
+            if number + 1 in to:
+                arrived[number + 1] = states
+        return arrived
+
+    def heard(
+        self, arrived: dict[int, Tensor], receivers: Sequence[Head], through: Sequence[str], rows: Tensor
+    ) -> Tensor:
+        """The last layer where the answer is read, (sender, some, hidden), once the receivers heard what arrived."""
+        first = receivers[0][0]
+        states = self.own.states[first].expand(len(arrived[first]), -1, -1)
+        for number in range(first, len(self.layers)):
+            layer, gate = self.layers[number], None if self.gates is None else self.gates[number]
+            here = [head for hears_at, head in receivers if hears_at == number]
+            if here:
+                states = self._with_receivers(number, states, arrived[number], here, through)
+            else:
+                states = layer(states, None, gate).hidden_states
+        return rows_at(states, rows.repeat(len(states), 1))
+
+    def _with_receivers(
+        self, number: int, states: Tensor, arrived: Tensor, heads: Sequence[int], through: Sequence[str]
+    ) -> Tensor:
+        """What leaves a layer of which some heads hear what arrived, and all else what really enters it."""
+        layer = self.layers[number]
+        attention = layer.attention.self
+        places = [attention.heads.index(head) for head in heads]
+        parts = {}
+        for name in THROUGH:
+            makes = getattr(attention, name)
+            parts[name] = attention.transpose_for_scores(makes(states)).clone()
+            if name in through:
+                parts[name][:, places] = attention.transpose_for_scores(makes(arrived))[:, places]
+        context = probs_of(attention, parts["query"], parts["key"]) @ parts["value"]
+        if self.gates is not None:
+            context = context * self.gates[number][:, list(attention.heads)]
+        attended = layer.attention.output.dense(context.transpose(1, 2).flatten(2))
+        left: Tensor = layer.feed_forward_chunk(layer.attention.output.LayerNorm(attended + states))
+        return left
+
+
+def _there(loaded: LoadedModel) -> list[Head]:
+    """All heads that the model still has, from below."""
+    return [(layer, head) for layer, module in enumerate(loaded.model.attention_modules) for head in module.heads]
+
+
+def _heads(loaded: LoadedModel, name: str, given: Sequence[Head]) -> list[Head]:
+    """These heads from below, each once. Raises Refused for none, and for one that is not there."""
+    config, there = loaded.config, set(_there(loaded))
+    heads = sorted(set(head_pairs(given)))
+    if not heads:
+        raise Refused(f"{name} are none: name at least one head, as (layer, head)")
+    for layer, head in heads:
+        check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
+        if (layer, head) not in there:
+            left = ", ".join(str(one) for of_layer, one in sorted(there) if of_layer == layer) or "none"
+            raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {left}")
+    return heads

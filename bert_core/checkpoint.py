@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from bert_core.config import BertConfig, json_object
-from bert_core.naming import rename
+from bert_core.naming import FAMILIES, rename
 from bert_core.refused import Refused, shown
 
 WEIGHTS_FILE = "model.safetensors"
@@ -45,8 +45,13 @@ BLIP_DEFAULTS: Mapping[str, Any] = {
 NO_NEWS = (r"position_ids$",)
 # What a model can do without: the app then does not show what it would have computed.
 OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.")
-# Classifiers of tokens, or of answers to choose from, have weights of the same name.
-TEXT_CLASSIFIER = "BertForSequenceClassification"
+# Models of texts that are built otherwise than BERT, and how.
+REFUSED_TYPES = {
+    "deberta": "whose attention looks at words and places apart",
+    "deberta-v2": "whose attention looks at words and places apart",
+    "mpnet": "whose attention adds a bias for each distance",
+    "modernbert": "which norms before each part and turns queries and keys by their place",
+}
 WORD_TABLE = "bert.embeddings.word_embeddings.weight"
 MOST_LAYERS = 1000  # twenty times the deepest published BERT
 SPARE_NUMBERS = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
@@ -144,10 +149,12 @@ def read_config(folder: str | Path) -> BertConfig:
         config = BertConfig.from_dict(_blip_decoder(values) if values.get("model_type") in BLIP_TYPES else values)
     except (ValueError, TypeError, RecursionError, OSError) as error:
         raise CheckpointError(f"{path} is not a configuration of BERT: {error}") from error
-    model_type = config.extra.get("model_type", "bert")
-    if model_type != "bert":
+    model_type = str(config.extra.get("model_type", "bert"))[:40]
+    if model_type not in FAMILIES:
+        known = f"only {', '.join(map(repr, FAMILIES))} and 'blip' can be loaded"
+        how = REFUSED_TYPES.get(model_type)
         raise CheckpointError(
-            f"{folder} holds a model of type {str(model_type)[:40]!r}: only 'bert' and 'blip' can be loaded"
+            f"{folder} holds a model of type {model_type!r}{'' if how is None else f', {how}'}: {known}"
         )
     return config
 
@@ -257,8 +264,9 @@ def _taken_off(stack: list[int], wanted: Sequence[pickletools.StackObject]) -> i
 
 def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
     """Whether a file has a classifier of whole texts; its configuration may name the model that it was saved from."""
-    architectures = config.extra.get("architectures") or [TEXT_CLASSIFIER]
-    named = isinstance(architectures, list | tuple) and TEXT_CLASSIFIER in architectures
+    # Classifiers of tokens, or of answers to choose from, have weights of the same name.
+    architectures = config.extra.get("architectures") or [config.family.classifier]
+    named = isinstance(architectures, list | tuple) and config.family.classifier in architectures
     return "classifier.weight" in weights and named
 
 
@@ -410,11 +418,12 @@ def write_tensors(
 ) -> None:
     """Write named weights and their configuration to a folder; one that stands under two names is written once.
 
+    Names of weights and sizes are those of the configuration's family.
     dtype: the number type of the file, if it is not that of the tensors.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    kept = named_once(tensors, dtype)
+    kept = {config.family.own(name): tensor for name, tensor in named_once(tensors, dtype).items()}
     write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
 

@@ -13,9 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bert_core.naming import FAMILIES, Family, family_of
 from bert_core.refused import Refused, several, shown, whole
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
+POOLER_ACTIVATIONS = ("tanh", "relu")
 POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
 LARGEST_JSON = 32_000_000  # bytes: several times the tokenizer of the largest published vocabulary
 LARGEST_SIZE = 2**31 - 1
@@ -25,8 +27,9 @@ PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_class
 
 @dataclass(frozen=True, kw_only=True)
 class BertConfig:
-    """Every size and switch of a BERT; the names are those of published `config.json` files.
+    """Every size and switch of a BERT; the names are those of published `config.json` files of BERTs.
 
+    The files of other families have other names for some of them, which are turned into these and back (`naming`).
     Keys of a published file that say nothing about the model's shape are kept in `extra`,
     so that a file read and written again has lost nothing.
     Raises Refused when a value, or two values together, describe no possible model.
@@ -46,6 +49,7 @@ class BertConfig:
     layer_norm_eps: float = 1e-12
     pad_token_id: int = 0
     position_embedding_type: str = "absolute"
+    pooler_act: str = "tanh"  # what the first token's state goes through before a classifier
     use_cache: bool = True
     classifier_dropout: float | None = None
     is_decoder: bool = False
@@ -84,6 +88,8 @@ class BertConfig:
         if not callable(self.hidden_act) and self.hidden_act not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise Refused(f"hidden_act {shown(self.hidden_act)} is unknown: one of {known}, or a callable")
+        if self.pooler_act not in POOLER_ACTIVATIONS:
+            raise Refused(f"pooler_act {shown(self.pooler_act)} is unknown: one of {', '.join(POOLER_ACTIVATIONS)}")
         if self.position_embedding_type not in POSITION_EMBEDDING_TYPES:
             raise Refused(
                 f"position_embedding_type {shown(self.position_embedding_type)} is unknown: "
@@ -132,6 +138,11 @@ class BertConfig:
         """The heads that a layer has, by their first numbers; pruning leaves gaps."""
         gone = self.pruned_heads.get(layer, ())
         return tuple(head for head in range(self.num_attention_heads) if head not in gone)
+
+    @property
+    def family(self) -> Family:
+        """Whose names its files have: the `model_type` that was read; BERT's where that says nothing."""
+        return family_of(self.extra.get("model_type"))
 
     @property
     def attention_head_size(self) -> int:
@@ -197,11 +208,14 @@ class BertConfig:
         """A configuration from the keys of a published `config.json`; other keys go to `extra`."""
         if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
             raise Refused(f"the configuration is {shown(values)}: it must give values by name")
+        family = family_of(values.get("model_type"))
+        read = {**family.usual, **{_OURS_IN[family.name].get(name, name): value for name, value in values.items()}}
+        read |= family.always
         known = {f.name for f in dataclasses.fields(cls)} - {"extra"}
         # Published files write `null` for "not set"; only fields that may be None keep it.
         optional = {"classifier_dropout", "encoder_width", "embedding_size"}
-        named = {k: v for k, v in values.items() if k in known and (v is not None or k in optional)}
-        return cls(**named, extra={k: v for k, v in values.items() if k not in known})
+        named = {k: v for k, v in read.items() if k in known and (v is not None or k in optional)}
+        return cls(**named, extra={k: v for k, v in read.items() if k not in known})
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of a `config.json`, those of `extra` included.
@@ -213,7 +227,9 @@ class BertConfig:
             raise Refused(f"hidden_act is a callable, which a file cannot hold: name one of {known}")
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "extra"}
         values["pruned_heads"] = {str(layer): list(heads) for layer, heads in self.pruned_heads.items()}
-        return {**self.extra, **values}
+        family = self.family
+        own = {family.sizes.get(name, name): value for name, value in values.items() if name not in family.always}
+        return {**self.extra, **own}
 
     @classmethod
     def from_json(cls, path: str | Path) -> BertConfig:
@@ -226,6 +242,9 @@ class BertConfig:
     def to_json(self, path: str | Path) -> None:
         """Write a `config.json` that `from_json` reads back unchanged."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+
+
+_OURS_IN = {family.name: {own: ours for ours, own in family.sizes.items()} for family in FAMILIES.values()}
 
 
 def check_head(layer: int, head: int, layers: int, heads: int) -> None:

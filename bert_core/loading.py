@@ -78,7 +78,12 @@ class LoadedModel:
     @property
     def has_nsp(self) -> bool:
         """Whether the next-sentence head came trained, and the model knows two texts."""
-        return self.report.has_nsp and self.config.type_vocab_size > 1
+        return self.report.has_nsp and self.has_segments
+
+    @property
+    def has_segments(self) -> bool:
+        """Whether the model is told which of two texts a token is of; without, no next sentences were asked."""
+        return self.config.type_vocab_size > 1
 
     @property
     def has_classifier(self) -> bool:
@@ -267,7 +272,7 @@ def _write_files(loaded: LoadedModel, folder: Path) -> None:
     config = model.config.replace(pruned_heads=model.pruned_heads, extra={"model_type": "bert", **loaded.config.extra})
     trained = {name: tensor for name, tensor in tensors.items() if name not in loaded.report.missing}
     checkpoint.write_tensors(trained, config, folder)
-    loaded.tokenizer.save(folder)
+    loaded.tokenizer.save(folder, segments=loaded.has_segments)
 
 
 @checked

@@ -436,12 +436,12 @@ def _is_watched(layer: BertLayer) -> bool:
 
 
 class BertPooler(nn.Module):
-    """The first token's hidden state through a dense layer and tanh."""
+    """The first token's hidden state through a dense layer and tanh, or in other families a ReLU."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = nn.Tanh()
+        self.activation = nn.Tanh() if config.pooler_act == "tanh" else nn.ReLU()
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(batch, seq, hidden) -> (batch, hidden)."""

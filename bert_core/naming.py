@@ -1,18 +1,99 @@
-"""The names of a BERT's weights: yesterday's spellings turned into today's."""
+"""What a family of encoders calls BERT's weights and sizes, turned into our names and back; BERT's old spellings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 Weight = TypeVar("Weight")  # a tensor or an array: only its name matters here
+
+
+@dataclass(frozen=True)
+class Family:
+    """The same encoder under other names; ours are BERT's.
+
+    name: as `model_type` in its config.json. classifier: the architecture of its classifiers of whole texts.
+    sign: part of a weight's name by which a file is known to be of this family; None for BERT's.
+    beginnings: how names of weights begin, its own and ours. inside: parts of the names within a layer, its own and
+        ours; as all of them, replaced in this order.
+    sizes: its own names in config.json, by ours. always: what is so in all its models, and not in its files.
+    usual: what its files may leave out, where it is not what BERT has.
+    """
+
+    name: str
+    classifier: str
+    sign: str | None = None
+    beginnings: tuple[tuple[str, str], ...] = ()
+    inside: tuple[tuple[str, str], ...] = ()
+    sizes: Mapping[str, str] = field(default_factory=dict)
+    always: Mapping[str, Any] = field(default_factory=dict)
+    usual: Mapping[str, Any] = field(default_factory=dict)
+
+    def ours(self, name: str) -> str:
+        """Our name of one of its weights."""
+        return _replaced(name, self.beginnings, self.inside)
+
+    def own(self, name: str) -> str:
+        """Its own name of one of our weights."""
+        back = (tuple((ours, own) for own, ours in pairs) for pairs in (self.beginnings, self.inside))
+        return _replaced(name, *back)
+
+
+BERT = Family("bert", "BertForSequenceClassification", always={"pooler_act": "tanh"})
+# Sanh 2019 (arXiv:1910.01108): no segments and no pooler; what stands before the classifier is one with a ReLU.
+DISTILBERT = Family(
+    "distilbert",
+    "DistilBertForSequenceClassification",
+    sign=".attention.q_lin.",
+    beginnings=(
+        ("distilbert.embeddings.", "bert.embeddings."),
+        ("distilbert.transformer.layer.", "bert.encoder.layer."),
+        ("embeddings.", "bert.embeddings."),
+        ("transformer.layer.", "bert.encoder.layer."),
+        ("vocab_transform.", "cls.predictions.transform.dense."),
+        ("vocab_layer_norm.", "cls.predictions.transform.LayerNorm."),
+        ("vocab_projector.bias", "cls.predictions.bias"),
+        ("vocab_projector.", "cls.predictions.decoder."),
+        ("pre_classifier.", "bert.pooler.dense."),
+    ),
+    inside=(
+        (".attention.q_lin.", ".attention.self.query."),
+        (".attention.k_lin.", ".attention.self.key."),
+        (".attention.v_lin.", ".attention.self.value."),
+        (".attention.out_lin.", ".attention.output.dense."),
+        (".sa_layer_norm.", ".attention.output.LayerNorm."),
+        (".ffn.lin1.", ".intermediate.dense."),
+        (".ffn.lin2.", ".output.dense."),
+        (".output_layer_norm.", ".output.LayerNorm."),
+    ),
+    sizes={
+        "hidden_size": "dim", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+        "intermediate_size": "hidden_dim", "hidden_act": "activation", "hidden_dropout_prob": "dropout",
+        "attention_probs_dropout_prob": "attention_dropout", "classifier_dropout": "seq_classif_dropout",
+    },
+    always={
+        "type_vocab_size": 0, "layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "pooler_act": "relu",
+    },
+    usual={"num_hidden_layers": 6, "classifier_dropout": 0.2},
+)  # fmt: skip
+FAMILIES = {family.name: family for family in (BERT, DISTILBERT)}
+
+
+def family_of(model_type: object) -> Family:
+    """The family of a `model_type`; BERT where it says nothing, or nothing that is known."""
+    return FAMILIES.get(model_type, BERT) if isinstance(model_type, str) else BERT
 
 
 def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
     """The same weights under today's names: `gamma` and `beta` become weight and bias, `bert.` is put in front.
 
-    The decoder of a captioner loses its `text_decoder.`; the captioner's other parts keep their names.
+    Those of another family get ours. The decoder of a captioner loses its `text_decoder.`; the captioner's other parts
+    keep their names.
     """
+    for family in FAMILIES.values():
+        if family.sign is not None and any(family.sign in key for key in state_dict):
+            return {family.ours(key.removeprefix("module.")): value for key, value in state_dict.items()}
     inner = "text_decoder." if any(key.startswith("text_decoder.") for key in state_dict) else "module."
     prefixed = any(key.removeprefix(inner).startswith(("bert.", "cls.")) for key in state_dict)
     renamed = {}
@@ -26,3 +107,15 @@ def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
             name = "bert." + name
         renamed[name] = value
     return renamed
+
+
+def _replaced(name: str, beginnings: tuple[tuple[str, str], ...], inside: tuple[tuple[str, str], ...]) -> str:
+    """A name with the first beginning that fits, and every part inside a layer, replaced: old, new."""
+    for old, new in beginnings:
+        if name.startswith(old):
+            name = new + name.removeprefix(old)
+            break
+    if ".layer." in name:
+        for old, new in inside:
+            name = name.replace(old, new)
+    return name

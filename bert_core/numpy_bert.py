@@ -440,7 +440,8 @@ class BertModel(_Model):
         """The first token's vector through a dense layer and tanh, (batch, hidden); None without a pooler."""
         if self.pooler is None:
             return None
-        return keep("pooler", np.tanh(keep("pooler_dense", self.pooler.forward(sequence_output[:, 0]))))
+        activation = ACTIVATION[self.config.pooler_act]
+        return keep("pooler", activation(keep("pooler_dense", self.pooler.forward(sequence_output[:, 0]))))
 
     def additive_mask(
         self, attention_mask: np.ndarray | None, batch: int, length: int, causal: bool | None = None

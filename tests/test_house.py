@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core": set(),
     "bert_core.refused": {"numpy"},  # every room may say no
     "bert_core.progress": set(),
-    "bert_core.config": set(),
+    "bert_core.config": {"bert_core.naming"},
     "bert_core.naming": set(),
     "bert_core.tokenizer": {"numpy", "tokenizers", "bert_core.config"},
     "bert_core.numpy_bert": {"numpy", "safetensors", "bert_core.config", "bert_core.naming"},

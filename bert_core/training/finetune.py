@@ -218,7 +218,8 @@ def _start(
     config = config.with_labels(classes).replace(
         hidden_dropout_prob=settings.dropout, attention_probs_dropout_prob=settings.dropout
     )
-    config = config.replace(extra={**config.extra, "model_type": "bert", "architectures": [checkpoint.TEXT_CLASSIFIER]})
+    family = config.family
+    config = config.replace(extra={**config.extra, "model_type": family.name, "architectures": [family.classifier]})
     with checkpoint.sizes_alone():
         origin = BertForPreTraining(config)
     origin.load_report = checkpoint.fill(origin, weights, str(source))

@@ -162,6 +162,7 @@ def _view(current: Question, layer: int, head: int, token: int, pads: int, engin
         head=head,
         relative=config.position_embedding_type != "absolute",
         hidden_act=config.hidden_act,
+        pooler_act=config.pooler_act,
         word=current.word,
         dark=current.dark,
         lecture=current.lecture,

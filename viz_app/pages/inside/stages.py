@@ -22,6 +22,7 @@ MAP_HEIGHT, LABELS_IN_MAP = 520, 24  # a map this low has room for so many label
 LOUD = 0.1  # an inner number above this is counted as not silent
 # Names that configurations use, as they are written in formulas.
 ACTIVATIONS = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "swish": "SiLU", "tanh": "tanh"}
+POOLED = {"tanh": ("tanh", r"\tanh"), "relu": ("ReLU", r"\mathrm{ReLU}")}  # in words, and in a formula
 
 Tables = dict[str, np.ndarray]
 
@@ -30,7 +31,7 @@ Tables = dict[str, np.ndarray]
 class View:
     """What a stage is shown of: one walk, one head of its layer, one token as the query.
 
-    relative: whether distances take the place of position vectors. hidden_act: as in the configuration.
+    relative: whether distances take the place of position vectors. hidden_act, pooler_act: as in the configuration.
     word: a piece as text.
     """
 
@@ -41,6 +42,7 @@ class View:
     word: Callable[[int], str]
     dark: bool
     lecture: bool
+    pooler_act: str = "tanh"
 
     @property
     def activation(self) -> str:
@@ -415,7 +417,7 @@ def _pooler_tables(view: View) -> Tables:
 
 
 def _pooler_rows(view: View) -> tuple[str, ...]:
-    return (view.labels[0], "dense layer", "tanh")
+    return (view.labels[0], "dense layer", POOLED[view.pooler_act][0])
 
 
 def _draw_pooler(view: View, tables: Tables) -> list[go.Figure]:
@@ -425,7 +427,7 @@ def _draw_pooler(view: View, tables: Tables) -> list[go.Figure]:
 def _pooler_live(view: View) -> str:
     if "pooler" not in view.walk.values:
         return ""
-    return rf"z[0] = \tanh({tex(view.of('pooler_dense')[0])}) = {tex(view.of('pooler')[0])}"
+    return rf"z[0] = {POOLED[view.pooler_act][1]}({tex(view.of('pooler_dense')[0])}) = {tex(view.of('pooler')[0])}"
 
 
 def _head_tables(view: View) -> Tables:
@@ -503,8 +505,8 @@ STAGES: dict[str, Stage] = {
         title="Embeddings",
         formula=_embedding_formula,
         live=_embedding_live,
-        says="For each piece the model looks up three vectors: one for the piece, one for its sentence, one for its "
-        "position. It adds them up; nothing else tells the model the order of the words.",
+        says="For each piece the model looks up vectors: one for the piece, one for its sentence, if it knows "
+        "sentences, and one for its position. It adds them up; nothing else tells the model the order of the words.",
         reading=ROWS + " All panels share one colour scale, so you can follow the sum by eye.",
         misleading=COLUMN,
         shape_of="embeddings.sum",
@@ -655,11 +657,12 @@ STAGES: dict[str, Stage] = {
     ),
     "pooler": Stage(
         title="Pooler",
-        formula=lambda view: r"z = \tanh(W_z\, x^{(L)}_0 + b_z)",
+        formula=lambda view: rf"z = {POOLED[view.pooler_act][1]}(W_z\, x^{{(L)}}_0 + b_z)",
         live=_pooler_live,
-        says="The last vector of [CLS] goes through a dense layer and tanh. In pre-training only the next-sentence "
-        "output used it, so [CLS] learned to stand for the whole text.",
-        reading="three rows: [CLS] after the last layer, after the dense layer, and after tanh, from -1 to 1.",
+        says="The last vector of [CLS] goes through a dense layer and tanh, in a DistilBERT a ReLU. In pre-training "
+        "only the next-sentence output used it, so [CLS] learned to stand for the whole text.",
+        reading="three rows: [CLS] after the last layer, after the dense layer, and after tanh, from -1 to 1, or a "
+        "ReLU, from 0.",
         misleading="it is not a summary of the meaning: without fine-tuning it answers one question only, whether B "
         "follows A.",
         shape_of="pooler",

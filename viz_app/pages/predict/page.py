@@ -28,17 +28,20 @@ def draw() -> None:
         questions.append(_classes(current, run.classes))
     if loaded.has_mlm or run.classes is None:
         questions.append(("What belongs in the gap?", "Which words the model puts in the place of a hidden word."))
-    if loaded.has_nsp or run.classes is None:
+    if loaded.has_nsp or (run.classes is None and loaded.has_segments):
         questions.append(("Does B follow A?", "Whether the second sentence could come after the first."))
     asked, says = (" ".join(parts) for parts in zip(*questions, strict=True))
     frame.title(asked, says)
     # Two gaps stand side by side, on one scale, so that they can be compared.
     abreast = min(max(len(run.predictions), 1), 2)
-    gaps, follows = screen.picture().columns([3, 2] if abreast == 1 else [5, 2], gap="large")
+    if loaded.has_segments:
+        gaps, follows = screen.picture().columns([3, 2] if abreast == 1 else [5, 2], gap="large")
+        with follows:
+            _follows(current, run.nsp)
+    else:
+        gaps = screen.picture()
     with gaps:
         _gaps(current, run, abreast)
-    with follows:
-        _follows(current, run.nsp)
     if run.predictions:
         downloads.predictions(run, current.word)
 

@@ -1,0 +1,257 @@
+"""Other families of encoders: what transformers computes with a checkpoint, ours computes too, and writes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+import bert_core
+from bert_core import LoadedModel, Target, Tokenizer
+from bert_core.checkpoint import CheckpointError
+from bert_core.numpy_bert import BertForPretraining
+from bert_core.run.ablation import ablate_heads
+from bert_core.run.capture import capture
+from bert_core.run.decomposition import decompx
+from bert_core.run.lens import logit_lens
+from bert_core.run.walk import walk
+from bert_core.training.finetune import FinetuneSettings, finetune
+from tests.core.test_tokenizer import TEXTS
+from tests.families import CLASSES, FAMILIES, reference_of, save_family, save_tokenizer, sentences
+from tests.near import assert_near
+
+TOLERANCE = 1e-4
+TEXT, PAIR = "The old man [MASK] along the river with his dog.", "Jeden Morgen bringt er Brot."
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_family(family, tmp_path_factory.mktemp("families") / family)
+
+
+@pytest.fixture(scope="module")
+def loaded(folder: Path) -> LoadedModel:
+    return bert_core.load(folder, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def classifier_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_family(family, tmp_path_factory.mktemp("families") / "classes", "ForSequenceClassification")
+
+
+@pytest.fixture(scope="module")
+def classifier(classifier_folder: Path) -> LoadedModel:
+    return bert_core.load(classifier_folder, device="cpu")
+
+
+@pytest.mark.parametrize("cased", [False, True], ids=["lower", "cased"])
+def test_pieces_of_ten_languages_and_of_hostile_texts_are_those_of_transformers(
+    family: str, cased: bool, tmp_path: Path
+) -> None:
+    """Ids and offsets agree on every sentence, alone and as a pair, and on the hostile texts."""
+    save_tokenizer(family, tmp_path, cased=cased)
+    ours, reference = Tokenizer.from_folder(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    lines = sentences()
+    pairs: list[tuple[str, str | None]] = [(line, None) for line in lines]
+    pairs += [*zip(lines, reversed(lines), strict=True), *TEXTS.values()]
+    for text, pair in pairs:
+        own = str(reference.mask_token)
+        text, pair = text.replace("[MASK]", own), None if pair is None else pair.replace("[MASK]", own)
+        encoding, theirs = ours.encode(text, pair), reference(text, pair, return_offsets_mapping=True)
+        assert list(encoding.input_ids) == theirs["input_ids"]
+        assert list(encoding.offsets) == theirs["offset_mapping"]
+        for word in range(encoding.word_count):
+            assert encoding.word_text(word) in f"{text}\0{pair}"
+
+
+def reference_inputs(encoding: bert_core.Encoding) -> dict[str, Tensor]:
+    return {"input_ids": torch.tensor([encoding.input_ids])}
+
+
+@pytest.mark.parametrize("pair", [None, PAIR])
+def test_states_maps_words_and_gradients_are_those_of_transformers(
+    pair: str | None, family: str, folder: Path, loaded: LoadedModel
+) -> None:
+    """Hidden states, logits, every map and every map's gradient agree to 1e-4 of the largest."""
+    encoding = loaded.tokenizer.encode(TEXT, pair)
+    (position,) = encoding.mask_positions
+    reference = reference_of(family, folder)
+    theirs = reference(**reference_inputs(encoding), output_attentions=True, output_hidden_states=True)
+    answer = loaded.tokenizer.encode("walked").input_ids[1]
+    ours = loaded.model.bert(torch.tensor([encoding.input_ids]), output_hidden_states=True)
+    for mine, its in zip(ours.hidden_states, theirs.hidden_states, strict=True):
+        assert_near(mine, its, TOLERANCE)
+    assert_near(loaded.model.cls.predictions(ours.last_hidden_state), theirs.logits, TOLERANCE)
+    asked = theirs.logits[0, position].log_softmax(-1)[answer]
+    gradients = torch.autograd.grad(asked, theirs.attentions)
+    run = capture(loaded, encoding, target=Target("mlm", position, answer))
+    assert run.gradient is not None
+    for layer, (map_, gradient) in enumerate(zip(theirs.attentions, gradients, strict=True)):
+        assert_near(run.attention[layer], map_[0], TOLERANCE)
+        assert_near(run.gradient[layer], gradient[0], TOLERANCE)
+    assert run.attention.max(-1).mean() > 0.5, "the maps are flat: any error would pass"
+
+
+def test_classes_and_their_gradients_are_those_of_transformers(
+    family: str, classifier_folder: Path, classifier: LoadedModel
+) -> None:
+    """A classifier's logits and the gradients of a class agree; what stands before it is read from the file."""
+    assert classifier.labels == tuple(CLASSES.values()) and not classifier.has_mlm and not classifier.has_nsp
+    encoding = classifier.tokenizer.encode(TEXT.replace("[MASK]", "walked"), PAIR)
+    reference = reference_of(family, classifier_folder, "ForSequenceClassification")
+    theirs = reference(**reference_inputs(encoding), output_attentions=True)
+    run = capture(classifier, encoding, target=Target("class", label=1))
+    assert run.classes is not None and run.gradient is not None
+    assert_near(run.classes.logits, theirs.logits[0], TOLERANCE)
+    gradients = torch.autograd.grad(theirs.logits[0, 1], theirs.attentions)
+    for layer, gradient in enumerate(gradients):
+        assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
+
+
+@pytest.mark.parametrize("head", ["words", "classes"])
+def test_the_numpy_twin_and_both_walks_agree(head: str, loaded: LoadedModel, classifier: LoadedModel) -> None:
+    """Every value on the way is the same in torch and in NumPy, the state before a classifier too."""
+    chosen = loaded if head == "words" else classifier
+    encoding = chosen.tokenizer.encode(TEXT, PAIR)
+    by_torch, by_numpy = (walk(chosen, encoding, 1, pads=2, engine=engine) for engine in ("torch", "numpy"))
+    assert by_torch.values.keys() == by_numpy.values.keys()
+    assert ("pooler" in by_torch.values, "mlm_logits" in by_torch.values) == (head == "classes", head == "words")
+    for name, value in by_torch.values.items():
+        of = 1e4 if "mask" in name else max(float(np.abs(value).max()), 1e-3)
+        assert_near(by_numpy.values[name], value, TOLERANCE, of=of, what=name)
+
+
+def test_the_numpy_twin_reads_the_folder_itself(folder: Path, loaded: LoadedModel) -> None:
+    """Without torch, the same file gives the same scores of words."""
+    encoding = loaded.tokenizer.encode(TEXT)
+    ids = np.array([encoding.input_ids])
+    ours = loaded.model.cls.predictions(loaded.model.bert(torch.from_numpy(ids)).last_hidden_state)
+    found = BertForPretraining.from_pretrained(folder).forward(ids)
+    assert_near(found["mlm_logits"], ours, TOLERANCE)
+    assert "nsp_logits" not in found
+
+
+def test_heads_can_be_switched_off_pruned_and_put_back(family: str, loaded: LoadedModel, tmp_path: Path) -> None:
+    """Off, pruned and zero-filled are one thing; transformers reads the zero-filled model and agrees."""
+    encoding = loaded.tokenizer.encode(TEXT)
+    gates = np.ones((3, 4), np.float32)
+    gates[1, 2] = gates[0, 0] = 0
+    off = capture(loaded, encoding, head_mask=gates).predictions[0]
+    smaller = bert_core.pruned(loaded, [(1, 2), (0, 0)])
+    full = bert_core.zero_filled(smaller)
+    for one in (smaller, full):
+        assert_near(capture(one, encoding).predictions[0].top[0][1], off.top[0][1], TOLERANCE)
+        again = bert_core.load(bert_core.save(one, tmp_path / f"{len(one.model.pruned_heads)}"), device="cpu")
+        assert capture(again, encoding).predictions[0].top == capture(one, encoding).predictions[0].top
+    logits = reference_of(family, tmp_path / "0")(**reference_inputs(encoding)).logits[0, encoding.mask_positions[0]]
+    assert int(logits.argmax()) == off.top[0][0]
+    assert_near(logits.softmax(-1).max(), off.top[0][1], TOLERANCE)
+
+
+def test_ablation_and_lenses_run(loaded: LoadedModel) -> None:
+    """Every head is taken away in turn; the lens ends at what the model says."""
+    encoding = loaded.tokenizer.encode(TEXT)
+    (position,) = encoding.mask_positions
+    token = capture(loaded, encoding).predictions[0].top[0][0]
+    found = ablate_heads(loaded, encoding, target=Target("mlm", position, token))
+    gates = np.ones((3, 4), np.float32)
+    gates[2, 3] = 0
+    without = dict(capture(loaded, encoding, head_mask=gates, top_k=50).predictions[0].top)
+    assert found.values is not None
+    assert_near(np.exp(found.values[2, 3]), without[token], 1e-3)
+    seen = logit_lens(loaded, encoding, positions=[position])
+    assert int(seen.top[-1, 0, 0]) == token
+
+
+@pytest.mark.parametrize("head", ["words", "classes"])
+def test_the_parts_of_decompx_sum_to_the_answer(head: str, loaded: LoadedModel, classifier: LoadedModel) -> None:
+    """What every token brings to a word's score, or to a class's, adds up to that score."""
+    chosen = loaded if head == "words" else classifier
+    encoding = chosen.tokenizer.encode(TEXT)
+    (position,) = encoding.mask_positions
+    target = Target("mlm", position, 7) if head == "words" else Target("class", label=2)
+    found = decompx(chosen, encoding, target)
+    run = capture(chosen, encoding)
+    if run.classes is None:
+        state = torch.tensor(walk(chosen, encoding, 0, position=position).values["mlm_logits"])
+        assert_near(found.scores.sum(), state[7], TOLERANCE)
+    else:
+        assert_near(found.scores.sum(), run.classes.logits[2], TOLERANCE)
+
+
+def test_fine_tuning_goes_on_in_the_familys_own_format(family: str, folder: Path, tmp_path: Path) -> None:
+    """A classifier trained from a model of the family is one of the family, for us and for transformers."""
+    table = tmp_path / "rows.csv"
+    rows = [f"{line.replace(',', ' ')},{'long' if len(line) > 40 else 'short'}" for line in sentences()]
+    table.write_text("text,class\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    settings = FinetuneSettings(epochs=1, max_length=48)
+    finetune(
+        table, tmp_path / "made", settings, text="text", label="class", start=str(folder), device="cpu",
+        report=lambda done, what="": None,
+    )  # fmt: skip
+    made = bert_core.load(tmp_path / "made", device="cpu")
+    assert made.labels == ("long", "short") and made.has_mlm and made.config.family.name == family
+    encoding = made.tokenizer.encode("The cat sat on the mat.")
+    theirs = reference_of(family, tmp_path / "made", "ForSequenceClassification")(**reference_inputs(encoding))
+    classes = capture(made, encoding).classes
+    assert classes is not None
+    assert_near(classes.logits, theirs.logits[0], TOLERANCE)
+
+
+@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification"])
+def test_what_is_saved_is_in_the_familys_own_format(
+    head: str, family: str, folder: Path, classifier_folder: Path, tmp_path: Path
+) -> None:
+    """transformers reads the saved folder back without a word, with the same logits; so does its tokenizer."""
+    source = folder if head == "ForMaskedLM" else classifier_folder
+    loaded = bert_core.load(source, device="cpu")
+    saved = bert_core.save(loaded, tmp_path / "saved")
+    encoding = loaded.tokenizer.encode(TEXT, PAIR)
+    kind = type(reference_of(family, source, head))
+    theirs, info = kind.from_pretrained(saved, attn_implementation="eager", output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
+    before, after = (
+        m.eval()(**reference_inputs(encoding)).logits for m in (reference_of(family, source, head), theirs)
+    )
+    assert torch.equal(before, after)
+    assert theirs.config.to_dict().keys() >= reference_of(family, source, head).config.to_dict().keys()
+    fast: Any = transformers.AutoTokenizer.from_pretrained(saved)
+    again = fast(encoding.text.replace("[MASK]", fast.mask_token), PAIR)
+    assert again["input_ids"] == list(encoding.input_ids)
+    theirs(**fast("The cat", return_tensors="pt"))
+
+
+def test_a_bare_encoder_is_read_too(family: str, tmp_path: Path) -> None:
+    """A file of the encoder alone, without prefix and heads, gives its maps and no words."""
+    loaded = bert_core.load(save_family(family, tmp_path / "bare", "Model"), device="cpu")
+    assert not (loaded.has_mlm or loaded.has_nsp or loaded.has_classifier)
+    encoding = loaded.tokenizer.encode(TEXT)
+    theirs = reference_of(family, tmp_path / "bare", "Model")(**reference_inputs(encoding), output_attentions=True)
+    assert_near(capture(loaded, encoding).attention[-1], theirs.attentions[-1][0], TOLERANCE)
+
+
+def test_no_head_of_a_family_that_lacks_it_is_shown(loaded: LoadedModel) -> None:
+    """There is no next-sentence answer, and asking for one is refused in a sentence."""
+    encoding = loaded.tokenizer.encode(TEXT, PAIR)
+    assert capture(loaded, encoding).nsp is None and not loaded.has_nsp
+    with pytest.raises(ValueError, match="has no trained next-sentence head"):
+        capture(loaded, encoding, target=Target("nsp"))
+
+
+@pytest.mark.parametrize("kind", ["deberta", "deberta-v2", "mpnet", "modernbert"])
+def test_a_family_that_is_built_otherwise_is_refused_with_the_reason(kind: str, folder: Path, tmp_path: Path) -> None:
+    """One sentence says what is different about it, and what can be loaded."""
+    text = (folder / "config.json").read_text().replace(f'"model_type": "{folder.name}"', f'"model_type": "{kind}"')
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(CheckpointError, match=f"of type '{kind}', (whose|which) .*: only 'bert', .* can be loaded$"):
+        bert_core.load(tmp_path, device="cpu")

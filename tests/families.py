@@ -1,0 +1,72 @@
+"""Tiny checkpoints of other families, made by transformers, with tokenizers trained on a text of ten languages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+import torch
+import transformers
+from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+
+from bert_core.tokenizer import SPECIAL_TOKENS
+
+TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
+FAMILIES = ("distilbert",)
+CLASSES = {0: "calm", 1: "glad", 2: "sad"}
+SIZES = {"distilbert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "seq_classif_dropout": 0.3}}
+MODELS = {"distilbert": "DistilBert"}
+
+
+def sentences() -> list[str]:
+    """The sentences of the ten languages."""
+    return TEN_LANGUAGES.read_text(encoding="utf-8").splitlines()
+
+
+def save_tokenizer(family: str, folder: Path, *, cased: bool = False) -> int:
+    """A tokenizer of the family in a folder, as transformers writes it; how many pieces it has."""
+    backend, settings = _TRAINED[family](cased)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **settings)
+    fast.save_pretrained(folder)
+    return len(fast)
+
+
+def _word_pieces(cased: bool) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
+    made = BertWordPieceTokenizer(lowercase=not cased, strip_accents=None)
+    made.train_from_iterator(sentences(), vocab_size=700, min_frequency=1, special_tokens=list(SPECIAL_TOKENS))
+    made = BertWordPieceTokenizer(made.get_vocab(), lowercase=not cased)
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    inputs = ["input_ids", "attention_mask"]
+    return made._tokenizer, {**dict(zip(names, SPECIAL_TOKENS, strict=True)), "model_input_names": inputs}
+
+
+_TRAINED = {"distilbert": _word_pieces}
+
+
+def save_family(family: str, folder: Path, head: str = "ForMaskedLM", *, cased: bool = False, **sizes: Any) -> Path:
+    """A checkpoint folder of the family with one head, peaked attention, and no parameter at its neutral value."""
+    folder.mkdir(parents=True, exist_ok=True)
+    vocab_size = save_tokenizer(family, folder, cased=cased)
+    prefix = MODELS[family]
+    config = getattr(transformers, f"{prefix}Config")(
+        vocab_size=vocab_size, id2label=CLASSES, label2id={name: number for number, name in CLASSES.items()},
+        **{**SIZES[family], **sizes},
+    )  # fmt: skip
+    torch.manual_seed(7)
+    model = getattr(transformers, f"{prefix}{head}")(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.normal_(std=0.15)
+            if name.lower().endswith(("norm.weight",)):
+                parameter.add_(1.0)
+            if any(part in name for part in (".q_lin.weight", ".k_lin.weight", ".query.weight", ".key.weight")):
+                parameter.normal_(std=(9.0 / config.hidden_size) ** 0.5)
+    model.save_pretrained(folder)
+    return folder
+
+
+def reference_of(family: str, folder: Path, head: str = "ForMaskedLM") -> Any:
+    """The same checkpoint as transformers has it."""
+    kind = getattr(transformers, f"{MODELS[family]}{head}")
+    return kind.from_pretrained(folder, attn_implementation="eager").eval()

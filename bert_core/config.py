@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bert_core.naming import FAMILIES, Family, family_of
+from bert_core.naming import Family, family_of
 from bert_core.refused import Refused, several, shown, whole
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
@@ -209,8 +209,8 @@ class BertConfig:
         if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
             raise Refused(f"the configuration is {shown(values)}: it must give values by name")
         family = family_of(values.get("model_type"))
-        read = {**family.usual, **{_OURS_IN[family.name].get(name, name): value for name, value in values.items()}}
-        read |= family.always
+        ours = {own: name for name, own in family.sizes.items()}
+        read = {**family.implied, **{ours.get(name, name): value for name, value in values.items()}}
         known = {f.name for f in dataclasses.fields(cls)} - {"extra"}
         # Published files write `null` for "not set"; only fields that may be None keep it.
         optional = {"classifier_dropout", "encoder_width", "embedding_size"}
@@ -228,7 +228,8 @@ class BertConfig:
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "extra"}
         values["pruned_heads"] = {str(layer): list(heads) for layer, heads in self.pruned_heads.items()}
         family = self.family
-        own = {family.sizes.get(name, name): value for name, value in values.items() if name not in family.always}
+        unsaid = {name for name, value in family.implied.items() if values[name] == value} - set(family.sizes)
+        own = {family.sizes.get(name, name): value for name, value in values.items() if name not in unsaid}
         return {**self.extra, **own}
 
     @classmethod
@@ -242,9 +243,6 @@ class BertConfig:
     def to_json(self, path: str | Path) -> None:
         """Write a `config.json` that `from_json` reads back unchanged."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", encoding="utf-8")
-
-
-_OURS_IN = {family.name: {own: ours for ours, own in family.sizes.items()} for family in FAMILIES.values()}
 
 
 def check_head(layer: int, head: int, layers: int, heads: int) -> None:

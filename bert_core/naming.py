@@ -17,8 +17,7 @@ class Family:
     sign: part of a weight's name by which a file is known to be of this family; None for BERT's.
     beginnings: how names of weights begin, its own and ours. inside: parts of the names within a layer, its own and
         ours; as all of them, replaced in this order.
-    sizes: its own names in config.json, by ours. always: what is so in all its models, and not in its files.
-    usual: what its files may leave out, where it is not what BERT has.
+    sizes: its own names in config.json, by ours. implied: what its files mean where they do not say it.
     """
 
     name: str
@@ -27,8 +26,7 @@ class Family:
     beginnings: tuple[tuple[str, str], ...] = ()
     inside: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, str] = field(default_factory=dict)
-    always: Mapping[str, Any] = field(default_factory=dict)
-    usual: Mapping[str, Any] = field(default_factory=dict)
+    implied: Mapping[str, Any] = field(default_factory=dict)
 
     def ours(self, name: str) -> str:
         """Our name of one of its weights."""
@@ -40,7 +38,7 @@ class Family:
         return _replaced(name, *back)
 
 
-BERT = Family("bert", "BertForSequenceClassification", always={"pooler_act": "tanh"})
+BERT = Family("bert", "BertForSequenceClassification", implied={"pooler_act": "tanh"})
 # Sanh 2019 (arXiv:1910.01108): no segments and no pooler; what stands before the classifier is one with a ReLU.
 DISTILBERT = Family(
     "distilbert",
@@ -72,10 +70,7 @@ DISTILBERT = Family(
         "intermediate_size": "hidden_dim", "hidden_act": "activation", "hidden_dropout_prob": "dropout",
         "attention_probs_dropout_prob": "attention_dropout", "classifier_dropout": "seq_classif_dropout",
     },
-    always={
-        "type_vocab_size": 0, "layer_norm_eps": 1e-12, "position_embedding_type": "absolute", "pooler_act": "relu",
-    },
-    usual={"num_hidden_layers": 6, "classifier_dropout": 0.2},
+    implied={"num_hidden_layers": 6, "classifier_dropout": 0.2, "type_vocab_size": 0, "pooler_act": "relu"},
 )  # fmt: skip
 FAMILIES = {family.name: family for family in (BERT, DISTILBERT)}
 

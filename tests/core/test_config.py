@@ -52,6 +52,7 @@ OTHER: dict[str, Any] = {
     "layer_norm_eps": 1e-5,
     "pad_token_id": 7,
     "position_embedding_type": "relative_key",
+    "pooler_act": "relu",
     "use_cache": False,
     "classifier_dropout": 0.3,
     "is_decoder": True,

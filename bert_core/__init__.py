@@ -30,7 +30,7 @@ _NAMES = {
     ),
     "generation": "generate",
     "checkpoint": "CheckpointError LoadReport",
-    "edits": "Cut Scaled",
+    "edits": "Cut Put Scaled",
     "editing": "edited unedited",
     "loading": "LoadedDecoder LoadedModel best_device bundled_models load load_decoder save",
     "pruning": "pruned zero_filled",
@@ -56,6 +56,7 @@ _NAMES = {
     "run.knockouts": "cut_each",
     "run.lens": "layer_states logit_lens",
     "run.answers": "Answer",
+    "run.carrying": "carried",
     "run.patching": "answer_with estimate_patches patch patch_band",
     "run.paths": "patch_path",
     "run.perturbation": (
@@ -196,6 +197,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.editing import edited as edited
     from bert_core.editing import unedited as unedited
     from bert_core.edits import Cut as Cut
+    from bert_core.edits import Put as Put
     from bert_core.edits import Scaled as Scaled
     from bert_core.generation import generate as generate
     from bert_core.loading import LoadedDecoder as LoadedDecoder
@@ -267,6 +269,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.answers import Answer as Answer
     from bert_core.run.capture import capture as capture
     from bert_core.run.capture import captures as captures
+    from bert_core.run.carrying import carried as carried
     from bert_core.run.costs import curve_points as curve_points
     from bert_core.run.costs import pruning_costs as pruning_costs
     from bert_core.run.decoding import describe as describe

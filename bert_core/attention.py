@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bert_core.config import BertConfig
-from bert_core.edits import Cut, arrows_cut
+from bert_core.edits import Cut, Put, arrows_cut
 from bert_core.recording import Watcher, hand_over, watcher_of
 from bert_core.refused import Refused
 
@@ -42,7 +42,8 @@ class BertSelfAttention(nn.Module):
 
     A module that nobody watches runs fused attention; a watched one builds its map. Both add the same
     mask and agree to rounding. `save_attention = True` keeps the last map and its gradient here.
-    `cuts`: the arrows that are cut in this layer; those that are not renormalised need the map.
+    `cuts`: the arrows that are cut in this layer; those that are not renormalised need the map, as does `put`: patterns
+    of another reading that stand where a head's own would be.
     """
 
     def __init__(self, config: BertConfig, is_cross_attention: bool = False, layer_num: int = 0) -> None:
@@ -65,6 +66,7 @@ class BertSelfAttention(nn.Module):
         if self.position_embedding_type != "absolute":
             self.distance_embedding = nn.Embedding(2 * config.max_position_embeddings - 1, self.attention_head_size)
         self.cuts: tuple[Cut, ...] = ()
+        self.put: tuple[Put, ...] = ()
         self.save_attention = False
         self._attention_map: Tensor | None = None
         self._attn_gradients: Tensor | None = None
@@ -117,7 +119,8 @@ class BertSelfAttention(nn.Module):
         Raises ValueError for encoder states that are missing, or of another width.
         """
         watcher = watcher_of(self)
-        explicit = watcher is not None or output_attentions or any(not cut.renormalised for cut in self.cuts)
+        needs_map = bool(self.put) or any(not cut.renormalised for cut in self.cuts)
+        explicit = watcher is not None or output_attentions or needs_map
         if not self.heads:
             return self._without_heads(hidden_states, encoder_hidden_states, past_key_value, positions, watcher)
         asked = hidden_states if explicit or positions is None else rows_at(hidden_states, positions)
@@ -163,6 +166,8 @@ class BertSelfAttention(nn.Module):
             removed = self.arrows_cut(queries, keys, renormalised=False)
             if removed is not None:
                 attention_probs = attention_probs.masked_fill(removed, 0)
+            for one in self.put:
+                attention_probs = self._with_pattern(attention_probs, one)
             if watcher is not None:
                 hand_over(watcher, attention_probs)
             mixing = attention_probs if positions is None else rows_at(attention_probs, positions)
@@ -175,6 +180,13 @@ class BertSelfAttention(nn.Module):
             context_layer = context_layer * head_mask
         context_layer = context_layer.transpose(1, 2).flatten(2)  # (batch, query, heads * head size)
         return AttentionOutput(context_layer, attention_probs if output_attentions else None, (key_layer, value_layer))
+
+    def _with_pattern(self, probs: Tensor, put: Put) -> Tensor:
+        """A map (batch, head, query, key) in which a head looks as it did in another reading."""
+        made, place = probs.clone(), [head == put.head for head in self.heads].index(True)
+        made[:, place, put.rows] = 0  # padding, too
+        made[:, place, put.rows, : put.tokens] = probs.new_tensor(put.values)
+        return made
 
     def arrows_cut(self, queries: int, keys: int, *, renormalised: bool) -> Tensor | None:
         """Which arrows of the heads that are left are cut in one way, boolean (1, head, query, key); None if none are.

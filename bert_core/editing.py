@@ -7,13 +7,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from bert_core.config import check_head
-from bert_core.edits import Cut, Edit, Scaled, cuts_in, scaled_in
+from bert_core.edits import NEURON, OF_HEADS, Cut, Edit, Put, Scaled, cuts_in, puts_in, scaled_in
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer
-from bert_core.refused import Refused, checked, several, shown
+from bert_core.modeling import BertLayer, BertModel
+from bert_core.refused import Refused, checked, several, shown, whole
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -27,7 +28,7 @@ def edited(loaded: LoadedModel, edits: Sequence[Edit]) -> LoadedModel:
     edited ones, from many threads, can stand on it at a time. Positions are checked against each text that is read.
     Raises Refused for what is no edit, and a layer, head or neuron that does not exist, or not any more.
     """
-    given = several("edits", edits, "Cut or Scaled")
+    given = several("edits", edits, "Cut, Scaled or Put")
     for edit in given:
         _check(loaded, edit)
     return _with(loaded, (*loaded.edits, *given)) if given else loaded
@@ -46,6 +47,12 @@ def _with(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
     for number, layer in enumerate(cast("list[BertLayer]", list(model.bert.encoder.layer))):
         layer.attention.self.cuts = cuts_in(edits, number)
         layer.intermediate.scaled = scaled_in(edits, number)
+        layer.whole, layer.attention.self.put = False, ()
+        for part in _places(layer).values():
+            _take_out(part)
+    _take_out(model.bert.embeddings.LayerNorm)
+    for one in puts_in(edits):
+        _put_in(model.bert, one)
     return dataclasses.replace(loaded, model=model, classifier=classifier, edits=edits)
 
 
@@ -65,6 +72,67 @@ def _sharing(module: Module, known: dict[int, nn.Module]) -> Module:
     return cast("Module", known[id(module)])
 
 
+class _Standing:
+    """A hook on a weight: rows of another reading stand in what goes in, or comes out.
+
+    tokens: of the text. rows, columns: where; None is all columns. values: (row, column).
+    """
+
+    def __init__(self, put: Put, values: Tensor, columns: slice | None) -> None:
+        self.tokens, self.rows, self.values, self.columns = put.tokens, put.rows, values, columns or slice(None)
+
+    def __call__(self, module: nn.Module, given: tuple[Tensor, ...], out: Tensor | None = None) -> Tensor:
+        taken = given[0] if out is None else out
+        if taken.ndim < 3 or taken.shape[-2] < self.tokens:
+            raise Refused(
+                "a part of another text is put in, and what is asked is computed from some tokens of a layer alone: "
+                "take it out"
+            )
+        made = taken.clone()
+        made[:, self.rows, self.columns] = self.values.to(made)
+        return made
+
+
+def _places(layer: BertLayer) -> dict[str, nn.Module]:
+    """Where in a layer each kind of part stands: in what a weight gives; of heads and neurons in what it takes."""
+    attention, inner = layer.attention.output.dense, layer.attention.self
+    return {
+        "state": layer.output.LayerNorm, "attention": attention, "feed_forward": layer.output.dense, "head": attention,
+        "query": inner.query, "key": inner.key, "value": inner.value, NEURON: layer.output.dense,
+    }  # fmt: skip
+
+
+def _put_in(bert: BertModel, put: Put) -> None:
+    layers = cast("list[BertLayer]", list(bert.encoder.layer))
+    values = torch.tensor(put.values, device=next(bert.parameters()).device)
+    if put.what == "state" and not put.layer:
+        bert.embeddings.LayerNorm.register_forward_hook(_Standing(put, values, None))
+        return
+    layer = layers[put.layer - (put.what == "state")]
+    layer.whole = True
+    inner, columns = layer.attention.self, None
+    if put.what == "pattern":
+        inner.put = (*inner.put, put)
+        return
+    if put.what in OF_HEADS:
+        place, size = inner.heads.index(cast("int", put.head)), inner.attention_head_size
+        columns = slice(place * size, (place + 1) * size)
+    elif put.what == NEURON:
+        columns = slice(cast("int", put.neuron), cast("int", put.neuron) + 1)
+    part, hook = _places(layer)[put.what], _Standing(put, values, columns)
+    if put.what in ("head", NEURON):
+        part.register_forward_pre_hook(hook)
+    else:
+        part.register_forward_hook(hook)
+
+
+def _take_out(part: nn.Module) -> None:
+    """Without what was put in there; the hooks of others stay."""
+    for hooks in (part._forward_hooks, part._forward_pre_hooks):
+        for number in [number for number, hook in hooks.items() if isinstance(hook, _Standing)]:
+            del hooks[number]
+
+
 def _check(loaded: LoadedModel, edit: Edit) -> None:
     config = loaded.config
     layers, heads = config.num_hidden_layers, config.num_attention_heads
@@ -75,6 +143,8 @@ def _check(loaded: LoadedModel, edit: Edit) -> None:
                 f"neuron {edit.neuron} does not exist: each layer of this model has neurons 0 to "
                 f"{config.intermediate_size - 1}"
             )
+    elif isinstance(edit, Put):
+        _check_put(loaded, edit)
     elif isinstance(edit, Cut):
         for layer in range(layers) if edit.layers is None else edit.layers:
             for head in edit.heads or (0,):
@@ -84,4 +154,25 @@ def _check(loaded: LoadedModel, edit: Edit) -> None:
                 left = ", ".join(map(str, there)) or "none"
                 raise Refused(f"L{layer} H{gone[0]} was pruned: this layer still has the heads {left}")
     else:
-        raise Refused(f"one of the edits is {shown(edit)}: it must be a Cut or a Scaled")
+        raise Refused(f"one of the edits is {shown(edit)}: it must be a Cut, a Scaled or a Put")
+
+
+def _check_put(loaded: LoadedModel, put: Put) -> None:
+    """Raise Refused unless it fits the model: `carried` makes what does."""
+    config = loaded.config
+    layers, heads = config.num_hidden_layers, config.num_attention_heads
+    check_head(put.layer if put.what != "state" else max(0, put.layer - 1), put.head or 0, layers, heads)
+    width = config.hidden_size
+    if put.what in OF_HEADS:
+        width = put.tokens if put.what == "pattern" else config.attention_head_size
+    elif put.what == NEURON:
+        width = 1
+    if put.values.shape[1] != width:
+        raise Refused(f"what is put in is {put.values.shape[1]} numbers wide: a {put.what} of this model has {width}")
+    if put.what in OF_HEADS:
+        there = loaded.model.attention_modules[put.layer].heads
+        if put.head not in there:
+            left = ", ".join(map(str, there)) or "none"
+            raise Refused(f"L{put.layer} H{put.head} was pruned: this layer still has the heads {left}")
+    if put.what == NEURON:
+        whole("the neuron", put.neuron, 0, config.intermediate_size - 1)

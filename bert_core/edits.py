@@ -1,4 +1,4 @@
-"""What is changed in a model while it runs: arrows of attention that are cut, neurons that are scaled."""
+"""What is changed in a model while it runs: arrows cut, neurons scaled, parts of another reading put in."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bert_core.refused import Refused, real_number, several, shown, whole
+from bert_core.refused import Refused, check_finite, real_array, real_number, several, shown, whole
 
+OF_TOKENS = ("state", "attention", "feed_forward")
+OF_HEADS = ("head", "pattern", "query", "key", "value")
+NEURON = "neuron"
+PATCHES = (*OF_TOKENS, *OF_HEADS, NEURON)
 NOTHING_LEFT = "a softmax of nothing has no answer: leave a key, or cut without renormalising"
 
 
@@ -66,6 +70,59 @@ class Scaled(Edit):
         object.__setattr__(self, "factor", factor)
 
 
+@dataclass(frozen=True, eq=False)
+class Put(Edit):
+    """A part of another reading that stands where the text's own would be; `carried` makes it.
+
+    what: one of `PATCHES`. layer: of a state its depth, 0 for the embeddings.
+    values: a row for each token, or one for the token at `position`: (row, width); of a pattern (query, key).
+    tokens: how many the text has. position: where; None for all. head: by its first number. neuron: of a neuron.
+    source: what it was carried over from, so that it can be named and made again.
+    Raises Refused for what is none of these.
+    """
+
+    what: str
+    layer: int
+    values: np.ndarray
+    tokens: int
+    position: int | None = None
+    head: int | None = None
+    neuron: int | None = None
+    source: object = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.what, str) or self.what not in PATCHES:
+            raise Refused(f"what {shown(self.what)} is unknown: one of {', '.join(PATCHES)}")
+        own = {"layer", "tokens", *["head"] * (self.what in OF_HEADS), *["neuron"] * (self.what == NEURON)}
+        for name in ("layer", "tokens", "position", "head", "neuron"):
+            given = getattr(self, name)
+            if name in own or (name == "position" and given is not None):
+                most = self.tokens - 1 if name == "position" else None
+                object.__setattr__(self, name, whole(f"the {name}", given, 0, most))
+            elif given is not None:
+                raise Refused(f"the {name} is {shown(given)}: a {self.what} has none, so leave it out")
+        values = real_array("values", self.values, "row width").astype(np.float32)
+        check_finite("values", values)
+        if len(values) != (self.tokens if self.position is None else 1):
+            raise Refused(f"values of {len(values)} rows for {self.tokens} tokens: one for each, or one for one")
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    @property
+    def rows(self) -> slice:
+        """The tokens that get it."""
+        return slice(0, self.tokens) if self.position is None else slice(self.position, self.position + 1)
+
+    def _named(self) -> tuple[object, ...]:
+        return self.what, self.layer, self.tokens, self.position, self.head, self.neuron, self.values.tobytes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Put) and self._named() == other._named()
+
+    def __hash__(self) -> int:
+        return hash(self._named())
+
+
 def arrows_cut(cuts: Sequence[Cut], heads: Sequence[int], tokens: int, *, renormalised: bool) -> np.ndarray | None:
     """Which arrows are cut in one way in one layer, boolean (head, query, key); None if none are.
 
@@ -97,6 +154,17 @@ def cuts_in(edits: Sequence[Edit], layer: int) -> tuple[Cut, ...]:
 def scaled_in(edits: Sequence[Edit], layer: int) -> tuple[Scaled, ...]:
     """The scaled neurons of a layer."""
     return tuple(one for one in edits if isinstance(one, Scaled) and one.layer == layer)
+
+
+def puts_in(edits: Sequence[Edit]) -> tuple[Put, ...]:
+    """The parts of other readings that are put in."""
+    return tuple(one for one in edits if isinstance(one, Put))
+
+
+def check_own(edits: Sequence[Edit], doing: str) -> None:
+    """Raise Refused if a part of another reading is put in: what is done here takes every part to be the text's own."""
+    if puts_in(edits):
+        raise Refused(f"a part of another text is put in, and {doing} needs all parts to be its own: take it out")
 
 
 def check_unedited(edits: Sequence[Edit], doing: str) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 from bert_core import checkpoint
-from bert_core.attention import MASKED_SCORE, BertAttention, BertSelfAttention, KeyValue
+from bert_core.attention import MASKED_SCORE, BertAttention, BertSelfAttention, KeyValue, rows_at
 from bert_core.config import BertConfig
 from bert_core.edits import Scaled
 from bert_core.recording import watcher_of
@@ -291,6 +291,7 @@ class BertLayer(nn.Module):
             self.crossattention = BertAttention(config, is_cross_attention=True, layer_num=layer_num)
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
+        self.whole = False  # whether every position is computed, in one piece, also where only some are asked for
 
     def forward(
         self,
@@ -312,6 +313,7 @@ class BertLayer(nn.Module):
         if mode not in ("multimodal", "text"):
             raise ValueError(f"mode {mode!r} is unknown: 'multimodal' or 'text'")
         past = past_key_value or ()
+        asked, positions = positions, None if self.whole else positions
         mixed = self.attention(
             hidden_states,
             attention_mask,
@@ -333,11 +335,13 @@ class BertLayer(nn.Module):
             )
             attention_output, cross_attention_probs = crossed.context, crossed.attention_probs
             cache = (*cache, *crossed.past_key_value)
-        if self.chunk_size_feed_forward:
+        if self.chunk_size_feed_forward and not self.whole:
             chunks = attention_output.split(self.chunk_size_feed_forward, dim=self.seq_len_dim)
             layer_output = torch.cat([self.feed_forward_chunk(chunk) for chunk in chunks], dim=self.seq_len_dim)
         else:
             layer_output = self.feed_forward_chunk(attention_output)
+        if self.whole and asked is not None:
+            layer_output = rows_at(layer_output, asked)
         return LayerOutput(layer_output, mixed.attention_probs, cross_attention_probs, cache)
 
     def feed_forward_chunk(self, attention_output: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.figures": {"numpy", "plotly", "PIL"},
     "viz_app.tokens": {"numpy"},
     "viz_app.components": {"numpy", "streamlit", "viz_app.figures", "viz_app.tokens"},
-    "viz_app.notation": {"bert_core.refused", "bert_core.tokenizer", "bert_core.edits"},
+    "viz_app.notation": {"bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records"},
     "viz_app.maps": {
         "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.edits", "bert_core.records",
         "bert_core.analysis", "viz_app.notation", "viz_app.tokens",
@@ -97,8 +97,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.export": {
         "numpy", "matplotlib", "threadpoolctl", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
-        "bert_core.records", "bert_core.analysis", "bert_core.studies", "viz_app.figures", "viz_app.tokens",
-        "viz_app.components", "viz_app.maps", "viz_app.comparison",
+        "bert_core.edits", "bert_core.records", "bert_core.analysis", "bert_core.studies", "viz_app.figures",
+        "viz_app.tokens", "viz_app.components", "viz_app.maps", "viz_app.comparison",
     },
     "viz_app.export.bertviz": {"numpy", "torch", "bertviz", "bert_core.refused", "viz_app.maps"},
     "viz_app.notebook": {
@@ -147,8 +147,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages.causes": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.loading",
-        "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.export",
-        "viz_app.shell",
+        "bert_core.edits", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.notation",
+        "viz_app.figures", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.heads": {
         "numpy", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures", "viz_app.components",

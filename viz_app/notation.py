@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from bert_core.edits import Cut, Edit, Scaled
+from bert_core.edits import OF_HEADS, OF_TOKENS, Cut, Edit, Put, Scaled
+from bert_core.records import Noised
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
 
@@ -14,6 +16,34 @@ MOST_TOKENS = 4  # that are named, of one cut
 RENORMALISED, REMOVED = "r", "x"
 _CUT = re.compile(r"(all|\d+(?:\.[\d,]+)?):q([\d,]*)>k([\d,]*):([rx])")
 _SCALED = re.compile(r"(\d+)\.(\d+):(-?\d+(?:\.\d+)?)")
+
+_PUT = re.compile(r"([a-z_]+)\.(\d+)(?:\.(\d+))?(?:@(\d+))?(?:~(\d+(?:\.\d+)?))?")
+# What is put in, in words; `{at}` is a layer, a head or a token.
+PUT_SAYS = {
+    "state": "the state of {at}", "attention": "what attention adds at {at}",
+    "feed_forward": "what the feed-forward network adds at {at}", "head": "what {at} brings",
+    "pattern": "where {at} looks", "query": "the queries of {at}", "key": "the keys of {at}",
+    "value": "the values of {at}", "neuron": "a neuron of {at}",
+}  # fmt: skip
+AFTER, AT_FIRST, OF_NOISE, OF_TEXT, OF_MEAN = (
+    "after L{layer}", "in the embeddings", ", with noise", ", from “{text}”", ", from the mean of other texts",
+)  # fmt: skip
+PUT_WORDS = (*PUT_SAYS.values(), AFTER, AT_FIRST, OF_NOISE, OF_TEXT, OF_MEAN)
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A part that is put into a text, as an address names it; the text that it comes from is named beside it.
+
+    what: of `PATCHES`, no neuron. layer: of a state its depth. head: of what belongs to one. position: of what belongs
+    to a token. noise: where it comes from the text itself with noise of this size.
+    """
+
+    what: str
+    layer: int
+    head: int | None = None
+    position: int | None = None
+    noise: float | None = None
 
 
 def parse_cuts(value: str) -> tuple[Cut, ...]:
@@ -67,6 +97,28 @@ def write_scaled(scaled: Sequence[Scaled]) -> str:
     return "_".join(f"{one.layer}.{one.neuron}:{one.factor:.12g}" for one in scaled)
 
 
+def parse_put(value: str) -> Carried | None:
+    """What is put in, as an address names it: state.3@2 or head.5.8, and ~3 for noise. Raises Refused for more."""
+    found = _PUT.fullmatch(value)
+    if not value:
+        return None
+    if found is not None:
+        what, layer, head, position, noise = found.groups()
+        of_token, of_head = what in OF_TOKENS and position and not head, what in OF_HEADS and head and not position
+        if of_token or of_head:
+            one, other = (None if number is None else int(number) for number in (head, position))
+            return Carried(what, int(layer), one, other, None if noise is None else float(noise))
+    raise Refused("write what is put in as state.DEPTH@POSITION or head.LAYER.HEAD, such as state.3@2")
+
+
+def write_put(put: Carried | None) -> str:
+    """What is put in, as an address names it: what `parse_put` reads."""
+    if put is None:
+        return ""
+    where = f"@{put.position}" if put.head is None else f".{put.head}"
+    return f"{put.what}.{put.layer}{where}" + ("" if put.noise is None else f"~{put.noise:g}")
+
+
 def cut_in_words(
     cut: Cut,
     encoding: Encoding,
@@ -93,11 +145,31 @@ def scaled_in_words(scaled: Scaled, *, neuron: str = "neuron", off: str = "off")
     return f"L{scaled.layer} {neuron} {scaled.neuron}: {left}"
 
 
+def put_in_words(put: Put, encoding: Encoding, *, say: Callable[[str], str] = str) -> str:
+    """What is put in, where and from which text: "the state of “man” (2), after L2, from “The woman …”".
+
+    say: what gives the words of another language for `PUT_WORDS`.
+    """
+    at = f"L{put.layer}" if put.head is None else f"L{put.layer} H{put.head}"
+    if put.what == "state":
+        at = say(AFTER).format(layer=put.layer - 1) if put.layer else say(AT_FIRST)
+    if put.position is not None:
+        at = f"“{encoding.tokens[put.position]}” ({put.position}), {at}"
+    if isinstance(put.source, Noised):
+        whence = say(OF_NOISE)
+    elif isinstance(put.source, Encoding):
+        whence = say(OF_TEXT).format(text=put.source.text)
+    else:
+        whence = say(OF_MEAN)
+    return say(PUT_SAYS[put.what]).format(at=at) + whence
+
+
 def notes_of(edits: Sequence[Edit], encoding: Encoding) -> tuple[str, ...]:
     """What was changed while a text was read, for the notes of a picture and of a file."""
     cuts = (f"cut: {cut_in_words(edit, encoding)}" for edit in edits if isinstance(edit, Cut))
     scaled = (f"scaled: {scaled_in_words(edit)}" for edit in edits if isinstance(edit, Scaled))
-    return (*cuts, *scaled)
+    puts = (f"put in: {put_in_words(edit, encoding)}" for edit in edits if isinstance(edit, Put))
+    return (*cuts, *scaled, *puts)
 
 
 def _parts(value: str, what: str) -> list[str]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from bert_core.attention import rows_at
 from bert_core.editing import unedited
+from bert_core.edits import check_own
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
 from bert_core.progress import Progress, counted, silent
@@ -224,6 +225,7 @@ def ablate_heads(
     asked = torch.tensor([wanted], device=loaded.device)
 
     replacement = Replacement(loaded, method, reference, head_mask=gates).of_length(len(encoding))
+    check_own(loaded.edits, "switching heads off one by one")
     clean = clean_pass(bert, embedded(loaded, encoding), None, opened, asked)
     heads = [(n, head) for n, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
     judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)

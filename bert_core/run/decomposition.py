@@ -119,7 +119,7 @@ def head_values(loaded: LoadedModel, encoding: Encoding, *, projected: bool = Fa
     config = loaded.config
     shape = (config.num_hidden_layers, config.num_attention_heads, len(encoding), config.attention_head_size)
     vectors = np.zeros(shape, np.float32)
-    for number, layer_pass in enumerate(layer_passes(loaded, encoding)):
+    for number, layer_pass in enumerate(layer_passes(loaded, encoding, own=False)):
         values = layer_pass.values
         if projected and len(values):
             values = values @ _in_own_directions(layer_pass.layer.attention.output.dense.weight, len(values))

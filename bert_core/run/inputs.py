@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bert_core.config import BertConfig, check_head, head_pairs
-from bert_core.edits import Edit, arrows_cut, cuts_in
+from bert_core.edits import Edit, arrows_cut, cuts_in, puts_in
 from bert_core.loading import LoadedModel
 from bert_core.refused import Refused, checked, shown, whole
 from bert_core.tokenizer import Encoding
@@ -29,12 +29,14 @@ def known_text(loaded: LoadedModel, encoding: Encoding) -> Encoding:
             f"the text has a piece of number {max(encoding.input_ids)}: the vocabulary of {loaded.name} has 0 to "
             f"{loaded.config.vocab_size - 1}, so encode it with this model's tokenizer"
         )
-    check_cuts(loaded, len(encoding))
+    check_edits(loaded, len(encoding))
     return encoding
 
 
-def check_cuts(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None = None) -> None:
-    """Raise Refused if a text of so many tokens has not all the arrows that are cut, or keeps none in a row.
+def check_edits(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None = None) -> None:
+    """Raise Refused if a text of so many tokens is not one in which a model's edits can be.
+
+    It has not all the arrows that are cut, keeps none in a row, or is of other length than that of what is put in.
 
     edits: those asked about; None: the model's own.
     """
@@ -42,6 +44,12 @@ def check_cuts(loaded: LoadedModel, tokens: int, edits: Sequence[Edit] | None = 
     for layer, module in enumerate(loaded.model.attention_modules):
         for renormalised in (True, False):
             arrows_cut(cuts_in(edits, layer), module.heads, tokens, renormalised=renormalised)
+    for one in puts_in(edits):
+        if one.tokens != tokens:
+            raise Refused(
+                f"what is put in belongs to a text of {one.tokens} tokens, and this one has {tokens}: each token gets "
+                "the part of its own"
+            )
 
 
 def segments_of(loaded: LoadedModel, encoding: Encoding) -> Tensor | None:

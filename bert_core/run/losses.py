@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.edits import check_own
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, counted, silent
@@ -22,7 +23,7 @@ from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
 from bert_core.run.arrays import as_array, with_gaps
-from bert_core.run.inputs import check_cuts
+from bert_core.run.inputs import check_edits
 from bert_core.run.memory import BYTES_AT_ONCE, TOKENS_AT_ONCE, copies_at_once
 from bert_core.tokenizer import Encoding, Tokenizer
 
@@ -166,7 +167,7 @@ class AskedBatch:
         def tensor(values: np.ndarray) -> Tensor:
             return torch.from_numpy(np.ascontiguousarray(values)).to(loaded.device)
 
-        check_cuts(loaded, int(batch.attention_mask.sum(1).min(initial=batch.attention_mask.shape[1])))
+        check_edits(loaded, int(batch.attention_mask.sum(1).min(initial=batch.attention_mask.shape[1])))
         self.loaded, self.texts = loaded, texts
         self.ids = tensor(batch.input_ids)
         self.segments = tensor(batch.token_type_ids) if loaded.config.type_vocab_size else None
@@ -266,6 +267,7 @@ def answers_without_each(
     Returns (answer,) and (layer, head, answer), NaN for a head that was pruned.
     Source: Michel 2019, section 3 (arXiv:1905.10650).
     """
+    check_own(asked.loaded.edits, "switching heads off one by one")
     bert = asked.loaded.model.bert
     mask = None
     if asked.mask is not None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bert_core.edits import check_own
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.run.inputs import embedded, gate_tensor
@@ -58,11 +59,17 @@ def projected(layer: BertLayer, values: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def layer_passes(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None = None) -> Iterator[LayerPass]:
+def layer_passes(
+    loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None = None, *, own: bool = True
+) -> Iterator[LayerPass]:
     """Every layer from the bottom up; nothing is written to the model, and nothing is kept that is not asked for.
 
-    head_mask: as for `capture`.
+    head_mask: as for `capture`. own: whether what is asked takes all parts to be the text's own, which only the values
+        do not.
+    Raises Refused where a part of another text is put in, if so.
     """
+    if own:
+        check_own(loaded.edits, "what is asked")
     bert, config = loaded.model.bert, loaded.config
     gates = gate_tensor(loaded, head_mask)
     states = embedded(loaded, encoding)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from bert_core.analysis.causes import word_partners, words_of
 from bert_core.attention import BertSelfAttention, rows_at
+from bert_core.edits import NEURON, OF_HEADS, PATCHES, check_own
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
 from bert_core.progress import Progress, counted, silent
@@ -30,10 +31,6 @@ from bert_core.run.readings import Reading, Trace, entering, layers_of, reading_
 from bert_core.run.targets import asked_positions, check_target, target_values
 from bert_core.tokenizer import Encoding
 
-OF_TOKENS = ("state", "attention", "feed_forward")
-OF_HEADS = ("head", "pattern", "query", "key", "value")
-NEURON = "neuron"
-PATCHES = (*OF_TOKENS, *OF_HEADS, NEURON)
 MOST_TEXTS = 1_000  # random ones, for a band
 ALIGNED = ("tokens", "words")
 
@@ -483,6 +480,7 @@ def asked_patches(
         raise Refused(f"what {shown(what)} is unknown: one of {', '.join(PATCHES)}")
     if align not in ALIGNED:
         raise Refused(f"align {shown(align)} is unknown: one of {', '.join(ALIGNED)}")
+    check_own(loaded.edits, "patching")
     if target is None:
         raise Refused("there is no target: patching asks how a number changes, so give one")
     if not isinstance(source, Encoding | Noised | MeanOf) or not isinstance(encoding, Encoding | Noised):

@@ -34,6 +34,8 @@ def head_vectors(
     if head not in attention.heads:
         there = ", ".join(map(str, attention.heads)) or "none"
         raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {there}")
+    if any(put.head == head for put in attention.put):
+        raise Refused(f"L{layer} H{head} looks as in another text, so its queries and keys do not make its attention")
     if any(cut.heads is None or head in cut.heads for cut in attention.cuts):
         raise Refused(
             f"arrows of L{layer} H{head} are cut: its queries and keys alone do not make its attention, so put them "

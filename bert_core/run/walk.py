@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from bert_core.config import BertConfig, check_head
-from bert_core.edits import arrows_cut, cuts_in, scaled_in
+from bert_core.edits import arrows_cut, check_own, cuts_in, scaled_in
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.numpy_bert import MASKED_SCORE, BertForPretraining
@@ -72,6 +72,7 @@ def walk(
     Raises Refused for a layer, position, gate or engine that does not exist, or padding without room.
     """
     config = loaded.config
+    check_own(loaded.edits, "Step by step")
     if engine not in ENGINES:
         raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
     check_head(layer, 0, config.num_hidden_layers, config.num_attention_heads)

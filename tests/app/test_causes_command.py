@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import bert_core
+from bert_core.edits import NEURON, OF_HEADS, PATCHES
 from bert_core.loading import LoadedModel
 from bert_core.records import Noised, word_target
-from bert_core.run.patching import NEURON, OF_HEADS, PATCHES, estimate_patches, patch, patch_band
+from bert_core.run.patching import estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
 from tests.app.test_cli import Run, headlight
 from tests.near import assert_near

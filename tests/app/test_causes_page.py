@@ -73,6 +73,24 @@ def test_the_map_is_what_the_library_finds(loaded: LoadedModel, carried: str) ->
         assert_near(shown(app), expected, 1e-5, of=1.0)
 
 
+def test_of_a_long_text_the_tokens_around_one_are_drawn(loaded: LoadedModel) -> None:
+    """Forty of them: around the largest effect, or the one that was asked for; the cell that is chosen has its frame."""
+    rest = " and went home in the evening" * 10
+    given = THEIRS | {"text": THEIRS["text"][:-1] + rest, "source": SOURCE[:-1] + rest}
+    for more, first, framed in (
+        ({}, 0, None),
+        ({"around": "60"}, 28, None),
+        ({"around": "50", "place": "52.1"}, 28, 24),
+    ):
+        app = start(**given, **more)
+        (figure,) = drawn(app, "heatmap")
+        assert len(figure["data"][0]["y"]) == 40 and not app.exception and not app.error
+        tokens = len(app.session_state["_question"].encoding)
+        assert f"Tokens {first} to {first + 39} of {tokens} are drawn" in words(app)
+        frames = [shape["y0"] + 0.5 for shape in figure["layout"].get("shapes", [])]
+        assert [round(frame) for frame in frames] == ([] if framed is None else [framed])
+
+
 def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     """The state of the one word that differs carries most at every depth but the last, and one head does most there."""
     source, text = both(loaded)

@@ -13,11 +13,12 @@ from viz_app.shell.models import added_models
 
 # Links that somebody keeps hold these names. One that is taken away, or means something else, breaks them.
 CARRIED = """
-text pair masked words model target contrast off cut scaled head also tokens kept instead reference lecture lang
+text pair masked words model target contrast off cut scaled put put_from head also tokens kept instead reference
+lecture lang
 sort rows view show part hide share combine among weights
 against compare_view other other_model
 method measure
-source origin noise carried way estimated place
+source origin noise carried way estimated around place
 through lens by laid cell depth several like
 colour
 over normal removal
@@ -31,7 +32,7 @@ term class teach
 """
 DEFAULTS = {
     "pair": "The room was dark and nobody was there.", "masked": (3,), "model": "headlight-mini", "target": "",
-    "contrast": "", "off": (), "cut": (), "scaled": (), "head": (0, 0), "also": (),
+    "contrast": "", "off": (), "cut": (), "scaled": (), "put": None, "put_from": "", "head": (0, 0), "also": (),
     "tokens": ("query", ()), "kept": 0.7, "instead": "zero", "reference": examples.REFERENCE,
     "text": "She opened the door and walked in.",
     "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
@@ -45,11 +46,11 @@ DEFAULTS = {
     "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
-    "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "place": None,
+    "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "around": None, "place": None,
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
-text pair masked model off cut scaled head also other stage seed shapes word cell several one two source place
+text pair masked model off cut scaled put head also other stage seed shapes word cell several one two source place
 lesson step
 """
 

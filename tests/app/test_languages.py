@@ -19,6 +19,7 @@ from viz_app.figures.lessons import LONGEST_LABEL, MARKS
 from viz_app.glossary import terms
 from viz_app.lessons import LANGUAGES
 from viz_app.lessons.reading import FOLDER, faulty, judged_words, lesson_of, lessons
+from viz_app.notation import PUT_WORDS
 from viz_app.pages import PAGES
 from viz_app.pages.learn.page import COURSES
 from viz_app.shell import examples, panel, screen
@@ -53,6 +54,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "marks[mark]": tuple(mark for mark in panel.CLASS_MARKS.values() if mark),
     "str(error)": classroom.SAYS,
     "MISLEADS": (screen.MISLEADS,),
+    "word": PUT_WORDS,
     "label": tuple(label for label, _ in screen.FOLDED.values()),
     "way_to_a_target(current).partition(', or ')[0]": (
         "click a word to hide it", "add a second sentence", "this model has no trained output, choose another one",

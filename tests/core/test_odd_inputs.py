@@ -342,6 +342,28 @@ DOORS: dict[str, Door] = {
     "cut layers": lambda a, v: bert_core.edited(a.loaded, [bert_core.Cut((1,), (2,), layers=v)]),
     "cut heads": lambda a, v: bert_core.edited(a.loaded, [bert_core.Cut((1,), (2,), heads=v)]),
     "cut renormalised": lambda a, v: bert_core.Cut((1,), None, renormalised=v),
+    "carried": lambda a, v: bert_core.carried(a.loaded, v, a.encoding),
+    "carried text": lambda a, v: bert_core.carried(a.loaded, a.encoding, v),
+    "carried what": lambda a, v: bert_core.carried(a.loaded, a.encoding, a.encoding, v),
+    "carried layer": lambda a, v: bert_core.carried(a.loaded, a.encoding, a.encoding, "state", v),
+    "carried position": lambda a, v: bert_core.carried(a.loaded, a.encoding, a.encoding, "state", 1, position=v),
+    "carried head": lambda a, v: bert_core.carried(a.loaded, a.encoding, a.encoding, "head", 0, head=v),
+    "carried neuron": lambda a, v: bert_core.carried(a.loaded, a.encoding, a.encoding, "neuron", 0, neuron=v),
+    "carried align": lambda a, v: bert_core.carried(a.loaded, a.encoding, a.encoding, "state", 1, align=v),
+    "carried head mask": lambda a, v: bert_core.carried(a.loaded, a.encoding, a.encoding, "state", 1, head_mask=v),
+    "put": lambda a, v: bert_core.edited(a.loaded, [bert_core.Put("state", 1, v, len(a.encoding))]),
+    "put what": lambda a, v: bert_core.Put(v, 1, np.zeros((1, 3)), 1),
+    "put layer": lambda a, v: bert_core.Put("state", v, np.zeros((1, 3)), 1),
+    "put tokens": lambda a, v: bert_core.Put("state", 1, np.zeros((1, 3)), v),
+    "put position": lambda a, v: bert_core.edited(
+        a.loaded, [bert_core.Put("state", 1, np.zeros((1, a.loaded.config.hidden_size)), len(a.encoding), v)]
+    ),
+    "put head": lambda a, v: bert_core.edited(
+        a.loaded, [bert_core.Put("value", 0, np.zeros((len(a.encoding), 8)), len(a.encoding), head=v)]
+    ),
+    "put neuron": lambda a, v: bert_core.edited(
+        a.loaded, [bert_core.Put("neuron", 0, np.zeros((1, 1)), len(a.encoding), 0, neuron=v)]
+    ),
     "scaled": lambda a, v: bert_core.edited(a.loaded, [bert_core.Scaled(v, 3)]),
     "scaled neuron": lambda a, v: bert_core.edited(a.loaded, [bert_core.Scaled(0, v)]),
     "scaled factor": lambda a, v: bert_core.capture(

@@ -22,8 +22,8 @@ from bert_core import (
     patch_band,
     word_partners,
 )  # fmt: skip
+from bert_core.edits import OF_HEADS, PATCHES
 from bert_core.run.inputs import embedded
-from bert_core.run.patching import OF_HEADS, PATCHES
 from bert_core.run.readings import traced
 from tests.near import assert_near
 

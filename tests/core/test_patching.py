@@ -26,8 +26,8 @@ from bert_core import (
     patch,
     patches_missed,
 )  # fmt: skip
+from bert_core.edits import OF_HEADS, OF_TOKENS, PATCHES
 from bert_core.run.inputs import embedded
-from bert_core.run.patching import OF_HEADS, OF_TOKENS, PATCHES
 from bert_core.run.readings import traced
 from tests.near import assert_near
 

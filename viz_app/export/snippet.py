@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import zlib
 
-from bert_core.records import DecoderRun, HeadVectors, ModelRun
+from bert_core.edits import Put
+from bert_core.records import DecoderRun, HeadVectors, ModelRun, Noised
+from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.maps import MapView, heads_off
 
@@ -18,6 +20,18 @@ for layer, head in {off!r}:
     head_mask[layer, head] = 0
 """
 _EDITED = "loaded = bert_core.edited(loaded, [{edits}])\n"
+_SOURCE = """\
+source = loaded.tokenizer.encode({text!r}, {pair!r}, max_length=loaded.config.max_position_embeddings)
+source = loaded.tokenizer.mask_words(source, {masked!r})
+"""
+_NOISED = "source = bert_core.Noised(encoding, {size!r}, {positions!r}, {seed!r})\n"
+_CARRIED = """\
+put = bert_core.carried(
+    loaded, source, encoding, {what!r}, {layer!r}, position={position!r}, head={head!r}, neuron={neuron!r},
+    align={align!r}, head_mask=head_mask,
+)
+loaded = bert_core.edited(loaded, [put])
+"""
 _RUN = "{run} = bert_core.capture(loaded, encoding, target={target}, head_mask=head_mask{more})\n"
 _MAPS = """
 view = {view}
@@ -106,16 +120,36 @@ def _script(imports: list[str], *parts: str, first: tuple[str, ...] = ()) -> str
 def _read(run: ModelRun, model: str) -> str:
     """The lines of a script that load a model and make the text and the head mask of a run."""
     encoding = run.encoding
-    words = (encoding.words[position] for position in encoding.mask_positions)
-    edits = ", ".join(f"bert_core.{edit!r}" for edit in run.edits)
+    edits = ", ".join(f"bert_core.{edit!r}" for edit in run.edits if not isinstance(edit, Put))
+    puts = "".join(_put(edit, encoding) for edit in run.edits if isinstance(edit, Put))
     read = _READ.format(
         model=model,
         text=encoding.text,
         pair=encoding.pair,
-        masked=tuple(sorted({word for word in words if word is not None})),
+        masked=_hidden(encoding),
         off=list(heads_off(run)),
     )
-    return read + (_EDITED.format(edits=edits) if edits else "")
+    return read + (_EDITED.format(edits=edits) if edits else "") + puts
+
+
+def _put(put: Put, encoding: Encoding) -> str:
+    """The lines that carry a part of another text, or of this one with noise, over again."""
+    source = put.source
+    if isinstance(source, Noised):
+        made = _NOISED.format(size=source.size, positions=source.positions, seed=source.seed)
+    else:
+        assert isinstance(source, Encoding)
+        made = _SOURCE.format(text=source.text, pair=source.pair, masked=_hidden(source))
+    align = "tokens" if isinstance(source, Noised) or len(source) == len(encoding) else "words"
+    return made + _CARRIED.format(
+        what=put.what, layer=put.layer, position=put.position, head=put.head, neuron=put.neuron, align=align
+    )
+
+
+def _hidden(encoding: Encoding) -> tuple[int, ...]:
+    """The words that are hidden, by their numbers."""
+    words = (encoding.words[position] for position in encoding.mask_positions)
+    return tuple(sorted({word for word in words if word is not None}))
 
 
 def _capture(run: ModelRun, name: str, *, norms: bool = False) -> str:

@@ -1,50 +1,97 @@
-"""What is changed in the model for this text: arrows that are cut, neurons that are scaled; and putting it back."""
+"""What is changed in the model for this text: arrows cut, neurons scaled, a part put in; and putting it back."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 
+from bert_core.analysis.causes import hidden_alike
 from bert_core.editing import edited
-from bert_core.edits import Cut, Edit, Scaled
+from bert_core.edits import Cut, Edit, Put, Scaled
 from bert_core.loading import LoadedModel
+from bert_core.records import Noised
 from bert_core.refused import Refused
-from bert_core.run.inputs import check_cuts
+from bert_core.run.carrying import carried
+from bert_core.run.inputs import check_edits, head_mask_without
 from bert_core.tokenizer import Encoding
 from viz_app.notation import (
     MOST_EDITS,
+    PUT_WORDS,
+    Carried,
     cut_in_words,
     parse_cuts,
+    parse_put,
     parse_scaled,
+    put_in_words,
     scaled_in_words,
     write_cuts,
+    write_put,
     write_scaled,
 )
-from viz_app.shell.choices import Choice
+from viz_app.shell.choices import Choice, Head
 from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, helped, sentence
+from viz_app.shell.work import kept
 
 SHOWN = 3  # of a kind, that are named in the line
-NO_EDITS: dict[str, tuple[Edit, ...]] = {"cut": (), "scaled": ()}
+NO_EDITS: dict[str, Any] = {"cut": (), "scaled": (), "put": None, "put_from": ""}
 
 
-def kept_edits() -> tuple[Edit, ...]:
-    """All that the reader changed in the model for this text."""
-    return (*st.session_state.cut, *st.session_state.scaled)
+def with_edits(
+    loaded: LoadedModel, encoding: Encoding, original: Encoding, masked: tuple[int, ...], off: tuple[Head, ...]
+) -> LoadedModel:
+    """The model with all that the reader changed in it for this text; what cannot be is said, and left out.
 
-
-def with_edits(loaded: LoadedModel, encoding: Encoding) -> LoadedModel:
-    """The model with all that the reader changed in it for this text; what cannot be is said, and left out."""
+    encoding, original: the text with the words hidden that the reader hid, `masked`, and without. off: heads.
+    """
     state, model = st.session_state, loaded
     nothing = {"cut": spoken("Nothing is cut."), "scaled": spoken("No neuron is scaled.")}
     for kind, said in nothing.items():
         try:
             changed = edited(model, state[kind])
-            check_cuts(changed, len(encoding))
+            check_edits(changed, len(encoding))
             model = changed
         except Refused as error:
             st.warning(helped(f"{sentence(error)} {said}"), icon=":material/content_cut:")
             state[kind] = ()
-    return model
+    if state.put is None:
+        return model
+    try:
+        return edited(model, [_put(model, state.put, state.put_from, encoding, original, masked, off)])
+    except Refused as error:
+        said = spoken("Nothing is put in.")
+        st.warning(helped(f"{sentence(error)} {said}"), icon=":material/conversion_path:")
+        state.put = None
+        return model
+
+
+def _put(
+    loaded: LoadedModel,
+    put: Carried,
+    typed: str,
+    encoding: Encoding,
+    original: Encoding,
+    masked: tuple[int, ...],
+    off: tuple[Head, ...],
+) -> Put:
+    """The part that an address names, of a text in which the same words are hidden, or of this one with noise."""
+    source: Encoding | Noised
+    if put.noise is None:
+        longest = loaded.config.max_position_embeddings
+        read = loaded.tokenizer.encode(typed, original.pair, max_length=longest)
+        source = hidden_alike(loaded.tokenizer, read, original, masked)
+    else:
+        source = Noised(encoding, put.noise)
+    align = "tokens" if len(source) == len(encoding) else "words"
+    made: Put = kept(
+        ("put", loaded.identity, put, source, encoding, off),
+        lambda: carried(
+            loaded, source, encoding, put.what, put.layer, position=put.position, head=put.head, align=align,
+            head_mask=head_mask_without(loaded.config, off),
+        ),
+    )  # fmt: skip
+    return made
 
 
 def say_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
@@ -57,8 +104,11 @@ def say_edits(edits: tuple[Edit, ...], encoding: Encoding) -> None:
         if isinstance(edit, Cut)
     ]
     scaled = [scaled_in_words(edit, neuron=neuron, off=spoken("off")) for edit in edits if isinstance(edit, Scaled)]
+    say = {word: spoken(word) for word in PUT_WORDS}.__getitem__
+    puts = [as_written(put_in_words(edit, encoding, say=say)) for edit in edits if isinstance(edit, Put)]
     _line("cut", cuts, spoken("Cut: {names}"), "content_cut", "arrows_cut")
     _line("scaled", scaled, spoken("Scaled: {names}"), "tune", "neurons_scaled")
+    _line("put", puts, spoken("Put in: {names}"), "conversion_path", "part_put_in")
 
 
 def _line(kind: str, names: list[str], says: str, icon: str, key: str) -> None:
@@ -83,11 +133,20 @@ def add_scaled(*scaled: Scaled) -> None:
     st.session_state.scaled = tuple(one for one in kept.values() if one.factor != 1)[-MOST_EDITS:]
 
 
+def keep_put(put: Carried, source: str) -> None:
+    """Keep a part of another text in while other pages are looked at; a click on a button. source: what it is from."""
+    st.session_state.put, st.session_state.put_from = put, source
+
+
 def _restore(kind: str) -> None:
-    st.session_state[kind] = ()
+    st.session_state[kind] = NO_EDITS[kind]
+    if kind == "put":
+        st.session_state.put_from = ""
 
 
 CHOICES = {
     "cut": Choice((), parse_cuts, write_cuts, step=True, about="text"),
     "scaled": Choice((), parse_scaled, write_scaled, step=True, about="text"),
+    "put": Choice(None, parse_put, write_put, step=True, about="text"),
+    "put_from": Choice("", about="text", free=True),
 }

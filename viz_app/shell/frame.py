@@ -148,8 +148,9 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
         return None
     masked = tuple(word for word in state.masked if word < original.word_count)
     encoding = loaded.tokenizer.mask_words(original, masked)
-    loaded = with_edits(loaded, encoding)
-    drawn = Question(loaded, encoding, original, None, existing_heads(loaded), is_dark(), bool(state.lecture))
+    off = existing_heads(loaded)
+    loaded = with_edits(loaded, encoding, original, masked, off)
+    drawn = Question(loaded, encoding, original, None, off, is_dark(), bool(state.lecture))
     label = spoken("Tokens; click a word to hide it or show it again")
     token_strip(_chips(drawn), key="strip", lecture=drawn.lecture, label=label, on_click=mask_word)
     say_of_text(drawn, keep_place=page.switches)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
-from bert_core.editing import unedited
+from bert_core.editing import edited, unedited
+from bert_core.edits import Put
 from bert_core.loading import LoadedModel
 from bert_core.records import ModelRun, Target
 from bert_core.run.capture import capture, captures
@@ -55,6 +56,12 @@ class Question:
     def head_mask(self) -> np.ndarray:
         """(layer, head): 0 for each head that is off, 1 for all others."""
         return head_mask_without(self.loaded.config, self.off)
+
+    @property
+    def own(self) -> LoadedModel:
+        """The model with all parts the text's own: nothing of another text is put in, all else that is changed is."""
+        edits = self.loaded.edits
+        return edited(unedited(self.loaded), [edit for edit in edits if not isinstance(edit, Put)])
 
     @property
     def plain(self) -> LoadedModel:

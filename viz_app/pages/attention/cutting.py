@@ -6,7 +6,7 @@ import streamlit as st
 
 from bert_core.edits import Cut
 from bert_core.refused import Refused
-from bert_core.run.inputs import check_cuts
+from bert_core.run.inputs import check_edits
 from viz_app.components.attention_view import ViewChoice
 from viz_app.shell import screen
 from viz_app.shell.controls import control
@@ -85,7 +85,7 @@ def _asked(current: Question, choice: ViewChoice) -> tuple[Cut | None, str]:
             choice.heads if state.cut_in == "heads" else None,
             state.cut_way == "grows",
         )
-        check_cuts(current.loaded, len(current.encoding), (*current.loaded.edits, cut))
+        check_edits(current.loaded, len(current.encoding), (*current.loaded.edits, cut))
     except Refused as error:
         return None, sentence(error)
     return cut, ""

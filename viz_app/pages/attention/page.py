@@ -10,6 +10,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.patterns import RoleFigures, heads_by, layers_by, role_figures
 from bert_core.analysis.roles import Role, in_words, role_ranks, role_scores, roles_of_heads
+from bert_core.edits import Cut
 from bert_core.records import MAPS
 from viz_app.components.attention_view.view import Mode, attention_view
 from viz_app.components.head_grid import HeadClick
@@ -24,7 +25,6 @@ from viz_app.shell import downloads, frame, question, screen
 from viz_app.shell.address import publish
 from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
-from viz_app.shell.edits import kept_edits
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
 from viz_app.shell.notices import say_cautions
 from viz_app.shell.question import Question
@@ -131,7 +131,8 @@ def picture(current: Question, view: str) -> None:
 
     Streamlit keeps what it is given for as long as the page is open: the question, whose run the queue has.
     """
-    if st.session_state.view != view or kept_edits() != current.loaded.edits:  # a head was opened, or something cut
+    cut = tuple(edit for edit in current.loaded.edits if isinstance(edit, Cut))
+    if st.session_state.view != view or st.session_state.cut != cut:  # a head was opened, or arrows were cut
         st.rerun()
     shown = shown_now(current)
     if view == "heads":

@@ -56,6 +56,7 @@ PAGE = Page(
         "carried": choice_of(*CARRIED),
         "way": choice_of(*WAYS),
         "estimated": flag(),  # whether the estimate stands beside what was found
+        "around": Choice(None, parse_whole),  # the token of a long text around which it is drawn
         "place": Choice(None, parse_place, write_place, step=True),  # layer or depth, and token or head
     },
     example=EXAMPLE,

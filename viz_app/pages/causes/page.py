@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,13 +13,16 @@ from bert_core.records import PatchBand, Patches
 from bert_core.refused import Refused
 from viz_app.export.effects import effects_file, shares, strongest
 from viz_app.figures.causes import effect_map, map_width, neuron_bars, two_places
+from viz_app.figures.stages import ROWS_THAT_FIT, window
 from viz_app.figures.style import two_digits
+from viz_app.notation import Carried
 from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
 from viz_app.pages.causes.patches import RANDOM_TEXTS, Sides, sides
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.change import give_reference, nsp_change, word_change
 from viz_app.shell.controls import control, missing, put
+from viz_app.shell.edits import keep_put
 from viz_app.shell.markdown import as_written, helped, sentence
 from viz_app.shell.question import take_example
 from viz_app.shell.target import names_in, say_no_target
@@ -49,13 +53,16 @@ READING = (
 
 def draw() -> None:
     """Draw the page."""
-    current, state = question.current(), st.session_state
+    state, asked = st.session_state, question.current()
+    current = replace(asked, loaded=asked.own)
     frame.title(
         "What causes the difference?",
         "The model reads one text with parts of its reading of another put in: which part carries the answer over?",
     )
     if not state.source and question.is_shown(EXAMPLE):
         state.source = SOURCE
+    if asked.loaded.edits != current.loaded.edits:
+        screen.note("Here the text is read without what is put in, and so asked once more; other pages keep it.")
     _controls()
     if current.target is None:
         say_no_target(current, "There is no answer yet that could be carried over")
@@ -105,6 +112,13 @@ def _controls() -> None:
             help="Put what was right into what was wrong, and you see what is enough for the answer; the other way "
             "round, what it needs. The two often differ.",
         )  # fmt: skip
+        tokens = len(question.current().encoding)
+        if tokens > ROWS_THAT_FIT:
+            labels = question.current().encoding.labels
+            control(
+                st.selectbox, "Tokens around", "around", options=[None, *range(tokens)], width=170,
+                format_func=lambda at: "the largest effect" if at is None else f"{labels[at]} ({at})",
+            )  # fmt: skip
         control(
             st.toggle, "Estimate beside it", "estimated",
             help="All patches at once from one pass there and back, right for small changes only (attribution "
@@ -126,12 +140,13 @@ def _picture(both: Sides) -> None:
     if not np.isfinite(estimate.values).any():
         st.info(helped("All heads of this model were pruned: there is none whose part could be put in."))
         end_run()
+    drawn = _drawn(both, estimate)
     work = both.exact()
     cells = len(both.rows) * len(both.columns)
     asked = offered("patches", work.key, f"Run all {cells:,} patches", work.seconds)
     if not asked:
         st.caption("Until then, the estimate from one pass there and back:")
-        _map(both, estimate, "estimate")
+        _map(both, estimate, "estimate", drawn)
         return
     exact = need(work, timed=True)
     maps = st.container()
@@ -141,13 +156,13 @@ def _picture(both: Sides) -> None:
             left, right = st.columns(2, gap="medium")
             with left:
                 st.markdown("**Found**, each in a run of its own")
-                _map(both, exact, "found", band)
+                _map(both, exact, "found", drawn, band)
             with right:
                 st.markdown("**Estimated**, all from one pass there and back")
-                _map(both, estimate, "estimate")
+                _map(both, estimate, "estimate", drawn)
             st.markdown(_missed(exact, estimate))
         else:
-            _map(both, exact, "found", band)
+            _map(both, exact, "found", drawn, band)
     st.markdown(_strongest(both, exact))
     if question.is_shown(EXAMPLE) and (st.session_state.origin, st.session_state.source) == ("text", SOURCE):
         st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
@@ -179,17 +194,39 @@ def _say_partners(both: Sides) -> None:
     st.caption(f"The texts have other numbers of tokens, so words go to words; {'; '.join(said)}.")
 
 
-def _map(both: Sides, found: Patches, key: str, band: PatchBand | None = None) -> None:
-    effects = both.effects(found)
+def _drawn(both: Sides, found: Patches) -> slice:
+    """The rows of the picture that are drawn: of a long text those around a token, and which they are is said."""
+    if both.of_heads:
+        return slice(0, len(both.rows))
+    return _around(both, strongest(found)[1])
+
+
+def _around(both: Sides, centre: int) -> slice:
+    """The tokens that are drawn: around the one that was asked for, the chosen one, or else this one."""
+    chosen, asked, tokens = _chosen(both), st.session_state.around, len(both.tokens)
+    if tokens <= ROWS_THAT_FIT:
+        return slice(0, tokens)
+    if asked is not None and asked < tokens:
+        centre = asked
+    elif chosen is not None and not both.of_heads and chosen[0] not in range(tokens)[window(tokens, centre)]:
+        centre = chosen[0]
+    shown = window(tokens, centre)
+    st.caption(f"Tokens {shown.start} to {shown.stop - 1} of {tokens} are drawn; the file has all of them.")
+    return shown
+
+
+def _map(both: Sides, found: Patches, key: str, drawn: slice, band: PatchBand | None = None) -> None:
+    effects, rows, chosen = both.effects(found)[drawn], both.rows[drawn], _chosen(both)
+    if chosen is not None:
+        chosen = (chosen[0] - drawn.start, chosen[1]) if chosen[0] in range(drawn.start, drawn.stop) else None
     screen.chart(
         effect_map(
-            effects, both.rows, both.columns, chosen=_chosen(both), dark=both.current.dark,
-            lecture=both.current.lecture, limit=both.limit(found),
-            by_chance=None if band is None else both.seen(band.holds(found)),
+            effects, rows, both.columns, chosen=chosen, dark=both.current.dark, lecture=both.current.lecture,
+            limit=both.limit(found), by_chance=None if band is None else both.seen(band.holds(found))[drawn],
         ),
-        key=f"causes_{key}", grows=False, least_width=map_width(both.rows, len(both.columns)),
-        on_select=partial(_take_place, f"causes_{key}"), selection_mode="points", config={"displayModeBar": False},
-        alt=f"Effects of {effects.size} patches",
+        key=f"causes_{key}", grows=False, least_width=map_width(rows, len(both.columns)),
+        on_select=partial(_take_place, f"causes_{key}", drawn.start), selection_mode="points",
+        config={"displayModeBar": False}, alt=f"Effects of {effects.size} patches",
     )  # fmt: skip
 
 
@@ -216,10 +253,10 @@ def _chosen(both: Sides) -> tuple[int, int] | None:
     return int(place[0]), int(place[1])
 
 
-def _take_place(key: str) -> None:
-    """Choose the cell that was clicked."""
+def _take_place(key: str, first: int) -> None:
+    """Choose the cell that was clicked. first: the row that is drawn on top."""
     if points := st.session_state[key].selection.points:
-        st.session_state.place = (int(points[0]["y"]), int(points[0]["x"]))
+        st.session_state.place = (first + int(points[0]["y"]), int(points[0]["x"]))
 
 
 def _strongest(both: Sides, found: Patches) -> str:
@@ -257,16 +294,18 @@ def _closer(both: Sides, found: Patches) -> None:
         st.caption(f"Nothing could be put in at {_named(both, row, column)}: {_why_not(both)}.")
         return
     screen.heading(f"{CARRIED_NAMES[both.what]}: {_named(both, row, column)}, effect {two_places(effect)}")
-    _said(both, found, (row, column) if both.of_heads else (column, row))
+    place = (row, column) if both.of_heads else (column, row)
+    _said(both, found, place)
+    _keep(both, place)
     if both.of_heads:
         work = both.closer(row)
         if offered("closer", work.key, f"Patch the heads of L{row} token by token", work.seconds):
-            closer = need(work)
+            effects = shares(need(work))[row].T
+            drawn = _around(both, int(np.nanargmax(np.nanmax(np.abs(effects), axis=1))))
+            tokens = both.tokens[drawn]
             screen.chart(
-                effect_map(
-                    shares(closer)[row].T, both.tokens, both.columns, dark=current.dark, lecture=current.lecture
-                ),
-                key="causes_closer", grows=False, least_width=map_width(both.tokens, len(both.columns)),
+                effect_map(effects[drawn], tokens, both.columns, dark=current.dark, lecture=current.lecture),
+                key="causes_closer", grows=False, least_width=map_width(tokens, len(both.columns)),
                 config={"displayModeBar": False}, alt=f"Effects of the heads of layer {row}, token by token",
             )  # fmt: skip
             screen.note(
@@ -305,6 +344,27 @@ def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
     if before.nsp is not None and now.nsp is not None and both.target.kind == "nsp":
         nsp_change(current, before.nsp, now.nsp, key="patched_nsp")
         screen.note("Before, of the texts as they are; now, with this one part put in.")
+
+
+def _keep(both: Sides, place: tuple[int, int]) -> None:
+    """Whether the chosen part stays in on all pages about the text; where it cannot, why."""
+    state = st.session_state
+    if state.origin == "mean":
+        st.caption("The mean of other texts can be kept in from Python (`carried`), not from here: it has no link.")
+        return
+    if state.way == "out":
+        st.caption("Here parts of the text go into the source. To keep one in, choose *Source into text*.")
+        return
+    head, position = (place[1], None) if both.of_heads else (None, place[1])
+    kept = Carried(both.what, place[0], head, position, state.noise if state.origin == "noise" else None)
+    source = state.source if state.origin == "text" else ""
+    if (state.put, state.put_from) == (kept, source):
+        st.caption(":material/keep: It stays in: every other page about the text shows the model's answer with it.")
+        return
+    st.button(
+        "Keep it in on other pages", icon=":material/keep:", key="keep_put", on_click=keep_put, args=(kept, source),
+        help="Every page about the text then reads it with this one part put in, until Restore or another text.",
+    )  # fmt: skip
 
 
 def _files(both: Sides) -> None:

@@ -10,13 +10,14 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.causes import Partners, hidden_alike, word_partners
+from bert_core.edits import OF_HEADS
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.records import MeanOf, Noised, PatchBand, Patches, Target, without_noise
 from bert_core.refused import Refused
 from bert_core.run.answers import Answer
 from bert_core.run.memory import passes_bytes, slopes_bytes
-from bert_core.run.patching import OF_HEADS, answer_with, estimate_patches, patch, patch_band
+from bert_core.run.patching import answer_with, estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
 from viz_app.export.effects import both_labels, shares, source_labels
 from viz_app.figures.lens import short_names

@@ -1,0 +1,80 @@
+"""A part of a model's reading of one text, to stand in its reading of another for as long as is wanted."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from bert_core.analysis.causes import word_partners
+from bert_core.config import check_head
+from bert_core.edits import NEURON, OF_HEADS, PATCHES, Put, check_own
+from bert_core.loading import LoadedModel
+from bert_core.records import MeanOf, Noised, without_noise
+from bert_core.refused import Refused, checked, shown, whole
+from bert_core.run.arrays import as_array
+from bert_core.run.inputs import gate_tensor
+from bert_core.run.readings import layers_of, reading_of
+from bert_core.tokenizer import Encoding
+
+
+@checked
+@torch.no_grad()
+def carried(
+    loaded: LoadedModel,
+    source: Encoding | Noised | MeanOf,
+    encoding: Encoding,
+    what: str = "state",
+    layer: int = 0,
+    *,
+    position: int | None = None,
+    head: int | None = None,
+    neuron: int | None = None,
+    align: str = "tokens",
+    head_mask: np.ndarray | None = None,
+) -> Put:
+    """A part of the reading of a source, as an edit for `edited`: the model then reads the text with that part in.
+
+    what, layer: as in `patch`; of a state the layer is its depth. position: the token that gets it; None: all of them.
+    head: of what belongs to one. neuron: of a neuron. align, head_mask: as for `patch`.
+    Raises Refused as `patch`, and for a head, neuron or position that does not exist.
+    """
+    config, tokens = loaded.config, len(encoding)
+    if what not in PATCHES:
+        raise Refused(f"what {shown(what)} is unknown: one of {', '.join(PATCHES)}")
+    check_own(loaded.edits, "carrying over another")
+    last = config.num_hidden_layers - (what != "state")
+    whole("the depth" if what == "state" else "the layer", layer, 0, last)
+    if position is not None:
+        whole("the position", position, 0, tokens - 1)
+    place = 0
+    if what in OF_HEADS:
+        check_head(layer, whole("the head", head), config.num_hidden_layers, config.num_attention_heads)
+        there = layers_of(loaded)[layer].attention.self.heads
+        if head not in there:
+            left = ", ".join(map(str, there)) or "none"
+            raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {left}")
+        place = there.index(head)
+    if what == NEURON:
+        whole("the neuron", neuron, 0, config.intermediate_size - 1)
+    theirs = tokens if isinstance(source, MeanOf) else len(without_noise(source))
+    if align == "tokens" and theirs != tokens:
+        raise Refused(f'the source has {theirs} tokens and the text {tokens}: with align="words" words go to words')
+    gates = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
+    reading = reading_of(loaded, source, tokens, gates)
+    if align == "words" and not isinstance(source, MeanOf):
+        partners = word_partners(without_noise(source), encoding).partners
+        if position is not None and partners[position] is None:
+            raise Refused(f"position {position} of the text has no partner in the source: nothing can be put in there")
+        if partners != tuple(range(tokens)):
+            reading = reading.laid_on(reading_of(loaded, encoding, tokens, gates), partners)
+    if what == "pattern" and (isinstance(source, MeanOf) or theirs != tokens):
+        raise Refused("a pattern says which token looks at which, so it can only come from a text of as many tokens")
+    names = {"head": "context", "pattern": "probs", NEURON: "activated", "attention": "attended", "feed_forward": "fed"}
+    part = reading.states[layer][0] if what == "state" else getattr(reading.layers[layer], names.get(what, what))[0]
+    if what in OF_HEADS:
+        part = part[place]
+    elif what == NEURON:
+        part = part[:, [neuron]]
+    rows = part if position is None else part[[position]]
+    kept = {"head": head if what in OF_HEADS else None, "neuron": neuron if what == NEURON else None}
+    return Put(what, layer, as_array(rows), tokens, position, **kept, source=source)

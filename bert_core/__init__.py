@@ -42,6 +42,7 @@ _NAMES = {
     "records.examples": "Batch",
     "records.heads": "CurvePoint HeadSweep HeadTable HeadVectors PruningPlan",
     "records.layers": "LayerStates LensRun Walk",
+    "records.neurons": "NeuronAttribution NeuronRun NeuronWords Suppression",
     "records.probes": "ProbePoint",
     "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun",
     "records.targets": "Target loss_target word_target",
@@ -57,6 +58,7 @@ _NAMES = {
     "run.lens": "layer_states logit_lens",
     "run.answers": "Answer",
     "run.carrying": "carried",
+    "run.neurons": "neuron_activations neuron_gradients neuron_words suppress_neurons",
     "run.patching": "answer_with estimate_patches patch patch_band",
     "run.paths": "patch_path",
     "run.perturbation": (
@@ -80,6 +82,7 @@ _NAMES = {
     "analysis.heads": "heads_agreement layer_normalised leading_heads removal_estimate",
     "analysis.kinds": "KindFigures kind_figures",
     "analysis.lens": "Plane cosine_similarities mean_similarity neighbours_in_plane settled_depth states_in_plane",
+    "analysis.neurons": "Strongest strongest_neurons",
     "analysis.patterns": "RoleFigures attention_entropy combined map_between_words mean_distance role_figures share_to",
     "analysis.pointing": "heat patches_in points_into share_in",
     "analysis.probes": "Probe ProbeDepth code_lengths control_labels fit_probe probe_depths",
@@ -144,6 +147,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.lens import neighbours_in_plane as neighbours_in_plane
     from bert_core.analysis.lens import settled_depth as settled_depth
     from bert_core.analysis.lens import states_in_plane as states_in_plane
+    from bert_core.analysis.neurons import Strongest as Strongest
+    from bert_core.analysis.neurons import strongest_neurons as strongest_neurons
     from bert_core.analysis.patterns import RoleFigures as RoleFigures
     from bert_core.analysis.patterns import attention_entropy as attention_entropy
     from bert_core.analysis.patterns import combined as combined
@@ -252,6 +257,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.layers import LayerStates as LayerStates
     from bert_core.records.layers import LensRun as LensRun
     from bert_core.records.layers import Walk as Walk
+    from bert_core.records.neurons import NeuronAttribution as NeuronAttribution
+    from bert_core.records.neurons import NeuronRun as NeuronRun
+    from bert_core.records.neurons import NeuronWords as NeuronWords
+    from bert_core.records.neurons import Suppression as Suppression
     from bert_core.records.probes import ProbePoint as ProbePoint
     from bert_core.records.run import ClassPrediction as ClassPrediction
     from bert_core.records.run import DecoderRun as DecoderRun
@@ -283,6 +292,10 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.knockouts import cut_each as cut_each
     from bert_core.run.lens import layer_states as layer_states
     from bert_core.run.lens import logit_lens as logit_lens
+    from bert_core.run.neurons import neuron_activations as neuron_activations
+    from bert_core.run.neurons import neuron_gradients as neuron_gradients
+    from bert_core.run.neurons import neuron_words as neuron_words
+    from bert_core.run.neurons import suppress_neurons as suppress_neurons
     from bert_core.run.patching import answer_with as answer_with
     from bert_core.run.patching import estimate_patches as estimate_patches
     from bert_core.run.patching import patch as patch

@@ -16,6 +16,10 @@ from bert_core.records.heads import PruningPlan as PruningPlan
 from bert_core.records.layers import LayerStates as LayerStates
 from bert_core.records.layers import LensRun as LensRun
 from bert_core.records.layers import Walk as Walk
+from bert_core.records.neurons import NeuronAttribution as NeuronAttribution
+from bert_core.records.neurons import NeuronRun as NeuronRun
+from bert_core.records.neurons import NeuronWords as NeuronWords
+from bert_core.records.neurons import Suppression as Suppression
 from bert_core.records.probes import ProbePoint as ProbePoint
 from bert_core.records.run import CROSS_MAPS as CROSS_MAPS
 from bert_core.records.run import MAPS as MAPS

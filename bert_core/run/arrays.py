@@ -16,7 +16,7 @@ def as_array(tensor: Tensor) -> np.ndarray:
 def with_gaps(values: np.ndarray, heads: Sequence[int], count: int) -> np.ndarray:
     """Values of the heads that a layer has (head, ...), each under its first number; NaN for those that were pruned.
 
-    heads: their first numbers. count: how many there were. Returns (count, ...) float32.
+    heads: their first numbers; neurons are numbered alike. count: how many there were. Returns (count, ...) float32.
     """
     whole = np.full((count, *values.shape[1:]), np.nan, np.float32)
     whole[list(heads)] = values

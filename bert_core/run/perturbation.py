@@ -167,20 +167,15 @@ def integrated_gradients(
     Source: Sundararajan 2017 (arXiv:1703.01365).
     """
     copies = _TargetOnCopies(loaded, encoding, target, head_mask)
-    if not 1 <= steps <= MOST_STEPS:
-        raise Refused(f"{shown(steps)} steps: it takes at least one, and at most {MOST_STEPS:,}")
+    along, weights = points_on_the_way(steps)
     removed = _removable(encoding, target, keep)
     start = torch.where(removed[:, None].to(loaded.device), copies.words_of(baseline), copies.words)
-    points, weights = np.polynomial.legendre.leggauss(steps)
     way = copies.words - start
     mean = torch.zeros_like(way[0])
     together = copies_at_once(loaded, len(encoding), gradients=True)
-    for first in range(0, steps, together):
-        some = slice(first, first + together)
-        # From the interval -1 to 1 of the rule to the 0 to 1 of the way.
-        along = torch.tensor((points[some] + 1) / 2, dtype=way.dtype, device=way.device)
-        weight = torch.tensor(weights[some] / 2, dtype=way.dtype, device=way.device)
-        _, gradient = copies.gradients(start + along[:, None, None] * way)
+    for some in range(0, steps, together):
+        points, weight = (part[some : some + together].to(way) for part in (along, weights))
+        _, gradient = copies.gradients(start + points[:, None, None] * way)
         mean += torch.einsum("c,csh->sh", weight, gradient)
     with torch.no_grad():
         ends = target_values(loaded, target, copies.rows(torch.cat([start, copies.words]))).tolist()
@@ -188,6 +183,17 @@ def integrated_gradients(
         "integrated gradients", (mean * way[0]).sum(-1), ends[1],
         signed=True, baseline=baseline, baseline_value=ends[0], complete=True,
     )  # fmt: skip
+
+
+def points_on_the_way(steps: int) -> tuple[Tensor, Tensor]:
+    """Where a straight way from 0 to 1 is looked at, and what each counts: Gauss-Legendre, float64 (steps,) each.
+
+    Raises Refused for fewer than one step, or too many.
+    """
+    if not 1 <= steps <= MOST_STEPS:
+        raise Refused(f"{shown(steps)} steps: it takes at least one, and at most {MOST_STEPS:,}")
+    points, weights = np.polynomial.legendre.leggauss(steps)
+    return torch.from_numpy((points + 1) / 2), torch.from_numpy(weights / 2)  # the rule's way is from -1 to 1
 
 
 def _removable(encoding: Encoding, target: Target, keep: Sequence[int] | None) -> Tensor:

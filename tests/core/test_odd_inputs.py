@@ -378,6 +378,42 @@ DOORS: dict[str, Door] = {
     "cut_each renormalised": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, a.target, 1, 2, renormalised=v),
     "cut_each head mask": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, a.target, 1, 2, head_mask=v),
     "cut_each batch": lambda a, v: bert_core.cut_each(a.loaded, a.encoding, a.target, 1, 2, batch_tokens=v),
+    "neuron_activations": lambda a, v: bert_core.neuron_activations(a.loaded, v),
+    "neuron_activations model": lambda a, v: bert_core.neuron_activations(v, a.encoding),
+    "neuron_activations head mask": lambda a, v: bert_core.neuron_activations(a.loaded, a.encoding, head_mask=v),
+    "neuron_words": lambda a, v: bert_core.neuron_words(a.loaded, v, 0, [1]),
+    "neuron_words layer": lambda a, v: bert_core.neuron_words(a.loaded, a.encoding, v, [1]),
+    "neuron_words neurons": lambda a, v: bert_core.neuron_words(a.loaded, a.encoding, 0, v),
+    "neuron_words positions": lambda a, v: bert_core.neuron_words(a.loaded, a.encoding, 0, [1], v),
+    "neuron_words translators": lambda a, v: bert_core.neuron_words(a.loaded, a.encoding, 0, [1], translators=v),
+    "neuron_words top_k": lambda a, v: bert_core.neuron_words(a.loaded, a.encoding, 0, [1], top_k=v),
+    "neuron_gradients": lambda a, v: bert_core.neuron_gradients(a.loaded, v, a.target, steps=1),
+    "neuron_gradients target": lambda a, v: bert_core.neuron_gradients(a.loaded, a.encoding, v, steps=1),
+    "neuron_gradients layers": lambda a, v: bert_core.neuron_gradients(
+        a.loaded, a.encoding, a.target, steps=1, layers=v
+    ),
+    "neuron_gradients positions": lambda a, v: bert_core.neuron_gradients(
+        a.loaded, a.encoding, a.target, steps=1, positions=v
+    ),
+    "neuron_gradients steps": lambda a, v: bert_core.neuron_gradients(a.loaded, a.encoding, a.target, steps=v),
+    "suppress_neurons": lambda a, v: bert_core.suppress_neurons(a.loaded, v, a.target, [(0, 1)]),
+    "suppress_neurons target": lambda a, v: bert_core.suppress_neurons(a.loaded, a.encoding, v, [(0, 1)]),
+    "suppress_neurons neurons": lambda a, v: bert_core.suppress_neurons(a.loaded, a.encoding, a.target, v),
+    "suppress_neurons neuron": lambda a, v: bert_core.suppress_neurons(a.loaded, a.encoding, a.target, [v]),
+    "suppress_neurons factor": lambda a, v: bert_core.suppress_neurons(
+        a.loaded, a.encoding, a.target, [(0, 1)], factor=v
+    ),
+    "suppress_neurons draws": lambda a, v: bert_core.suppress_neurons(
+        a.loaded, a.encoding, a.target, [(0, 1)], draws=v
+    ),
+    "suppress_neurons among": lambda a, v: bert_core.suppress_neurons(
+        a.loaded, a.encoding, a.target, [(0, 1)], among=v
+    ),
+    "suppress_neurons seed": lambda a, v: bert_core.suppress_neurons(
+        a.loaded, a.encoding, a.target, [(0, 1)], draws=1, seed=v
+    ),
+    "strongest_neurons": lambda a, v: bert_core.strongest_neurons(v),
+    "strongest_neurons count": lambda a, v: bert_core.strongest_neurons(STATES, v),
     "edited model": lambda a, v: bert_core.edited(v, []),
     "unedited": lambda a, v: bert_core.unedited(v),
     "pruned": lambda a, v: bert_core.pruned(a.loaded, v),

@@ -1,0 +1,344 @@
+"""The feed-forward neurons of a text: how they fire, which words they speak for, and what a target rests on.
+
+A feed-forward network is a sum over neurons: each adds its row of the second matrix, times how strongly it fires. Below
+a layer nothing is computed again, and the last layer only where the target is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core.attention import rows_at
+from bert_core.config import check_head
+from bert_core.editing import edited
+from bert_core.edits import Scaled
+from bert_core.loading import LoadedModel
+from bert_core.modeling import BertLayer
+from bert_core.progress import Progress, counted, silent
+from bert_core.records import NeuronAttribution, NeuronRun, NeuronWords, Suppression, Target
+from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.run.arrays import as_array, with_gaps
+from bert_core.run.inputs import check_position, gate_tensor, ids_of, segments_of
+from bert_core.run.memory import copies_at_once
+from bert_core.run.passes import LayerPass, layer_passes
+from bert_core.run.perturbation import points_on_the_way
+from bert_core.run.targets import check_target, target_values
+from bert_core.tokenizer import Encoding
+from bert_core.translators import Translators
+
+AMONG = ("all", "active")
+ACTIVE = 0.1  # the share of a layer's neurons that add most to a text, which are its active ones
+MOST_DRAWS = 1_000
+POSITIONS_AT_ONCE = 64  # of which every word's probability is held
+
+
+@checked
+@torch.no_grad()
+def neuron_activations(loaded: LoadedModel, encoding: Encoding, *, head_mask: np.ndarray | None = None) -> NeuronRun:
+    """How strongly each feed-forward neuron fires at each token of a text, from one pass.
+
+    head_mask: as for `capture`.
+    Source: a feed-forward network as neurons with a key and a value each: Geva 2021 (arXiv:2012.14913).
+    """
+    activations, lengths, width = [], [], loaded.config.intermediate_size
+    for one in layer_passes(loaded, encoding, head_mask):
+        activations.append(_spread(one.layer, width, _activated(one)))
+        lengths.append(_spread(one.layer, width, one.layer.output.dense.weight.norm(dim=0)))
+    return NeuronRun(encoding, np.stack(activations), np.stack(lengths))
+
+
+@checked
+@torch.no_grad()
+def neuron_words(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    layer: int,
+    neurons: Sequence[int],
+    positions: Sequence[int] | None = None,
+    *,
+    translators: Translators | None = None,
+    top_k: int = 10,
+    head_mask: np.ndarray | None = None,
+) -> NeuronWords:
+    """Which words some neurons of a layer promote, and which they speak against: what a lens reads as each fires more.
+
+    The exact slope of every word's log-probability with the neuron's activation, at the states of this text, where the
+    word head reads what leaves the layer. The word head of BERT is not linear, so that a neuron's vector has no words
+    of its own; the layer norm behind the feed-forward network is part of the slope.
+    positions: the tokens whose states it starts from; None: all, and the mean of their slopes.
+    translators: those of a tuned lens; None reads the state as it is. top_k: how many words each way.
+    head_mask: as for `capture`.
+    Raises Refused for a model without a trained word head, and a layer, neuron or position that does not exist.
+    Source: Geva 2021 (arXiv:2012.14913), Geva 2022, section 3 (arXiv:2203.14680), who project the vector by itself onto
+    the word embeddings; here with the head of BERT, to first order.
+    """
+    if not loaded.has_mlm:
+        raise Refused(f"{loaded.name} has no trained masked-word head, so its neurons promote no words")
+    (layer,) = _layers(loaded, [layer])
+    one = next(islice(layer_passes(loaded, encoding, head_mask), layer, None))
+    there = _neurons(one.layer)
+    given = tuple(whole("a neuron", neuron) for neuron in several("neurons", neurons, "whole numbers"))
+    _check(loaded, [(layer, neuron) for neuron in given])
+    places, at = [there.index(neuron) for neuron in given], _positions(encoding, positions)
+    some, head = min(whole("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
+
+    def read(summed: Tensor) -> Tensor:
+        """What the layer's last norm takes -> what the word head compares with the words, both (..., hidden)."""
+        left = one.layer.output.LayerNorm(summed)
+        compared: Tensor = head.transform(left if translators is None else translators(layer + 1, left))
+        return compared
+
+    activated = _activated(one)
+    summed = one.layer.output.dense(activated) + one.normed
+    vectors = one.layer.output.dense.weight.T[places]  # (neuron, hidden)
+    pushed = vectors.new_zeros(vectors.shape)
+    shared = vectors.new_zeros(len(given), 1)  # of a log-probability, what all words have in common
+    for states in summed[list(at)].split(POSITIONS_AT_ONCE):
+        likely = head.decoder(read(states)).softmax(-1) @ head.decoder.weight  # the mean word, (position, hidden)
+        moved = _slope(read, states[:, None].repeat(1, len(vectors), 1), vectors.repeat(len(states), 1, 1))
+        pushed += moved.sum(0) / len(at)
+        shared += torch.einsum("pnh,ph->n", moved, likely)[:, None] / len(at)
+    slopes = pushed @ head.decoder.weight.T - shared
+    raised, lowered = slopes.topk(some, -1), (-slopes).topk(some, -1)
+    return NeuronWords(
+        encoding=encoding,
+        lens="logit" if translators is None else "tuned",
+        layer=layer,
+        positions=at,
+        neurons=given,
+        activations=as_array(activated[list(at)][:, places].mean(0)),
+        raised=raised.indices.cpu().numpy().astype(np.int32),
+        raised_slopes=as_array(raised.values),
+        lowered=lowered.indices.cpu().numpy().astype(np.int32),
+        lowered_slopes=as_array(-lowered.values),
+    )
+
+
+@checked
+@torch.no_grad()
+def neuron_gradients(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    target: Target,
+    *,
+    layers: Sequence[int] | None = None,
+    positions: Sequence[int] | None = None,
+    steps: int = 20,
+    head_mask: np.ndarray | None = None,
+    report: Progress = silent,
+) -> NeuronAttribution:
+    """Integrated gradients over the neurons of each layer, from none of them firing to as they fire.
+
+    One layer at a time, all of its neurons together, so that their scores sum to the target's value less its value with
+    all of them at 0; `gap` is by how much they miss it.
+    layers: which; None: all. positions: the tokens whose neurons are turned up from 0; None: all. With the gap alone it
+    is what Dai's programs compute, of the target's log-probability; their equation turns neurons up one by one.
+    steps: Gauss-Legendre points on the way, computed in batches that fit. head_mask: as for `capture`.
+    report: told how many points are done, as for `Progress`.
+    Raises Refused for a target that the model has no trained head for, fewer than one step, and a layer or position
+    that does not exist.
+    Source: Dai 2022, equation 2 (arXiv:2104.08696); Sundararajan 2017 (arXiv:1703.01365).
+    """
+    check_target(loaded, encoding, target)
+    asked, at = _layers(loaded, layers), _positions(encoding, positions)
+    along = points_on_the_way(steps)
+    above, together = _Above(loaded, target, head_mask), copies_at_once(loaded, len(encoding), gradients=True)
+    width = loaded.config.intermediate_size
+    scores = np.zeros((len(asked), len(encoding), width), np.float32)
+    off, value, done = np.empty(len(asked)), 0.0, 0
+    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
+        if number not in asked:
+            continue
+        place, activated = asked.index(number), _activated(one)
+        silenced = activated.clone()
+        silenced[list(at)] = 0
+        dense = one.layer.output.dense
+        start = dense(silenced)
+        way = dense(activated) - start
+        mean = torch.zeros_like(way)
+        for some in range(0, steps, together):
+            points, weights = (part[some : some + together].to(way) for part in along)
+            gradient = above.gradients(number, one, start + points[:, None, None] * way)
+            mean += torch.einsum("c,csh->sh", weights, gradient)
+            done += len(points)
+            counted(report, done, len(asked) * steps, "points")
+        scores[place] = _spread(one.layer, width, (mean @ dense.weight) * (activated - silenced))
+        off[place], value = above.values(number, one, torch.stack([start, start + way])).tolist()
+    return NeuronAttribution(encoding, target, asked, at, scores, value, off)
+
+
+@checked
+@torch.no_grad()
+def suppress_neurons(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    target: Target,
+    neurons: Sequence[tuple[int, int]],
+    *,
+    factor: float = 0.0,
+    draws: int = 10,
+    among: str = "all",
+    seed: int = 0,
+    head_mask: np.ndarray | None = None,
+) -> Suppression:
+    """Switch some neurons off, or scale them, and see the target; and the same of as many random ones of their layers.
+
+    neurons: pairs (layer, neuron). factor: as for `Scaled`. draws: of random ones, 1 to 1,000, without these.
+    among: where they are drawn from: "all" of the layer, most of which hardly fire, or the "active" tenth of it that
+    adds most to this text, which is the harder test. head_mask: as for `capture`.
+    Neurons that were chosen for their score must move the target further than random ones, else the score means little.
+    Raises Refused for a target or a neuron that does not exist, and where too few others are left to draw from.
+    Source: suppression: Dai 2022, section 4.3 (arXiv:2104.08696); the critique: Niu 2024 (arXiv:2405.02421).
+    """
+    check_target(loaded, encoding, target)
+    given = several("neurons", neurons, "pairs (layer, neuron)")
+    pairs = tuple(dict.fromkeys(_pair(pair) for pair in given))
+    _check(loaded, pairs)
+    draws, rng = whole("draws", draws, 1, MOST_DRAWS), np.random.default_rng(whole("seed", seed))
+    if among not in AMONG:
+        raise Refused(f"among {shown(among)} is unknown: one of {', '.join(AMONG)}")
+    own = _others(loaded, encoding, pairs, among, head_mask)
+
+    def value(off: Sequence[tuple[int, int]]) -> float:
+        changed = edited(loaded, [Scaled(layer, neuron, factor) for layer, neuron in off])
+        states = changed.model.bert(
+            ids_of(changed, encoding),
+            token_type_ids=segments_of(changed, encoding),
+            head_mask=gate_tensor(changed, head_mask),
+            positions=torch.tensor([target.rows], device=loaded.device),
+        ).last_hidden_state
+        return target_values(changed, target, states).item()
+
+    random = [
+        value([
+            (layer, int(neuron))
+            for layer, (many, others) in own.items()
+            for neuron in rng.choice(others, many, replace=False)
+        ])
+        for _ in range(draws)
+    ]  # fmt: skip
+    return Suppression(
+        encoding, target, pairs, Scaled(*pairs[0], factor).factor, among, value([]), value(pairs), np.array(random)
+    )
+
+
+def _check(loaded: LoadedModel, pairs: Sequence[tuple[int, int]]) -> None:
+    """Raise Refused unless there are neurons (layer, neuron), and the model has them."""
+    if not pairs:
+        raise Refused("there are no neurons: name at least one")
+    edited(loaded, [Scaled(*pair) for pair in pairs])
+
+
+def _pair(pair: object) -> tuple[int, int]:
+    two = several("a neuron", pair, "two numbers, (layer, neuron)")
+    if len(two) != 2:
+        raise Refused(f"a neuron is {shown(pair)}: it must be a pair (layer, neuron)")
+    return whole("the layer of a neuron", two[0]), whole("the number of a neuron", two[1])
+
+
+def _others(
+    loaded: LoadedModel, encoding: Encoding, pairs: Sequence[tuple[int, int]], among: str, head_mask: np.ndarray | None
+) -> dict[int, tuple[int, list[int]]]:
+    """Of each layer how many neurons were chosen, and from which others random ones are drawn."""
+    run = neuron_activations(loaded, encoding, head_mask=head_mask) if among == "active" else None
+    found = {}
+    for layer in sorted({layer for layer, _ in pairs}):
+        own = {neuron for at, neuron in pairs if at == layer}
+        there = list(_neurons(cast("BertLayer", loaded.model.bert.encoder.layer[layer])))
+        if run is not None:
+            added = np.abs(run.added[layer]).mean(0)[there]
+            there = [there[place] for place in np.argsort(-added, kind="stable")[: int(np.ceil(ACTIVE * len(there)))]]
+        others = [neuron for neuron in there if neuron not in own]
+        if len(others) < len(own):
+            what = "neurons" if among == "all" else "active neurons"
+            raise Refused(
+                f"{len(own)} neurons of layer {layer} were chosen, and {len(others)} other {what} are left to draw "
+                "random ones from: choose fewer"
+            )
+        found[layer] = len(own), others
+    return found
+
+
+def _slope(function: Callable[[Tensor], Tensor], at: Tensor, along: Tensor) -> Tensor:
+    """How fast a function of vectors moves at some points along some directions, each of the shape of the points.
+
+    By two passes back: PyTorch's pass forward (`torch.func.jvp`) is one for all threads, and a second one is an error.
+    """
+    with torch.enable_grad():
+        leaf = at.detach().requires_grad_()
+        left = function(leaf)
+        back = torch.zeros_like(left).requires_grad_()
+        (pulled,) = torch.autograd.grad(left, leaf, back, create_graph=True)
+        (moved,) = torch.autograd.grad(pulled, back, along)
+    return moved
+
+
+class _Above:
+    """A target from what the feed-forward network of a layer gives: the rest of that layer, and those above it."""
+
+    def __init__(self, loaded: LoadedModel, target: Target, head_mask: np.ndarray | None) -> None:
+        self.loaded, self.target = loaded, target
+        self.gates = loaded.model.bert.get_head_mask(gate_tensor(loaded, head_mask), 1)
+        self.asked = torch.tensor([target.rows], device=loaded.device)
+
+    def values(self, number: int, one: LayerPass, fed: Tensor) -> Tensor:
+        """(copies,) the target, for fed (copies, seq, hidden) in the layer of that number."""
+        layers = self.loaded.model.bert.encoder.layer
+        states: Tensor = one.layer.output.LayerNorm(fed + one.normed)
+        positions = self.asked.expand(len(fed), -1)
+        for above in range(number + 1, len(layers)):
+            gates = None if self.gates is None else self.gates[above]
+            last = positions if above == len(layers) - 1 else None
+            states = cast("BertLayer", layers[above])(states, None, gates, positions=last).hidden_states
+        if number == len(layers) - 1:
+            states = rows_at(states, positions)
+        return target_values(self.loaded, self.target, states)
+
+    def gradients(self, number: int, one: LayerPass, fed: Tensor) -> Tensor:
+        """Of the target of each copy, at what the feed-forward network gives: (copies, seq, hidden)."""
+        with torch.enable_grad():
+            leaf = fed.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self.values(number, one, leaf).sum(), leaf)
+        return gradient
+
+
+def _activated(one: LayerPass) -> Tensor:
+    """The neurons of a layer after their activation, (seq, neuron) of those that it has."""
+    activated: Tensor = one.layer.intermediate(one.normed)
+    return activated
+
+
+def _neurons(layer: BertLayer) -> Sequence[int]:
+    """The neurons that a layer has, by their numbers."""
+    return range(layer.output.dense.in_features)
+
+
+def _spread(layer: BertLayer, width: int, values: Tensor) -> np.ndarray:
+    """Values of the neurons that a layer has (..., neuron), each under its own number of so many; NaN for others."""
+    return with_gaps(as_array(values).T, _neurons(layer), width).T
+
+
+def _layers(loaded: LoadedModel, layers: Sequence[int] | None) -> tuple[int, ...]:
+    """Layers that exist, rising; None: all."""
+    count = loaded.config.num_hidden_layers
+    given = range(count) if layers is None else several("layers", layers, "whole numbers")
+    numbers = sorted({whole("a layer", layer) for layer in given})
+    if not numbers:
+        raise Refused("there are no layers: name at least one, or give None for all")
+    check_head(numbers[-1], 0, count, 1)
+    return tuple(numbers)
+
+
+def _positions(encoding: Encoding, positions: Sequence[int] | None) -> tuple[int, ...]:
+    """Positions that exist, rising; None: all."""
+    given = range(len(encoding)) if positions is None else several("positions", positions, "whole numbers")
+    at = tuple(sorted({check_position(encoding, position) for position in given}))
+    if not at:
+        raise Refused("there are no positions: name at least one, or give None for all")
+    return at

@@ -308,7 +308,7 @@ def fill(
         if where in weights and weights[where].shape != own[name].shape:
             raise CheckpointError(
                 f"{where} in {source} has shape {tuple(weights[where].shape)}, but the configuration says "
-                f"{tuple(own[name].shape)}" + _of_pruned_heads(model, where)
+                f"{tuple(own[name].shape)}" + _of_pruned_parts(model, where)
             )
     for name, other in TIED.items():
         given_twice = own.get(name) is own.get(other) and name in weights and other in weights
@@ -393,14 +393,22 @@ def allocate(model: nn.Module, lacking: Collection[str] = ()) -> None:
             cast("Any", model)._init_weights(module)
 
 
-def _of_pruned_heads(model: nn.Module, name: str) -> str:
-    """What the configuration says of the heads that a weight has lost; nothing for one that has no part in a head."""
-    match = re.search(r"encoder\.layer\.(\d+)\.attention\.(self|output\.dense)\.", name)
-    if match is None:
+def _of_pruned_parts(model: nn.Module, name: str) -> str:
+    """What the configuration says of the heads or neurons that a weight has lost; nothing for one that has none."""
+    match = re.search(r"encoder\.layer\.(\d+)\.(attention\.(self|output\.dense)|intermediate|output\.dense)\.", name)
+    config = getattr(model, "config", None)
+    if match is None or not isinstance(config, BertConfig):
         return ""
-    heads = getattr(model, "pruned_heads", {}).get(int(match[1]), ())
-    gone = f"without heads {', '.join(map(str, heads))}" if heads else "with all its heads"
-    return f", a layer {match[1]} {gone} (pruned_heads)"
+    layer = int(match[1])
+    if layer in config.pruned_layers:
+        return f": layer {layer} is gone (pruned_layers)"
+    if match[2].startswith("attention"):
+        heads = config.pruned_heads.get(layer, ())
+        gone = f"without heads {', '.join(map(str, heads))}" if heads else "with all its heads"
+        return f", a layer {layer} {gone} (pruned_heads)"
+    neurons = len(config.pruned_neurons.get(layer, ()))
+    gone = f"without {neurons:,} of its neurons" if neurons else "with all its neurons"
+    return f", a layer {layer} {gone} (pruned_neurons)"
 
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from bert_core.naming import Family, family_of
 from bert_core.refused import Refused, several, shown, whole
@@ -22,6 +22,7 @@ POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
 LARGEST_JSON = 32_000_000  # bytes: several times the tokenizer of the largest published vocabulary
 LARGEST_SIZE = 2**31 - 1
 MOST_LABELS = 1_000_000
+MOST_PRUNED = 2**21  # neurons of the layers that have lost some: twice what the largest published BERT has in all
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 
@@ -61,6 +62,10 @@ class BertConfig:
     tie_word_embeddings: bool = True
     # Layer -> the heads that it has lost, by their first numbers, which the others keep.
     pruned_heads: Mapping[int, Collection[int]] = field(default_factory=dict, hash=False)
+    # The same of the neurons of its feed-forward network; [first, last] stands for all of a range, as in files.
+    pruned_neurons: Mapping[int, Collection[int | Sequence[int]]] = field(default_factory=dict, hash=False)
+    # Layers that pass on what they are given: they keep their numbers, and have no heads and no neurons.
+    pruned_layers: Collection[int] = ()
     extra: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +102,12 @@ class BertConfig:
             )
         if self.pad_token_id >= self.vocab_size:
             raise Refused(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size} tokens")
-        object.__setattr__(self, "pruned_heads", MappingProxyType(self._checked_heads()))
+        object.__setattr__(self, "pruned_layers", self._checked_layers())
+        for name, one, of_layer, read in (
+            ("pruned_heads", "head", self.num_attention_heads, _one_by_one),
+            ("pruned_neurons", "neuron", self.intermediate_size, _of_ranges),
+        ):
+            object.__setattr__(self, name, MappingProxyType(self._checked_parts(name, one, of_layer, read)))
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
 
     def _require_size(self, name: str, least: int) -> None:
@@ -114,30 +124,50 @@ class BertConfig:
         }
         return partial(type(self), **plain), ()
 
-    def _checked_heads(self) -> dict[int, tuple[int, ...]]:
-        """The pruned heads of each layer that has lost any, rising; a file names the layers in words."""
-        found: dict[int, tuple[int, ...]] = {}
+    def _checked_layers(self) -> tuple[int, ...]:
+        """The pruned layers, rising."""
+        given = {whole("one of pruned_layers", one) for one in several("pruned_layers", self.pruned_layers, "layers")}
+        if given and max(given) >= self.num_hidden_layers:
+            raise Refused(
+                f"pruned_layers: layer {max(given)} does not exist: this model has layers 0 to "
+                f"{self.num_hidden_layers - 1}"
+            )
+        return tuple(sorted(given))
+
+    def _checked_parts(
+        self, name: str, one: str, of_layer: int, read: Callable[[Iterable[Any], int], Iterable[int]]
+    ) -> dict[int, tuple[int, ...]]:
+        """The heads or neurons that each layer has lost, rising; a file names the layers in words.
+
+        of_layer: how many a layer had. read: what a list in a file stands for.
+        """
+        given = getattr(self, name)
+        layers = len(self.pruned_layers) + (len(given) if isinstance(given, Mapping) else 0)
+        if layers * of_layer > MOST_PRUNED:
+            raise Refused(f"{name} and pruned_layers are {layers:,} layers of {of_layer:,} {one}s: too many to count")
         try:
-            given = {int(layer): {operator.index(head) for head in heads} for layer, heads in self.pruned_heads.items()}
+            parts = {int(layer): set(read(listed, of_layer)) for layer, listed in given.items()}
         except (TypeError, ValueError, AttributeError) as error:
             raise Refused(
-                f"pruned_heads is {shown(self.pruned_heads)}: "
-                "it gives some layers a list of heads, as in {'0': [2, 7]}"
+                f"{name} is {shown(given)}: it gives some layers a list of {one}s, as in {{'0': [2, 7]}}"
             ) from error
-        for layer, heads in sorted(given.items()):
-            for head in sorted(heads):
+        for layer, numbers in sorted(parts.items()):
+            for number in sorted(numbers):
                 try:
-                    check_head(layer, head, self.num_hidden_layers, self.num_attention_heads)
+                    check_part(one, layer, number, self.num_hidden_layers, of_layer)
                 except Refused as error:
-                    raise Refused(f"pruned_heads: {error}") from error
-            if heads:
-                found[layer] = tuple(sorted(heads))
-        return found
+                    raise Refused(f"{name}: {error}") from error
+        parts |= {layer: set(range(of_layer)) for layer in self.pruned_layers}
+        return {layer: tuple(sorted(numbers)) for layer, numbers in sorted(parts.items()) if numbers}
 
     def heads_of(self, layer: int) -> tuple[int, ...]:
         """The heads that a layer has, by their first numbers; pruning leaves gaps."""
-        gone = self.pruned_heads.get(layer, ())
-        return tuple(head for head in range(self.num_attention_heads) if head not in gone)
+        return _left(self.num_attention_heads, self.pruned_heads.get(layer, ()))
+
+    def neurons_of(self, layer: int) -> Sequence[int]:
+        """The neurons that the feed-forward network of a layer has, by their first numbers."""
+        gone = cast("Collection[int]", self.pruned_neurons.get(layer, ()))  # of checked ones: no ranges any more
+        return _left(self.intermediate_size, gone) if gone else range(self.intermediate_size)
 
     @property
     def family(self) -> Family:
@@ -227,6 +257,10 @@ class BertConfig:
             raise Refused(f"hidden_act is a callable, which a file cannot hold: name one of {known}")
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "extra"}
         values["pruned_heads"] = {str(layer): list(heads) for layer, heads in self.pruned_heads.items()}
+        values["pruned_neurons"] = {
+            str(layer): _in_ranges(cast("Collection[int]", neurons)) for layer, neurons in self.pruned_neurons.items()
+        }
+        values["pruned_layers"] = list(self.pruned_layers)
         family = self.family
         unsaid = {name for name, value in family.implied.items() if values[name] == value} - set(family.sizes)
         own = {family.sizes.get(name, name): value for name, value in values.items() if name not in unsaid}
@@ -247,21 +281,64 @@ class BertConfig:
 
 def check_head(layer: int, head: int, layers: int, heads: int) -> None:
     """Raise Refused unless a model of these sizes has, or had before pruning, this head; both count from zero."""
+    check_part("head", layer, head, layers, heads)
+
+
+def check_part(one: str, layer: int, number: int, layers: int, of_layer: int) -> None:
+    """As `check_head`, of a head or neuron, as `one` says, of which each layer has so many."""
     if not 0 <= layer < layers:
         raise Refused(f"layer {layer} does not exist: this model has layers 0 to {layers - 1}")
-    if not 0 <= head < heads:
-        raise Refused(f"head {head} does not exist in layer {layer}: this model has heads 0 to {heads - 1}")
+    if not 0 <= number < of_layer:
+        raise Refused(f"{one} {number} does not exist in layer {layer}: this model has {one}s 0 to {of_layer - 1}")
 
 
-def head_pairs(heads: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Heads that were given as pairs of numbers, NumPy's too, as (layer, head). Raises Refused for anything else."""
+def head_pairs(heads: Iterable[tuple[int, int]], one: str = "head") -> list[tuple[int, int]]:
+    """Heads that were given as pairs of numbers, NumPy's too, as (layer, head). Raises Refused for anything else.
+
+    one: what they are; "neuron" for neurons.
+    """
     found = []
-    for head in several("heads", heads, "pairs (layer, head)"):
-        pair = several("a head", head, "two numbers, (layer, head)")
+    for head in several(f"{one}s", heads, f"pairs (layer, {one})"):
+        pair = several(f"a {one}", head, f"two numbers, (layer, {one})")
         if len(pair) != 2:
-            raise Refused(f"a head is {shown(head)}: it must be a pair (layer, head)")
-        found.append((whole("the layer of a head", pair[0], None), whole("the number of a head", pair[1], None)))
+            raise Refused(f"a {one} is {shown(head)}: it must be a pair (layer, {one})")
+        found.append((whole(f"the layer of a {one}", pair[0], None), whole(f"the number of a {one}", pair[1], None)))
     return found
+
+
+def _left(count: int, gone: Collection[int]) -> tuple[int, ...]:
+    gone = frozenset(gone)
+    return tuple(number for number in range(count) if number not in gone)
+
+
+def _one_by_one(listed: Iterable[Any], of_layer: int) -> Iterable[int]:
+    return map(operator.index, listed)
+
+
+def _of_ranges(listed: Iterable[Any], of_layer: int) -> Iterable[int]:
+    """The numbers that a list of numbers and of ranges [first, last] stands for.
+
+    Raises ValueError or TypeError for anything else, and for ranges of more numbers than a layer has.
+    """
+    room = of_layer
+    for one in listed:
+        first, last = one if isinstance(one, Sequence) else (one, one)
+        first, last = operator.index(first), operator.index(last)
+        room -= last - first
+        if first > last or room < 0:
+            raise ValueError("a range that ends before it begins, or ranges of too many")
+        yield from range(first, last + 1)
+
+
+def _in_ranges(numbers: Collection[int]) -> list[int | list[int]]:
+    """Rising numbers as `_of_ranges` reads them: those that follow each other as [first, last]."""
+    ranges: list[list[int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    return [first if first == last else [first, last] for first, last in ranges]
 
 
 def json_object(path: str | Path) -> dict[str, Any]:

@@ -40,6 +40,17 @@ def unedited(loaded: LoadedModel) -> LoadedModel:
     return _with(loaded, ()) if loaded.edits else loaded
 
 
+def gated(loaded: LoadedModel, gates: Sequence[Tensor]) -> LoadedModel:
+    """The model with the same weights in which the activation of each neuron is multiplied by its gate.
+
+    gates: of each layer (batch or 1, 1, intermediate), of the neurons that it still has, in their order.
+    """
+    new = _with(loaded, loaded.edits)
+    for layer, own in zip(cast("list[BertLayer]", list(new.model.bert.encoder.layer)), gates, strict=True):
+        layer.intermediate.gates = own
+    return new
+
+
 def _with(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
     known: dict[int, nn.Module] = {}
     model = _sharing(loaded.model, known)
@@ -118,7 +129,8 @@ def _put_in(bert: BertModel, put: Put) -> None:
         place, size = inner.heads.index(cast("int", put.head)), inner.attention_head_size
         columns = slice(place * size, (place + 1) * size)
     elif put.what == NEURON:
-        columns = slice(cast("int", put.neuron), cast("int", put.neuron) + 1)
+        place = layer.intermediate.neurons.index(cast("int", put.neuron))
+        columns = slice(place, place + 1)
     part, hook = _places(layer)[put.what], _Standing(put, values, columns)
     if put.what in ("head", NEURON):
         part.register_forward_pre_hook(hook)
@@ -143,6 +155,7 @@ def _check(loaded: LoadedModel, edit: Edit) -> None:
                 f"neuron {edit.neuron} does not exist: each layer of this model has neurons 0 to "
                 f"{config.intermediate_size - 1}"
             )
+        place_of_neuron(loaded, edit.layer, edit.neuron)
     elif isinstance(edit, Put):
         _check_put(loaded, edit)
     elif isinstance(edit, Cut):
@@ -155,6 +168,17 @@ def _check(loaded: LoadedModel, edit: Edit) -> None:
                 raise Refused(f"L{layer} H{gone[0]} was pruned: this layer still has the heads {left}")
     else:
         raise Refused(f"one of the edits is {shown(edit)}: it must be a Cut, a Scaled or a Put")
+
+
+def place_of_neuron(loaded: LoadedModel, layer: int, neuron: int) -> int:
+    """Where a neuron stands among those that its layer still has. Raises Refused for one that was pruned."""
+    there = cast("BertLayer", loaded.model.bert.encoder.layer[layer]).intermediate.neurons
+    if neuron not in there:
+        raise Refused(
+            f"neuron {neuron} of layer {layer} was pruned: this layer still has {len(there):,} of "
+            f"{loaded.config.intermediate_size:,}"
+        )
+    return there.index(neuron)
 
 
 def _check_put(loaded: LoadedModel, put: Put) -> None:
@@ -175,4 +199,5 @@ def _check_put(loaded: LoadedModel, put: Put) -> None:
             left = ", ".join(map(str, there)) or "none"
             raise Refused(f"L{put.layer} H{put.head} was pruned: this layer still has the heads {left}")
     if put.what == NEURON:
-        whole("the neuron", put.neuron, 0, config.intermediate_size - 1)
+        neuron = whole("the neuron", put.neuron, 0, config.intermediate_size - 1)
+        place_of_neuron(loaded, put.layer, neuron)

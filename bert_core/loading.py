@@ -269,7 +269,7 @@ def _write_files(loaded: LoadedModel, folder: Path) -> None:
     if loaded.classifier is not None:
         own = loaded.classifier.classifier.state_dict(keep_vars=True)
         tensors |= {f"classifier.{name}": tensor for name, tensor in own.items()}
-    config = model.config.replace(pruned_heads=model.pruned_heads, extra={"model_type": "bert", **loaded.config.extra})
+    config = model.config.replace(**model.without, extra={"model_type": "bert", **loaded.config.extra})
     trained = {name: tensor for name, tensor in tensors.items() if name not in loaded.report.missing}
     checkpoint.write_tensors(trained, config, folder)
     loaded.tokenizer.save(folder, segments=loaded.has_segments)

@@ -16,8 +16,15 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint as recompute
 
 from bert_core import checkpoint
-from bert_core.attention import MASKED_SCORE, BertAttention, BertSelfAttention, KeyValue, rows_at
-from bert_core.config import BertConfig
+from bert_core.attention import (
+    MASKED_SCORE,
+    BertAttention,
+    BertSelfAttention,
+    KeyValue,
+    prune_linear_layer,
+    rows_at,
+)
+from bert_core.config import BertConfig, check_part
 from bert_core.edits import Scaled
 from bert_core.recording import watcher_of
 from bert_core.refused import Refused
@@ -231,7 +238,9 @@ class BertIntermediate(nn.Module):
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.intermediate_size)
         self.intermediate_act_fn = _activation(config.hidden_act)
+        self.neurons: Sequence[int] = range(config.intermediate_size)  # by their first numbers: pruning leaves gaps
         self.scaled: tuple[Scaled, ...] = ()  # neurons whose activation is multiplied
+        self.gates: Tensor | None = None  # (batch or 1, 1, intermediate), what all activations are multiplied by
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(batch, seq, hidden) -> (batch, seq, intermediate)."""
@@ -240,12 +249,12 @@ class BertIntermediate(nn.Module):
     def activated(self, before: Tensor) -> Tensor:
         """What the neurons pass on, of what they take; both (..., intermediate)."""
         after: Tensor = self.intermediate_act_fn(before)
-        if not self.scaled:
-            return after
-        factors = [1.0] * after.shape[-1]
-        for one in self.scaled:
-            factors[one.neuron] *= one.factor
-        return after * after.new_tensor(factors)
+        if self.scaled:
+            factors = dict.fromkeys(self.neurons, 1.0)
+            for one in self.scaled:
+                factors[one.neuron] *= one.factor
+            after = after * after.new_tensor(list(factors.values()))
+        return after if self.gates is None else after * self.gates
 
 
 class BertOutput(nn.Module):
@@ -276,6 +285,7 @@ class BertLayer(nn.Module):
     """Attention, cross-attention where the configuration adds it, feed-forward network; after each a residual and norm.
 
     mode "multimodal" cross-attends wherever there is cross-attention; mode "text" never does.
+    A layer that was taken out (`gone`) keeps its number, and passes on what it is given.
     """
 
     def __init__(self, config: BertConfig, layer_num: int = 0) -> None:
@@ -292,6 +302,43 @@ class BertLayer(nn.Module):
         self.intermediate = BertIntermediate(config)
         self.output = BertOutput(config)
         self.whole = False  # whether every position is computed, in one piece, also where only some are asked for
+        self.gone = False
+        self.prune_neurons(cast("Collection[int]", config.pruned_neurons.get(layer_num, ())))
+        if layer_num in config.pruned_layers:
+            self.take_out()
+
+    def prune_neurons(self, neurons: Collection[int]) -> None:
+        """Take neurons of the feed-forward network out for good, in place: smaller matrices.
+
+        neurons: by their first numbers, which the others keep; those that are gone already are passed over.
+        """
+        if not neurons:  # before a layer is counted whose size only a file says
+            return
+        going, there = set(neurons), self.intermediate.neurons
+        kept = [place for place, neuron in enumerate(there) if neuron not in going]
+        if len(kept) == len(there):
+            return
+        index = torch.tensor(kept, dtype=torch.long)
+        self.intermediate.dense = prune_linear_layer(self.intermediate.dense, index)
+        self.output.dense = prune_linear_layer(self.output.dense, index, dim=1)
+        self.intermediate.neurons = tuple(there[place] for place in kept)
+
+    def take_out(self) -> None:
+        """Take the layer out for good, in place: without heads, neurons, biases and norms only the residual is left.
+
+        Raises Refused for a layer with cross-attention.
+        """
+        if self.add_cross_attention:
+            raise Refused("a layer with cross-attention cannot be taken out: take out its heads and neurons")
+        self.attention.prune_heads(self.attention.self.heads)
+        self.prune_neurons(self.intermediate.neurons)
+        for output in (self.attention.output, self.output):
+            output.dense.register_parameter("bias", None)
+            output.LayerNorm = cast("nn.LayerNorm", nn.Identity())
+        if self.attention.self.position_embedding_type != "absolute":
+            self.attention.self.position_embedding_type = "absolute"
+            del self.attention.self.distance_embedding
+        self.gone = True
 
     def forward(
         self,
@@ -314,6 +361,11 @@ class BertLayer(nn.Module):
             raise ValueError(f"mode {mode!r} is unknown: 'multimodal' or 'text'")
         past = past_key_value or ()
         asked, positions = positions, None if self.whole else positions
+        if self.gone and not self.whole:
+            seen = self.attention.self(hidden_states, past_key_value=past or None, positions=positions)
+            passed = hidden_states if positions is None else rows_at(hidden_states, positions)
+            maps = seen.attention_probs if output_attentions else None
+            return LayerOutput(passed, maps, None, seen.past_key_value)
         mixed = self.attention(
             hidden_states,
             attention_mask,
@@ -561,7 +613,7 @@ class BertPreTrainedModel(nn.Module):
             nn.init.zeros_(module.weight[module.padding_idx].detach())
         if isinstance(module, nn.LayerNorm):
             nn.init.ones_(module.weight)
-        if isinstance(module, nn.Linear | nn.LayerNorm):
+        if isinstance(module, nn.Linear | nn.LayerNorm) and module.bias is not None:  # None: of a layer that is gone
             nn.init.zeros_(module.bias)
 
     def init_weights(self) -> None:
@@ -648,9 +700,47 @@ class BertPreTrainedModel(nn.Module):
             layers[layer].attention.prune_heads(heads)
         self._change_config()
 
+    def prune_neurons(self, neurons_to_prune: Mapping[int, Collection[int]]) -> None:
+        """Take neurons of feed-forward networks out for good, in place, as `prune_heads` takes heads."""
+        layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
+        for layer, neurons in neurons_to_prune.items():
+            for neuron in neurons:
+                check_part("neuron", layer, neuron, len(layers), self.config.intermediate_size)
+        for layer, neurons in neurons_to_prune.items():
+            layers[layer].prune_neurons(neurons)
+        self._change_config()
+
+    def prune_layers(self, layers_to_prune: Collection[int]) -> None:
+        """Take whole layers out for good, in place: they keep their numbers, and pass on what they are given.
+
+        Those that are gone already are passed over. Raises Refused for one that does not exist, or has
+        cross-attention, and then nothing is pruned.
+        """
+        layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
+        for layer in layers_to_prune:
+            check_part("head", layer, 0, len(layers), self.config.num_attention_heads)
+        for layer in layers_to_prune:
+            if not layers[layer].gone:
+                layers[layer].take_out()
+        self._change_config()
+
+    @property
+    def without(self) -> dict[str, Any]:
+        """What the layers have lost, as the configuration says it: its pruned_heads, _neurons and _layers."""
+        layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
+        size, gone = self.config.intermediate_size, {}
+        for number, layer in enumerate(layers):
+            if len(layer.intermediate.neurons) < size:
+                gone[number] = sorted(set(range(size)).difference(layer.intermediate.neurons))
+        return {
+            "pruned_heads": self.pruned_heads,
+            "pruned_neurons": gone,
+            "pruned_layers": [number for number, layer in enumerate(layers) if layer.gone],
+        }
+
     def _change_config(self, **changes: Any) -> None:
-        """Change the configuration that all modules of this model share; its pruned heads are those of the layers."""
-        new = self.config.replace(**changes, pruned_heads=self.pruned_heads)
+        """Change the configuration that all modules of this model share; what is pruned the layers say."""
+        new = self.config.replace(**changes, **self.without)
         for module in self.modules():
             if isinstance(getattr(module, "config", None), BertConfig):
                 setattr(module, "config", new)  # noqa: B010
@@ -683,7 +773,7 @@ class BertPreTrainedModel(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors`, whole or not at all."""
         # Asked of the layers: the BertModel inside may have been pruned by itself.
-        checkpoint.write(self, self.config.replace(pruned_heads=self.pruned_heads), folder)
+        checkpoint.write(self, self.config.replace(**self.without), folder)
 
 
 class BertModel(BertPreTrainedModel):

@@ -280,6 +280,20 @@ class BertBlock:
         return keep("output", self.output_norm.forward(summed))
 
 
+class PassedOn:
+    """A layer that was taken out: what it is given leaves it as it is."""
+
+    def forward(
+        self,
+        x: np.ndarray,
+        mask: np.ndarray | None = None,
+        gates: np.ndarray | None = None,
+        keep: Keep = keep_nothing,
+    ) -> np.ndarray:
+        """As BertBlock.forward."""
+        return keep("output", x)
+
+
 class MaskedLMHead:
     """A score for every word piece: dense layer, activation, norm, then the dot product with each piece's vector."""
 
@@ -380,10 +394,11 @@ class BertModel(_Model):
         positions = parts.get("embeddings.position_embeddings.weight")
         self.positional_encoding = None if positions is None else PositionalEncoding(positions)
         self.norm = LayerNorm(parts, "embeddings.LayerNorm", config.layer_norm_eps)
-        self.blocks = [
-            BertBlock(config, _part(parts, f"encoder.layer.{layer}."), layer)
+        self.blocks: list[BertBlock | PassedOn] = [
+            PassedOn() if layer in config.pruned_layers
+            else BertBlock(config, _part(parts, f"encoder.layer.{layer}."), layer)
             for layer in range(config.num_hidden_layers)
-        ]
+        ]  # fmt: skip
         self.pooler = Dense(parts, "pooler.dense") if "pooler.dense.weight" in parts else None
 
     def embed(
@@ -562,7 +577,7 @@ def create_bert_model(
 
 def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """The published name and the shape of every weight, a tied decoder's included."""
-    hidden, inner, vocab = config.hidden_size, config.intermediate_size, config.vocab_size
+    hidden, vocab = config.hidden_size, config.vocab_size
     relative = config.position_embedding_type != "absolute"
     shapes: dict[str, tuple[int, ...]] = {"bert.embeddings.word_embeddings.weight": (vocab, hidden)}
     if config.type_vocab_size:
@@ -571,7 +586,10 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         shapes["bert.embeddings.position_embeddings.weight"] = (config.max_position_embeddings, hidden)
     shapes |= _norm("bert.embeddings.LayerNorm", hidden)
     for layer in range(config.num_hidden_layers):
+        if layer in config.pruned_layers:
+            continue
         at, heads = f"bert.encoder.layer.{layer}", len(config.heads_of(layer)) * config.attention_head_size
+        inner = config.intermediate_size - len(config.pruned_neurons.get(layer, ()))
         for name in ("query", "key", "value"):
             shapes |= _dense(f"{at}.attention.self.{name}", hidden, heads)
         if relative:

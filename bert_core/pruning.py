@@ -1,4 +1,4 @@
-"""A model and the heads that it is to lose -> a new, smaller model; and back to the shapes that others expect."""
+"""A model and what it is to lose: heads, neurons, layers -> a new, smaller one; and back to shapes that others know."""
 
 from __future__ import annotations
 
@@ -10,47 +10,81 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from bert_core.attention import BertAttention
 from bert_core.config import head_pairs
 from bert_core.edits import check_unedited
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertPreTrainedModel
-from bert_core.refused import Refused, shown
+from bert_core.refused import Refused, several, shown, whole
 
 Head = tuple[int, int]
+Neuron = tuple[int, int]
+Part = tuple[int, ...]  # a head, a neuron, or a layer alone
+PARTS = ("heads", "neurons", "layers")
 Model = TypeVar("Model", bound=BertPreTrainedModel | LoadedModel)
 
 
-def pruned(model: Model, heads: Iterable[Head]) -> Model:
-    """A new model without some heads: smaller matrices, and the outputs of the old one with these heads switched off.
+def pruned(
+    model: Model, heads: Iterable[Head] = (), *, neurons: Iterable[Neuron] = (), layers: Iterable[int] = ()
+) -> Model:
+    """A new model without some heads, neurons or layers: smaller matrices, and the outputs of the old one without them.
 
     model: a model of ours, or a LoadedModel; it stays as it is.
-    heads: (layer, head) by their first numbers, which the others keep, in head masks and records too. One that is
-        named twice or gone already counts once. A layer may lose all of them: attention is then skipped there.
-    Raises Refused for a head that never was, and for an edited model.
-    Source: Michel 2019, section 3 (arXiv:1905.10650).
+    heads: (layer, head); neurons: (layer, neuron) of the feed-forward networks; by their first numbers, which the
+        others keep, in head masks and records too. A layer may lose all of them: what is left adds its biases.
+    layers: those that go as a whole, biases and norms too. Each keeps its number and passes on what it is given.
+    What is named twice or gone already counts once.
+    Raises Refused for what never was, an edited model, and a layer with cross-attention.
+    Source: Michel 2019, section 3 (arXiv:1905.10650), of heads.
     """
-    of_layers: dict[int, list[int]] = {}
-    for layer, head in head_pairs(heads):
-        of_layers.setdefault(layer, []).append(head)
+    of_heads, of_neurons = _by_layer(head_pairs(heads)), _by_layer(head_pairs(neurons, "neuron"))
+    of_layers = {whole("a layer", layer, None) for layer in several("layers", layers, "whole numbers")}
     new = _copied(model)
     for one in _models(new):
-        one.prune_heads(of_layers)
+        one.prune_heads(of_heads)
+        one.prune_neurons(of_neurons)
+        one.prune_layers(of_layers)
     return new
+
+
+def without(model: Model, what: str, parts: Iterable[Part]) -> Model:
+    """As `pruned`, of one kind of part by its name, one of `PARTS`.
+
+    parts: (layer, head), (layer, neuron), or (layer,).
+    """
+    if what == "layers":
+        return pruned(model, layers=[layer for (layer,) in parts])
+    given = cast("Iterable[tuple[int, int]]", parts)
+    return pruned(model, neurons=given) if what == "neurons" else pruned(model, given)
 
 
 def zero_filled(model: Model) -> Model:
-    """A new model in which every pruned head stands again, with zeros for weights: the same outputs, the first shapes.
+    """A new model in which every pruned head and neuron stands again, with zeros for weights: the same outputs.
 
-    For programs that know nothing of pruned heads, such as transformers 5. It is as large and slow as before pruning.
+    For programs that know nothing of what was pruned, such as transformers 5. All layers have their first shapes, and
+    are as slow as before; those that were taken out are not among them, and what stood above moves down: behind a norm
+    no weights pass on what they are given.
+    Raises Refused if all layers were taken out.
     """
     new = _copied(model)
     models = _models(new)
-    for layer in cast("list[BertLayer]", list(models[0].base_model.encoder.layer)):
-        _fill(layer.attention)
+    encoder = models[0].base_model.encoder
+    kept = [layer for layer in cast("list[BertLayer]", list(encoder.layer)) if not layer.gone]
+    if not kept:
+        raise Refused("all layers were taken out: a BERT of other programs has at least one, so prune fewer")
+    for number, layer in enumerate(kept):
+        layer.layer_num = layer.attention.self.layer_num = number
+        _fill(layer)
+    encoder.layer = nn.ModuleList(kept)
     for one in models:
-        one.prune_heads({})  # the configuration follows the layers
+        one._change_config(num_hidden_layers=len(kept))  # the configuration follows the layers
     return new
+
+
+def _by_layer(pairs: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for layer, number in pairs:
+        found.setdefault(layer, []).append(number)
+    return found
 
 
 def _copied(model: Model) -> Model:
@@ -70,8 +104,13 @@ def _models(model: BertPreTrainedModel | LoadedModel) -> list[BertPreTrainedMode
     return [model.model, *([] if model.classifier is None else [model.classifier])]
 
 
-def _fill(attention: BertAttention) -> None:
-    """Give an attention module its pruned heads back, in place, as zeros."""
+def _fill(layer: BertLayer) -> None:
+    """Give a layer its pruned heads and neurons back, in place, as zeros."""
+    attention, config = layer.attention, layer.config
+    neurons = torch.tensor(layer.intermediate.neurons, dtype=torch.long)
+    layer.intermediate.dense = _spread(layer.intermediate.dense, neurons, config.intermediate_size, dim=0)
+    layer.output.dense = _spread(layer.output.dense, neurons, config.intermediate_size, dim=1)
+    layer.intermediate.neurons = range(config.intermediate_size)
     inner, size = attention.self, attention.self.attention_head_size
     count = inner.config.num_attention_heads
     places = (torch.tensor(inner.heads, dtype=torch.long)[:, None] * size + torch.arange(size)).flatten()

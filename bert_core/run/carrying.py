@@ -7,6 +7,7 @@ import torch
 
 from bert_core.analysis.causes import word_partners
 from bert_core.config import check_head
+from bert_core.editing import place_of_neuron
 from bert_core.edits import NEURON, OF_HEADS, PATCHES, Put, check_own
 from bert_core.loading import LoadedModel
 from bert_core.records import MeanOf, Noised, without_noise
@@ -55,7 +56,7 @@ def carried(
             raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {left}")
         place = there.index(head)
     if what == NEURON:
-        whole("the neuron", neuron, 0, config.intermediate_size - 1)
+        place = place_of_neuron(loaded, layer, whole("the neuron", neuron, 0, config.intermediate_size - 1))
     theirs = tokens if isinstance(source, MeanOf) else len(without_noise(source))
     if align == "tokens" and theirs != tokens:
         raise Refused(f'the source has {theirs} tokens and the text {tokens}: with align="words" words go to words')
@@ -74,7 +75,7 @@ def carried(
     if what in OF_HEADS:
         part = part[place]
     elif what == NEURON:
-        part = part[:, [neuron]]
+        part = part[:, [place]]
     rows = part if position is None else part[[position]]
     kept = {"head": head if what in OF_HEADS else None, "neuron": neuron if what == NEURON else None}
     return Put(what, layer, as_array(rows), tokens, position, **kept, source=source)

@@ -151,7 +151,7 @@ def _summed_norms(mixing: Tensor, brought: Tensor) -> Tensor:
     return squares.clamp(min=0).sqrt()
 
 
-def _norms(one: LayerPass, after: Sequence[nn.LayerNorm], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def _norms(one: LayerPass, after: Sequence[nn.Module], spread: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Lengths (query, key), residual included, and the mixing ratio (query,).
 
     after: the layer norms that follow. spread: (query,), what they divide by.
@@ -171,15 +171,18 @@ def _maps(encoding: Encoding, method: str, norms: Sequence[tuple[np.ndarray, np.
     return TokenMaps(encoding, method, maps, residual=True, mixing=mixing)
 
 
-def _linear_part(norms: Sequence[nn.LayerNorm], vectors: Tensor) -> Tensor:
+def _linear_part(norms: Sequence[nn.Module], vectors: Tensor) -> Tensor:
     """Layer norms in turn, without division and bias: centred, times the weights, (..., hidden)."""
     for norm in norms:
-        vectors = (vectors - vectors.mean(-1, keepdim=True)) * norm.weight
+        if isinstance(norm, nn.LayerNorm):
+            vectors = (vectors - vectors.mean(-1, keepdim=True)) * norm.weight
     return vectors
 
 
-def _spread(states: Tensor, norm: nn.LayerNorm) -> Tensor:
-    """What a layer norm divides by, (...,) for states (..., hidden)."""
+def _spread(states: Tensor, norm: nn.Module) -> Tensor:
+    """What a layer norm divides by, (...,) for states (..., hidden); where a layer was taken out there is none."""
+    if not isinstance(norm, nn.LayerNorm):
+        return torch.ones_like(states[..., 0])
     return (states.var(-1, unbiased=False) + norm.eps).sqrt()
 
 
@@ -234,7 +237,7 @@ def _through_layer(one: LayerPass, vectors: Tensor, positions: Sequence[int]) ->
     slope = _slope(layer.intermediate.activated, before)
     summed = layer.output.dense(layer.intermediate.activated(before)) + normed
     leaving = vectors.new_empty(len(positions), length, hidden)
-    together = max(1, BYTES_AT_ONCE // (2 * 4 * length * layer.intermediate.dense.out_features))
+    together = max(1, BYTES_AT_ONCE // (2 * 4 * length * max(1, layer.intermediate.dense.out_features)))
     for first in range(0, len(positions), together):
         some = list(positions[first : first + together])
         mixed = torch.einsum("hqj,jthd->qthd", one.mixing[:, some], values).flatten(2)
@@ -283,16 +286,19 @@ def _through_dense(
     return parts * _slope(activation, before), activation(before)
 
 
-def _through_norm(norm: nn.LayerNorm, vectors: Tensor, summed: Tensor) -> Tensor:
+def _through_norm(norm: nn.Module, vectors: Tensor, summed: Tensor) -> Tensor:
     """vectors: (some, token, hidden). summed: (some, hidden), their sum as the model has it."""
-    return _with_bias(_linear_part([norm], vectors) / _spread(summed, norm)[:, None, None], norm.bias)
+    bias = norm.bias if isinstance(norm, nn.LayerNorm) else None
+    return _with_bias(_linear_part([norm], vectors) / _spread(summed, norm)[:, None, None], bias)
 
 
-def _with_bias(vectors: Tensor, bias: Tensor) -> Tensor:
-    """Vectors with a bias shared out among them by the size of its products with them.
+def _with_bias(vectors: Tensor, bias: Tensor | None) -> Tensor:
+    """Vectors with a bias, if there is one, shared out among them by the size of its products with them.
 
     vectors: (some, token, width). bias: (width,) or (some, width).
     """
+    if bias is None:
+        return vectors
     bias = bias.expand(len(vectors), -1)
     sizes = torch.einsum("std,sd->st", vectors, bias).abs()
     total = sizes.sum(-1, keepdim=True)

@@ -46,7 +46,7 @@ class Cell:
     start: int
     positions: int | None = None
     head: int = 0  # its place among the heads that the layer still has
-    neuron: int = 0
+    neuron: int = 0  # the same among its neurons
 
 
 @checked
@@ -144,7 +144,9 @@ def estimate_patches(
         value = target_values(loaded, target, own.last[:, target.rows])[0]
         other, source_value = reading_of_source(loaded, source, target, own, asked)
         ours, theirs = _parts(what, own), _parts(what, other)
-        slopes = torch.autograd.grad(value, ours, allow_unused=True)
+        graded = [part for part in ours if part.requires_grad]  # what a layer without heads has of them has no slope
+        found_slopes = iter(torch.autograd.grad(value, graded, allow_unused=True))
+        slopes = [next(found_slopes) if part.requires_grad else None for part in ours]
     values, modules = np.full(grid.shape, np.nan), layers_of(loaded)
     with torch.no_grad():
         for number in grid.layers:
@@ -161,6 +163,8 @@ def estimate_patches(
             found = value.item() + (steps if apart else steps.sum(-1)).double().cpu().numpy()
             if what in OF_HEADS:
                 values[number, list(modules[number].attention.self.heads)] = found
+            elif what == NEURON:
+                values[number][:, list(modules[number].intermediate.neurons)] = found
             else:
                 values[number] = found
     if apart:
@@ -600,10 +604,10 @@ def _cells(loaded: LoadedModel, what: str, grid: _Grid) -> list[Cell]:
     for number in grid.layers:
         start = number + (what != "state")
         heads = enumerate(layers_of(loaded)[number].attention.self.heads) if what in OF_HEADS else [(0, None)]
-        neurons = range(loaded.config.intermediate_size) if what == NEURON else [None]
-        for (order, head), position, neuron in product(heads, grid.positions, neurons):
+        neurons = enumerate(layers_of(loaded)[number].intermediate.neurons) if what == NEURON else [(0, None)]
+        for (order, head), position, (among, neuron) in product(heads, grid.positions, neurons):
             index = tuple(place for place in (number, head, position, neuron) if place is not None)
-            cells.append(Cell(index, start, position, order, neuron or 0))
+            cells.append(Cell(index, start, position, order, among))
     return cells
 
 

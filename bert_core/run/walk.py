@@ -28,6 +28,7 @@ from bert_core.tokenizer import Encoding
 
 ENGINES = ("torch", "numpy")
 OF_HEADS = ("query", "key", "value", "scores", "masked_scores", "probabilities", "context")
+OF_NEURONS = ("intermediate_dense", "intermediate")
 # What each value is in the torch model: what goes into a module with weights, or what comes out of it.
 _INTO, _OUT = 0, 1
 _EMBEDDINGS = {
@@ -76,6 +77,8 @@ def walk(
     if engine not in ENGINES:
         raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
     check_head(layer, 0, config.num_hidden_layers, config.num_attention_heads)
+    if layer in config.pruned_layers:
+        raise Refused(f"layer {layer} was taken out: nothing is computed in it, and what enters it leaves it")
     check_position(encoding, position)
     gates = check_head_mask(head_mask, config.num_hidden_layers, config.num_attention_heads)
     room = config.max_position_embeddings - len(known_text(loaded, encoding))
@@ -250,14 +253,17 @@ def _copied(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
 
 
 def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) -> dict[str, np.ndarray]:
-    """The values with those of each head under its first number, and NaN for a head that was pruned."""
-    heads, count = config.heads_of(layer), config.num_attention_heads
-    if len(heads) == count:
-        return values
-    return {
-        name: with_gaps(value, heads, count) if name.removeprefix(f"layer.{layer}.") in OF_HEADS else value
-        for name, value in values.items()
-    }
+    """The values with those of each head and neuron under its first number, and NaN for what was pruned."""
+    heads, neurons = config.heads_of(layer), config.neurons_of(layer)
+    whole = dict(values)
+    if len(heads) < config.num_attention_heads:
+        whole |= {f"layer.{layer}.{name}": with_gaps(values[f"layer.{layer}.{name}"], heads, config.num_attention_heads)
+                  for name in OF_HEADS}  # fmt: skip
+    if len(neurons) < config.intermediate_size:
+        whole |= {f"layer.{layer}.{name}": with_gaps(values[f"layer.{layer}.{name}"].T, neurons,
+                                                     config.intermediate_size).T
+                  for name in OF_NEURONS}  # fmt: skip
+    return whole
 
 
 def _twin(loaded: LoadedModel) -> BertForPretraining:
@@ -276,6 +282,7 @@ def _changes(loaded: LoadedModel, tokens: int) -> dict[str, Callable[[np.ndarray
         factors = np.ones(loaded.config.intermediate_size)
         for one in scaled_in(loaded.edits, number):
             factors[one.neuron] *= one.factor
+        factors = factors[list(loaded.config.neurons_of(number))]
         if unseen is not None:
             changes[at + "masked_scores"] = _plus(unseen * MASKED_SCORE)
         if removed is not None:

@@ -37,7 +37,9 @@ PUBLISHED: dict[str, Any] = {
 }
 # A value other than the default for every field.
 OTHER: dict[str, Any] = {
-    "pruned_heads": {0: (5,), 2: (1, 4)},
+    "pruned_heads": {0: (5,), 1: tuple(range(6)), 2: (1, 4)},
+    "pruned_neurons": {0: (0, 1, 2, 9, 68, 69), 1: tuple(range(70))},
+    "pruned_layers": (1,),
     "vocab_size": 99,
     "hidden_size": 36,
     "num_hidden_layers": 3,

@@ -417,6 +417,8 @@ DOORS: dict[str, Door] = {
     "edited model": lambda a, v: bert_core.edited(v, []),
     "unedited": lambda a, v: bert_core.unedited(v),
     "pruned": lambda a, v: bert_core.pruned(a.loaded, v),
+    "pruned neurons": lambda a, v: bert_core.pruned(a.loaded, neurons=v),
+    "pruned layers": lambda a, v: bert_core.pruned(a.loaded, layers=v),
     "pruned model": lambda a, v: bert_core.pruned(v, []),
     "zero_filled": lambda a, v: bert_core.zero_filled(v),
     "propose_plan": lambda a, v: bert_core.propose_plan(a.loaded, v, "importance"),

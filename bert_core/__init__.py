@@ -66,6 +66,7 @@ _NAMES = {
     ),
     "run.plans": "propose_plan",
     "run.scoring": "score_pairs",
+    "run.states": "answers_erased",
     "run.walk": "walk",
     "run.vectors": "head_vectors",
     # Analysis: arrays to answers.
@@ -102,7 +103,10 @@ _NAMES = {
     "studies.table": "read_table write_table",
     "studies.curve": "pruning_curve read_curve",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
-    "studies.probes": ("LabelledSentence ProbeSettings probe_file probe_points read_labelled_words read_probes"),
+    "studies.probes": (
+        "LabelledSentence ProbeSettings label_erasers label_names probe_file probe_points probes_csv "
+        "read_labelled_words read_probes"
+    ),
     "studies.treebank": "TreeSentence read_treebank",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -310,6 +314,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.perturbation import values_without as values_without
     from bert_core.run.plans import propose_plan as propose_plan
     from bert_core.run.scoring import score_pairs as score_pairs
+    from bert_core.run.states import answers_erased as answers_erased
     from bert_core.run.vectors import head_vectors as head_vectors
     from bert_core.run.walk import walk as walk
     from bert_core.studies.curve import pruning_curve as pruning_curve
@@ -324,8 +329,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.heads import heads_over as heads_over
     from bert_core.studies.probes import LabelledSentence as LabelledSentence
     from bert_core.studies.probes import ProbeSettings as ProbeSettings
+    from bert_core.studies.probes import label_erasers as label_erasers
+    from bert_core.studies.probes import label_names as label_names
     from bert_core.studies.probes import probe_file as probe_file
     from bert_core.studies.probes import probe_points as probe_points
+    from bert_core.studies.probes import probes_csv as probes_csv
     from bert_core.studies.probes import read_labelled_words as read_labelled_words
     from bert_core.studies.probes import read_probes as read_probes
     from bert_core.studies.relations import relations_csv as relations_csv

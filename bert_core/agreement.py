@@ -20,6 +20,7 @@ _Choice = TypeVar("_Choice")
 STRUCTURES = ("alone", "adverb", "phrase", "clause")
 """What stands between the subject and its verb: nothing, an adverb, a prepositional phrase, a relative clause."""
 
+NUMBERS = ("singular", "plural")
 FRAMES = {"alone": 180, "adverb": 180, "phrase": 240, "clause": 240}
 
 _SUBJECTS = tuple(
@@ -91,6 +92,22 @@ def as_csv() -> str:
     return file.getvalue()
 
 
+def as_words() -> str:
+    """The set as a CSV file for probes: a row a word, and its labels.
+
+    subject: of every word but the subject, the number of the subject, which its form does not tell; the verb is hidden.
+    number: of every noun, its own, which its form tells.
+    """
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(("sentence", "word", "subject", "number"))
+    numbers = {form: number for forms in _SUBJECTS for form, number in zip(forms, NUMBERS, strict=True)}
+    for sentence, item in enumerate(sentences()):
+        for place, word in enumerate(item.text.rstrip(".").split()):
+            rows.writerow((sentence, word, "" if place == 1 else item.subject, numbers.get(word, "")))
+    return file.getvalue()
+
+
 def _sentences() -> Iterator[Agreement]:
     frame = 0
     for structure, frames in FRAMES.items():
@@ -101,7 +118,7 @@ def _sentences() -> Iterator[Agreement]:
             singular, plural, predicates = _turn(_VERBS, number)
             rest = _turn(predicates, number // len(_VERBS) + number // len(_SUBJECTS))
             for of_subject, one, right, wrong in zip(
-                ("singular", "plural"), subject, (singular, plural), (plural, singular), strict=True
+                NUMBERS, subject, (singular, plural), (plural, singular), strict=True
             ):
                 for of_other, between in _between(structure, other, number):
                     text = f"The {one}{between} {MASK} {rest}."
@@ -119,7 +136,7 @@ def _between(structure: str, nouns: tuple[str, str], number: int) -> list[tuple[
         words = [f" {_turn(_PREPOSITIONS, number)} the {noun}" for noun in nouns]
     else:
         words = [f" that the {noun} {_turn(_PAST, number)}" for noun in nouns]
-    return list(zip(("singular", "plural"), words, strict=True))
+    return list(zip(NUMBERS, words, strict=True))
 
 
 def _turn(choices: tuple[_Choice, ...], number: int) -> _Choice:

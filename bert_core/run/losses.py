@@ -63,8 +63,12 @@ class AskedText:
 def hide_pieces(
     tokenizer: Tokenizer, encoding: Encoding, rng: np.random.Generator, *, share: float = 0.15
 ) -> AskedText:
-    """The text with this share of its pieces, at least one, behind [MASK]; the added [CLS] and [SEP] stay."""
+    """The text with this share of its pieces, at least one, behind [MASK]; the added [CLS] and [SEP] stay.
+
+    A [MASK] that was typed has no answer, and is not asked for where anything else stands.
+    """
     typed = [position for position, special in enumerate(encoding.special) if not special]
+    typed = [position for position in typed if encoding.duties[position] != "mask"] or typed
     count = max(1, round(share * len(typed)))
     positions = tuple(sorted(rng.choice(typed, count, replace=False).tolist()))
     hidden, mask = frozenset(positions), tokenizer.special_tokens.mask

@@ -12,12 +12,14 @@ from torch import Tensor
 
 from bert_core.analysis.erasure import Eraser
 from bert_core.loading import LoadedModel
-from bert_core.modeling import BertLayer
+from bert_core.modeling import BertLayer, BertModelOutput
 from bert_core.progress import Progress, counted, silent
 from bert_core.refused import Refused, checked, each, several, shown, whole
+from bert_core.run.answers import Answer, answers_of
 from bert_core.run.arrays import as_array
 from bert_core.run.losses import AskedText, together
 from bert_core.run.memory import copies_at_once
+from bert_core.run.targets import asked_positions
 from bert_core.tokenizer import Encoding
 
 Change = Callable[[Tensor], Tensor]
@@ -95,8 +97,7 @@ def hidden_words(
         answers = torch.tensor([answer for number in some for answer in texts[number].answers], device=loaded.device)
         places = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in some])
         for which, change in enumerate(changes):
-            states = torch.where(batch.typed[..., None], change(reached), reached)
-            states = batch.climbed(states, range(depth, loaded.config.num_hidden_layers))
+            states = batch.climbed(batch.changed(reached, change), range(depth, loaded.config.num_hidden_layers))
             scores = loaded.model.cls.predictions(states[rows, positions]).float()
             own = scores.gather(1, answers[:, None])
             losses[which, places] = as_array(scores.logsumexp(-1) - own[:, 0])
@@ -104,6 +105,34 @@ def hidden_words(
         done += len(some)
         counted(report, done, len(texts), "texts")
     return losses, right
+
+
+@checked
+@torch.no_grad()
+def answers_erased(
+    loaded: LoadedModel,
+    encoding: Encoding,
+    depth: int,
+    erasers: Sequence[Eraser | None],
+    *,
+    top_k: int = 10,
+) -> list[Answer]:
+    """All that a model says of a text, with each eraser in turn at work on its states at one depth.
+
+    depth, erasers: as for `hidden_words`. top_k: likeliest pieces of each prediction.
+    Safe to call from many threads on one model. Raises Refused for a depth that does not exist.
+    """
+    depth, top_k = _depth(loaded, depth), whole("top_k", top_k, 1)
+    changes = [_on_tensors(eraser, loaded.device) for eraser in several("erasers", erasers, "Eraser")]
+    positions, wanted = asked_positions(loaded, encoding, None, None)
+    rows, pooler = [wanted.index(position) for position in positions], loaded.model.bert.pooler
+    batch = _Padded.of(loaded, [encoding])
+    reached, found = batch.climbed(batch.entering, range(depth)), []
+    for change in changes:
+        states = batch.climbed(batch.changed(reached, change), range(depth, loaded.config.num_hidden_layers))
+        outputs = BertModelOutput(states[:, wanted], None if pooler is None else pooler(states))
+        found += answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
+    return found
 
 
 @dataclass(frozen=True)
@@ -138,6 +167,10 @@ class _Padded:
         return cls(
             cast("list[BertLayer]", list(bert.encoder.layer)), entering, mask, torch.from_numpy(typed).to(device)
         )
+
+    def changed(self, states: Tensor, change: Change) -> Tensor:
+        """States (text, seq, hidden) with those of the tokens changed."""
+        return torch.where(self.typed[..., None], change(states), states)
 
     def climbed(self, states: Tensor, layers: range) -> Tensor:
         """States (text, seq, hidden) after some layers that follow each other."""

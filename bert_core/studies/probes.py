@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from bert_core import checkpoint
-from bert_core.analysis.erasure import leace, random_eraser
+from bert_core.analysis.erasure import Eraser, leace, random_eraser
 from bert_core.analysis.probes import ONLINE, PENALTY, code_lengths, control_labels, fit_probe, lookup
 from bert_core.analysis.relations import pieces_of_words
 from bert_core.loading import LoadedModel
@@ -23,9 +23,9 @@ from bert_core.refused import Refused, checked, each, real_number, several, show
 from bert_core.run.losses import hide_pieces
 from bert_core.run.states import hidden_words, word_states
 from bert_core.studies.lines import check_file
-from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, read_kept
+from bert_core.studies.resume import GrowingTable, alone, as_csv, as_kept, check_same, read_kept
 from bert_core.studies.rows import rows_of
-from bert_core.studies.treebank import read_treebank
+from bert_core.studies.treebank import TreeSentence, read_treebank
 from bert_core.tokenizer import Encoding
 
 WHAT = "table of probes"
@@ -33,6 +33,8 @@ FEWEST_SENTENCES = 20
 MOST_LABELS = 100
 MASKED_SENTENCES = 200  # of those held out, in which words are hidden and asked for
 _COLUMNS = tuple(entry.name for entry in dataclasses.fields(ProbePoint))
+_OF_WORDS = ("sentence", "word")  # columns of a table that say what the words are
+_HOW = "a treebank has parts of speech, relations or features; a table a column beside sentence and word"
 _WHOLE = ("depth", "seed", "labels", "learned", "asked")
 
 
@@ -92,17 +94,44 @@ def read_labelled_words(path: Path, label: str) -> list[LabelledSentence]:
     return found
 
 
+@checked
+def label_names(path: Path) -> list[str]:
+    """The labels that words of a file have, as `read_labelled_words` takes them.
+
+    path: as for `read_labelled_words`. Raises Refused for a file that is neither, or none of whose words has a label.
+    """
+    check_file(path)
+    if path.suffix.lower() == ".csv":
+        there: dict[str, bool] = {}
+        for _, fields, _ in rows_of(path, _OF_WORDS):
+            there = {name: there.get(name, False) or bool(label.strip()) for name, label in fields.items()}
+        names = [name for name, any_label in there.items() if any_label and name not in _OF_WORDS]
+    else:
+        features: set[str] = set()
+        whole_file = dict.fromkeys(("upos", "relation"), False)
+        for tree in _trees(path):
+            features |= tree.feature_names
+            whole_file = {name: there or any(tree.labels(name)) for name, there in whole_file.items()}
+        names = [*(name for name, there in whole_file.items() if there), *sorted(features)]
+    if not names:
+        raise Refused(f"no word of {path.name} has a label: {_HOW}")
+    return names
+
+
 def _of_treebank(path: Path, label: str) -> list[LabelledSentence]:
+    return [LabelledSentence(tree.text, tree.spans, tree.labels(label)) for tree in _trees(path)]
+
+
+def _trees(path: Path) -> Iterator[TreeSentence]:
     try:
         with path.open(encoding="utf-8") as lines:
-            trees = read_treebank(lines, path.name)
-            return [LabelledSentence(tree.text, tree.spans, tree.labels(label)) for tree in trees]
+            yield from read_treebank(lines, path.name)
     except UnicodeDecodeError as error:
         raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
 
 
 def _of_table(path: Path, label: str) -> list[LabelledSentence]:
-    if label in ("sentence", "word"):
+    if label in _OF_WORDS:
         raise Refused(f"the label is {label!r}, a column that says what the words are: name another")
     found: list[LabelledSentence] = []
     words: list[str] = []
@@ -115,7 +144,7 @@ def _of_table(path: Path, label: str) -> list[LabelledSentence]:
             spans = tuple((start, start + len(word)) for start, word in zip(starts, words, strict=False))
             found.append(LabelledSentence(" ".join(words), spans, tuple(labels)))
 
-    for row, fields, _ in rows_of(path, ["sentence", "word", label]):
+    for row, fields, _ in rows_of(path, [*_OF_WORDS, label]):
         word = " ".join(fields["word"].split())
         if not word:
             raise Refused(f"row {row} of {path.name} has no word (the header is row 1): take it out")
@@ -131,8 +160,7 @@ def _of_table(path: Path, label: str) -> list[LabelledSentence]:
 def _labels_in(path: Path) -> str:
     if path.suffix.lower() == ".csv":
         return "its column is empty"
-    with path.open(encoding="utf-8") as lines:
-        names = sorted({name for tree in read_treebank(lines, path.name) for name in tree.feature_names})
+    names = sorted({name for tree in _trees(path) for name in tree.feature_names})
     return f"give upos, relation{', or a feature: ' if names else ''}{', '.join(names)}"
 
 
@@ -321,6 +349,31 @@ def _with_erasure(
     return dataclasses.replace(point, **found)  # type: ignore[arg-type]
 
 
+@checked
+def label_erasers(
+    loaded: LoadedModel,
+    sentences: Sequence[LabelledSentence],
+    depth: int,
+    settings: ProbeSettings | None = None,
+    *,
+    at_random: int = 10,
+    report: Progress = silent,
+) -> tuple[Eraser, list[Eraser]]:
+    """What takes a label out of the states at one depth, and what takes as many random directions out.
+
+    sentences, settings: as for `probe_points`; it is fitted on all words that are drawn. depth: 0 for the embeddings,
+    n + 1 for what leaves layer n. at_random: how many of the second. report: as for `Progress`.
+    Raises Refused as `probe_points`.
+    Source: Belrose 2023 (arXiv:2306.03819).
+    """
+    settings = ProbeSettings() if settings is None else settings
+    at_random = whole("at_random", at_random, 0, 1000)
+    asked = _asked(loaded, each("sentences", sentences, LabelledSentence), settings)
+    states = word_states(loaded, asked.encodings, asked.pieces, depth, report=report)
+    eraser = leace(states, asked.labels)
+    return eraser, [random_eraser(states, eraser.rank, seed) for seed in range(at_random)]
+
+
 # ---------------------------------------------------------------------------- the table
 
 
@@ -360,6 +413,13 @@ def probe_file(
             grows.add([dataclasses.astuple(point)])
             known.append(point)
     return sorted(known, key=lambda point: (point.depth, point.seed))
+
+
+@checked
+def probes_csv(points: Iterable[ProbePoint]) -> str:
+    """Points as the table that `probe_file` makes of them, a CSV file, by depth and seed."""
+    known = sorted(each("points", points, ProbePoint), key=lambda point: (point.depth, point.seed))
+    return as_csv([_COLUMNS, *map(dataclasses.astuple, known)])
 
 
 @checked

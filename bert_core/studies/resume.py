@@ -106,20 +106,21 @@ class GrowingTable:
 
     def keep(self, lines: Iterable[Sequence[object]]) -> None:
         """Make the file one of these lines, whole or not at all; where there is no file, none is made."""
-        wanted = self._as_text([self.header, *lines])
+        wanted = as_csv([self.header, *lines])
         if self.path.is_file() and self._written() != wanted:
             checkpoint.write_whole(self.path, wanted.encode())
 
     def add(self, lines: Iterable[Sequence[object]]) -> None:
         """Add some lines, and see them to the disk."""
         begun = self.path.is_file() and self.path.stat().st_size > 0
-        checkpoint.append_whole(self.path, self._as_text([*([] if begun else [self.header]), *lines]))
+        checkpoint.append_whole(self.path, as_csv([*([] if begun else [self.header]), *lines]))
 
     def _written(self) -> str:
         return self.path.read_bytes().decode(errors="replace") if self.path.is_file() else ""
 
-    @staticmethod
-    def _as_text(lines: Iterable[Sequence[object]]) -> str:
-        out = io.StringIO(newline="")
-        csv.writer(out, lineterminator="\n").writerows(lines)
-        return out.getvalue()
+
+def as_csv(lines: Iterable[Sequence[object]]) -> str:
+    """Some lines as CSV, the first with the names of the columns."""
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerows(lines)
+    return out.getvalue()

@@ -125,6 +125,7 @@ PAGES = {
     "why": "viz_app.pages.why.page.score_table",
     "layers": "viz_app.pages.layers.words.logit_lens",
     "causes": "viz_app.pages.causes.page.missing",
+    "probes": "viz_app.pages.probes.page.offered",
     "heads": "viz_app.pages.heads.page.removal_estimate",
     "roles": "viz_app.pages.roles.text.role_map",
     "prune": "viz_app.pages.prune.questions.examples_of",

@@ -22,6 +22,7 @@ source origin noise carried way estimated around place
 through lens by laid cell depth several like
 colour
 over normal removal
+label seeds erase erased_at
 order going figure
 compared one two variant
 picture seed count shapes word look heat boxes edges
@@ -47,6 +48,7 @@ DEFAULTS = {
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
     "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "around": None, "place": None,
+    "label": "", "seeds": 3, "erased_at": 0,
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """

@@ -28,10 +28,12 @@ TECHNICAL = """
 activation, ALTI, AOPC, attention, band, [CLS], comprehensiveness, confidence, cosine, decoder, DecompX, dependency
 trees, depth, dot product, effective attention, effective rank, embedding, embeddings, entropy, feed-forward,
 fine-tuning, flow, gate, GlobEnc, gradient, gradients, head, heads, importance, integrated gradients, Jensen-Shannon,
-key, KL, layer, layers, layer norm, length brought, log-probability, logit, logit lens, loss, masked out, [MASK],
+key, KL, layer, layers, layer norm, length brought, linear probe, probes, log-probability, logit, logit lens,
+loss, masked out, [MASK],
 nats, norms of attention, occlusion, [PAD], padding, parameters, patch, patches, perplexity, piece, pieces, plan,
 pooled vector, pre-training, PCA, probability, prune, pruned, pseudo-log-likelihood, query, random orders, random
-rankings, rank, rank correlation, removal, residual connection, role, rollout, saliency, segment, sensitive,
+rankings, rank, rank correlation, removal, residual connection, role, rollout, saliency, segment, selectivity,
+sensitive,
 sensitivity, [SEP], sink, slope, softmax, Spearman, standard deviation, state, states, sufficiency, target, token,
 tokens, treebank, tuned lens, UMAP, [UNK], value vectors, value zeroing, variance, vector, vectors, vocabulary
 """

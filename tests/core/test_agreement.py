@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from bert_core.agreement import FRAMES, STRUCTURES, Agreement, as_csv, conditions, sentences
+from bert_core.agreement import FRAMES, STRUCTURES, Agreement, as_csv, as_words, conditions, sentences
 from bert_core.loading import LoadedModel, load
 from bert_core.run.capture import capture
 from bert_core.tokenizer import MASK
@@ -89,3 +89,17 @@ def test_what_the_measure_counts(mini: LoadedModel) -> None:
     other = agreements_right(mini, swapped)
     for condition, (share, count) in found.items():
         assert share + other[condition][0] == count
+
+
+def test_its_words_tell_their_own_number_and_not_that_of_the_subject() -> None:
+    """As a table: a noun's form tells its own, and no other word type stands with one number of the subject only."""
+    rows = list(csv.DictReader(io.StringIO(as_words())))
+    assert len({row["sentence"] for row in rows}) == len(sentences())
+    own, of_subject = defaultdict(Counter), defaultdict(Counter)
+    for row in rows:
+        own[row["word"]][row["number"]] += 1
+        of_subject[row["word"]][row["subject"]] += 1
+    nouns = {word for word, labels in own.items() if set(labels) != {""}}
+    assert len(nouns) == 80 and all(len(own[word]) == 1 for word in nouns)
+    for word, labels in of_subject.items():
+        assert labels["singular"] == labels["plural"], word

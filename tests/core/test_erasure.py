@@ -11,7 +11,7 @@ import torch
 import bert_core
 from bert_core import Eraser, LoadedModel, Refused
 from bert_core.run.losses import AskedText, hide_pieces
-from bert_core.run.states import hidden_words
+from bert_core.run.states import hidden_words, word_states
 from tests.near import assert_near
 
 with warnings.catch_warnings():
@@ -162,6 +162,49 @@ def hooked(loaded: LoadedModel, text: AskedText, depth: int, eraser: Eraser | No
             return loaded.model(torch.tensor([text.encoding.input_ids])).prediction_logits[0]
     finally:
         handle.remove()
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2])
+def test_all_that_a_model_says_of_a_text(tiny_loaded: LoadedModel, depth: int) -> None:
+    """With nothing erased what a run says, and with an eraser what a hook at this depth makes it say."""
+    rng = np.random.default_rng(3)
+    eraser = Eraser(rng.standard_normal(32), rng.standard_normal((32, 3)), rng.standard_normal((3, 32)) / 10)
+    encoding = tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]", "a king")
+    whole, erased = bert_core.answers_erased(tiny_loaded, encoding, depth, [None, eraser])
+    run = bert_core.capture(tiny_loaded, encoding)
+    assert whole.nsp == pytest.approx(run.nsp, abs=1e-5)
+    changed = erased.nsp != pytest.approx(run.nsp, abs=1e-5)
+    assert changed == (depth < 2)  # [CLS], from which it is read, is itself never erased
+    asked = AskedText(tiny_loaded.tokenizer.encode("the [MASK] sat on the [MASK]"))
+    (alone,) = bert_core.answers_erased(tiny_loaded, asked.encoding, depth, [eraser])
+    expected = hooked(tiny_loaded, asked, depth, eraser).softmax(-1).numpy()
+    for own, others in zip(whole.predictions, run.predictions, strict=True):
+        assert_near(own.probabilities, others.probabilities)
+    for prediction in alone.predictions:
+        assert_near(prediction.probabilities, expected[prediction.position])
+
+
+def test_the_erasers_of_a_label(tiny_loaded: LoadedModel) -> None:
+    """After the first no probe finds it in the words that it was fitted on; the others take as many directions."""
+    rng = np.random.default_rng(4)
+    words = ["cat", "dog", "king", "queen", "the", "old"]
+    given = []
+    for _ in range(40):
+        drawn = rng.permutation(words).tolist()
+        starts = np.cumsum([0, *(len(word) + 1 for word in drawn)]).tolist()
+        spans = tuple((start, start + len(word)) for start, word in zip(starts, drawn, strict=False))
+        labels = tuple("pet" if word in ("cat", "dog") else "other" for word in drawn)
+        given.append(bert_core.LabelledSentence(" ".join(drawn), spans, labels))
+    settings = bert_core.ProbeSettings(least=1)
+    eraser, at_random = bert_core.label_erasers(tiny_loaded, given, 1, settings, at_random=3)
+    assert eraser.rank == 1 and [one.rank for one in at_random] == [1, 1, 1]
+    encodings = [tiny_loaded.tokenizer.encode(one.text) for one in given]
+    states = word_states(tiny_loaded, encodings, [[(n + 1,) for n in range(6)] for _ in given], 1)
+    labels = np.array([one.labels[n] == "pet" for one in given for n in range(6)], int)
+    assert bert_core.fit_probe(states, labels, 2).accuracy(states, labels) > 0.9
+    for change, found in ((eraser, (0.6, 0.7)), (at_random[0], (0.85, 1.0))):
+        changed = change(states).astype(np.float32)
+        assert found[0] <= bert_core.fit_probe(changed, labels, 2).accuracy(changed, labels) <= found[1]
 
 
 def test_a_model_without_a_word_head_says_nothing_at_a_hidden_word(tiny_loaded: LoadedModel) -> None:

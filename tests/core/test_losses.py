@@ -49,6 +49,9 @@ def test_hiding_pieces(tiny_loaded: LoadedModel) -> None:
         assert all(text.encoding.input_ids[n] == encoding.input_ids[n] for n in there)
     again = hide_pieces(tiny_loaded.tokenizer, encoding, np.random.default_rng(0), share=0.5)
     assert again == text
+    typed = tiny_loaded.tokenizer.encode("the [MASK] cat")
+    text = hide_pieces(tiny_loaded.tokenizer, typed, np.random.default_rng(0), share=1)
+    assert text.positions == (1, 3)  # what a [MASK] hides nobody knows
 
 
 def test_maps_are_those_of_each_text_alone(tiny_loaded: LoadedModel) -> None:

@@ -192,6 +192,13 @@ def probes_of(a: Asked, **given: Any) -> object:
     return list(bert_core.probe_points(**{**right, **given}))
 
 
+def erasers_of(a: Asked, **given: Any) -> object:
+    """Of one sentence: too few."""
+    one = bert_core.LabelledSentence("the cat", ((0, 3), (4, 7)), ("a", "b"))
+    right = {"loaded": a.loaded, "sentences": [one], "depth": 0, "settings": bert_core.ProbeSettings(least=1)}
+    return bert_core.label_erasers(**{**right, **given})
+
+
 def curve(a: Asked, **given: Any) -> object:
     """An order that is found on nothing, so that nothing is written."""
     right = {"loaded": a.loaded, "estimated": [], "asked": [a.batch], "table": "table.csv", "orders": ["importance"]}
@@ -666,6 +673,19 @@ DOORS: dict[str, Door] = {
     "probe_points depths": lambda a, v: probes_of(a, depths=v),
     "probe_points depth": lambda a, v: probes_of(a, depths=[v]),
     "probe_points known": lambda a, v: probes_of(a, known=v),
+    "label_names": lambda a, v: bert_core.label_names(v),
+    "label_erasers": lambda a, v: erasers_of(a, sentences=v),
+    "label_erasers model": lambda a, v: erasers_of(a, loaded=v),
+    "label_erasers depth": lambda a, v: erasers_of(a, depth=v),
+    "label_erasers settings": lambda a, v: erasers_of(a, settings=v),
+    "label_erasers at_random": lambda a, v: erasers_of(a, at_random=v),
+    "probes_csv": lambda a, v: bert_core.probes_csv(v),
+    "answers_erased": lambda a, v: bert_core.answers_erased(a.loaded, v, 0, [None]),
+    "answers_erased model": lambda a, v: bert_core.answers_erased(v, a.encoding, 0, [None]),
+    "answers_erased depth": lambda a, v: bert_core.answers_erased(a.loaded, a.encoding, v, [None]),
+    "answers_erased erasers": lambda a, v: bert_core.answers_erased(a.loaded, a.encoding, 0, v),
+    "answers_erased eraser": lambda a, v: bert_core.answers_erased(a.loaded, a.encoding, 0, [v]),
+    "answers_erased top_k": lambda a, v: bert_core.answers_erased(a.loaded, a.encoding, 0, [None], top_k=v),
     "ProbeSettings seeds": lambda a, v: bert_core.ProbeSettings(seeds=v),
     "ProbeSettings held_out": lambda a, v: bert_core.ProbeSettings(held_out=v),
     "ProbeSettings words": lambda a, v: bert_core.ProbeSettings(words=v),

@@ -239,6 +239,9 @@ def test_labels_of_a_table_and_of_a_treebank(table: Path, tmp_path: Path) -> Non
     assert [first.text[start:end] for start, end in filter(None, first.spans)] == ["The", "cats", "sat"]
     assert bert_core.read_labelled_words(trees, "upos")[1].labels == (None,)
     assert bert_core.read_labelled_words(trees, "relation")[0].labels == ("det", "nsubj", "root")
+    assert bert_core.label_names(table) == ["kind", "same"] and bert_core.label_names(trees) == [
+        "upos", "relation", "Case", "Number",
+    ]  # fmt: skip
     tree, _ = read_treebank(TREES.split("\n"), "a.conllu")
     assert tree.feature_names == {"Case", "Number"}
 
@@ -252,6 +255,7 @@ def test_a_table_of_probes_goes_on(tiny_loaded: LoadedModel, table: Path, tmp_pa
 
     everything = probed(whole)
     assert len(everything) == 6 and bert_core.read_probes(whole) == everything
+    assert bert_core.probes_csv(everything[::-1]).encode() == whole.read_bytes()
 
     def stops(done: float | None, what: str = "") -> None:
         if what == "2 of 6 probes":

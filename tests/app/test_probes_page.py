@@ -1,0 +1,237 @@
+"""What probes find of a file's labels, and what the model says without one: the page Probes, and its pictures."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from bert_core import ProbeSettings
+from bert_core.loading import LoadedModel
+from tests.near import assert_near
+from tests.visit import key_of, said, settled, visited, words
+from viz_app.figures.probes import depth_lines, erased_bars
+from viz_app.pages.probes import EXAMPLE
+from viz_app.pages.probes.labels import RANDOM_ERASERS, WORDS, LabelledFile, Probed
+from viz_app.shell.controls import Upload
+from viz_app.shell.work import queue
+
+ROWS = ["sentence,word,kind,place"]
+for _number in range(40):
+    _drawn = np.random.default_rng(_number).permutation(["the", "cat", "dog", "king", "queen", "old"]).tolist()
+    ROWS += [
+        f"{_number},{_word},{'pet' if _word in ('cat', 'dog') else 'other'},{'early' if _place < 3 else 'late'}"
+        for _place, _word in enumerate(_drawn)
+    ]
+TABLE = "\n".join(ROWS).encode()
+FILE = LabelledFile(Upload("words.csv", TABLE))
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    """The bundled model."""
+    return bert_core.load("headlight-mini", device="cpu")
+
+
+def start(**address: str) -> AppTest:
+    """The page as someone sees it who follows a link."""
+    return done(visited("probes", **address))
+
+
+def done(app: AppTest) -> AppTest:
+    """The page when nothing is waited for any more."""
+    return settled(app, "stop_here")
+
+
+def with_table(data: bytes = TABLE, name: str = "words.csv", **address: str) -> AppTest:
+    """The page with a file of a visitor's own, before anything is probed."""
+    app = start(**address)
+    return done(app.file_uploader(key="labelled_words#file").upload(name, data, "text/csv").run())
+
+
+def probed(app: AppTest) -> AppTest:
+    """The page when its button was clicked, and the work is done; little work needs no button."""
+    for button in app.button:
+        if button.label.startswith("Probe "):
+            return done(button.click().run())
+    return app
+
+
+def figures(app: AppTest, kind: str) -> list[dict[str, Any]]:
+    """The figures of a page whose last trace is of a kind."""
+    drawn = [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
+    return [figure for figure in drawn if figure["data"][-1]["type"] == kind]
+
+
+def lines(figure: dict[str, Any]) -> dict[str, list[float]]:
+    """The lines of a figure by their names."""
+    return {trace["name"]: trace["y"] for trace in figure["data"] if "name" in trace}
+
+
+def csv_of(app: AppTest, loaded: LoadedModel, settings: ProbeSettings) -> str:
+    """The table that the library makes of the file."""
+    sentences = FILE.sentences("kind")
+    return bert_core.probes_csv(bert_core.probe_points(loaded, sentences, settings))
+
+
+def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel) -> None:
+    """Means over the seeds with the band of the probe, each line named at its end, and the rows of the command."""
+    app = probed(with_table(seeds="2", erase="1"))
+    assert not app.exception and not app.error
+    settings = ProbeSettings(seeds=2, words=WORDS, erase=True)
+    points = list(bert_core.probe_points(loaded, FILE.sentences("kind"), settings))
+    found = bert_core.probe_depths(points)
+    accuracy, losses = figures(app, "scatter")
+    names = {
+        "probe": "accuracy", "random labels": "control", "word alone": "lookup", "commonest label": "majority",
+        "label erased": "erased",
+    }  # fmt: skip
+    assert set(lines(accuracy)) == set(names) == {one["text"] for one in accuracy["layout"]["annotations"]}
+    for name, figure in names.items():
+        assert_near(np.array(lines(accuracy)[name]), np.array([depth.figures[figure][0] for depth in found]), of=1.0)
+    high, low = (np.array(trace["y"]) for trace in accuracy["data"][:2])
+    assert_near(low, np.array([depth.figures["accuracy"][1] for depth in found]), of=1.0)
+    assert_near(high, np.array([depth.figures["accuracy"][2] for depth in found]), of=1.0)
+    for name, figure in (("whole", "loss"), ("erased", "loss_erased"), ("random", "loss_random")):
+        assert_near(np.array(lines(losses)[name]), np.array([depth.figures[figure][0] for depth in found]))
+    table = app.dataframe[0].value
+    assert table["depth"].tolist() == list(range(7))
+    assert_near(table["selectivity"].to_numpy(), np.array([depth.figures["selectivity"][0] for depth in found]), of=1.0)
+    assert "How to read this" in words(app) and "How it can mislead" in words(app)
+    made = Probed(loaded, FILE, "kind", settings).points().do(lambda done, what="": None)
+    read = pd.read_csv(io.StringIO(bert_core.probes_csv(made)))
+    assert list(read.columns[:3]) == ["depth", "seed", "labels"] and len(read) == len(points) == 14
+
+
+def test_without_erasing_there_is_one_figure() -> None:
+    """No line, no losses and no question about the text."""
+    app = probed(with_table(seeds="1"))
+    (accuracy,) = figures(app, "scatter")
+    assert "label erased" not in lines(accuracy) and "What does it still predict?" not in words(app)
+    assert not figures(app, "bar")
+
+
+def test_what_the_model_says_without_the_label(loaded: LoadedModel) -> None:
+    """At the gap of the text: as it is, without the label, and without random directions, at the chosen depth."""
+    app = probed(with_table(seeds="1", erase="1", erased_at="2", text="The cat sat down.", masked="2"))
+    assert not app.exception and not app.error
+    sentences = FILE.sentences("kind")
+    eraser, at_random = bert_core.label_erasers(loaded, sentences, 2, ProbeSettings(words=WORDS))
+    assert len(at_random) == RANDOM_ERASERS
+    text = loaded.tokenizer.mask_words(loaded.tokenizer.encode("The cat sat down."), [2])
+    whole, without, *others = (
+        answer.predictions[0].probabilities
+        for answer in bert_core.answers_erased(loaded, text, 2, [None, eraser, *at_random])
+    )
+    (bars,) = figures(app, "bar")
+    ids = [loaded.tokenizer.id_of(label.strip()) for label in bars["layout"]["yaxis"]["ticktext"]]
+    expected = {"as it is": whole, "label erased": without, "random directions": np.mean(others, axis=0)}
+    assert [trace["name"] for trace in bars["data"]] == list(expected)
+    for trace, probabilities in zip(bars["data"], expected.values(), strict=True):
+        assert_near(np.array(trace["x"]), probabilities[ids], of=1.0)
+    app = probed(with_table(seeds="1", erase="1", text="The cat sat down."))
+    assert "Hide a word of the text above with a click" in words(app) and not figures(app, "bar")
+
+
+def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
+    """Erased at the embeddings, number takes “were” away for “was”; at depth 2, or random directions, it does not."""
+    file = LabelledFile(None)
+    assert file.labels() == ["subject", "number"]
+    text = loaded.tokenizer.mask_words(loaded.tokenizer.encode(EXAMPLE.text), EXAMPLE.masked)
+    ids = [loaded.tokenizer.id_of(word) for word in ("were", "was")]
+    for depth, likelier in ((0, False), (2, True)):
+        erasers = Probed(loaded, file, "number", ProbeSettings(words=WORDS)).erasers(depth).do(lambda *_: None)
+        probed_ = Probed(loaded, file, "number", ProbeSettings(words=WORDS))
+        (gap,) = probed_.erased(text, depth, erasers).do(lambda *_: None)
+        for probabilities, plural in ((gap.whole, True), (gap.without, likelier), (gap.at_random, True)):
+            assert (probabilities[ids[0]] > probabilities[ids[1]]) == plural
+            assert probabilities.argmax() == ids[0 if plural else 1]
+    app = start()
+    assert app.session_state.text == EXAMPLE.text and app.session_state.label == "subject"
+    assert any(button.label.startswith("Probe 7 depths with 3 seeds, about ") for button in app.button)
+
+
+def test_what_was_found_stays() -> None:
+    """Who leaves the page and comes back finds the file, the label and the lines; another label asks anew."""
+    from tests.visit import at
+
+    app = probed(with_table(seeds="1"))
+    before = lines(figures(app, "scatter")[0])
+    app = done(at(app, "predict").run())
+    app = done(at(app, "probes").run())
+    assert lines(figures(app, "scatter")[0]) == before
+    app = probed(done(app.selectbox(key=key_of(app, "label")).set_value("place").run()))
+    assert not app.exception and lines(figures(app, "scatter")[0])["word alone"] != before["word alone"]
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "sentence"),
+    [
+        (b"a,b\n1,2\n", "my words.csv", "The column 'sentence' is not in my_words.csv: its columns are a, b."),
+        (b"sentence,word\n1,cat\n", "a.csv", "No word of a.csv has a label: a treebank has parts of speech"),
+        (b"1\tThe\n", "a.conllu", "Line 1 of a.conllu has 2 columns: CoNLL-U has 10"),
+        (b"\xff\xfe\x00", "a.conllu", "A.conllu is not UTF-8"),
+        (b"sentence,word,kind\n1,cat,pet\n", "a.csv", "0 labels are there 20 times or more, of 1 in all"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_sentence(data: bytes, name: str, sentence: str) -> None:
+    """What was given and what is allowed; the control of the file stays."""
+    app = probed(with_table(data, name))
+    assert not app.exception and len(app.error) == 1 and sentence in said(app.error[0])
+    assert app.file_uploader(key="labelled_words#file")
+
+
+def test_a_file_has_a_name_that_can_be_one(tmp_path: object) -> None:
+    """Whatever a browser calls it, it is read, and the name stays in its place."""
+    for name in ("../../etc/words.csv", "a" * 500 + ".csv", "w\0rds.csv", "..csv", "ü.CSV"):
+        assert LabelledFile(Upload(name, TABLE)).labels() == ["kind", "place"]
+
+
+def test_probes_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work that is not done can be stopped between two steps, and is offered again."""
+    app = with_table(seeds="3")
+    work = Probed(bert_core.load("headlight-mini"), FILE, "kind", ProbeSettings(seeds=3, words=WORDS)).points()
+    told: list[float | None] = []
+
+    def stops(done: float | None, what: str = "") -> None:
+        told.append(done)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work.do(stops)
+    assert len(told) == 3 and not app.exception
+    assert queue().known(work.key) is None
+
+
+def test_names_at_the_ends_of_lines_do_not_meet() -> None:
+    """Also where all lines end in one place; each stays inside the picture, in the order of the lines' ends."""
+    same = {name: np.array([0.2, 0.9]) for name in "abcd"} | {"e": np.array([0.2, 0.1])}
+    for lecture in (False, True):
+        figure = depth_lines(same, ["emb.", "L0"], title="share", shares=True, dark=False, lecture=lecture)
+        ends = sorted(one.y for one in figure.layout.annotations)
+        bottom, top = figure.layout.yaxis.range
+        pixel = (top - bottom) / (figure.layout.height - 70)
+        assert min(np.diff(ends)) >= 14 * pixel and bottom <= ends[0] and ends[-1] <= top + 1e-9
+        assert figure.layout.annotations[4].y == ends[0]
+
+
+def test_what_fits_no_figure_is_refused() -> None:
+    """Lines of other lengths than there are depths, and bars without their labels."""
+    with pytest.raises(ValueError, match="'a' has 2 figures for 3 depths: one for each"):
+        depth_lines({"a": np.zeros(2)}, ["1", "2", "3"], title="", dark=False)
+    with pytest.raises(ValueError, match=r"2 labels and 1 probabilities \(now\): one for each label"):
+        erased_bars(["a", "b"], {"now": [0.5]}, dark=False)
+
+
+def test_words_of_others_show_as_they_were_written() -> None:
+    """In names of lines and in labels of bars no sign opens a tag."""
+    assert "&lt;b&gt;" in erased_bars(["<b>x"], {"now": [0.5]}, dark=True).to_json().replace("\\u0026", "&").replace(
+        "\\u003c", "<"
+    )

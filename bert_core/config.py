@@ -292,7 +292,7 @@ def check_part(one: str, layer: int, number: int, layers: int, of_layer: int) ->
         raise Refused(f"{one} {number} does not exist in layer {layer}: this model has {one}s 0 to {of_layer - 1}")
 
 
-def head_pairs(heads: Iterable[tuple[int, int]], one: str = "head") -> list[tuple[int, int]]:
+def head_pairs(heads: Iterable[tuple[int, ...]], one: str = "head") -> list[tuple[int, int]]:
     """Heads that were given as pairs of numbers, NumPy's too, as (layer, head). Raises Refused for anything else.
 
     one: what they are; "neuron" for neurons.

@@ -13,7 +13,7 @@ import numpy as np
 
 from bert_core.records.base import read_only
 from bert_core.records.targets import Target
-from bert_core.refused import Refused
+from bert_core.refused import Refused, shown
 from bert_core.tokenizer import Encoding
 
 
@@ -57,42 +57,60 @@ class HeadSweep:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """An order in which the heads of one model go.
+    """An order in which the heads of one model go, or its neurons, or its layers.
 
-    model: its name. layers, heads: its sizes. method: how the order was found.
-    order: (layer, head), the first to go first. found_on: the texts that it was found on, in words; "" if not said.
-    Raises Refused for a head that does not exist, or stands there twice.
+    model: its name. layers, heads, neurons: its sizes; neurons are 0 where the plan is not of them. method: how the
+    order was found. what: "heads", "neurons" or "layers".
+    order: (layer, head), (layer, neuron) or (layer,), the first to go first. found_on: the texts that it was found on,
+    in words; "" if not said.
+    Raises Refused for what does not exist, or stands there twice.
     """
 
     model: str
     layers: int
     heads: int
     method: str
-    order: tuple[tuple[int, int], ...]
+    order: tuple[tuple[int, ...], ...]
     found_on: str = ""
+    what: str = "heads"
+    neurons: int = 0
 
     def __post_init__(self) -> None:
-        seen: set[tuple[int, int]] = set()
-        for layer, head in self.order:
-            if not (0 <= layer < self.layers and 0 <= head < self.heads):
-                raise Refused(f"the plan names L{layer} H{head}: its model has {self.layers} x {self.heads} heads")
-            if (layer, head) in seen:
-                raise Refused(f"the plan names L{layer} H{head} twice")
-            seen.add((layer, head))
+        sizes = {"heads": (self.layers, self.heads), "neurons": (self.layers, self.neurons), "layers": (self.layers,)}
+        if self.what not in sizes:
+            raise Refused(f"the plan is of {shown(self.what)}: one of {', '.join(sizes)}")
+        size = sizes[self.what]
+        seen: set[tuple[int, ...]] = set()
+        for part in self.order:
+            if len(part) != len(size) or not all(0 <= one < most for one, most in zip(part, size, strict=True)):
+                raise Refused(
+                    f"the plan names {self._named(part)}: its model has {' x '.join(map(str, size))} {self.what}"
+                )
+            if part in seen:
+                raise Refused(f"the plan names {self._named(part)} twice")
+            seen.add(part)
 
-    def first(self, share: float) -> tuple[tuple[int, int], ...]:
-        """The heads that go first, a share of all in the order. Raises Refused for a share that is not 0 to 1."""
+    def _named(self, part: tuple[int, ...]) -> str:
+        return " ".join(f"{letter}{one}" for letter, one in zip(("L", self.what[0].upper()), part, strict=False))
+
+    def first(self, share: float) -> tuple[tuple[int, ...], ...]:
+        """What goes first, a share of all in the order. Raises Refused for a share that is not 0 to 1."""
         if not 0 <= share <= 1:
             raise Refused(f"a share of {share:g}: it is between 0 and 1")
         return self.order[: round(share * len(self.order))]
 
-    def check(self, model: str, layers: int, heads: int) -> None:
-        """Raise Refused unless the plan was made for a model of this name and these sizes."""
+    def check(self, model: str, layers: int, heads: int, neurons: int = 0) -> None:
+        """Raise Refused unless the plan was made for a model of this name and these sizes.
+
+        neurons: those of a layer, for a plan of neurons.
+        """
         if (Path(model).name, layers, heads) != (Path(self.model).name, self.layers, self.heads):
             raise Refused(
                 f"the plan is for {Path(self.model).name} ({self.layers} layers of {self.heads} heads), but the model "
                 f"here is {Path(model).name} ({layers} layers of {heads} heads)"
             )
+        if self.what == "neurons" and neurons != self.neurons:
+            raise Refused(f"the plan is for layers of {self.neurons} neurons, but the model here has {neurons} in each")
 
     def to_json(self) -> str:
         """The text of a plan file."""
@@ -106,23 +124,26 @@ class PruningPlan:
             if not isinstance(text, str | bytes):
                 raise TypeError
             values = json.loads(text)
-            sizes = {name: values[name] for name in ("layers", "heads")}
-            order = tuple((layer, head) for layer, head in values["order"])
+            sizes = {name: values[name] for name in ("layers", "heads")} | {"neurons": values.get("neurons", 0)}
+            what = str(values.get("what", "heads"))  # older plans, which are of heads, do not say it
+            order = tuple(tuple(part) for part in values["order"])
+            if what == "heads":
+                order = tuple((layer, head) for layer, head in order)
             if not all(type(number) is int for number in (*sizes.values(), *chain(*order))):
                 raise TypeError
             model, method, found_on = str(values["model"]), str(values["method"]), str(values.get("found_on", ""))
-        except (KeyError, TypeError, ValueError, RecursionError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise Refused(
                 "this is not a pruning plan: a plan has model, layers, heads, method, and an order of [layer, head]"
             ) from error
-        return cls(model, **sizes, method=method, order=order, found_on=found_on)
+        return cls(model, **sizes, method=method, order=order, found_on=found_on, what=what)
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What is left of a model when the first heads of an order are gone.
+    """What is left of a model when the first heads, neurons or layers of an order are gone.
 
-    order: its name. removed: how many heads went. loss: nats, masked words and next sentences together.
+    order: its name. removed: how many went. loss: nats, masked words and next sentences together.
     mlm, nsp: share of hidden pieces, and of next sentences, that it gets right; NaN where none was asked.
     parameters: how many are left. tokens_per_second: while it was asked.
     """

@@ -1,4 +1,4 @@
-"""What the going of heads costs and saves: what a model gets right of some examples, its size, its speed."""
+"""What the going of heads, neurons or layers costs and saves: what is right of some examples, size, speed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from bert_core.config import head_pairs
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
-from bert_core.pruning import pruned
+from bert_core.pruning import Part, without
 from bert_core.records import Batch, CurvePoint
 from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.ablation import Head
@@ -83,15 +84,16 @@ def mean_loss(loaded: LoadedModel, losses: np.ndarray, kinds: np.ndarray) -> np.
 def curve_points(
     loaded: LoadedModel,
     batches: Sequence[Batch],
-    orders: Mapping[str, Sequence[Head]],
+    orders: Mapping[str, Sequence[Part]],
     removed: Sequence[int],
     *,
+    what: str = "heads",
     known: Collection[CurvePoint] = (),
     report: Progress = silent,
 ) -> Iterator[CurvePoint]:
     """What is left of a model along some orders, each point from a model that was really pruned.
 
-    orders: by name, the first head to go first. removed: how many heads are gone at each point.
+    orders: by name, the first to go first: heads, or `what` of `PARTS`. removed: how many are gone at each point.
     known: points of before, which are not computed again. report: as for `Progress`.
     Yields point after point, so that whoever stops has all those before.
     Raises Refused for a head that does not exist, or examples of which nothing can be asked.
@@ -99,8 +101,9 @@ def curve_points(
     batches, known = each("batches", batches, Batch), each("known", known, CurvePoint)
     removed = [whole("a number of removed heads", count) for count in several("removed", removed, "whole numbers")]
     if not isinstance(orders, Mapping):
-        raise Refused(f"orders is {shown(orders)}: it must give each name a list of heads")
-    orders = {name: head_pairs(heads) for name, heads in orders.items()}
+        raise Refused(f"orders is {shown(orders)}: it must give each name a list of {what}")
+    if what != "layers":
+        orders = {name: head_pairs(parts, what.removesuffix("s")) for name, parts in orders.items()}
     there = {(point.order, point.removed) for point in known}
     wanted = [(name, count) for name in orders for count in removed if (name, count) not in there]
     before, left = None, loaded
@@ -108,7 +111,7 @@ def curve_points(
         score(loaded, batches[:1])  # the first pass of a process is slow, and no point should pay for it
     for number, (name, count) in enumerate(wanted):
         # A model of the same order is pruned on; another order starts from the whole model.
-        left = pruned(left if name == before else loaded, orders[name][:count])
+        left = without(left if name == before else loaded, what, orders[name][:count])
         before = name
         yield point_of(left, batches, name, count, report=within(report, number, len(wanted)))
 
@@ -148,26 +151,29 @@ class Cost:
 @torch.no_grad()
 def pruning_costs(
     loaded: LoadedModel,
-    heads: Collection[Head],
+    heads: Collection[Part],
     encoding: Encoding,
     *,
+    what: str = "heads",
     batches: Sequence[int] = BATCHES,
     repeats: int = 5,
     report: Progress = silent,
-) -> tuple[Cost, Cost, Cost]:
+) -> tuple[Cost, ...]:
     """Size and measured speed of a model: as it is, with some heads switched off, and without them.
 
+    heads: or neurons or layers, as `what` says; these are not switched off, only taken out.
     batches: how many texts are read at once, each in turn. repeats: how often, besides a first time that warms up.
-    The three take turns, so that whatever else the machine does meets them alike. report: as for `Progress`.
+    They take turns, so that whatever else the machine does meets them alike. report: as for `Progress`.
     Raises Refused for a head that does not exist, or numbers that are not from 1.
     """
     batches = [whole("a batch", size, 1, MOST_TEXTS) for size in several("batches", batches, "whole numbers")]
-    repeats, heads = whole("repeats", repeats, 1, MOST_REPEATS), head_pairs(heads)
-    smaller = pruned(loaded, heads)
-    mask = torch.tensor(head_mask_without(loaded.config, heads), device=loaded.device)
-    sides: dict[str, tuple[LoadedModel, Tensor | None]] = {
-        "full": (loaded, None), "masked": (loaded, mask), "pruned": (smaller, None),
-    }  # fmt: skip
+    repeats = whole("repeats", repeats, 1, MOST_REPEATS)
+    sides: dict[str, tuple[LoadedModel, Tensor | None]] = {"full": (loaded, None)}
+    if what == "heads":
+        pairs = head_pairs(cast("Collection[Head]", heads))
+        heads = pairs
+        sides["masked"] = loaded, torch.tensor(head_mask_without(loaded.config, pairs), device=loaded.device)
+    sides["pruned"] = without(loaded, what, heads), None
     ids = ids_of(loaded, encoding)
     seconds: dict[str, dict[int, list[float]]] = {name: {size: [] for size in batches} for name in sides}
     for number, size in enumerate(batches):
@@ -178,7 +184,7 @@ def pruning_costs(
                 if repeat:  # the first round warms up
                     seconds[name][size].append(taken)
             report((number + (repeat + 1) / (repeats + 1)) / len(batches))
-    full, masked, left = (
+    return tuple(
         Cost(
             name,
             sum(parameter.numel() for parameter in model.model.parameters()),
@@ -187,7 +193,6 @@ def pruning_costs(
         )
         for name, (model, _) in sides.items()
     )
-    return full, masked, left
 
 
 def _seconds_of(loaded: LoadedModel, ids: Tensor, gates: Tensor | None) -> float:

@@ -14,17 +14,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.editing import gated
 from bert_core.edits import check_own
 from bert_core.loading import LoadedModel
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, counted, silent
+from bert_core.pruning import PARTS
 from bert_core.recording import record
 from bert_core.records import Batch
-from bert_core.refused import Refused
+from bert_core.refused import Refused, shown
 from bert_core.run.ablation import Head, Replacement, clean_pass, without_each
 from bert_core.run.arrays import as_array, with_gaps
 from bert_core.run.inputs import check_edits
 from bert_core.run.memory import BYTES_AT_ONCE, TOKENS_AT_ONCE, copies_at_once
+from bert_core.run.readings import layers_of
 from bert_core.tokenizer import Encoding, Tokenizer
 
 ANSWER_KINDS = ("pieces", "next sentences", "classes")
@@ -125,18 +128,24 @@ def check_can_answer(loaded: LoadedModel, kinds: Collection[str]) -> None:
         raise Refused(f"{loaded.name} does not give a text one of several classes: there is no class to be right")
 
 
-def check_has_heads(loaded: LoadedModel) -> None:
-    """Raise Refused for a model that has lost all its heads."""
-    if not heads_there(loaded).any():
-        raise Refused(f"{loaded.name} has no heads left: there is nothing to ask of them")
-
-
-def heads_there(loaded: LoadedModel) -> np.ndarray:
-    """Whether the model has each head, (layer, head)."""
-    there = np.zeros((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), bool)
-    for layer, module in enumerate(loaded.model.attention_modules):
-        there[layer, list(module.heads)] = True
+def parts_there(loaded: LoadedModel, what: str = "heads") -> np.ndarray:
+    """Whether the model has each head (layer, head), neuron (layer, neuron) or layer (layer,): one of `PARTS`."""
+    layers, config = layers_of(loaded), loaded.config
+    if what == "layers":
+        return np.array([not layer.gone for layer in layers], bool)
+    size = config.num_attention_heads if what == "heads" else config.intermediate_size
+    there = np.zeros((config.num_hidden_layers, size), bool)
+    for number, layer in enumerate(layers):
+        there[number, list(layer.attention.self.heads if what == "heads" else layer.intermediate.neurons)] = True
     return there
+
+
+def check_has_parts(loaded: LoadedModel, what: str = "heads") -> None:
+    """Raise Refused for a model that has lost all its heads, neurons or layers, or for another name than of `PARTS`."""
+    if what not in PARTS:
+        raise Refused(f"what {shown(what)} is unknown: one of {', '.join(PARTS)}")
+    if not parts_there(loaded, what).any():
+        raise Refused(f"{loaded.name} has no {what} left: there is nothing to ask of them")
 
 
 # ---------------------------------------------------------------------------- a batch, and its losses
@@ -252,8 +261,29 @@ def losses_and_slopes(asked: AskedBatch) -> tuple[np.ndarray, np.ndarray]:
         slopes = np.full((asked.texts, shape[0], shape[2]), np.nan)
         if losses.requires_grad:  # a model without any head has no slope
             slopes = as_array(torch.autograd.grad(losses.sum(), gates)[0].transpose(0, 1)).astype(np.float64)
-    slopes[:, ~heads_there(loaded)] = np.nan
+    slopes[:, ~parts_there(loaded)] = np.nan
     return as_array(losses).astype(np.float64), slopes
+
+
+def neuron_slopes(loaded: LoadedModel, batch: Batch) -> np.ndarray:
+    """How the loss of every text changes with each neuron's gate, as `losses_and_slopes` has it of heads.
+
+    With all gates at 1 it is the sum over the text of each activation times the gradient at it.
+    Returns (text, layer, neuron), signed; a pruned neuron is NaN.
+    Source: Michel 2019, equation 2 (arXiv:1905.10650), of neurons; Molchanov 2019, section 3 (arXiv:1906.10771).
+    """
+    config, texts = loaded.config, len(batch.input_ids)
+    there = [list(layer.intermediate.neurons) for layer in layers_of(loaded)]
+    gates = [torch.ones(texts, 1, len(neurons), device=loaded.device, requires_grad=True) for neurons in there]
+    asked = AskedBatch(gated(loaded, gates), batch)
+    slopes = np.full((texts, config.num_hidden_layers, config.intermediate_size), np.nan)
+    with torch.enable_grad():
+        losses = asked.of_texts(asked.losses(asked.answers(asked.states(None, maps=loaded.device.type == "cpu"))))
+        if losses.requires_grad:  # a model without any neuron has no slope
+            found = torch.autograd.grad(losses.sum(), gates, allow_unused=True, materialize_grads=True)
+            for layer, (neurons, slope) in enumerate(zip(there, found, strict=True)):
+                slopes[:, layer, neurons] = as_array(slope[:, 0])
+    return slopes
 
 
 @torch.no_grad()
@@ -277,7 +307,7 @@ def answers_without_each(
     if asked.mask is not None:
         mask = bert.get_extended_attention_mask(asked.mask, (asked.texts, asked.ids.shape[1]))
     clean = clean_pass(bert, bert.embeddings(asked.ids, token_type_ids=asked.segments), mask, None, asked.positions)
-    existing = heads_there(asked.loaded)
+    existing = parts_there(asked.loaded)
     heads: list[Head] = [(int(layer), int(head)) for layer, head in np.argwhere(existing)]
     whole = asked.losses(asked.answers(clean.leaving))
     without, done = whole.new_full((*existing.shape, len(whole)), torch.nan), 0

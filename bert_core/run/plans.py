@@ -1,4 +1,4 @@
-"""Which heads can go: the worth of each, and the order to take them out in."""
+"""Which heads, neurons or layers can go: the worth of each, and the order to take them out in."""
 
 from __future__ import annotations
 
@@ -10,31 +10,41 @@ import numpy as np
 from bert_core.analysis.heads import layer_normalised
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent, within
-from bert_core.pruning import pruned
+from bert_core.pruning import pruned, without
 from bert_core.records import Batch, PruningPlan
-from bert_core.refused import Refused, checked, each
-from bert_core.run.ablation import Head, Replacement
+from bert_core.refused import Refused, checked, each, shown
+from bert_core.run.ablation import Replacement
 from bert_core.run.arrays import as_array
-from bert_core.run.costs import mean_loss
-from bert_core.run.losses import AskedBatch, answers_without_each, heads_there, losses_and_slopes
+from bert_core.run.costs import mean_loss, score
+from bert_core.run.losses import AskedBatch, answers_without_each, losses_and_slopes, neuron_slopes, parts_there
 from bert_core.tokenizer import Encoding
 
 ORDERS = (
     "importance", "importance-in-layer", "ablation", "ablation-mean", "ablation-resample", "iterative", "random"
 )  # fmt: skip
+ORDERS_OF = {
+    "heads": ORDERS,
+    "neurons": ("importance", "importance-in-layer", "iterative", "random"),
+    "layers": ("ablation", "iterative", "random"),
+}
 RANDOM_ORDERS = 5  # make the band that the other orders stand beside
 RE_ESTIMATED = 0.1  # share of the heads that go before the iterative order looks again
 
 
-def loss_importance(loaded: LoadedModel, batches: Sequence[Batch], *, report: Progress = silent) -> np.ndarray:
+def loss_importance(
+    loaded: LoadedModel, batches: Sequence[Batch], *, what: str = "heads", report: Progress = silent
+) -> np.ndarray:
     """How fast the loss of an example moves with each head's gate, in size, mean over the examples; (layer, head).
 
-    NaN for a head that was pruned. An example's loss: the mean over its hidden pieces, plus that of its next sentence.
+    what: "heads", or "neurons": (layer, neuron). NaN for what was pruned.
+    An example's loss: the mean over its hidden pieces, plus that of its next sentence.
     Source: Michel 2019, equation 2 (arXiv:1905.10650).
     """
-    total, examples = np.where(heads_there(loaded), 0.0, nan), 0
+    total, examples = np.where(parts_there(loaded, what), 0.0, nan), 0
     for number, batch in enumerate(batches):
-        total += np.abs(losses_and_slopes(AskedBatch(loaded, batch))[1]).sum(0)
+        of_heads = what == "heads"
+        slopes = losses_and_slopes(AskedBatch(loaded, batch))[1] if of_heads else neuron_slopes(loaded, batch)
+        total += np.abs(slopes).sum(0)
         examples += len(batch.input_ids)
         report((number + 1) / len(batches))
     mean: np.ndarray = total / max(examples, 1)
@@ -62,56 +72,93 @@ def loss_without_each(
     return mean_loss(loaded, np.concatenate(losses, axis=-1), np.concatenate(kinds))
 
 
+def loss_without_each_layer(loaded: LoadedModel, batches: Sequence[Batch], *, report: Progress = silent) -> np.ndarray:
+    """The loss without each layer in turn, exactly; (layer,), NaN for one that was taken out."""
+    there = parts_there(loaded, "layers")
+    found = np.full(there.shape, nan)
+    for number, layer in enumerate(np.flatnonzero(there)):
+        left = pruned(loaded, layers=[int(layer)])
+        found[layer] = score(left, batches, report=within(report, number, int(there.sum()))).loss
+    return found
+
+
 @checked
 def propose_plan(
     loaded: LoadedModel,
     batches: Sequence[Batch],
     method: str,
     *,
+    what: str = "heads",
     seed: int = 0,
     reference: Sequence[Encoding] = (),
     report: Progress = silent,
 ) -> PruningPlan:
-    """An order in which the heads of a model may go, the one that seems to matter least first.
+    """An order in which heads, neurons or layers of a model may go, the one that seems to matter least first.
 
     method: "importance", by the size of the loss's slope; "importance-in-layer", by the same over its length in each
-        layer; "ablation", by the loss without each head alone; "ablation-mean" and "ablation-resample", by the loss
+        layer; "ablation", by the loss without each alone; "ablation-mean" and "ablation-resample", by the loss
         when that of the reference texts stands in for it, as for `Replacement`; "iterative", by importance, estimated
-        anew whenever a tenth of the heads has gone; "random".
+        anew whenever a tenth has gone, of layers by ablation, anew after each; "random". `ORDERS_OF` has those of
+        "heads", "neurons" and "layers", one of which is `what`.
     seed: of a random order. report: as for `Progress`.
     Raises Refused for an unknown method, one without its reference, or examples of which nothing can be asked.
     Source: Michel 2019, sections 3 and 4 (arXiv:1905.10650).
     """
-    if method not in ORDERS:
-        raise Refused(f"method {method!r} is unknown: one of {', '.join(ORDERS)}")
+    check_orders(what, [method], "method")
     batches = each("batches", batches, Batch)
     if method != "random" and not batches:
         raise Refused(f"there are no examples: an order by {method} is found on some")
-    config, existing = loaded.config, heads_there(loaded)
+    config, existing = loaded.config, parts_there(loaded, what)
     name = method
     if method == "random":
         worth = np.where(existing, np.random.default_rng(seed).random(existing.shape), nan)
         order, name = _rising(worth), f"random {seed}"
+    elif method == "iterative":
+        order = _looking_again(loaded, batches, what, report)
     elif method == "importance":
-        order = _rising(loss_importance(loaded, batches, report=report))
+        order = _rising(loss_importance(loaded, batches, what=what, report=report))
     elif method == "importance-in-layer":
-        order = _rising(layer_normalised(loss_importance(loaded, batches, report=report)))
-    elif method.startswith("ablation"):
+        order = _rising(layer_normalised(loss_importance(loaded, batches, what=what, report=report)))
+    elif what == "layers":
+        order = _rising(loss_without_each_layer(loaded, batches, report=report))
+    else:
         replacement = Replacement(loaded, method.removeprefix("ablation").removeprefix("-") or "zero", reference)
         order = _rising(loss_without_each(loaded, batches, replacement, report=report))
-    else:
-        order, step = [], max(1, round(RE_ESTIMATED * existing.sum()))
-        looks = range(0, int(existing.sum()), step)
-        left = loaded
-        for number in range(len(looks)):
-            worth = loss_importance(left, batches, report=within(report, number, len(looks)))
-            going = _rising(worth)[:step]
-            order += going
-            left = pruned(left, going)
-    return PruningPlan(loaded.name, config.num_hidden_layers, config.num_attention_heads, name, tuple(order))
+    return PruningPlan(
+        loaded.name, config.num_hidden_layers, config.num_attention_heads, name, tuple(order), what=what,
+        neurons=config.intermediate_size if what == "neurons" else 0,
+    )  # fmt: skip
 
 
-def _rising(worth: np.ndarray) -> list[Head]:
-    """The heads by a figure (layer, head), the smallest first; what is NaN left out."""
-    order = [(int(layer), int(head)) for layer, head in np.argwhere(~np.isnan(worth))]
-    return sorted(order, key=lambda head: float(worth[head]))
+def check_orders(what: str, methods: Sequence[str], called: str = "order") -> None:
+    """Raise Refused for an unknown method, by the name that it is called, or for what is no key of `ORDERS_OF`."""
+    if not isinstance(what, str) or what not in ORDERS_OF:
+        raise Refused(f"what {shown(what)} is unknown: one of {', '.join(ORDERS_OF)}")
+    for method in methods:
+        if method not in ORDERS_OF[what]:
+            of_what = "" if what == "heads" else f" for {what}"
+            raise Refused(f"{called} {method!r} is unknown{of_what}: one of {', '.join(ORDERS_OF[what])}")
+
+
+def _looking_again(loaded: LoadedModel, batches: Sequence[Batch], what: str, report: Progress) -> list[tuple[int, ...]]:
+    """The order when worth is found anew as parts go."""
+    count = int(parts_there(loaded, what).sum())
+    step = 1 if what == "layers" else max(1, round(RE_ESTIMATED * count))
+    looks, left = range(0, count, step), loaded
+    order: list[tuple[int, ...]] = []
+    for number in range(len(looks)):
+        told = within(report, number, len(looks))
+        if what == "layers":
+            worth = loss_without_each_layer(left, batches, report=told)
+        else:
+            worth = loss_importance(left, batches, what=what, report=told)
+        going = _rising(worth)[:step]
+        order += going
+        left = without(left, what, going)
+    return order
+
+
+def _rising(worth: np.ndarray) -> list[tuple[int, ...]]:
+    """The places of an array by its figures, the smallest first; what is NaN left out."""
+    order = [tuple(map(int, place)) for place in np.argwhere(~np.isnan(worth))]
+    return sorted(order, key=lambda place: float(worth[place]))

@@ -1,4 +1,4 @@
-"""What is left of a model as more and more heads go: a table that grows point by point, and its orders as plans."""
+"""What is left of a model as more and more of it goes: a table that grows point by point, and its orders as plans."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.refused import Refused, checked, each, shown, whole
 from bert_core.run import plans
 from bert_core.run.costs import curve_points
-from bert_core.run.losses import check_has_heads
+from bert_core.run.losses import check_has_parts
 from bert_core.studies.resume import GrowingTable, alone, check_same
 from bert_core.tokenizer import Encoding
 
@@ -32,7 +32,8 @@ def pruning_curve(
     asked: Sequence[Batch],
     table: Path,
     *,
-    orders: Sequence[str] = ("importance", "random"),
+    what: str = "heads",
+    orders: Sequence[str] | None = None,
     steps: int = 10,
     reference: Sequence[Encoding] = (),
     made_on: Mapping[str, str] | None = None,
@@ -40,11 +41,12 @@ def pruning_curve(
     reference_is: str = "",
     report: Progress = silent,
 ) -> Iterator[CurvePoint]:
-    """Loss, accuracies, size and speed along some orders of heads, each point from a model that was really pruned.
+    """Loss, accuracies, size and speed along some orders of parts, each point from a model that was really pruned.
 
     estimated, asked: examples to find the orders on, and others to test on. table: a CSV file, which is gone on with;
-    the order of each name stands beside it, as a plan. orders: of `run.plans.ORDERS`; "random" is a band of several.
-    steps: into how many the heads are divided. reference: texts for ablation-mean and -resample.
+    the order of each name stands beside it, as a plan. what: "heads", "neurons" or "layers". orders: of
+    `run.plans.ORDERS_OF`; None: the first of these, and "random", which is a band of several.
+    steps: into how many the parts are divided. reference: texts for ablation-mean and -resample.
     made_on: what the examples are, as columns of the table; None: a fingerprint of them. found_on, reference_is: what
     the plans are found on, and what stands in for a head, in words. report: as for `Progress`.
     Yields the points that are new, each when it is in the table: whoever stops has those before, and the same call goes
@@ -55,17 +57,18 @@ def pruning_curve(
     check_unedited(loaded.edits, "a pruning curve")
     estimated, asked = each("estimated", estimated, Batch), each("asked", asked, Batch)
     steps, reference = whole("steps", steps, 1, MOST_STEPS), each("reference", reference, Encoding)
-    orders = each("orders", orders, str)
+    plans.check_orders(what, [])
+    orders = (plans.ORDERS_OF[what][0], "random") if orders is None else each("orders", orders, str)
     if table.is_dir():
         raise Refused(f"{table} is a folder: name a table in one")
     if not orders:
-        raise Refused(f"there is no order to prune by: name at least one of {', '.join(plans.ORDERS)}")
+        raise Refused(f"there is no order to prune by: name at least one of {', '.join(plans.ORDERS_OF[what])}")
     if made_on is not None and not isinstance(made_on, Mapping):
         raise Refused(f"made_on is {shown(made_on)}: it must give each column its text")
     made_on = {"examples": _fingerprint(estimated, asked)} if made_on is None else made_on
     with alone(table):
-        known = points_there(loaded, table, orders, made_on)
-        same = {"model": Path(loaded.name).name, **made_on}
+        known = points_there(loaded, table, orders, made_on, what=what)
+        same = _same(loaded, what, made_on)
         grows = GrowingTable(table, (*same, *_FIGURES), WHAT)
         wanted = [
             (name, seed) for name in orders for seed in (range(plans.RANDOM_ORDERS) if name == "random" else (0,))
@@ -78,40 +81,47 @@ def pruning_curve(
             path, told = plan_beside(table, name, seed), within(report, number, 2 * len(wanted))
             if path.is_file():
                 plan = read_plan(path, loaded)
+                if plan.what != what:
+                    raise Refused(f"{path} is a plan of {plan.what}, not of {what}: choose another name for the table")
                 if plan.found_on not in ("", on):  # older plans do not say it
                     raise Refused(
                         f"{path} was found on {plan.found_on}, not on {on}: choose another name for the table"
                     )
             else:
                 told(0, f"finding the order by {name if name != 'random' else f'{name}-{seed}'}")
-                plan = plans.propose_plan(loaded, estimated, name, seed=seed, reference=reference, report=told)
+                plan = plans.propose_plan(
+                    loaded, estimated, name, what=what, seed=seed, reference=reference, report=told
+                )
                 plan = replace(plan, found_on=on)
                 _write_plan(path, plan)
             plans_made.append(plan)
-        heads = len(plans_made[0].order)
-        removed = sorted({round(heads * step / steps) for step in range(steps + 1)})
+        parts = len(plans_made[0].order)
+        removed = sorted({round(parts * step / steps) for step in range(steps + 1)})
         grows.keep([*same.values(), *astuple(point)] for point in known)
         by_name = {plan.method: plan.order for plan in plans_made}
-        points = curve_points(loaded, asked, by_name, removed, known=known, report=within(report, 1, 2))
+        points = curve_points(loaded, asked, by_name, removed, what=what, known=known, report=within(report, 1, 2))
         for point in points:
             grows.add([[*same.values(), *astuple(point)]])
             yield point
 
 
 def points_there(
-    loaded: LoadedModel, table: Path, orders: Sequence[str], made_on: Mapping[str, str]
+    loaded: LoadedModel, table: Path, orders: Sequence[str], made_on: Mapping[str, str], *, what: str = "heads"
 ) -> list[CurvePoint]:
     """The points from which `pruning_curve` goes on. Raises Refused as it does, before there are examples."""
-    for name in orders:
-        if name not in plans.ORDERS:
-            raise Refused(f"order {name!r} is unknown: one of {', '.join(plans.ORDERS)}")
-    check_has_heads(loaded)
-    same = {"model": Path(loaded.name).name, **made_on}
+    plans.check_orders(what, orders)
+    check_has_parts(loaded, what)
+    same = _same(loaded, what, made_on)
     points = []
     for line in GrowingTable(table, (*same, *_FIGURES), WHAT).lines():
         check_same(dict(zip(same, line, strict=False)), same, table)
         points += _point(line)
     return points
+
+
+def _same(loaded: LoadedModel, what: str, made_on: Mapping[str, str]) -> dict[str, str]:
+    """What all points of a table have in common; that they are of heads, no table says."""
+    return {"model": Path(loaded.name).name, **({} if what == "heads" else {"what": what}), **made_on}
 
 
 @checked
@@ -135,7 +145,8 @@ def read_plan(path: Path, loaded: LoadedModel) -> PruningPlan:
     """The plan in a file. Raises Refused if it is none, or one for another model."""
     try:
         plan = PruningPlan.from_json(path.read_text(encoding="utf-8", errors="replace"))
-        plan.check(loaded.name, loaded.config.num_hidden_layers, loaded.config.num_attention_heads)
+        config = loaded.config
+        plan.check(loaded.name, config.num_hidden_layers, config.num_attention_heads, config.intermediate_size)
     except Refused as error:
         raise Refused(f"{path}: {error}") from error
     return plan

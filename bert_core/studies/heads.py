@@ -32,7 +32,7 @@ from bert_core.run.losses import (
     AskedText,
     attention_maps,
     check_can_answer,
-    check_has_heads,
+    check_has_parts,
     gate_gradients,
     hide_pieces,
     losses_without_each,
@@ -330,7 +330,7 @@ def _measure_by_name(model: str, device: str | None, settings: CorpusSettings, s
 def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedModel:
     """The model, once in a process. Raises Refused if it cannot answer what is asked."""
     loaded = load(model, device=device)
-    check_has_heads(loaded)
+    check_has_parts(loaded)
     if settings.asks_loss:
         check_can_answer(loaded, {KINDS_OF_LOSSES[settings.loss]})
     if settings.word:

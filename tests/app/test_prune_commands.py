@@ -52,11 +52,72 @@ def test_a_plan_is_carried_out_as_far_as_asked(headlight: Run, tiny_model_folder
     assert (zeros.model.bert.encoder.layer[0].attention.output.dense.weight[:, :8] == 0).all()
 
 
+def test_prune_takes_neurons_and_layers(
+    headlight: Run, tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """By number, in ranges and whole layers; the line says how many are left; --full-shape is read by any program."""
+    given = ("prune", "--model", tiny_model_folder, "--neurons", "0.3,0.10-19", "--layers", "1")
+    code, said, err = headlight(*given, "--out", tmp_path / "smaller")
+    assert (code, err) == (0, "")
+    left = bert_core.load(str(tmp_path / "smaller"))
+    assert said.startswith(f"53 of 128 neurons, 1 of 2 layers and {sum(p.numel() for p in left.model.parameters()):,} ")
+    expected = bert_core.pruned(tiny_loaded, neurons=[(0, 3), *((0, n) for n in range(10, 20))], layers=[1])
+    assert left.config.replace(extra={}) == expected.config.replace(extra={})
+    encoding = tiny_loaded.tokenizer.encode("the [MASK] sat")
+    found, wanted = (bert_core.capture(one, encoding).predictions[0].probabilities for one in (left, expected))
+    assert_near(found, wanted)
+    assert headlight(*given, "--out", tmp_path / "full", "--full-shape")[0] == 0
+    full = bert_core.load(str(tmp_path / "full"))
+    assert full.config.num_hidden_layers == 1 and not full.config.pruned_neurons
+
+
+@pytest.mark.parametrize(("what", "parts"), [("neurons", 128), ("layers", 2)])
+def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
+    headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, what: str, parts: int
+) -> None:
+    """One line an order says how many can go; half of a plan of its leaves half; a second run asks nothing again."""
+    given = (
+        "prune-curve",
+        text_file,
+        "--model",
+        tiny_model_folder,
+        "--what",
+        what,
+        "--out",
+        tmp_path / "c.csv",
+        *SMALL,
+    )
+    code, said, _ = headlight(*given)
+    assert code == 0 and said.count(f" of {parts} {what} can go before the loss rises by more than 1%") == 6
+    with out.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["what"] for row in rows} == {what}
+    assert [int(row["removed"]) for row in rows] == [0, parts // 2, parts] * 6
+    assert headlight(*given)[2].count(" gone, loss") == 0
+    plan = tmp_path / "c.random-2.json"
+    code, said, _ = headlight(
+        "prune", "--model", tiny_model_folder, "--plan", plan, "--share", 0.5, "--out", tmp_path / "half"
+    )
+    assert code == 0 and said.startswith(f"{parts // 2} of {parts} {what} and ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["prune", "--out", "OUT"], "say which heads"),
         (["prune", "--out", "OUT", "--heads", "0.1", "--plan", "PLAN"], "say which heads"),
+        (["prune", "--out", "OUT", "--layers", "1", "--plan", "PLAN"], "say which heads"),
+        (["prune", "--out", "OUT", "--neurons", "0"], "--neurons is '0': write layer.neuron with commas"),
+        (["prune", "--out", "OUT", "--neurons", "0.9-3"], "--neurons is '0.9-3': write layer.neuron"),
+        (["prune", "--out", "OUT", "--neurons", "0.0-99999999999"], "--neurons is '0.0-99999999999': write layer"),
+        (["prune", "--out", "OUT", "--neurons", "0.64"], "neuron 64 does not exist in layer 0: this model has neurons"),
+        (["prune", "--out", "OUT", "--layers", "a"], "--layers is 'a': write numbers with commas, as in 4,5"),
+        (["prune", "--out", "OUT", "--layers", "2"], "layer 2 does not exist: this model has layers 0 to 1"),
+        (["prune-curve", "TEXT", "--out", "OUT", "--what", "words"], "what 'words' is unknown: one of heads, neurons"),
+        (
+            ["prune-curve", "TEXT", "--out", "OUT", "--what", "layers", "--orders", "importance"],
+            "order 'importance' is unknown for layers: one of ablation, iterative, random",
+        ),
         (["prune", "--out", "OUT", "--heads", "0-1"], "--heads is '0-1': write layer.head with commas"),
         (["prune", "--out", "OUT", "--heads", "0.4"], "head 4 does not exist in layer 0: this model has heads 0 to 3"),
         (["prune", "--out", "OUT", "--heads", "9.*"], "layer 9 does not exist: this model has layers 0 to 1"),

@@ -69,6 +69,24 @@ def test_another_curve_is_not_gone_on_with(
         read_curve(strange)
 
 
+@pytest.mark.parametrize(("what", "removed"), [("neurons", [0, 64, 128]), ("layers", [0, 1, 2])])
+def test_a_curve_of_neurons_or_layers_goes_on_too(
+    tiny_loaded: LoadedModel, batches: tuple[Batch, ...], tmp_path: Path, what: str, removed: list[int]
+) -> None:
+    """By itself with the first of its orders and a band; again without a point; and not with a table of other parts."""
+    table = tmp_path / "curve.csv"
+    found = list(pruning_curve(tiny_loaded, batches, batches, table, what=what, steps=2))
+    assert [point.removed for point in found] == removed * 6 and read_curve(table) == found
+    assert list(pruning_curve(tiny_loaded, batches, batches, table, what=what, steps=2)) == []
+    plan = bert_core.PruningPlan.from_json(plan_beside(table, "random", 1).read_text(encoding="utf-8"))
+    assert plan.what == what and len(plan.order) == removed[-1]
+    with pytest.raises(Refused, match=r"curve\.csv is there already and holds no pruning curve|other settings"):
+        next(pruning_curve(tiny_loaded, batches, batches, table, steps=2))
+    table.unlink()
+    with pytest.raises(Refused, match=rf"random-0\.json is a plan of {what}, not of heads: choose another name"):
+        next(pruning_curve(tiny_loaded, batches, batches, table, orders=["random"], steps=2))
+
+
 def test_a_growing_table_is_whole_whenever_one_looks(tmp_path: Path) -> None:
     """A header comes once; what was cut off is not read, and taken out when the lines are kept; NUL is no table."""
     table = GrowingTable(tmp_path / "t.csv", ("a", "b"), "table")

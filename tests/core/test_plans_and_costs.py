@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+import transformers
 
 import bert_core
 from bert_core import Batch, LoadedModel, PruningPlan
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
+from bert_core.pruning import without as without_parts
 from bert_core.records import CurvePoint
 from bert_core.run import losses
 from bert_core.run.costs import curve_points, pruning_costs, score
 from bert_core.run.losses import examples_of
-from bert_core.run.plans import ORDERS, loss_importance, loss_without_each, propose_plan
+from bert_core.run.plans import (
+    ORDERS,
+    ORDERS_OF,
+    loss_importance,
+    loss_without_each,
+    loss_without_each_layer,
+    propose_plan,
+)
 from tests.near import assert_near
 
 
@@ -263,3 +273,163 @@ def test_costs_count_what_is_there(tiny_loaded: LoadedModel) -> None:
     assert full.parameters == masked.parameters == smaller.parameters + 2 * (4 * 8 * 32 + 3 * 8)
     assert full.nbytes == masked.nbytes == smaller.nbytes + 4 * 2 * (4 * 8 * 32 + 3 * 8)
     assert all(set(cost.seconds) == {1, 2} for cost in (full, masked, smaller))
+
+
+# ---------------------------------------------------------------------------- neurons and layers
+
+
+def one_by_one(batches: list[Batch]) -> list[Batch]:
+    """The examples, each a batch of its own."""
+    return [
+        Batch(*(None if value is None else value[row : row + 1] for value in vars(batch).values()))
+        for batch in batches
+        for row in range(len(batch.input_ids))
+    ]
+
+
+def test_the_slope_at_a_neuron_is_its_activation_times_its_gradient(
+    tiny_loaded: LoadedModel, batches: list[Batch]
+) -> None:
+    """Summed over the text, as hooks on transformers have it: with padding, edits and pruned neurons, text by text."""
+    config = transformers.BertConfig(
+        **{k: v for k, v in tiny_loaded.config.to_dict().items() if not k.startswith("pruned")},
+        attn_implementation="eager",
+    )
+    theirs = transformers.BertForPreTraining(config).eval()
+    theirs.load_state_dict(tiny_loaded.model.state_dict(), strict=False)
+    seen: list[torch.Tensor] = []
+
+    def keep(module: torch.nn.Module, given: object, out: torch.Tensor) -> None:
+        out.retain_grad()
+        seen.append(out)
+
+    for layer in theirs.bert.encoder.layer:
+        layer.intermediate.register_forward_hook(keep)
+    found = np.concatenate([losses.neuron_slopes(tiny_loaded, batch) for batch in batches])
+    assert found.shape == (5, 2, 64)
+    for row, example in enumerate(one_by_one(batches)):
+        seen.clear()
+        given = {name: torch.from_numpy(getattr(example, name)) for name in ("token_type_ids", "attention_mask")}
+        outputs = theirs(
+            torch.from_numpy(example.input_ids), **given, labels=torch.from_numpy(example.labels),
+            next_sentence_label=torch.from_numpy(example.next_sentence_label),
+        )  # fmt: skip
+        if not (example.labels != -100).any():
+            continue  # their mean over no piece is no number
+        outputs.loss.backward()
+        assert_near(found[row], torch.stack([(one * one.grad).sum((0, 1)) for one in seen]))
+
+
+def test_a_pruned_neuron_has_no_slope_and_the_others_keep_theirs(
+    tiny_loaded: LoadedModel, batches: list[Batch]
+) -> None:
+    """NaN where one is gone; elsewhere the slope of the model with these at zero; none in a layer that is gone."""
+    gone = [(0, 3), *((1, n) for n in range(0, 64, 2))]
+    smaller = bert_core.pruned(tiny_loaded, neurons=gone)
+    whole = bert_core.edited(tiny_loaded, [bert_core.Scaled(*one, 0.0) for one in gone])
+    found, expected = loss_importance(smaller, batches, what="neurons"), loss_importance(whole, batches, what="neurons")
+    there = np.ones((2, 64), bool)
+    there[tuple(np.transpose(gone))] = False
+    assert np.isnan(found[~there]).all() and (losses.parts_there(smaller, "neurons") == there).all()
+    assert_near(found[there], expected[there])
+    short = loss_importance(bert_core.pruned(tiny_loaded, layers=[1]), batches, what="neurons")
+    assert np.isnan(short[1]).all() and (short[0] > 0).any()
+    empty = bert_core.pruned(tiny_loaded, neurons=[(layer, n) for layer in (0, 1) for n in range(64)])
+    assert np.isnan(loss_importance(empty, batches, what="neurons")).all()
+
+
+def test_the_loss_without_each_layer_is_that_of_the_shorter_model(
+    tiny_loaded: LoadedModel, batches: list[Batch]
+) -> None:
+    """By hand, from the model's own forward pass with the layer out of its list; NaN for one that is gone."""
+    found = loss_without_each_layer(tiny_loaded, batches)
+    for layer in (0, 1):
+        fewer = copy.deepcopy(tiny_loaded.model)
+        fewer.bert.encoder.layer = torch.nn.ModuleList([fewer.bert.encoder.layer[1 - layer]])
+        fewer.bert.encoder.config = fewer.config.replace(num_hidden_layers=1)
+        assert_near(found[layer], loss_by_hand(dataclasses.replace(tiny_loaded, model=fewer), batches))
+    left = loss_without_each_layer(bert_core.pruned(tiny_loaded, layers=[0]), batches)
+    assert np.isnan(left[0]) and np.isfinite(left[1])
+
+
+@pytest.mark.parametrize("what", ["neurons", "layers"])
+def test_every_order_of_neurons_and_layers_is_one(tiny_loaded: LoadedModel, batches: list[Batch], what: str) -> None:
+    """Each names every part once, comes back from a file, and is refused for a model of other sizes or other parts."""
+    parts = {"neurons": 128, "layers": 2}[what]
+    worth = {
+        "importance": lambda: loss_importance(tiny_loaded, batches, what="neurons"),
+        "ablation": lambda: loss_without_each_layer(tiny_loaded, batches),
+    }
+    for method in ORDERS_OF[what]:
+        plan = propose_plan(tiny_loaded, batches, method, what=what)
+        assert len(set(plan.order)) == len(plan.order) == parts and plan.what == what
+        assert PruningPlan.from_json(plan.to_json()) == plan
+        if method in worth:
+            figures = worth[method]()
+            assert list(plan.order) == sorted(plan.order, key=lambda part, of=figures: float(of[part]))
+        left = losses.parts_there(without_parts(tiny_loaded, what, plan.first(0.5)), what)
+        assert left.sum() == parts / 2 and not any(left[part] for part in plan.first(0.5))
+    again = propose_plan(without_parts(tiny_loaded, what, plan.first(0.5)), batches, "random", what=what)
+    assert set(again.order) == set(plan.order) - set(plan.first(0.5))
+    with pytest.raises(ValueError, match=f"method 'ablation-mean' is unknown for {what}: one of "):
+        propose_plan(tiny_loaded, batches, "ablation-mean", what=what)
+    with pytest.raises(ValueError, match="what 'words' is unknown: one of heads, neurons, layers"):
+        propose_plan(tiny_loaded, batches, "random", what="words")
+
+
+def test_a_greedy_order_of_layers_looks_again_after_each(tiny_loaded: LoadedModel, batches: list[Batch]) -> None:
+    """In a model of four layers, each next one is the one without which what is left loses least."""
+    torch.manual_seed(5)
+    model = bert_core.BertForPreTraining(tiny_loaded.config.replace(num_hidden_layers=4)).eval().requires_grad_(False)
+    loaded = dataclasses.replace(tiny_loaded, model=model)
+    order = [layer for (layer,) in propose_plan(loaded, batches, "iterative", what="layers").order]
+    for gone in range(4):
+        left = [layer for layer in range(4) if layer not in order[:gone]]
+        costs = {layer: score(bert_core.pruned(loaded, layers=[*order[:gone], layer]), batches).loss for layer in left}
+        assert order[gone] == min(costs, key=costs.__getitem__)
+
+
+@pytest.mark.parametrize("what", ["neurons", "layers"])
+def test_a_point_of_neurons_or_layers_is_a_model_of_that_size(
+    tiny_loaded: LoadedModel, batches: list[Batch], what: str
+) -> None:
+    """Loss and parameters at each point are those of the model pruned at once, and both ends are there."""
+    orders = {seed: propose_plan(tiny_loaded, (), "random", what=what, seed=seed).order for seed in (0, 1)}
+    given = {f"random {seed}": order for seed, order in orders.items()}
+    parts = len(orders[0])
+    for point in curve_points(tiny_loaded, batches, given, [0, parts // 2, parts], what=what):
+        left = without_parts(tiny_loaded, what, given[point.order][: point.removed])
+        assert point.parameters == sum(p.numel() for p in left.model.parameters())
+        assert_near(point.loss, score(left, batches).loss)
+
+
+@pytest.mark.parametrize(("what", "parts"), [("neurons", [(0, 1), (1, 5)]), ("layers", [(1,)])])
+def test_what_neurons_and_layers_save_is_measured(tiny_loaded: LoadedModel, what: str, parts: list[object]) -> None:
+    """Two sides take turns: the whole model and the smaller one, each with its own size."""
+    encoding = tiny_loaded.tokenizer.encode("the cat sat")
+    full, left = pruning_costs(tiny_loaded, parts, encoding, what=what, batches=(2,), repeats=1)
+    assert (full.what, left.what) == ("full", "pruned") and set(left.seconds) == {2}
+    assert left.parameters < full.parameters and left.nbytes < full.nbytes
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            {"what": "neurons", "order": ((0, 70),), "neurons": 64},
+            "the plan names L0 N70: its model has 2 x 64 neurons",
+        ),
+        ({"what": "layers", "order": ((2,),)}, "the plan names L2: its model has 2 layers"),
+        ({"what": "layers", "order": ((0, 1),)}, "the plan names L0 L1: its model has 2 layers"),
+        ({"what": "layers", "order": ((1,), (1,))}, "the plan names L1 twice"),
+        ({"what": "words", "order": ()}, "the plan is of 'words': one of heads, neurons, layers"),
+    ],
+)
+def test_a_plan_names_what_there_is(given: dict[str, object], sentence: str) -> None:
+    """Neurons, layers and heads that do not exist, or stand there twice, get one sentence."""
+    with pytest.raises(ValueError) as caught:
+        PruningPlan("tiny", 2, 4, method="mine", **given)
+    assert str(caught.value) == sentence
+    plan = PruningPlan("tiny", 2, 4, "mine", ((0, 5),), what="neurons", neurons=64)
+    with pytest.raises(ValueError, match="the plan is for layers of 64 neurons, but the model here has 32 in each"):
+        plan.check("tiny", 2, 4, 32)

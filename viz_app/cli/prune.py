@@ -1,4 +1,4 @@
-"""Commands that take heads out of a model, and show what that does to it."""
+"""Commands that take heads, neurons or layers out of a model, and show what that does to it."""
 
 from __future__ import annotations
 
@@ -32,74 +32,128 @@ def prune(
     heads: Annotated[
         str, typer.Option(help="Which to take out, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
     ] = "",
+    neurons: Annotated[
+        str, typer.Option(help="Neurons to take out, as in 0.3,2.100-199: layer.neuron from zero, 4.* a layer's.")
+    ] = "",
+    layers: Annotated[str, typer.Option(help="Whole layers to take out, as in 4,5.")] = "",
     plan: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A plan file, as prune-curve writes them.")
     ] = None,
     share: Annotated[float, typer.Option(min=0.0, max=1.0, help="How much of the plan to carry out.")] = 0.3,
     full_shape: Annotated[
-        bool, typer.Option("--full-shape", help="Zeros where heads were, for programs that expect the first shapes.")
+        bool,
+        typer.Option("--full-shape", help="Zeros where heads and neurons were, for programs that know no pruning."),
     ] = False,
     model: ModelName = "headlight-mini",
     device: Device = "cpu",
 ) -> None:
-    """A new, smaller model without some heads; the old one stays as it is."""
+    """A new, smaller model without some heads, neurons or layers; the old one stays as it is."""
     import bert_core
+    from bert_core.pruning import without
+    from bert_core.run.losses import parts_there
     from bert_core.studies.curve import read_plan
 
-    if bool(heads) == (plan is not None):
-        raise Refused("say which heads: either --heads, as in 0.3,2.11, or --plan and --share")
+    if bool(heads or neurons or layers) == (plan is not None):
+        raise Refused(
+            "say which heads, neurons or layers: either --heads, as in 0.3,2.11, --neurons and --layers, or --plan and "
+            "--share"
+        )
     loaded = load(model, device)
-    layers, count = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
-    gone = parse_heads(heads, layers, count) if plan is None else list(read_plan(plan, loaded).first(share))
-    smaller = bert_core.pruned(loaded, gone)
+    config = loaded.config
+    if plan is not None:
+        carried_out = read_plan(plan, loaded)
+        smaller = without(loaded, carried_out.what, carried_out.first(share))
+        changed = [carried_out.what]
+    else:
+        smaller = bert_core.pruned(
+            loaded,
+            parse_heads(heads, config.num_hidden_layers, config.num_attention_heads) if heads else [],
+            neurons=_parse_neurons(neurons, config.intermediate_size) if neurons else [],
+            layers=_parse_layers(layers) if layers else [],
+        )
+        given = {"heads": heads, "neurons": neurons, "layers": layers}
+        changed = [what for what, written in given.items() if written]
     bert_core.save(bert_core.zero_filled(smaller) if full_shape else smaller, out)
-    left = sum(len(smaller.config.heads_of(layer)) for layer in range(layers))
+    counts = (
+        f"{parts_there(smaller, what).sum():,} of {parts_there(smaller, what).size:,} {what}, " for what in changed
+    )
     before, after = (sum(p.numel() for p in one.model.parameters()) for one in (loaded, smaller))
-    typer.echo(f"{left} of {layers * count} heads and {after:,} of {before:,} parameters are left: {out}")
+    said = "".join(counts).removesuffix(", ")
+    typer.echo(f"{said} and {after:,} of {before:,} parameters are left: {out}")
+
+
+def _parse_neurons(written: str, neurons: int) -> list[tuple[int, int]]:
+    """`0.3,2.100-199,4.*` as pairs. Raises Refused for anything else; whether a neuron exists, the model says."""
+    found: list[tuple[int, int]] = []
+    try:
+        for part in written.split(","):
+            layer, _, which = part.strip().partition(".")
+            first, _, last = which.partition("-")
+            numbers = range(neurons) if which == "*" else range(int(first), int(last or first) + 1)
+            if not numbers or len(numbers) > neurons:
+                raise ValueError(which)
+            found += [(int(layer), number) for number in numbers]
+    except (ValueError, OverflowError) as error:
+        raise Refused(
+            f"--neurons is {written!r}: write layer.neuron with commas, as in 0.3,2.100-199, or 4.*"
+        ) from error
+    return found
+
+
+def _parse_layers(written: str) -> list[int]:
+    """`4,5` as numbers. Raises Refused for anything else; whether a layer exists, the model says."""
+    try:
+        return [int(part) for part in written.split(",")]
+    except ValueError as error:
+        raise Refused(f"--layers is {written!r}: write numbers with commas, as in 4,5") from error
 
 
 def prune_curve(
     corpus: TextFile,
     out: Annotated[Path, typer.Option(dir_okay=False, help="A CSV file; what it has already is not computed again.")],
+    what: Annotated[str, typer.Option(help="What goes: heads, neurons or layers.")] = "heads",
     orders: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="importance, importance-in-layer, ablation, ablation-mean, ablation-resample, iterative, "
-            "random: some of them, with commas."
+            help="importance, importance-in-layer, ablation, ablation-mean, ablation-resample, iterative, random: some "
+            "of them, with commas; neurons have no ablation, layers ablation, iterative and random. If left out: "
+            "importance,random, of layers ablation,random."
         ),
-    ] = "importance,random",
+    ] = None,
     reference: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="Texts for ablation-mean and -resample, a line each."),
     ] = None,
-    points: Annotated[int, typer.Option(min=1, help="Into how many steps the heads are divided.")] = 10,
+    points: Annotated[int, typer.Option(min=1, help="Into how many steps they are divided.")] = 10,
     examples: Annotated[int, typer.Option(min=1, help="Examples to ask, and as many others to estimate on.")] = 256,
     length: Annotated[int, typer.Option(min=5, help="Tokens of each.")] = 64,
     model: ModelName = "headlight-mini",
     device: Device = "auto",
 ) -> None:
-    """Loss, accuracies, size and speed as more and more heads go, beside the band of five random orders.
+    """Loss, accuracies, size and speed as more and more heads go, or neurons or layers, beside five random orders.
 
     Every point is a model that was really pruned. The same command again goes on where it stopped. Each order is kept
     beside the CSV as a plan that `headlight prune --plan` takes.
     """
     from bert_core.analysis.pruning import hardly_missed
-    from bert_core.run.losses import heads_there
-    from bert_core.run.plans import ORDERS
+    from bert_core.run.losses import parts_there
+    from bert_core.run.plans import ORDERS_OF, check_orders
     from bert_core.studies.curve import points_there, pruning_curve, read_curve
 
     check_place(out, corpus, *([] if reference is None else [reference]))
-    chosen = [name.strip() for name in orders.split(",") if name.strip()]
+    check_orders(what, [])
+    offered = ORDERS_OF[what]
+    chosen = [offered[0], "random"] if orders is None else [one.strip() for one in orders.split(",") if one.strip()]
     if not chosen:
-        raise Refused(f"--orders is {orders!r}: some of {', '.join(ORDERS)}")
+        raise Refused(f"--orders is {orders!r}: some of {', '.join(offered)}")
     loaded = load(model, device)
     made_on = {"text": corpus.name, "examples": str(examples), "length": str(length)}
-    points_there(loaded, out, chosen, made_on)  # what is wrong is said before anything is read
+    points_there(loaded, out, chosen, made_on, what=what)  # what is wrong is said before anything is read
     longest = loaded.config.max_position_embeddings
     others = [] if reference is None else [
         loaded.tokenizer.encode(text, max_length=longest) for text in first_texts(reference)
     ]  # fmt: skip
-    there, notes = int(heads_there(loaded).sum()), Notes()
+    there, notes = int(parts_there(loaded, what).sum()), Notes()
 
     def report(done: float | None, what: str = "") -> None:
         if what.startswith("finding"):
@@ -108,17 +162,17 @@ def prune_curve(
             notes(done, what)
 
     for point in pruning_curve(
-        loaded, *_examples(loaded, corpus, examples, length), out, orders=chosen, steps=points, reference=others,
-        made_on=made_on,
+        loaded, *_examples(loaded, corpus, examples, length), out, what=what, orders=chosen, steps=points,
+        reference=others, made_on=made_on,
         found_on=f"{examples} examples of {length} tokens of {_sized(corpus)}",
         reference_is="" if reference is None else _sized(reference), report=report,
     ):  # fmt: skip
-        note(f"{point.order}: {point.removed} of {there} heads gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")
+        note(f"{point.order}: {point.removed:,} of {there:,} {what} gone, loss {point.loss:.3f}, MLM {point.mlm:.1%}")
     found = read_curve(out)
     for order in dict.fromkeys(point.order for point in found):
         if order.partition(" ")[0] in chosen:
             fine = hardly_missed(found, order)
-            typer.echo(f"{order}: {fine} of {there} heads can go before the loss rises by more than 1%")
+            typer.echo(f"{order}: {fine:,} of {there:,} {what} can go before the loss rises by more than 1%")
     typer.echo(str(out))
 
 

@@ -14,7 +14,7 @@ import streamlit as st
 from bert_core.loading import LoadedModel, save
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, within
-from bert_core.pruning import pruned, zero_filled
+from bert_core.pruning import pruned, without, zero_filled
 from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.refused import Refused
 from bert_core.run.costs import BATCHES, Cost, Score, point_of, pruning_costs, score
@@ -198,7 +198,7 @@ class PruningQuestions:
         def draw(report: Progress) -> None:
             whole = len(plans) * len(removed)
             for plan, count in wanted:
-                smaller = pruned(self.loaded, plan.order[:count])
+                smaller = without(self.loaded, plan.what, plan.order[:count])
                 part = within(report, len(points), whole)
                 points[plan.method, count] = point_of(smaller, self.batches, plan.method, count, report=part)
 

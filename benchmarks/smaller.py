@@ -1,0 +1,93 @@
+"""What it saves that neurons or layers are gone: headlight-mini whole and without them, by turns.
+
+    python benchmarks/smaller.py            print the table
+    python benchmarks/smaller.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/smaller.py --quick    one run a side, to try a change
+
+What goes is drawn with a seed. Before a clock starts, a model without neurons must agree to 1e-5 with the whole one
+whose neurons are at zero, and one without layers with those that are left, run by hand.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+
+import numpy as np
+import torch
+from encoder import KEPT, SEED, busy_and_own
+from tables import command, in_own_process
+
+from bert_core.editing import gated
+from bert_core.loading import load
+from bert_core.pruning import without
+from bert_core.run.costs import pruning_costs
+from bert_core.run.losses import parts_there
+
+SHARES = {"heads": (0.5, 1.0), "neurons": (0.25, 0.5, 0.75, 0.9), "layers": (1 / 6, 1 / 3, 1 / 2)}
+TOKENS = 64
+
+
+@torch.no_grad()
+def measure(what: str, share: float, quick: bool) -> dict[str, object]:
+    """Sizes and median milliseconds of both at each batch size, and the processor time that others took."""
+    loaded = load("headlight-mini")
+    there = parts_there(loaded, what)
+    drawn = np.random.default_rng(SEED).permutation(there.size)[: round(share * there.size)]
+    gone = [tuple(map(int, np.unravel_index(number, there.shape))) for number in drawn]
+    encoding = loaded.tokenizer.encode("word " * TOKENS, max_length=TOKENS)
+    ids = torch.tensor([encoding.input_ids], device=loaded.device)
+    found = without(loaded, what, gone).model.bert(ids).last_hidden_state
+    if what == "layers":
+        bert = loaded.model.bert
+        expected = bert.embeddings(ids)
+        for number, layer in enumerate(bert.encoder.layer):
+            if (number,) not in gone:
+                expected = layer(expected).hidden_states
+    else:
+        gates = torch.ones(there.shape)
+        for layer, number in gone:
+            gates[layer, number] = 0
+        if what == "heads":
+            expected = loaded.model.bert(ids, head_mask=gates).last_hidden_state
+        else:
+            expected = gated(loaded, list(gates[:, None, None])).model.bert(ids).last_hidden_state
+    if (difference := float((found - expected).abs().max())) > 1e-5 * float(expected.abs().max()):
+        raise SystemExit(f"the smaller model differs by {difference}")
+    before = busy_and_own()
+    full, *_, left = pruning_costs(loaded, gone, encoding, what=what, repeats=1 if quick else 7)
+    after = busy_and_own()
+    return {
+        "costs": [{**vars(cost), "seconds": dict(cost.seconds)} for cost in (full, left)],
+        "others": (after[0] - before[0]) - (after[1] - before[1]),
+        "own": after[1] - before[1],
+    }
+
+
+def table(quick: bool) -> str:
+    """The whole measurement as Markdown."""
+    lines = [
+        "| gone | parameters, M | batch 1, ms | whole, ms | times as fast | batch 32, ms | whole, ms | times as fast |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    others = own = 0.0
+    for what, shares in SHARES.items():
+        for share in shares:
+            found = in_own_process(__file__, what, share, quick, malloc=KEPT)
+            full, left = found["costs"]
+            others, own = others + found["others"], own + found["own"]
+            cells = []
+            for size in ("1", "32"):
+                one, all_of_it = left["seconds"][size], full["seconds"][size]
+                cells += [f"{1000 * one:.1f}", f"{1000 * all_of_it:.1f}", f"{all_of_it / one:.2f}"]
+            lines.append(f"| {share:.0%} of the {what} | {left['parameters'] / 1e6:.1f} | {' | '.join(cells)} |")
+    about = (
+        f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}; "
+        f"malloc as `headlight` sets it; medians of {1 if quick else 7} runs a side, {TOKENS} tokens; meanwhile other "
+        f"programs took {others / max(own, 1e-9):.1f} times the processor time of this one.\n\n"
+    )
+    return about + "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    command(__file__, "Whole, and without heads, neurons or layers.", table, measure, quick="one run a side")

@@ -76,17 +76,8 @@ def test_a_curve_of_neurons_or_layers_ends_in_a_plan_that_prune_takes(
     headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path, what: str, parts: int
 ) -> None:
     """One line an order says how many can go; half of a plan of its leaves half; a second run asks nothing again."""
-    given = (
-        "prune-curve",
-        text_file,
-        "--model",
-        tiny_model_folder,
-        "--what",
-        what,
-        "--out",
-        tmp_path / "c.csv",
-        *SMALL,
-    )
+    out = tmp_path / "c.csv"
+    given = ("prune-curve", text_file, "--model", tiny_model_folder, "--what", what, "--out", out, *SMALL)
     code, said, _ = headlight(*given)
     assert code == 0 and said.count(f" of {parts} {what} can go before the loss rises by more than 1%") == 6
     with out.open(encoding="utf-8") as file:

@@ -53,6 +53,7 @@ REFUSED_TYPES = {
     "modernbert": "which norms before each part and turns queries and keys by their place",
 }
 WORD_TABLE = "bert.embeddings.word_embeddings.weight"
+PLACE_TABLE = "bert.embeddings.position_embeddings.weight"
 MOST_LAYERS = 1000  # twenty times the deepest published BERT
 SPARE_NUMBERS = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
 NUMBER_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
@@ -112,6 +113,8 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     them here, and every other size in `fill`.
     """
     config, weights = read_config(folder), read_weights(folder)
+    if PLACE_TABLE in weights and weights[PLACE_TABLE].dim():
+        weights[PLACE_TABLE] = weights[PLACE_TABLE][config.first_position :]
     if WORD_TABLE not in weights:
         raise CheckpointError(f"{folder} is not a complete BERT: {WORD_TABLE} is missing")
     given, said = tuple(weights[WORD_TABLE].shape), (config.vocab_size, config.hidden_size)
@@ -426,12 +429,16 @@ def write_tensors(
 ) -> None:
     """Write named weights and their configuration to a folder; one that stands under two names is written once.
 
-    Names of weights and sizes are those of the configuration's family.
+    Names of weights and sizes are those of the configuration's family, and rows of places that no text has are zeros.
     dtype: the number type of the file, if it is not that of the tensors.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {config.family.own(name): tensor for name, tensor in named_once(tensors, dtype).items()}
+    kept = named_once(tensors, dtype)
+    if config.first_position and PLACE_TABLE in kept:
+        table = kept[PLACE_TABLE]
+        kept[PLACE_TABLE] = torch.cat([table.new_zeros(config.first_position, table.shape[1]), table])
+    kept = config.family.own(kept)
     write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
 

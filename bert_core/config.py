@@ -175,6 +175,11 @@ class BertConfig:
         return family_of(self.extra.get("model_type"))
 
     @property
+    def first_position(self) -> int:
+        """The row of a file's position table that is the first place of a text; ours begin with it."""
+        return self.pad_token_id + 1 if self.family.counts_from_pad else 0
+
+    @property
     def attention_head_size(self) -> int:
         """Width of one head's query, key and value; with an embedding_size, rounded down."""
         return self.hidden_size // self.num_attention_heads
@@ -245,7 +250,8 @@ class BertConfig:
         # Published files write `null` for "not set"; only fields that may be None keep it.
         optional = {"classifier_dropout", "encoder_width", "embedding_size"}
         named = {k: v for k, v in read.items() if k in known and (v is not None or k in optional)}
-        return cls(**named, extra={k: v for k, v in read.items() if k not in known})
+        config = cls(**named, extra={k: v for k, v in read.items() if k not in known})
+        return config.replace(max_position_embeddings=config.max_position_embeddings - config.first_position)
 
     def to_dict(self) -> dict[str, Any]:
         """The keys of a `config.json`, those of `extra` included.
@@ -256,6 +262,7 @@ class BertConfig:
             known = ", ".join(ACTIVATIONS)
             raise Refused(f"hidden_act is a callable, which a file cannot hold: name one of {known}")
         values = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "extra"}
+        values["max_position_embeddings"] += self.first_position
         values["pruned_heads"] = {str(layer): list(heads) for layer, heads in self.pruned_heads.items()}
         values["pruned_neurons"] = {
             str(layer): _in_ranges(cast("Collection[int]", neurons)) for layer, neurons in self.pruned_neurons.items()

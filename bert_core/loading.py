@@ -83,7 +83,7 @@ class LoadedModel:
     @property
     def has_segments(self) -> bool:
         """Whether the model is told which of two texts a token is of; without, no next sentences were asked."""
-        return self.config.type_vocab_size > 1
+        return self.config.type_vocab_size > 1 and self.tokenizer.special_tokens.segment > 0
 
     @property
     def has_classifier(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 Weight = TypeVar("Weight")  # a tensor or an array: only its name matters here
@@ -15,9 +15,11 @@ class Family:
 
     name: as `model_type` in its config.json. classifier: the architecture of its classifiers of whole texts.
     sign: part of a weight's name by which a file is known to be of this family; None for BERT's.
-    beginnings: how names of weights begin, its own and ours. inside: parts of the names within a layer, its own and
-        ours; as all of them, replaced in this order.
+    beginnings: how names of weights begin, its own and ours; of two of its own for one of ours the first counts.
+    inside: parts of the names within a layer, its own and ours, replaced in this order.
     sizes: its own names in config.json, by ours. implied: what its files mean where they do not say it.
+    counts_from_pad: whether positions begin behind the number of the padding token, so that the table has more rows
+        than a text has places.
     """
 
     name: str
@@ -27,15 +29,25 @@ class Family:
     inside: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, str] = field(default_factory=dict)
     implied: Mapping[str, Any] = field(default_factory=dict)
+    counts_from_pad: bool = False
 
-    def ours(self, name: str) -> str:
-        """Our name of one of its weights."""
-        return _replaced(name, self.beginnings, self.inside)
+    def ours(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+        """Its weights by our names."""
+        found: dict[str, Weight] = {}
+        for own, _ in (*self.beginnings, ("", "")):  # in their order, so that the first one counts
+            for name, weight in weights.items():
+                if name.startswith(own):
+                    found.setdefault(_replaced(name, self.beginnings, self.inside), weight)
+        return found
 
-    def own(self, name: str) -> str:
-        """Its own name of one of our weights."""
-        back = (tuple((ours, own) for own, ours in pairs) for pairs in (self.beginnings, self.inside))
-        return _replaced(name, *back)
+    def own(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
+        """Our weights by its own names. What stands before a classifier is called so only where there is one."""
+        classifies = any(name.startswith("classifier.") for name in weights)
+        beginnings = tuple(
+            (ours, own) for own, ours in self.beginnings if classifies or not own.startswith("classifier.")
+        )
+        inside = tuple((ours, own) for own, ours in self.inside)
+        return {_replaced(name, beginnings, inside): weight for name, weight in weights.items()}
 
 
 BERT = Family("bert", "BertForSequenceClassification", implied={"pooler_act": "tanh"})
@@ -72,7 +84,26 @@ DISTILBERT = Family(
     },
     implied={"num_hidden_layers": 6, "classifier_dropout": 0.2, "type_vocab_size": 0, "pooler_act": "relu"},
 )  # fmt: skip
-FAMILIES = {family.name: family for family in (BERT, DISTILBERT)}
+# Liu 2019 (arXiv:1907.11692), Conneau 2020 (arXiv:1911.02116), Martin 2020 (arXiv:1911.03894): no next sentences.
+ROBERTA = Family(
+    "roberta",
+    "RobertaForSequenceClassification",
+    sign="roberta.",
+    beginnings=(
+        ("classifier.dense.", "bert.pooler.dense."),
+        ("classifier.out_proj.", "classifier."),
+        ("lm_head.dense.", "cls.predictions.transform.dense."),
+        ("lm_head.layer_norm.", "cls.predictions.transform.LayerNorm."),
+        ("lm_head.bias", "cls.predictions.bias"),
+        ("lm_head.decoder.", "cls.predictions.decoder."),
+        ("roberta.", "bert."),
+    ),
+    implied={"pad_token_id": 1, "pooler_act": "tanh"},
+    counts_from_pad=True,
+)
+XLM_ROBERTA = replace(ROBERTA, name="xlm-roberta", classifier="XLMRobertaForSequenceClassification")
+CAMEMBERT = replace(ROBERTA, name="camembert", classifier="CamembertForSequenceClassification")
+FAMILIES = {family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT)}
 
 
 def family_of(model_type: object) -> Family:
@@ -88,7 +119,7 @@ def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
     """
     for family in FAMILIES.values():
         if family.sign is not None and any(family.sign in key for key in state_dict):
-            return {family.ours(key.removeprefix("module.")): value for key, value in state_dict.items()}
+            return family.ours({key.removeprefix("module."): value for key, value in state_dict.items()})
     inner = "text_decoder." if any(key.startswith("text_decoder.") for key in state_dict) else "module."
     prefixed = any(key.removeprefix(inner).startswith(("bert.", "cls.")) for key in state_dict)
     renamed = {}

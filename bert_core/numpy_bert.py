@@ -644,6 +644,9 @@ def _checked(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict
     if dtype not in _ERF:
         raise ValueError(f"dtype {dtype}: float32 or float64")
     named = rename(weights)
+    places = named.get("bert.embeddings.position_embeddings.weight")
+    if places is not None and len(places) == config.max_position_embeddings + config.first_position:  # as in a file
+        named["bert.embeddings.position_embeddings.weight"] = places[config.first_position :]
     table = named.get("bert.embeddings.word_embeddings.weight")
     if config.tie_word_embeddings and table is not None:
         named["cls.predictions.decoder.weight"] = table

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,27 +14,30 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 import tokenizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
-from tokenizers.models import WordPiece
+from tokenizers.models import BPE, Unigram, WordPiece
 
 from bert_core.config import LARGEST_JSON, BertConfig, json_object, text_of
 from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.spelling import GOES_ON, SPACE, Bytes, Spelling, Unigrams
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
 Duty = Literal["first", "between", "end", "mask", "pad", "unknown"]
 SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
+SPELLINGS: Mapping[type, type[Spelling]] = {WordPiece: Spelling, BPE: Bytes, Unigram: Unigrams}
 MOST_PIECES = 1_000_000  # twice the largest published vocabulary
-# What a tokenizer.json of word pieces is made of. No other part is run: some take regular expressions, which a file
-# can make endless, or binary tables, at which the library stops the whole program.
+# What a tokenizer.json is made of. No other part is run: some take regular expressions, which a file can make endless,
+# or binary tables, at which the library stops the whole program.
 KNOWN_PARTS = {
     "normalizer": (
         "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Sequence", "Strip", "StripAccents",
     ),
     "pre_tokenizer": (
-        "BertPreTokenizer", "CharDelimiterSplit", "Digits", "Punctuation", "Sequence", "Whitespace", "WhitespaceSplit",
+        "BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "Metaspace", "Punctuation", "Sequence",
+        "Whitespace", "WhitespaceSplit",
     ),
-    "post_processor": ("BertProcessing", "TemplateProcessing"),
-    "decoder": ("WordPiece",),
+    "post_processor": ("BertProcessing", "ByteLevel", "RobertaProcessing", "TemplateProcessing"),
+    "decoder": ("ByteLevel", "Metaspace", "WordPiece"),
 }  # fmt: skip
 
 
@@ -58,6 +62,16 @@ class SpecialTokens:
         """The duty of each spelling, as a typed one has it; where one has two, that between the texts."""
         found: dict[str, Duty] = {self.pad: "pad", self.unknown: "unknown", self.first: "first", self.end: "end"}
         return {**found, **dict.fromkeys(self.between, "between"), self.mask: "mask"}
+
+    def named_in(self, sentence: str, write: Callable[[str], str] = str) -> str:
+        """A sentence about BERT's special tokens with the spellings of these in their places.
+
+        write: makes of a spelling what the sentence is read as.
+        """
+        own = {CLS: self.first, SEP: self.end, MASK: self.mask, PAD: self.pad, UNKNOWN: self.unknown}
+        for name, spelling in own.items():
+            sentence = sentence if name == spelling else sentence.replace(name, write(spelling))
+        return sentence
 
 
 OF_BERT = SpecialTokens()
@@ -153,7 +167,9 @@ class Encoding:
         (start, end), source = self.offsets[position], self.text if side == "A" else self.pair or ""
         typed = source[start:end].strip()
         return (
-            None if typed in ("", MASK, self.special_tokens.mask) else ("##" if self._goes_on(position) else "") + typed
+            None
+            if typed in ("", MASK, self.special_tokens.mask)
+            else (GOES_ON if self._goes_on(position) else "") + typed
         )
 
     @cached_property
@@ -179,17 +195,19 @@ class Encoding:
         if not pieces:
             raise Refused(f"word {word} does not exist in this text: it has words 0 to {self.word_count - 1}")
         source = self.text if self.sides[pieces[0]] == "A" else self.pair or ""
-        return source[self.offsets[pieces[0]][0] : self.offsets[pieces[-1]][1]]
+        return source[self.offsets[pieces[0]][0] : self.offsets[pieces[-1]][1]].strip()
 
 
 class Tokenizer:
-    """Word pieces: lower-cased or not, as the checkpoint says.
+    """Word pieces, byte-level pieces or those of SentencePiece: lower-cased or not, as the checkpoint says.
 
-    special_tokens: how the vocabulary writes them. first_id, end_id, mask_id, pad_id, unknown_id: their numbers.
+    spelling: turns what the vocabulary writes into tokens, which are written alike for all. special_tokens: how the
+        vocabulary writes these. first_id, end_id, mask_id, pad_id, unknown_id: their numbers.
     """
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self.backend = backend
+        self.spelling = SPELLINGS[type(backend.model)]()
         self.backend.no_padding()
         self.backend.no_truncation()
         known = (token for family in FAMILIES for token in family.duties)
@@ -197,6 +215,7 @@ class Tokenizer:
         self.first_id, self.end_id, self.mask_id, self.pad_id, self.unknown_id = (
             cast("int", backend.token_to_id(token)) for token in (own.first, own.end, own.mask, own.pad, own.unknown)
         )
+        self._special = {self.id_of(token): token for token in own.duties}
 
     @classmethod
     @checked
@@ -296,15 +315,19 @@ class Tokenizer:
         ]
         words_before = 0
         for (encoded, places), side, kept, behind, segment in parts:
-            words = _word_groups(encoded)[:kept]
             # Each of these lists is built anew when it is asked for.
-            spans = [(places[start], places[end]) for start, end in encoded.offsets[:kept]]
-            pieces = zip(encoded.tokens[:kept], encoded.ids[:kept], spans, words, strict=True)
+            typed = text if side == "A" else pair or ""
+            spans = [_without_space(typed, places[start], places[end]) for start, end in encoded.offsets[:kept]]
+            words, tokens = self._word_groups(encoded, spans, typed), list[str]()
+            for place, (piece, number) in enumerate(zip(encoded.tokens[:kept], encoded.ids[:kept], strict=True)):
+                goes_on = place > 0 and words[place] == words[place - 1] and tokens[-1] != SPACE
+                tokens.append(self._shown_in_text(piece, number, goes_on))
+            pieces = zip(tokens, encoded.ids[:kept], spans, words, strict=True)
             rows += [(token, number, segment, span, words_before + word, side) for token, number, span, word in pieces]
             words_before += max(words, default=-1) + 1
             rows += [(token, self.id_of(token), segment, (0, 0), None, None) for token in behind]
-        tokens, ids, segments, offsets, word_numbers, sides = zip(*rows, strict=True)
-        return Encoding(text, pair, tokens, ids, segments, offsets, word_numbers, sides, full_length, own)
+        written, ids, segments, offsets, word_numbers, sides = zip(*rows, strict=True)
+        return Encoding(text, pair, written, ids, segments, offsets, word_numbers, sides, full_length, own)
 
     def _read(self, typed: str) -> _Read:
         """The pieces of one text, and where each character of what was read stands in what was typed."""
@@ -320,6 +343,33 @@ class Tokenizer:
             places += range(at, at + len(part))
             at += len(part)
         return _Read(self.backend.encode(own.join(parts), add_special_tokens=False), (*places, at))
+
+    def _word_groups(self, encoded: tokenizers.Encoding, spans: Sequence[tuple[int, int]], typed: str) -> list[int]:
+        """Word of each piece: pieces that touch, with no space or sign between, are one word."""
+        groups: list[int] = []
+        end, before = 0, ""  # of what was read so far; the piece before
+        rows = zip(encoded.tokens, encoded.ids, encoded.word_ids, spans, strict=False)
+        of_library: int | None = None
+        for piece, number, word, (start, last) in rows:
+            alone = self._special.get(number, self.special_tokens.unknown) != self.special_tokens.unknown
+            if self.spelling.knows_words:
+                continues = word == of_library
+            elif alone or start > end or not typed[start:last].strip():
+                continues = False
+            else:
+                apart = start == end and any(map(self.spelling.is_apart, typed[start - 1 : start + 1]))
+                continues = before == SPACE or (before not in self.special_tokens.duties and not apart)
+            groups.append(groups[-1] if continues and groups else (groups[-1] + 1 if groups else 0))
+            end, of_library = max(end, last), word
+            before = self._shown_in_text(piece, number, goes_on=False)
+        return groups
+
+    def _shown_in_text(self, piece: str, number: int, goes_on: bool) -> str:
+        """A piece of a text as it is read; its spelling among the special tokens is theirs alone."""
+        if number in self._special:
+            return self._special[number]
+        found = self.spelling.shown_in_text(piece, goes_on)
+        return piece if found in self.special_tokens.duties else found
 
     @checked
     def mask_words(self, encoding: Encoding, words: Iterable[int]) -> Encoding:
@@ -345,12 +395,24 @@ class Tokenizer:
     @checked
     def id_of(self, token: str) -> int:
         """Number of a token; that of the unknown one if the vocabulary does not have it."""
-        number = self.backend.token_to_id(token)
-        return self.unknown_id if number is None else number
+        return next(self._numbers_of(token), self.unknown_id)
+
+    @checked
+    def has(self, token: str) -> bool:
+        """Whether the vocabulary has a token."""
+        return next(self._numbers_of(token), None) is not None
+
+    def _numbers_of(self, token: str) -> Iterator[int]:
+        as_it_is = (token,) if token in self.special_tokens.duties else ()
+        numbers = map(self.backend.token_to_id, as_it_is or self.spelling.written(token))
+        return (number for number in numbers if number is not None)
 
     def token_of(self, number: int) -> str:
         """Token of a number."""
-        return str(self.backend.id_to_token(whole("a piece", number, 0, len(self) - 1)))
+        number = whole("a piece", number, 0, len(self) - 1)
+        if number in self._special:
+            return self._special[number]
+        return self.spelling.shown(str(self.backend.id_to_token(number)))
 
     def encode_plain(self, texts: Iterable[str]) -> list[np.ndarray]:
         """Piece numbers of many texts, no special tokens added; uint16 where the vocabulary fits."""
@@ -385,34 +447,90 @@ def _special_tokens(vocabulary: Container[str]) -> SpecialTokens:
 
 
 def _check_parts(values: Mapping[str, Any]) -> None:
-    """Refuse a `tokenizer.json` that is not of word pieces, or that has a part whose running nothing bounds."""
+    """Refuse a `tokenizer.json` of another kind, or that has a part whose running nothing bounds."""
     model = values.get("model")
-    if not isinstance(model, Mapping) or model.get("type", "WordPiece") != "WordPiece":
-        raise Refused(f"its model is {shown(model)}: it must be of type 'WordPiece'")
-    vocabulary = model.get("vocab")
-    numbers = list(vocabulary.values()) if isinstance(vocabulary, Mapping) else []
-    if not all(type(number) is int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
-        raise Refused("its vocabulary must give every piece a number, from 0 on, each once")
+    kind = model.get("type", "WordPiece") if isinstance(model, Mapping) else None
+    if not isinstance(model, Mapping) or kind not in MODELS:
+        raise Refused(f"its model is {shown(model)}: it must be of type {', '.join(map(repr, MODELS))}")
+    pieces = MODELS[str(kind)](model)
     added = values.get("added_tokens") or []
-    if not isinstance(added, list) or len(added) + len(numbers) > MOST_PIECES:
+    if not isinstance(added, list) or len(added) + len(pieces) > MOST_PIECES:
         raise Refused(f"its added_tokens must be a list, and with its vocabulary at most {MOST_PIECES:,}")
-    unknown = model.get("unk_token", UNKNOWN)
-    if not isinstance(unknown, str) or not isinstance(vocabulary, Mapping) or unknown not in vocabulary:
-        raise Refused(f"its unk_token is {shown(unknown)}: it must be one of the vocabulary")
-    whole("its max_input_chars_per_word", model.get("max_input_chars_per_word", 100), 1, 1000)
+    parts: dict[str, list[Mapping[str, Any]]] = {}
     for part, known in KNOWN_PARTS.items():
-        left = [values.get(part)]
+        left, found = [values.get(part)], parts.setdefault(part, [])
         while left:
             one = left.pop()
             if one is None:
                 continue
-            kind = one.get("type") if isinstance(one, Mapping) else one
-            if kind not in known:
-                raise Refused(f"its {part} is {shown(kind)}: one of {', '.join(known)} is run")
-            inner = one.get(f"{part}s", one.get("pretokenizers")) if kind == "Sequence" else []
+            kind_of_part = one.get("type") if isinstance(one, Mapping) else one
+            if kind_of_part not in known:
+                raise Refused(f"its {part} is {shown(kind_of_part)}: one of {', '.join(known)} is run")
+            inner = one.get(f"{part}s", one.get("pretokenizers")) if kind_of_part == "Sequence" else []
             if not isinstance(inner, list):
                 raise Refused(f"its {part} is a Sequence of {shown(inner)}: it must be of a list")
+            found.append(one)
             left += inner
+    cut = parts["pre_tokenizer"]
+    for one in cut:
+        if one["type"] == "Metaspace" and one.get("replacement", "▁") != "▁":
+            raise Refused(f"its Metaspace writes a space as {shown(one['replacement'])}: it must be '▁'")
+    if (kind == "BPE") != any(one["type"] == "ByteLevel" for one in cut):
+        raise Refused("its pieces of type 'BPE' must be byte-level, and no others can be")
+
+
+def _word_pieces(model: Mapping[str, Any]) -> Sequence[object]:
+    pieces = _numbered(model)
+    unknown = model.get("unk_token", UNKNOWN)
+    if not isinstance(unknown, str) or unknown not in pieces:
+        raise Refused(f"its unk_token is {shown(unknown)}: it must be one of the vocabulary")
+    whole("its max_input_chars_per_word", model.get("max_input_chars_per_word", 100), 1, 1000)
+    return pieces
+
+
+def _byte_pairs(model: Mapping[str, Any]) -> Sequence[object]:
+    pieces, merges = _numbered(model), model.get("merges")
+    if not isinstance(merges, list) or len(merges) > MOST_PIECES:
+        raise Refused(f"its merges are {shown(merges)}: they must be a list of at most {MOST_PIECES:,}")
+    if model.get("dropout"):
+        raise Refused(f"its dropout is {shown(model['dropout'])}: a text must always be cut alike")
+    for affix in ("continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(affix):
+            raise Refused(f"its {affix} is {shown(model[affix])}: byte-level pieces have none")
+    return pieces
+
+
+def _unigrams(model: Mapping[str, Any]) -> Sequence[object]:
+    vocabulary = model.get("vocab")
+    if not isinstance(vocabulary, list) or not all(
+        isinstance(one, list) and len(one) == 2 and isinstance(one[0], str) and _is_number(one[1]) for one in vocabulary
+    ):
+        raise Refused("its vocabulary must be a list of pieces, each with its score")
+    pieces = [one[0] for one in vocabulary]
+    if len(set(pieces)) < len(pieces):
+        raise Refused("its vocabulary must have each piece once")
+    whole("its unk_id", model.get("unk_id"), 0, len(pieces) - 1)
+    if model.get("byte_fallback"):
+        raise Refused("its pieces fall back to bytes: those of the families that are read do not")
+    return pieces
+
+
+def _numbered(model: Mapping[str, Any]) -> list[str]:
+    vocabulary = model.get("vocab")
+    numbers = list(vocabulary.values()) if isinstance(vocabulary, Mapping) else []
+    if not all(type(number) is int for number in numbers) or sorted(numbers) != list(range(len(numbers))):
+        raise Refused("its vocabulary must give every piece a number, from 0 on, each once")
+    return list(vocabulary) if isinstance(vocabulary, Mapping) else []
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# What checks the model of a tokenizer.json, by its type; each gives the pieces.
+MODELS: Mapping[str, Callable[[Mapping[str, Any]], Sequence[object]]] = {
+    "WordPiece": _word_pieces, "BPE": _byte_pairs, "Unigram": _unigrams,
+}  # fmt: skip
 
 
 def _pieces(path: Path) -> dict[str, int]:
@@ -446,12 +564,7 @@ def _share(room: int, first: int, second: int) -> tuple[int, int]:
     return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
 
 
-def _word_groups(encoded: tokenizers.Encoding) -> list[int]:
-    """Word of each piece: pieces that touch, with no space or sign between, are one word."""
-    groups: list[int] = []
-    previous: int | None = None
-    for position, word in enumerate(encoded.word_ids):
-        continues = position > 0 and word == previous
-        groups.append(groups[-1] if continues else (groups[-1] + 1 if groups else 0))
-        previous = word
-    return groups
+def _without_space(typed: str, start: int, end: int) -> tuple[int, int]:
+    """A span without the spaces at its beginning, which some vocabularies count to a word or a mask."""
+    shorter = end - len(typed[start:end].lstrip())
+    return (shorter, end) if shorter < end else (start, end)

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 import torch
 import transformers
+from tokenizers import models, normalizers, pre_tokenizers, trainers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
+from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
-FAMILIES = ("distilbert",)
+FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert")
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
-SIZES = {"distilbert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "seq_classif_dropout": 0.3}}
-MODELS = {"distilbert": "DistilBert"}
+OF_ROBERTA = {
+    "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+    "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5,
+}  # fmt: skip
+SIZES: dict[str, dict[str, Any]] = {
+    "distilbert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "seq_classif_dropout": 0.3},
+    "roberta": OF_ROBERTA, "xlm-roberta": OF_ROBERTA, "camembert": OF_ROBERTA,
+}  # fmt: skip
+MODELS = {"distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
 
 
 def sentences() -> list[str]:
@@ -26,22 +37,59 @@ def sentences() -> list[str]:
 
 def save_tokenizer(family: str, folder: Path, *, cased: bool = False) -> int:
     """A tokenizer of the family in a folder, as transformers writes it; how many pieces it has."""
-    backend, settings = _TRAINED[family](cased)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **settings)
+    fast = _TRAINED[family](cased)
     fast.save_pretrained(folder)
     return len(fast)
 
 
-def _word_pieces(cased: bool) -> tuple[tokenizers.Tokenizer, dict[str, Any]]:
+def _word_pieces(cased: bool) -> Any:
     made = BertWordPieceTokenizer(lowercase=not cased, strip_accents=None)
     made.train_from_iterator(sentences(), vocab_size=700, min_frequency=1, special_tokens=list(SPECIAL_TOKENS))
     made = BertWordPieceTokenizer(made.get_vocab(), lowercase=not cased)
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     inputs = ["input_ids", "attention_mask"]
-    return made._tokenizer, {**dict(zip(names, SPECIAL_TOKENS, strict=True)), "model_input_names": inputs}
+    settings = {**dict(zip(names, SPECIAL_TOKENS, strict=True)), "model_input_names": inputs}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made._tokenizer, **settings)
 
 
-_TRAINED = {"distilbert": _word_pieces}
+def _byte_pairs(cased: bool) -> Any:
+    made = ByteLevelBPETokenizer(lowercase=not cased)
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    made.train_from_iterator(sentences(), vocab_size=700, min_frequency=1, special_tokens=special)
+    model = json.loads(made.to_str())["model"]
+    mask = transformers.AddedToken("<mask>", lstrip=True, special=True)  # as published
+    merges = [tuple(pair) for pair in model["merges"]]
+    fast = transformers.RobertaTokenizer(vocab=model["vocab"], merges=merges, mask_token=mask)
+    if not cased:
+        fast.backend_tokenizer.normalizer = normalizers.Lowercase()
+    return fast
+
+
+def _unigrams(kind: str) -> Callable[[bool], Any]:
+    def train(cased: bool) -> Any:
+        special = {
+            "XLMRobertaTokenizer": ["<s>", "<pad>", "</s>", "<unk>"],
+            "CamembertTokenizer": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<s>", "</s>"],
+        }[kind]
+        backend = tokenizers.Tokenizer(models.Unigram())
+        backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+        trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=special, unk_token="<unk>")
+        backend.train_from_iterator(sentences(), trainer)
+        vocabulary = [tuple(piece) for piece in json.loads(backend.to_str())["model"]["vocab"]]
+        fast = getattr(transformers, kind)(vocab=[*vocabulary, ("<mask>", 0.0)])
+        if not cased:
+            fast.backend_tokenizer.normalizer = normalizers.Lowercase()
+        return fast
+
+    return train
+
+
+_TRAINED = {
+    "distilbert": _word_pieces,
+    "roberta": _byte_pairs,
+    "xlm-roberta": _unigrams("XLMRobertaTokenizer"),
+    "camembert": _unigrams("CamembertTokenizer"),
+}
 
 
 def save_family(family: str, folder: Path, head: str = "ForMaskedLM", *, cased: bool = False, **sizes: Any) -> Path:

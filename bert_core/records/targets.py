@@ -203,9 +203,9 @@ def hidden_pieces(encoding: Encoding, original: Encoding) -> tuple[tuple[int, in
 def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
     """The pieces of a word, or the piece itself if it is one. Raises Refused for signs that no piece has."""
     written = word.strip()
-    if tokenizer.backend.token_to_id(written) is not None:
+    if tokenizer.has(written):
         return (written,)
-    read = tokenizer.encode(written)
+    read = tokenizer.encode(f" {written}")  # as within a text: some vocabularies count the space to the word
     if read.unknown_count:
         raise Refused(f"{_shortened(written)!r} has characters that are not in the vocabulary: choose another word")
     return read.tokens[1:-1]

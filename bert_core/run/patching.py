@@ -277,8 +277,8 @@ def patch_band(
 
 def _whole_words(loaded: LoadedModel) -> list[int]:
     """The pieces of the vocabulary that are words. Raises Refused if there are none."""
-    pieces = loaded.tokenizer.backend.get_vocab()
-    words = sorted(number for piece, number in pieces.items() if piece.isalpha() and len(piece) > 1)
+    pieces = map(loaded.tokenizer.token_of, range(len(loaded.tokenizer)))
+    words = [number for number, piece in enumerate(pieces) if piece.isalpha() and len(piece) > 1]
     if not words:
         raise Refused("the vocabulary has no whole words, so there are no random texts")
     return words

@@ -20,6 +20,7 @@ from bert_core.run.capture import capture
 from bert_core.run.decomposition import decompx
 from bert_core.run.lens import logit_lens
 from bert_core.run.walk import walk
+from bert_core.spelling import SPACE
 from bert_core.training.finetune import FinetuneSettings, finetune
 from tests.core.test_tokenizer import TEXTS
 from tests.families import CLASSES, FAMILIES, reference_of, save_family, save_tokenizer, sentences
@@ -60,7 +61,9 @@ def test_pieces_of_ten_languages_and_of_hostile_texts_are_those_of_transformers(
 ) -> None:
     """Ids and offsets agree on every sentence, alone and as a pair, and on the hostile texts."""
     save_tokenizer(family, tmp_path, cased=cased)
-    ours, reference = Tokenizer.from_folder(tmp_path), transformers.AutoTokenizer.from_pretrained(tmp_path)
+    # AutoTokenizer builds a RoBERTa anew from its pieces, and forgets the lower case of these.
+    reads = transformers.AutoTokenizer if cased or family == "distilbert" else transformers.PreTrainedTokenizerFast
+    ours, reference = Tokenizer.from_folder(tmp_path), reads.from_pretrained(tmp_path)
     lines = sentences()
     pairs: list[tuple[str, str | None]] = [(line, None) for line in lines]
     pairs += [*zip(lines, reversed(lines), strict=True), *TEXTS.values()]
@@ -69,9 +72,41 @@ def test_pieces_of_ten_languages_and_of_hostile_texts_are_those_of_transformers(
         text, pair = text.replace("[MASK]", own), None if pair is None else pair.replace("[MASK]", own)
         encoding, theirs = ours.encode(text, pair), reference(text, pair, return_offsets_mapping=True)
         assert list(encoding.input_ids) == theirs["input_ids"]
-        assert list(encoding.offsets) == theirs["offset_mapping"]
+        spans = zip(theirs["offset_mapping"], encoding.sides, strict=True)
+        assert list(encoding.offsets) == [trimmed(span, pair or "" if side == "B" else text) for span, side in spans]
         for word in range(encoding.word_count):
             assert encoding.word_text(word) in f"{text}\0{pair}"
+
+
+def test_pieces_are_drawn_readable_and_words_grouped_alike(family: str, tmp_path: Path) -> None:
+    """No Ġ and no ▁; a word is one word for every vocabulary, signs stand alone, and a name finds its number."""
+    save_tokenizer(family, tmp_path, cased=True)
+    tokenizer = Tokenizer.from_folder(tmp_path)
+    encoding = tokenizer.encode("The river, it's  unseen [MASK].", "हर सुबह बेकर")
+    words = [encoding.word_text(word) for word in range(encoding.word_count)]
+    assert [word for word in words if word] == [
+        *("The", "river", ",", "it", "'", "s", "unseen", "[MASK]", "."), *("हर", "सुबह", "बेकर"),
+    ]  # fmt: skip
+    for word in range(encoding.word_count):
+        tokens = [token for at in encoding.pieces_of(word) if (token := encoding.tokens[at]) != SPACE]
+        assert all(token.startswith("##") for token in tokens[1:]) and not any(t.startswith("##") for t in tokens[:1])
+    names = [tokenizer.token_of(number) for number in range(len(tokenizer))]
+    assert not any(set(name) & set("ĠĊ▁") for name in (*names, *encoding.tokens) if name != "▁")
+    assert [tokenizer.id_of(name) for name in names] == list(range(len(tokenizer)))
+    chinese = tokenizer.encode("猫坐在垫子上。")
+    if family != "roberta":  # whose pieces begin within a sign, so that not every sign is a word
+        assert [chinese.word_text(word) for word in range(chinese.word_count)] == list("猫坐在垫子上。")
+    hidden = tokenizer.mask_words(encoding, [1])
+    assert {encoding.duties[at] for at in hidden.mask_positions} == {None, "mask"}
+    assert all(hidden.hidden_piece(at) is not None for at in encoding.pieces_of(1))
+
+
+def trimmed(span: tuple[int, int], typed: str) -> tuple[int, int]:
+    """A span without the spaces before a word, which some tokenizers count to it."""
+    start, end = span
+    while start < end - 1 and typed[start].isspace():
+        start += 1
+    return (start, end) if typed[start:end].strip() else span
 
 
 def reference_inputs(encoding: bert_core.Encoding) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import streamlit as st
 
-from viz_app.shell.markdown import as_written, helped, terms_in
+from viz_app.shell.markdown import as_written, helped, named, terms_in
 
 _DEFAULTS = {  # all others: value
     "segmented_control": "default", "multiselect": "default", "pills": "default", "selectbox": "index",
@@ -80,7 +80,7 @@ def control(
         if on_change is not None:
             on_change(*args)
 
-    given = draw(label, key=key, on_change=take, **look)
+    given = draw(named(label), key=key, on_change=take, **look)
     if is_new and given and draw.__name__ in _TYPED and given != chosen:
         # The page was there before this session: its server was started again, and no address holds a long text.
         chosen = state[name] = given

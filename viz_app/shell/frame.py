@@ -27,7 +27,7 @@ from viz_app.shell.edits import NO_EDITS, with_edits
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import existing_heads
 from viz_app.shell.language import spoken
-from viz_app.shell.markdown import as_written, helped, sentence
+from viz_app.shell.markdown import SPECIAL_TOKENS, as_written, helped, sentence, special_tokens
 from viz_app.shell.models import chosen_model, model_settings, say_load_problem
 from viz_app.shell.notices import say_notices, say_of_text, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
@@ -137,6 +137,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
         says = spoken("The text has {many} characters: at most {most:,} can be read.")
         st.error(helped(says.format(many=many, most=LONGEST_TEXT)))
         return None
+    state[SPECIAL_TOKENS] = loaded.tokenizer.special_tokens
     try:
         original = loaded.tokenizer.encode(text, pair, max_length=loaded.config.max_position_embeddings)
     except Refused as error:
@@ -203,7 +204,7 @@ def _chips(current: Question) -> list[Chip]:
         title = spoken("{piece}: position {position}, number {number:,} in the vocabulary").format(
             piece=piece, position=position, number=original.input_ids[position]
         )
-        hidden = spoken("Hidden: the model reads [MASK] here. Click to show it again.")
+        hidden = special_tokens().named_in(spoken("Hidden: the model reads [MASK] here. Click to show it again."))
         what = hidden if masked else spoken("Click to hide it.")
         ends = masked and encoding.words[position + 1] != encoding.words[position]
         chips.append(

@@ -6,8 +6,14 @@ import html
 import re
 from collections.abc import Callable
 
+import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
+
+from bert_core.tokenizer import OF_BERT, SpecialTokens
 from viz_app.glossary import first_uses
 from viz_app.shell.language import language
+
+SPECIAL_TOKENS = "_special_tokens"  # how the page's model writes them
 
 _FOREIGN = "\u2063"  # stands before and behind words that are not ours, until their text is drawn
 _WORDS_OF_OTHERS = re.compile(f"{_FOREIGN}[^{_FOREIGN}]*{_FOREIGN}")
@@ -22,6 +28,19 @@ def as_written(text: str) -> str:
     # An address becomes a link even behind backslashes: a joiner that nobody sees takes it apart.
     apart = re.sub(r"(?=://|@)|(?<=www)(?=\.)", "\u2060", text, flags=re.IGNORECASE)
     return re.sub(r"([!-/:-@\[-`{-~])", r"\\\1", apart)
+
+
+def special_tokens() -> SpecialTokens:
+    """How the page's model writes its special tokens; BERT's way where there is none."""
+    if get_script_run_ctx(suppress_warning=True) is None:
+        return OF_BERT
+    found: SpecialTokens = st.session_state.get(SPECIAL_TOKENS, OF_BERT)
+    return found
+
+
+def named(text: str) -> str:
+    """A text of ours in Markdown that says [CLS], with what the page's model writes in its place."""
+    return special_tokens().named_in(text, as_written)
 
 
 def sentence(error: Exception) -> str:
@@ -41,7 +60,7 @@ def explained(text: str, said: set[str] | None = None) -> str:
     The marks are its only HTML: any other tag shows as it was written, and what was typed must be `as_written`.
     said: the names of terms that are not marked any more; those that are marked here are added.
     """
-    return _marked(text, _NO_WORDS, set() if said is None else said, _without_tags)
+    return _marked(named(text), _NO_WORDS, set() if said is None else said, _without_tags)
 
 
 def explained_as_written(text: str, said: set[str]) -> str:
@@ -76,7 +95,7 @@ def helped(text: str) -> str:
     says = terms_in(_NO_WORDS.sub(" ", signs))
     # Streamlit reads the help twice: here, and where it stands.
     sign = "" if says is None else f" :help[{as_written(says).replace(chr(10), '&#10;')}]"
-    return text.replace(_FOREIGN, "") + sign
+    return named(text).replace(_FOREIGN, "") + sign
 
 
 def _without_tags(text: str) -> str:

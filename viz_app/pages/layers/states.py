@@ -49,7 +49,8 @@ def plane(current: Question) -> None:
     groups = [
         "hidden"
         if place in encoding.mask_positions
-        else {"A": "first sentence", "B": "second sentence"}.get(side or "") or "[CLS], [SEP]"
+        else {"A": "first sentence", "B": "second sentence"}.get(side or "")
+        or encoding.special_tokens.named_in("[CLS], [SEP]")
         for place, side in enumerate(encoding.sides)
     ]
     screen.chart(

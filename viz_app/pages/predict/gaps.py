@@ -42,7 +42,7 @@ def put_word(current: Question, position: int, word: str) -> None:
     pieces = encoding.pieces_of(number) if number is not None else (position,)
     start, end = encoding.offsets[pieces[0]][0], encoding.offsets[pieces[-1]][1]
     source = state[side]
-    state[side] = source[:start] + word.removeprefix("##") + source[end:]
+    state[side] = source[:start] + word.removeprefix("##").lstrip("␣") + source[end:]
     state.masked = tuple(w for w in state.masked if w != number)
 
 

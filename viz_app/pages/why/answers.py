@@ -25,7 +25,7 @@ from bert_core.tokenizer import Encoding
 from viz_app.components.token_strip import Chip
 from viz_app.figures.style import shade, two_digits
 from viz_app.figures.why import MEANINGS
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.markdown import as_written, helped, named
 from viz_app.shell.memory import room_for
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
@@ -117,7 +117,7 @@ class Answers:
     def sides(self, method: str) -> str:
         """How much of a method's scores stands in A, in B, and at [CLS] and [SEP]: a sentence for a pair."""
         totals = side_totals(self.scores[self.names.index(method)], self.encoding)
-        said = {"A": "words of sentence A", "B": "words of sentence B", "special": "[CLS] and [SEP]"}
+        said = {"A": "words of sentence A", "B": "words of sentence B", "special": named("[CLS] and [SEP]")}
         return ", ".join(f"{said[name]} **{two_digits(total)}**" for name, total in totals.items())
 
     def total(self, method: str) -> str:

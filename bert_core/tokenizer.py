@@ -476,7 +476,10 @@ def _check_parts(values: Mapping[str, Any]) -> None:
         if one["type"] == "Metaspace" and one.get("replacement", "▁") != "▁":
             raise Refused(f"its Metaspace writes a space as {shown(one['replacement'])}: it must be '▁'")
     if (kind == "BPE") != any(one["type"] == "ByteLevel" for one in cut):
-        raise Refused("its pieces of type 'BPE' must be byte-level, and no others can be")
+        raise Refused(
+            f"its pre_tokenizer is {shown(values.get('pre_tokenizer'))}: it must be ByteLevel for a model of type "
+            "'BPE', and for no other"
+        )
 
 
 def _word_pieces(model: Mapping[str, Any]) -> Sequence[object]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ from bert_core.run.lens import logit_lens
 from bert_core.run.walk import walk
 from bert_core.spelling import SPACE
 from bert_core.training.finetune import FinetuneSettings, finetune
+from tests.core.test_hostile_checkpoints import ODD, loaded_or_refused, places
 from tests.core.test_tokenizer import TEXTS
 from tests.families import CLASSES, FAMILIES, reference_of, save_family, save_tokenizer, sentences
 from tests.near import assert_near
@@ -191,6 +195,29 @@ def test_heads_can_be_switched_off_pruned_and_put_back(family: str, loaded: Load
     logits = reference_of(family, tmp_path / "0")(**reference_inputs(encoding)).logits[0, encoding.mask_positions[0]]
     assert int(logits.argmax()) == off.top[0][0]
     assert_near(logits.softmax(-1).max(), off.top[0][1], TOLERANCE)
+
+
+@pytest.mark.parametrize("kind", ["roberta", "xlm-roberta"])
+def test_every_field_of_a_tokenizer_takes_any_value(kind: str, tmp_path: Path) -> None:
+    """Byte-level and unigram tokenizers too read texts, or are refused in one sentence; none stops the program."""
+    save_tokenizer(kind, tmp_path, cased=True)
+    parts: dict[str, Any] = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    of_lists = ("vocab", "merges")  # of their pieces a few
+    for place in list(places(parts))[1:]:
+        if any(name in of_lists and isinstance(at, int) and at > 1 for name, at in itertools.pairwise(place)):
+            continue
+        for odd in ODD.values():
+            values = copy.deepcopy(parts)
+            inner: Any = values
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = odd
+            (tmp_path / "tokenizer.json").write_text(json.dumps(values), encoding="utf-8")
+            found = loaded_or_refused(lambda: Tokenizer.from_folder(tmp_path))
+            if found is not None:
+                encoding = found.encode("the cat \x00 sat zzz [MASK].", "on a mat")
+                assert max(encoding.input_ids) < len(found), place
+                found.decode(encoding.input_ids)
 
 
 def test_ablation_and_lenses_run(loaded: LoadedModel) -> None:

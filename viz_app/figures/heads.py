@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from viz_app.figures.style import HEAD_COLOURS, figure_of, page
+from viz_app.figures.style import HEAD_COLOURS, figure_of, page, plain
 
 # The figures of `role_figures`, in their order, and what an order by each of them is called.
 FIGURE_ORDERS = {"entropy": "by entropy", "to_sep": "by share to [SEP]", "distance": "by mean distance"}
@@ -141,7 +141,8 @@ def role_bars(
         {
             "type": "bar", "x": list(scores), "y": rows, "orientation": "h", "showlegend": False,
             "marker": {"color": filled}, "text": [f"{score:.2f}" for score in scores], "textposition": "outside",
-            "cliponaxis": False, "customdata": list(labels), "hovertemplate": "%{customdata}: %{x:.9g}<extra></extra>",
+            "cliponaxis": False, "customdata": [plain(label) for label in labels],
+            "hovertemplate": "%{customdata}: %{x:.9g}<extra></extra>",
         },
         {
             "type": "scatter", "x": list(thresholds), "y": rows, "mode": "markers", "showlegend": False,
@@ -153,7 +154,7 @@ def role_bars(
         "height": (44 if lecture else 30) * len(labels) + 40,
         "margin": {"l": 8, "r": 32, "t": 4, "b": 4},
         "xaxis": {"range": [0, 1.08], "tickvals": [0, 0.5, 1]},
-        "yaxis": {"tickvals": rows, "ticktext": list(labels), "autorange": "reversed"},
+        "yaxis": {"tickvals": rows, "ticktext": [plain(label) for label in labels], "autorange": "reversed"},
     }
     return figure_of(traces, layout, dark=dark, lecture=lecture)
 

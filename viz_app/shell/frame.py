@@ -127,7 +127,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
     loaded = chosen_model()
     if loaded is None:
         return None
-    _text_inputs([one.example for one in pages if one.example is not None])
+    _text_inputs([one.example for one in pages if one.example is not None], follows=loaded.has_segments)
     text, pair = state.text, state.pair
     say_notices(notices)
     if len(text) + len(pair) > LONGEST_TEXT:
@@ -169,12 +169,12 @@ def _settings(*, models: bool) -> None:
     )  # fmt: skip
 
 
-def _text_inputs(surprises: list[Example]) -> None:
+def _text_inputs(surprises: list[Example], *, follows: bool) -> None:
     row = screen.text().container(horizontal=True, vertical_alignment="bottom")
     control(row.text_input, spoken("Sentence"), "text", on_change=_text_changed, placeholder=spoken("Type a sentence"))
     control(
         row.text_input, spoken("Second sentence"), "pair", on_change=_text_changed,
-        placeholder=spoken("Optional: does this one follow?"),
+        placeholder=spoken("Optional: does this one follow?") if follows else spoken("Optional"),
     )  # fmt: skip
     # What is closed costs nothing.
     with row.popover(spoken("Examples"), width="content", key=EXAMPLES, on_change="rerun") as opened:

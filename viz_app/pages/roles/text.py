@@ -137,8 +137,10 @@ def card(current: Question, seen: RolesOfText) -> None:
     if seen.roles[layer][head] is None:
         screen.note("Click a point of the map to choose another.")
         return
+    own = current.encoding.special_tokens
+    labels = [own.named_in(label) for label in LABELS.values()]
     screen.chart(
-        role_bars(seen.scores((layer, head)), list(LABELS.values()), list(THRESHOLDS.values()), **look),
+        role_bars(seen.scores((layer, head)), labels, list(THRESHOLDS.values()), **look),
         key="role_bars", least=0.65, config={"displayModeBar": False},
         alt=f"How far L{layer} H{head} fills each role",
     )  # fmt: skip

@@ -98,6 +98,7 @@ _NAMES = {
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
     "studies.heads": "CorpusSettings heads_over",
+    "studies.neurons": "Firing NeuronSettings neurons_over write_examples write_firing",
     "studies.relations": "relations_csv track_relations",
     "studies.rows": "Columns",
     "studies.table": "read_table write_table",
@@ -327,6 +328,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.faithfulness import standings as standings
     from bert_core.studies.heads import CorpusSettings as CorpusSettings
     from bert_core.studies.heads import heads_over as heads_over
+    from bert_core.studies.neurons import Firing as Firing
+    from bert_core.studies.neurons import NeuronSettings as NeuronSettings
+    from bert_core.studies.neurons import neurons_over as neurons_over
+    from bert_core.studies.neurons import write_examples as write_examples
+    from bert_core.studies.neurons import write_firing as write_firing
     from bert_core.studies.probes import LabelledSentence as LabelledSentence
     from bert_core.studies.probes import ProbeSettings as ProbeSettings
     from bert_core.studies.probes import label_erasers as label_erasers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -135,27 +135,49 @@ def answers_erased(
     return found
 
 
+@torch.no_grad()
+def activations(
+    loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int]
+) -> Iterator[tuple[list[int], int, np.ndarray]]:
+    """What every neuron of some layers passes on at every token of many texts, some texts at a time, layer by layer.
+
+    Yields the numbers of the texts, the layer, and (token, intermediate) float32: the tokens of these texts, one text
+    after the other, [CLS] and [SEP] too. The layers above the last of these are not computed.
+    """
+    for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
+        batch = _Padded.of(loaded, [encodings[number] for number in some])
+        states = batch.entering
+        for number in range(max(layers) + 1):
+            layer = batch.layers[number]
+            normed = layer.attention(states, batch.mask).context
+            activated = layer.intermediate(normed)
+            if number in layers:
+                yield some, number, as_array(activated[batch.there])
+            states = layer.output(activated, normed)
+
+
 @dataclass(frozen=True)
 class _Padded:
     """Some texts as one batch on the model's device.
 
-    entering: (text, seq, hidden), what enters the first layer. mask: additive, or None. typed: (text, seq), whether it
-    is a token and not an added [CLS], [SEP] or [PAD].
+    entering: (text, seq, hidden), what enters the first layer. mask: additive, or None. there: (text, seq), whether it
+    is a token and not [PAD]; typed: nor an added [CLS] or [SEP].
     """
 
     layers: list[BertLayer]
     entering: Tensor
     mask: Tensor | None
+    there: Tensor
     typed: Tensor
 
     @classmethod
     def of(cls, loaded: LoadedModel, texts: Sequence[Encoding]) -> _Padded:
         shape = (len(texts), max(map(len, texts)))
         ids, segments = np.full(shape, loaded.tokenizer.pad_id), np.zeros(shape, np.int64)
-        there, typed = np.zeros(shape, np.int64), np.zeros(shape, bool)
+        there, typed = np.zeros(shape, bool), np.zeros(shape, bool)
         for row, text in enumerate(texts):
             ids[row, : len(text)], segments[row, : len(text)] = text.input_ids, text.token_type_ids
-            there[row, : len(text)], typed[row, : len(text)] = 1, ~np.array(text.special)
+            there[row, : len(text)], typed[row, : len(text)] = True, ~np.array(text.special)
         bert, device = loaded.model.bert, loaded.device
         entering = bert.embeddings(
             torch.from_numpy(ids).to(device),
@@ -163,10 +185,9 @@ class _Padded:
         )
         mask = None
         if not there.all():
-            mask = bert.get_extended_attention_mask(torch.from_numpy(there).to(device), shape)
-        return cls(
-            cast("list[BertLayer]", list(bert.encoder.layer)), entering, mask, torch.from_numpy(typed).to(device)
-        )
+            mask = bert.get_extended_attention_mask(torch.from_numpy(there.astype(np.int64)).to(device), shape)
+        layers = cast("list[BertLayer]", list(bert.encoder.layer))
+        return cls(layers, entering, mask, *(torch.from_numpy(where).to(device) for where in (there, typed)))
 
     def changed(self, states: Tensor, change: Change) -> Tensor:
         """States (text, seq, hidden) with those of the tokens changed."""

@@ -8,10 +8,7 @@ table does not depend on who did the work, nor on where it was stopped and went 
 
 from __future__ import annotations
 
-import dataclasses
-import io
 import itertools
-import json
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_core import checkpoint
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.loading import LoadedModel, load
@@ -38,7 +34,7 @@ from bert_core.run.losses import (
     losses_without_each,
 )
 from bert_core.studies.lines import Line, Shard, check_file, shards
-from bert_core.studies.resume import as_kept, check_same
+from bert_core.studies.resume import check_same, identity, keep_arrays, kept_arrays
 from bert_core.studies.rows import Columns, check_rows, row_shards
 from bert_core.tokenizer import Encoding
 
@@ -274,11 +270,11 @@ def heads_over(
         raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
     check_file(path)
     size = path.stat().st_size
-    asked = _identity(path, model, settings)
+    asked = identity(path, model, settings)
     total, place = HeadSums({}), {"number": 0, "start": 0, "line": 0}
     if state is not None and state.exists():
-        total, place = _read_state(state, asked)
-        yield total, place["start"] / max(size, 1)
+        total, place, read = _read_state(state, asked)
+        yield total, read / max(size, 1)
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
     if settings.columns is not None:
         classes = loaded.labels if settings.loss == "class" else ()
@@ -289,7 +285,7 @@ def heads_over(
         total = total + sums
         if state is not None:
             _write_state(state, asked, total, shard)
-        yield total, shard.end / max(size, 1)
+        yield total, shard.read / max(size, 1)
 
 
 def _here(loaded: LoadedModel, settings: CorpusSettings, rest: Iterator[Shard]) -> Iterator[tuple[Shard, HeadSums]]:
@@ -344,34 +340,21 @@ def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedMo
 # ---------------------------------------------------------------------------- going on later
 
 
-def _identity(path: Path, model: str, settings: CorpusSettings) -> dict[str, Any]:
-    stat = path.stat()
-    text = [path.name, stat.st_size, stat.st_mtime_ns]
-    return as_kept({"text": text, "model": model, **dataclasses.asdict(settings)})
-
-
 def _write_state(state: Path, asked: Mapping[str, Any], total: HeadSums, shard: Shard) -> None:
-    """Write all that the study needs to go on from here; the file is there whole, or not at all."""
-    header = {
-        "asked": asked, "loss": total.loss, "counts": total.counts,
-        "place": {"number": shard.number + 1, "start": shard.end, "line": shard.next_line},
-    }  # fmt: skip
-
-    packed = io.BytesIO()  # NumPy 1 leaves its archive open where a disk is full
-    np.savez(packed, header=np.array(json.dumps(header)), **total.figures)  # type: ignore[arg-type]
-    checkpoint.write_whole(state, packed.getvalue())
+    place = {"number": shard.number + 1, "start": shard.end, "line": shard.next_line}
+    header = {"asked": asked, "loss": total.loss, "counts": total.counts, "place": place, "read": shard.read}
+    keep_arrays(state, header, total.figures)
 
 
-def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[str, int]]:
+def _read_state(state: Path, asked: Mapping[str, Any]) -> tuple[HeadSums, dict[str, int], int]:
+    header, figures = kept_arrays(state)
     try:
-        with np.load(io.BytesIO(state.read_bytes()), allow_pickle=False) as file:
-            header = json.loads(str(file["header"]))
-            figures = {name: file[name] for name in file.files if name != "header"}
-            loss, counts, place = header["loss"], Counter(header["counts"]), header["place"]
-    except Exception as error:  # of a file that is no archive, is cut off, or holds something else
+        kept, total = header["asked"], HeadSums(figures, header["loss"], Counter(header["counts"]))
+        place, read = header["place"], int(header["read"])
+    except (KeyError, TypeError, ValueError) as error:
         raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error
-    check_same(header["asked"], asked, state)
-    return HeadSums(figures, loss, counts), place
+    check_same(kept, asked, state)
+    return total, place, read
 
 
 def note_of(counts: Mapping[str, int]) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import lzma
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple, cast
 
 from bert_core.refused import Refused, shown
 
@@ -31,8 +32,8 @@ class Line(NamedTuple):
 class Shard:
     """Some lines that follow each other.
 
-    number: of the shard, from zero. end: the byte of the file where the next one begins.
-    next_line: the number of the line that begins there.
+    number: of the shard, from zero. end: the byte of the text where the next one begins.
+    next_line: the number of the line that begins there. read: bytes of the file that were read, packed as they may be.
     counts: of "lines" read and, among them, "empty" ones; "overlong" ones, of which the beginning was read; and those
         "not UTF-8", in which the broken bytes were replaced.
     """
@@ -42,6 +43,7 @@ class Shard:
     end: int
     next_line: int
     counts: Counter[str] = field(default_factory=Counter)
+    read: int = 0
 
 
 def check_file(path: Path) -> None:
@@ -51,28 +53,36 @@ def check_file(path: Path) -> None:
 
 
 def shards(path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES) -> Iterator[Shard]:
-    """The shards of a file from one on; the memory is that of one shard.
+    """The shards of a file from one on, unpacked if it is an `.xz`; the memory is that of one shard.
 
     number, start, line: of the first shard, its first byte and its first line, as an earlier one told them.
+    Raises Refused for an `.xz` that is broken.
     """
-    with path.open("rb") as file:
-        file.seek(start)
-        while True:
-            counts: Counter[str] = Counter()
-            lines: list[Line] = []
-            while counts["lines"] < size and (raw := _read_line(file, counts)) is not None:
-                if text := _decoded(raw, counts).strip():
-                    lines.append(Line(line + counts["lines"] - 1, text))
-                else:
-                    counts["empty"] += 1
-            if not counts["lines"]:
-                return
-            line += counts["lines"]
-            yield Shard(number, tuple(lines), file.tell(), line, counts)
-            number += 1
+    with path.open("rb") as disk, _unpacked(disk, path) as file:
+        try:
+            file.seek(start)
+            while True:
+                counts: Counter[str] = Counter()
+                lines: list[Line] = []
+                while counts["lines"] < size and (raw := _read_line(file, counts)) is not None:
+                    if text := _decoded(raw, counts).strip():
+                        lines.append(Line(line + counts["lines"] - 1, text))
+                    else:
+                        counts["empty"] += 1
+                if not counts["lines"]:
+                    return
+                line += counts["lines"]
+                yield Shard(number, tuple(lines), file.tell(), line, counts, disk.tell())
+                number += 1
+        except (lzma.LZMAError, EOFError) as error:
+            raise Refused(f"{path.name} is not a whole .xz file: {error}") from error
 
 
-def _read_line(file: BinaryIO, counts: Counter[str]) -> bytes | None:
+def _unpacked(disk: IO[bytes], path: Path) -> IO[bytes]:
+    return cast("IO[bytes]", lzma.LZMAFile(disk)) if path.suffix == ".xz" else disk
+
+
+def _read_line(file: IO[bytes], counts: Counter[str]) -> bytes | None:
     """The next line, of an overlong one the beginning; None at the end of the file."""
     raw = file.readline(LONGEST_LINE)
     if not raw:

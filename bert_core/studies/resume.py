@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import glob
 import io
 import json
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from bert_core import checkpoint
@@ -21,6 +23,13 @@ from bert_core.refused import Refused
 def as_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a study as JSON gives them back: tuples are lists, and keys are strings."""
     return json.loads(json.dumps(asked))  # type: ignore[no-any-return]
+
+
+def identity(path: Path, model: str, settings: Any) -> dict[str, Any]:
+    """What a study of a file is known by: the file as it is now, the model's name and the settings, a dataclass."""
+    stat = path.stat()
+    text = [path.name, stat.st_size, stat.st_mtime_ns]
+    return as_kept({"text": text, "model": model, **dataclasses.asdict(settings)})
 
 
 def read_kept(path: Path) -> dict[str, Any]:
@@ -45,6 +54,24 @@ def check_same(kept: Mapping[str, Any], asked: Mapping[str, Any], place: Path | 
             f"{place} holds a run with other settings ({'; '.join(differ)}): "
             "give the same again, or choose another name"
         )
+
+
+def keep_arrays(state: Path, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+    """Write all that a study needs to go on from here; the file is there whole, or not at all."""
+    packed = io.BytesIO()  # NumPy 1 leaves its archive open where a disk is full
+    np.savez(packed, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+    checkpoint.write_whole(state, packed.getvalue())
+
+
+def kept_arrays(state: Path) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What `keep_arrays` wrote. Raises Refused for a file that is something else."""
+    try:
+        with np.load(io.BytesIO(state.read_bytes()), allow_pickle=False) as file:
+            header = json.loads(str(file["header"]))
+            arrays = {name: file[name] for name in file.files if name != "header"}
+            return dict(header), arrays
+    except Exception as error:  # of a file that is no archive, is cut off, or holds something else
+        raise Refused(f"{state} is not what an earlier run left: delete it to begin anew") from error
 
 
 @contextmanager

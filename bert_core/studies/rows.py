@@ -87,14 +87,14 @@ def row_shards(
         if example.row < line:
             continue
         if len(rows) == size:
-            yield Shard(number, tuple(rows), end, example.row, counts)
+            yield Shard(number, tuple(rows), end, example.row, counts, end)
             number, rows, counts = number + 1, [], Counter()
         counts["lines"] += 1
         counts["overlong"] += max(len(example.text), len(example.pair or "")) > LONGEST_LINE
         pair = None if example.pair is None else example.pair[:LONGEST_LINE]
         rows.append(Line(example.row, example.text[:LONGEST_LINE], pair, example.label))
     if rows:
-        yield Shard(number, tuple(rows), end, rows[-1].number + 1, counts)
+        yield Shard(number, tuple(rows), end, rows[-1].number + 1, counts, end)
 
 
 def separator_of(header: str) -> str:

@@ -41,8 +41,12 @@ def write_table(table: HeadTable, path: Path) -> None:
 
     Raises Refused for another kind of file.
     """
+    write_columns(_columns(table), path)
+
+
+def write_columns(columns: Mapping[str, Sequence[Any]], path: Path) -> None:
+    """A table by the names of its columns, as `write_table` writes it. Raises Refused for another kind of file."""
     check_kind(path)
-    columns = _columns(table)
     if path.suffix == ".parquet":
         import pyarrow
         from pyarrow import parquet
@@ -55,6 +59,21 @@ def write_table(table: HeadTable, path: Path) -> None:
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     checkpoint.write_whole(path, out.getvalue())
+
+
+def column_names(path: Path) -> list[str]:
+    """Of a table, read off its beginning. Raises Refused for a file that is none."""
+    if path.suffix == ".parquet":
+        import pyarrow
+        from pyarrow import parquet
+
+        try:
+            return list(parquet.read_schema(path).names)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise Refused(f"the file {path.name} is not a whole Parquet file") from error
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        header = lines.readline(1 << 16)
+    return next(csv.reader([header]), [])
 
 
 @checked

@@ -38,6 +38,7 @@ COMMANDS: dict[str, tuple[object, ...]] = {
                      "--questions", 2, "--lengths", "6:16", "--least", 0, "--random-rankings", 2, "--out", "OUT/t.csv"),
     "probe": ("probe", "WORDS", "--label", "kind", "--layers", "0,2", "--seeds", 1, "--least", 1, "--model", "MODEL",
               "--out", "OUT/p.csv"),
+    "neurons": ("neurons", "TEXT", "--model", "MODEL", "--out", "OUT/t.csv", "--examples", "OUT/e.json"),
     "prune": ("prune", "--model", "MODEL", "--heads", "0.1", "--out", "OUT/smaller"),
     "prune to .zip": ("prune", "--model", "MODEL", "--heads", "0.1", "--out", "OUT/smaller.zip"),
     "prune-curve": ("prune-curve", "TEXT", "--model", "MODEL", "--examples", 6, "--length", 16, "--points", 2,

@@ -220,6 +220,12 @@ def over(a: Asked, **given: Any) -> object:
     return list(bert_core.heads_over(**{"path": "nothing.txt", "model": a.loaded.report.source, **given}))
 
 
+def firing(a: Asked, **given: Any) -> object:
+    """One neuron of a text."""
+    right = {"path": a.text, "model": a.loaded.report.source, "settings": bert_core.NeuronSettings(((0, 1),))}
+    return bert_core.neurons_over(**{**right, "device": "cpu", **given})
+
+
 DOORS: dict[str, Door] = {
     "load": lambda a, v: bert_core.load(v, device="cpu", allow_hub=False),
     "load device": lambda a, v: bert_core.best_device(v),
@@ -652,6 +658,21 @@ DOORS: dict[str, Door] = {
     "pruning_curve reference": lambda a, v: curve(a, orders=["ablation-mean"], estimated=[a.batch], reference=v),
     "pruning_curve made_on": lambda a, v: curve(a, made_on=v),
     "pruning_curve found_on": lambda a, v: curve(a, found_on=v),
+    "neurons_over": lambda a, v: firing(a, path=v),
+    "neurons_over model": lambda a, v: firing(a, model=v),
+    "neurons_over settings": lambda a, v: firing(a, settings=v),
+    "neurons_over state": lambda a, v: firing(a, path="nothing.txt", state=v),
+    "neurons_over device": lambda a, v: firing(a, device=v),
+    "NeuronSettings neurons": lambda a, v: bert_core.NeuronSettings(v),
+    "NeuronSettings max_length": lambda a, v: bert_core.NeuronSettings(max_length=v),
+    "NeuronSettings examples": lambda a, v: bert_core.NeuronSettings(examples=v),
+    "NeuronSettings window": lambda a, v: bert_core.NeuronSettings(window=v),
+    "NeuronSettings seed": lambda a, v: bert_core.NeuronSettings(seed=v),
+    "NeuronSettings columns": lambda a, v: bert_core.NeuronSettings(columns=v),
+    "write_firing": lambda a, v: bert_core.write_firing(v, "table.csv"),
+    "write_firing path": lambda a, v: bert_core.write_firing(firing(a), v),
+    "write_examples": lambda a, v: bert_core.write_examples(v, "table.json"),
+    "write_examples path": lambda a, v: bert_core.write_examples(firing(a), v),
     "heads_over": lambda a, v: over(a, path=v),
     "heads_over model": lambda a, v: over(a, path=a.text, model=v),
     "heads_over settings": lambda a, v: over(a, settings=v),

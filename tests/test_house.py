@@ -93,8 +93,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.analysis", "viz_app.notation", "viz_app.tokens",
     },
     "viz_app.comparison": {
-        "numpy", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis", "viz_app.notation", "viz_app.tokens",
-        "viz_app.maps",
+        "numpy", "bert_core.refused", "bert_core.tokenizer", "bert_core.records", "bert_core.analysis",
+        "viz_app.notation", "viz_app.tokens", "viz_app.maps",
     },
     "viz_app.export": {
         "numpy", "matplotlib", "threadpoolctl", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",

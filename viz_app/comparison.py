@@ -10,8 +10,9 @@ import numpy as np
 
 from bert_core.analysis.compare import Alignment, Change, aligned, change, largest_changes
 from bert_core.records import ModelRun
+from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding
-from viz_app.maps import ShownMaps, heads_off, read_only
+from viz_app.maps import CHANGES, UNITS, ShownMaps, heads_off, read_only
 from viz_app.notation import notes_of
 from viz_app.tokens import Token
 
@@ -23,17 +24,20 @@ MOST_NAMED = 12  # tokens without a partner
 class Comparison:
     """What the second of two runs gives, minus what the first gives: of texts, of models, or of heads on and off.
 
-    names: what the two are called. models: what ran. Tokens are those of the first text that have a partner in the
-    second.
-    Raises Refused for models that have not as many layers and heads.
+    names: what the two are called. models: what ran. what: "attention", or of runs with norms "brought". Tokens are
+    those of the first text that have a partner in the second.
+    Raises Refused for models that have not as many layers and heads, or another quantity.
     """
 
     before: ModelRun
     after: ModelRun
     names: tuple[str, str] = ("before", "after")
     models: tuple[str, str] = ("", "")
+    what: str = "attention"
 
     def __post_init__(self) -> None:
+        if self.what not in CHANGES:
+            raise Refused(f"a comparison of {self.what!r}: it is of one of {', '.join(CHANGES)}")
         if self.before.attention.shape[:2] != self.after.attention.shape[:2]:
             change(self.before.attention, self.after.attention, self.pairs)  # says how many each has
 
@@ -60,20 +64,28 @@ class Comparison:
         return f"{self.names[1]} minus {self.names[0]}"
 
     @property
+    def unit(self) -> str:
+        """What a value of the difference is, in words."""
+        return UNITS[CHANGES[self.what]]
+
+    @property
     def reading(self) -> str:
         """How the difference is to be read."""
-        return f"attention with {self.names[1]}, minus attention with {self.names[0]}"
+        what = UNITS[self.what]
+        return f"{what} with {self.names[1]}, minus {what} with {self.names[0]}"
 
     @property
     def misleading(self) -> str:
         """How the difference can mislead."""
         if self.models_differ:
             return "heads of separately trained models have nothing in common but their number."
+        if self.what == "brought":
+            return "a length has no direction: what comes in its place may say the same, or the opposite."
         return "a large change shows where a head looks now, not that the prediction depends on it."
 
     def maps(self, layers: slice = slice(None)) -> tuple[np.ndarray, np.ndarray]:
         """The maps of both between their shared tokens, (layer, head, query, key) each, of all or some layers."""
-        return change(self.before.attention[layers], self.after.attention[layers], self.pairs)
+        return change(self.before.shown(self.what)[layers], self.after.shown(self.what)[layers], self.pairs)
 
     def shown(self) -> ShownMaps:
         """The difference of all heads, as files take it."""
@@ -81,7 +93,7 @@ class Comparison:
         off = heads_off(self.after)
         values = read_only(theirs - ours)
         notes = (self.difference, *notes_of(self.after.edits, self.after.encoding))
-        return ShownMaps(values, self.tokens, self.tokens, "change", self.there, off, notes)
+        return ShownMaps(values, self.tokens, self.tokens, CHANGES[self.what], self.there, off, notes)
 
     def largest(self, count: int = LISTED) -> list[Change]:
         """Where the two differ most."""

@@ -32,7 +32,9 @@ UNITS = {
     "brought": "length brought",
     "positive_product": "attention × gradient, above zero",
     "change": "change of attention",
+    "change_brought": "change of length brought",
 }
+CHANGES = {"attention": "change", "brought": "change_brought"}  # what can be compared, and what its difference is
 UNSIGNED = ("attention", "brought", "positive_product")
 AMONG = ("chosen", "layer", "all")
 MOST_NAMED = 4  # heads in the name of a file
@@ -44,8 +46,8 @@ class ShownMaps:
 
     values: (layer, head, query, key) float32, read-only; a head that is NaN throughout does not exist (pruned).
     queries, keys: what stands at each row and column. what: "attention", "gradient", "product", its part
-    above zero, "positive_product", "brought", or "change" between two runs. there: (layer, head), which exist. off: the
-    heads that are switched off. notes: what is said of the rows.
+    above zero, "positive_product", "brought", or "change" or "change_brought" between two runs. there: (layer, head),
+    which exist. off: the heads that are switched off. notes: what is said of the rows.
     together: what the one map is made of, where several heads are one; values are then (1, 1, query, key).
     """
 
@@ -62,6 +64,11 @@ class ShownMaps:
     def signed(self) -> bool:
         """Whether values have a sign, as gradients do: attention, lengths and what is kept above zero have none."""
         return self.what not in UNSIGNED
+
+    @property
+    def is_change(self) -> bool:
+        """Whether values are differences of two runs."""
+        return self.what in CHANGES.values()
 
     @property
     def unit(self) -> str:
@@ -183,9 +190,15 @@ class MapView:
             return ""
         return "-".join([f"L{self.layer}", *(f"H{head}" for head in self.heads if len(self.heads) <= MOST_NAMED)])
 
-    def check_whole(self, of: str) -> None:
-        """Raise Refused unless all of a run's attention is looked at; of: what needs that."""
-        plain = MapView(layer=self.layer, heads=self.heads, mode=self.mode, kept=self.kept)
+    def check_whole(self, of: str, what: str = "attention") -> None:
+        """Raise Refused unless all of a run's attention is looked at; of: what needs that. what: is as well."""
+        plain = MapView(
+            what if self.what == what else "attention",
+            layer=self.layer,
+            heads=self.heads,
+            mode=self.mode,
+            kept=self.kept,
+        )
         chosen = [one.name for one in fields(self) if getattr(self, one.name) != getattr(plain, one.name)]
         if chosen:
             raise Refused(f"{of} is of attention, between all pieces and head by head: leave out {', '.join(chosen)}")
@@ -251,7 +264,7 @@ def maps_across(maps: np.ndarray, queries: Sequence[str], keys: Sequence[str], w
     """Maps from anywhere, also from the tokens of one text to those of another.
 
     maps: (layer, head, query, key); a head that is NaN throughout is pruned. queries, keys: what stands at each row and
-    column. what: "attention", "gradient", "product", "brought" or "change".
+    column. what: "attention", "gradient", "product", "brought", "change" or "change_brought".
     Raises Refused for another name, or other sizes.
     """
     if what not in UNITS:

@@ -49,7 +49,8 @@ def view(
     with, all that `MapView` takes: layer, heads, mode, kept, words, part, hide_special, renormalise, and together for
     several heads as one map.
     vectors, query: of a head of the same run (`bert_core.head_vectors`): opens at the neuron view of that query.
-    against: a run of another text, model or head mask: what that one gives, minus what this one gives.
+    against: a run of another text, model or head mask: what that one gives, minus what this one gives, of attention or
+        of what is brought.
     theme: "light" or "dark"; None follows the system. height: in pixels.
     Raises Refused for a head that does not exist, a part that the text does not have, a gradient or norms that were not
     captured, or choices that do not go together.
@@ -61,7 +62,7 @@ def view(
         asked.check_whole("the neuron view")
         page = neuron_page(run, vectors, query, theme=theme)
     elif against is not None:
-        page = change_page(Comparison(run, against, ("this run", "the other run")), asked, theme=theme)
+        page = change_page(Comparison(run, against, ("this run", "the other run"), what=what), asked, theme=theme)
     else:
         page = attention_page(run, asked, theme=theme)
     return AttentionDisplay(page, height)

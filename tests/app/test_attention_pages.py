@@ -422,6 +422,21 @@ def test_hiding_a_word_is_compared_head_by_head(
     assert table["words hidden"][0] - table["words shown"][0] == pytest.approx(table["change"][0])
 
 
+def test_lengths_that_are_brought_are_compared(
+    sent: Sent, opened: Callable[..., AppTest], tiny_loaded: LoadedModel
+) -> None:
+    """Chosen on the page or by a link, the picture, its unit and the reading are of the length brought."""
+    app = opened("compare", masked="1", head="1.0", differs="brought")
+    original = tiny_loaded.tokenizer.encode(*PAIR.values())
+    texts = (original, tiny_loaded.tokenizer.mask_words(original, [1]))
+    before, after = (capture(tiny_loaded, encoding, norms=True).shown("brought") for encoding in texts)
+    difference = after - before
+    limit = np.abs(difference).max()
+    assert np.abs(sent.drawn() - difference[1, 0]).max() < limit / 250
+    assert sent.large["limit"] == pytest.approx(limit) and sent.large["unit"] == "change of length brought"
+    assert "Change of length brought in every head" in words(app) and "add up to" not in words(app)
+
+
 def test_compare_opens_on_the_largest_change(sent: Sent, opened: Callable[..., AppTest]) -> None:
     """As long as no head was chosen, and without choosing it for the other pages; the small maps are on one scale."""
     app = opened("compare", masked="1")

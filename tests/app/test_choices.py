@@ -16,7 +16,7 @@ CARRIED = """
 text pair masked words model target contrast off cut scaled put put_from head also tokens kept instead reference
 lecture lang
 sort rows view show part hide share combine among weights
-against compare_view other other_model
+against differs compare_view other other_model
 method measure
 source origin noise carried way estimated around place
 through lens by laid cell depth several like
@@ -37,7 +37,8 @@ DEFAULTS = {
     "tokens": ("query", ()), "kept": 0.7, "instead": "zero", "reference": examples.REFERENCE,
     "text": "She opened the door and walked in.",
     "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
-    "among": "chosen", "weights": (), "against": "masked", "compare_view": "curves", "other": "",
+    "among": "chosen", "weights": (), "against": "masked", "differs": "attention", "compare_view": "curves",
+    "other": "",
     "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "through": "words", "lens": "logit",
     "by": "probability", "laid": "axes", "cell": None, "depth": None, "like": "bank",
     "several": "They sat on the bank of the river and looked at the water.\n"

@@ -167,6 +167,26 @@ def test_a_comparison_is_worked_by_hand(comparison: Comparison) -> None:
     assert "Left out of this text: sat (3), on (4); of the other text: old (2), ran (4), to (5)." in comparison.left_out
 
 
+def test_lengths_that_are_brought_are_compared(tiny_loaded: LoadedModel, comparison: Comparison) -> None:
+    """Their difference is that of the two runs, under a name of its own in every file; the script asks for norms."""
+    encoding = tiny_loaded.tokenizer.encode(TEXT)
+    gates = np.ones((2, 4))
+    gates[0, 2] = 0
+    before, after = (bert_core.capture(tiny_loaded, encoding, head_mask=m, norms=True) for m in (None, gates))
+    pair = Comparison(before, after, ("all heads on", "some off"), what="brought")
+    assert np.array_equal(pair.shown().values, after.shown("brought") - before.shown("brought"))
+    assert pair.shown().unit == "change of length brought" and pair.reading.startswith("length brought with some off")
+    assert (pair.shown().values[0, 2] <= 0).all()  # a head that is off brings nothing
+    files = ChangeFiles(pair, MapView("brought", layer=0, heads=(2,)))
+    assert files.csv().splitlines()[0].endswith(b",change_brought")
+    assert "norms=True" in files.python() and "'brought').shown()" in files.python()
+    assert "Change of length brought of" in re.sub(r"<[^>]*>", "", files.page())
+    with pytest.raises(ValueError, match="a comparison of 'gradient': it is of one of attention, brought"):
+        Comparison(before, after, what="gradient")
+    with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out what"):
+        ChangeFiles(comparison, MapView("brought"))
+
+
 def test_what_cannot_be_compared_is_named(comparison: Comparison) -> None:
     """Models of other shapes, heads that do not exist, and choices that a comparison does not know."""
     with pytest.raises(ValueError, match="2 layers of 4 heads and 2 of 3 cannot be compared"):

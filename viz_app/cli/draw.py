@@ -119,7 +119,7 @@ def attention(
         files = NeuronFiles(run, bert_core.head_vectors(loaded, encoding, view.layer, heads[0]), neuron, model)
     elif compared:
         texts = (text, pair) if against is None and against_pair is None else (against or text, against_pair)
-        comparison = _comparison(run, loaded, model, *texts, against_model, without_heads, device)
+        comparison = _comparison(run, loaded, model, *texts, against_model, without_heads, device, show)
         files = ChangeFiles(comparison, view)
     with warnings.catch_warnings(record=True) as heard:
         warnings.filterwarnings("always", category=UserWarning)
@@ -142,7 +142,7 @@ def _bertviz(run: ModelRun, view: MapView, which: Literal["head", "model"]) -> b
 
 def _comparison(
     run: ModelRun, loaded: LoadedModel, model: str, text: str, pair: str | None, other_model: str | None, off: str,
-    device: str,
+    device: str, what: str,
 ) -> Comparison:  # fmt: skip
     """A run beside that of another text, with another model or with heads off; what differs gives them their names."""
     import bert_core
@@ -155,9 +155,10 @@ def _comparison(
     gates = head_mask_without(there.config, parse_heads(off, layers, count, "--without-heads") if off else ())
     changed = {"text": (text, pair) != (run.encoding.text, run.encoding.pair), "model": other_model, "heads": off}
     different = [name for name, value in changed.items() if value]
-    what = different[0] if len(different) == 1 else "run"
-    names = ("all heads on", "some off") if what == "heads" else (f"this {what}", f"the other {what}")
-    return Comparison(run, bert_core.capture(there, encoding, head_mask=gates), names, (model, other_model or model))
+    side = different[0] if len(different) == 1 else "run"
+    names = ("all heads on", "some off") if side == "heads" else (f"this {side}", f"the other {side}")
+    other = bert_core.capture(there, encoding, head_mask=gates, norms=what == "brought")
+    return Comparison(run, other, names, (model, other_model or model), what)
 
 
 def _together(how: str | None, written: str, among: str) -> Combination | None:

@@ -134,7 +134,7 @@ class ChangeFiles:
     view: MapView
 
     def __post_init__(self) -> None:
-        self.view.check_whole("a comparison")
+        self.view.check_whole("a comparison", self.comparison.what)
         check_heads(self.comparison.there, self.view.layer, self.view.heads)
 
     def name(self, kind: str) -> str:

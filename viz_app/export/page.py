@@ -154,14 +154,17 @@ def change_page(
     theme.
     """
     view, shown = view or MapView(), comparison.shown()
-    view.check_whole("a comparison")
+    view.check_whole("a comparison", comparison.what)
     shown.check(view.layer, view.heads)
     largest = np.abs(shown.values).max((-1, -2))
     changes = comparison.largest()
     lines = comparison.listed(changes)
     layers, heads = largest.shape
     rows = [(one.layer, one.head, list(line.values())) for one, line in zip(changes, lines, strict=True)]
-    between = [f"Change of attention of {layers} layers × {heads} heads, {comparison.difference}", *comparison.said]
+    between = [
+        f"{comparison.unit.capitalize()} of {layers} layers × {heads} heads, {comparison.difference}",
+        *comparison.said,
+    ]
     sheet = _Sheet(
         "What is different?", shown, view,
         texts=[text for part in comparison.texts for text in _texts(*part)],

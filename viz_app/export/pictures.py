@@ -169,7 +169,7 @@ def grid_picture(shown: ShownMaps, *, dark: bool = False) -> Figure:
     colours = page(dark)
     layers, heads = shown.values.shape[:2]
     reduced = blocks(shown.values, GRID_CELLS, signed=shown.signed)
-    limit = common_limit(reduced) if shown.what == "change" else None
+    limit = common_limit(reduced) if shown.is_change else None
     small = thumbnails(reduced, GRID_CELLS, signed=shown.signed, limit=limit)
     figure, axes = empty_figure(0.52 * heads, 0.52 * layers, dark)
     axes.set_position((0, 0, 1, 1))

@@ -44,7 +44,7 @@ q, k, scores, softmax = vectors.queries, vectors.keys, vectors.scores, vectors.a
 Path({name!r}).write_bytes(picture_bytes(neuron_picture(vectors, {query}), {kind!r}))
 """
 _CHANGE = """
-shown = Comparison(before, after, {names!r}, {models!r}).shown()
+shown = Comparison(before, after, {names!r}, {models!r}{what}).shown()
 maps = shown.values  # after minus before (layer, head, query, key), between the tokens that both texts have
 Path({name!r}).write_bytes(picture_bytes(maps_picture(shown, {view}), {kind!r}))
 """
@@ -86,14 +86,14 @@ def neuron_snippet(run: ModelRun, vectors: HeadVectors, query: int, model: str, 
 
 def change_snippet(comparison: Comparison, view: MapView, *, kind: str = "svg") -> str:
     """The Python that draws the difference of two runs, `before` and `after`; `maps` holds it."""
-    before, after = comparison.before, comparison.after
+    before, after, brought = comparison.before, comparison.after, comparison.what == "brought"
     return _script(
         ["from viz_app.comparison import Comparison", "from viz_app.export.drawing import picture_bytes",
          "from viz_app.export.pictures import maps_picture", "from viz_app.maps import MapView"],
-        _read(before, comparison.models[0]), _capture(before, "before"), "\n",
-        _read(after, comparison.models[1]), _capture(after, "after"),
-        _CHANGE.format(names=comparison.names, models=comparison.models, view=repr(view), name=f"change.{kind}",
-                       kind=kind),
+        _read(before, comparison.models[0]), _capture(before, "before", norms=brought), "\n",
+        _read(after, comparison.models[1]), _capture(after, "after", norms=brought),
+        _CHANGE.format(names=comparison.names, models=comparison.models, what=f", {comparison.what!r}" * brought,
+                       view=repr(view), name=f"change.{kind}", kind=kind),
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """The page Compare: what is different."""
 
+from viz_app.maps import CHANGES
 from viz_app.shell.choices import Choice, Page, choice_of
 from viz_app.shell.models import models_on_offer, parse_model
 
@@ -14,6 +15,7 @@ PAGE = Page(
     group="Change",
     asks="What is different with another text, another model, or without some heads?",
     choices={
+        "differs": choice_of(*CHANGES),
         "against": choice_of(*AGAINST),
         "compare_view": choice_of(*COMPARE_VIEWS, first="curves"),
         "other": Choice("", step=True),

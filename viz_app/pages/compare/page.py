@@ -15,7 +15,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.style import two_digits
 from viz_app.figures.thumbnails import LARGE, SMALL, blocks, common_limit, thumbnails
-from viz_app.maps import MapView
+from viz_app.maps import CHANGES, UNITS, MapView
 from viz_app.pages.compare import AGAINST, COMPARE_VIEWS
 from viz_app.pages.compare.sides import compared
 from viz_app.shell import downloads, frame, screen
@@ -64,16 +64,17 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Sides:
-    """What is compared: two questions, and what the two are called. Their runs stay with the queue."""
+    """What is compared: two questions, what the two are called, and the quantity. Their runs stay with the queue."""
 
     before: Question
     after: Question
     names: tuple[str, str]
+    what: str
 
     def comparison(self) -> Comparison:
         """The difference of the two runs."""
         models = self.before.loaded.name, self.after.loaded.name
-        return Comparison(self.before.run(), self.after.run(), self.names, models)
+        return Comparison(self.before.run(), self.after.run(), self.names, models, self.what)
 
     def summary(self, comparison: Comparison, size: int) -> Summary:
         """What is small, made once. size: the most rows and columns of a thumbnail."""
@@ -90,7 +91,7 @@ class Sides:
         other: tuple[Hashable, ...] = (
             after.loaded.identity, after.encoding.input_ids, after.encoding.token_type_ids, after.head_mask.tobytes()
         )  # fmt: skip
-        made: Summary = self.before.kept("change", size, *other, make=make)
+        made: Summary = self.before.kept("change", self.what, size, *other, make=make)
         return made
 
 
@@ -107,7 +108,7 @@ def draw() -> None:
     if both is None:
         end_run()
     cut = both[1].loaded.edits and state.against == "heads"
-    sides = Sides(*both, CUT if cut else SIDES[state.against])
+    sides = Sides(*both, CUT if cut else SIDES[state.against], state.differs)
     comparison = sides.comparison()
     changes = sides.summary(comparison, _size(view)).changes
     if comparison.left_out is not None:
@@ -128,12 +129,12 @@ def draw() -> None:
             },
         )
     else:
-        st.info(helped("No head's attention changed."))
-    screen.read(
-        f"**How to read this:** {comparison.reading}; the changes of each row add up to "
-        f"{'0 unless arrows were removed from it' if comparison.before.edits or comparison.after.edits else '0'}. "
-        f"**How it can mislead:** {comparison.misleading}"
-    )
+        st.info(helped("Nothing changed in any head."))
+    sums = ""
+    if comparison.what == "attention":
+        removed = comparison.before.edits or comparison.after.edits
+        sums = f"; the changes of each row add up to {'0 unless arrows were removed from it' if removed else '0'}"
+    screen.read(f"**How to read this:** {comparison.reading}{sums}. **How it can mislead:** {comparison.misleading}")
 
 
 def _controls() -> None:
@@ -146,6 +147,10 @@ def _controls() -> None:
         control(
             st.segmented_control, "View", "compare_view", options=COMPARE_VIEWS,
             format_func=VIEWS.__getitem__, required=True,
+        )  # fmt: skip
+        control(
+            st.segmented_control, "Show", "differs", options=CHANGES,
+            format_func=lambda name: UNITS[name].capitalize(), required=True,
         )  # fmt: skip
         if state.against == "text":
             control(st.text_input, "Other text", "other", placeholder="Type another sentence", width=420)
@@ -214,9 +219,9 @@ def _small_heads(sides: Sides, there: np.ndarray, summary: Summary, on_click: Ca
         on_click=on_click,
     )
     screen.note(
-        "Change of attention in every head, all on one scale: orange is more, blue is less. Changes beyond "
-        f"±{two_digits(summary.limit)} share the darkest colour; the largest is {two_digits(summary.most)}. Click a "
-        "head to see it large."
+        f"{UNITS[CHANGES[sides.what]].capitalize()} in every head, all on one scale: orange is more, blue is less. "
+        f"Changes beyond ±{two_digits(summary.limit)} share the darkest colour; the largest is "
+        f"{two_digits(summary.most)}. Click a head to see it large."
     )
 
 
@@ -236,7 +241,7 @@ def _large_head(sides: Sides, comparison: Comparison, summary: Summary, mode: Mo
         signed=True,
         limit=(summary.limit if mode == "matrix" else summary.most) or None,
         notes=[comparison.difference],
-        unit="change of attention",
+        unit=comparison.unit,
         key="difference",
         lecture=sides.before.lecture,
         on_change=choose_view,
@@ -247,6 +252,7 @@ def _files(sides: Sides, comparison: Comparison, summary: Summary, view: str) ->
     """What is seen, the chosen heads or all of them, and the list."""
     choice, there = view_choice(summary.first), comparison.there
     drawn = MapView(
+        comparison.what,
         layer=choice.layer,
         heads=() if view == "heads" else tuple(head for head in choice.heads if there[choice.layer, head]),
         mode="matrix" if view == "matrix" else "curves",

@@ -34,9 +34,9 @@ LEAST_LOSS = 0.5  # nats that the picture of losses goes over
 READING = (
     "**How to read this:** the share of words whose label the linear probe says, in sentences that it did not learn "
     "from; the band goes from its worst split to its best. The model has told the label only where the probe is above "
-    "the word alone, the commonest label and its own first depth; where random labels are found as well, it learns "
-    "words by heart. **How it can mislead:** what can be read need not be used: only erasing it says, at one depth, "
-    "and the layers above may compute it anew. What no plane tells apart is not seen."
+    "the word alone, the commonest label and its own first depth. Random labels, one for each word, say how much it "
+    "could learn by heart. **How it can mislead:** what can be read need not be used: only erasing it says, at one "
+    "depth, and the layers above may compute it anew. What no plane tells apart is not seen."
 )
 
 

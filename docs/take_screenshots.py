@@ -27,6 +27,7 @@ PAIR = {
 }
 HAT = {"text": "The man lost his hat.", "masked": "3", "target": "4:her", "contrast": "his"}
 LONG = " ".join((Path(__file__).parents[1] / "LICENSE").read_text(encoding="utf-8").split())[:2800]
+HERS = "She gave the book to her brother."
 SHOTS = {
     "predict": ("predict", PAIR, "light", 900),
     "attention": ("attention", {**PAIR, "head": "1.8", "also": "4"}, "light", 1150),
@@ -46,6 +47,7 @@ SHOTS = {
     "layers": ("layers", {"text": "The ship sailed from England to America.", "masked": "5"}, "light", 1000),
     "causes": ("causes", {**HAT, "source": "The woman lost his hat."}, "light", 1200),
     "probes": ("probes", {"label": "subject", "erase": "1"}, "light", 1150),
+    "neurons": ("neurons", {"text": HERS, "masked": "5", "target": "6:her"}, "light", 1300),
     "score": ("score", {"text": PAIR["text"]}, "dark", 1000),
     "heads": ("heads", {**PAIR, "off": "1.9,2.8,5.10"}, "dark", 1100),
     "prune": ("prune", {**PAIR, "off": "1.0,2.5,3.6,3.7,5.2"}, "light", 1150),

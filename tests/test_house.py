@@ -122,7 +122,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.pages.layers", "viz_app.pages.heads", "viz_app.pages.roles", "viz_app.pages.prune",
         "viz_app.pages.score", "viz_app.pages.images", "viz_app.pages.inside", "viz_app.pages.learn",
         "viz_app.pages.glossary", "viz_app.pages.start", "viz_app.pages.causes",
-        "viz_app.pages.probes",
+        "viz_app.pages.probes", "viz_app.pages.neurons",
     },
     "viz_app.pages.predict": {
         "streamlit", "bert_core.refused", "bert_core.calibration", "bert_core.records", "viz_app.figures",
@@ -156,6 +156,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "streamlit", "bert_core.progress", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer",
         "bert_core.agreement", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies",
         "viz_app.figures", "viz_app.shell",
+    },
+    "viz_app.pages.neurons": {
+        "numpy", "streamlit", "bert_core.refused", "bert_core.edits", "bert_core.records", "bert_core.run",
+        "bert_core.analysis", "viz_app.figures", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.heads": {
         "numpy", "streamlit", "bert_core.records", "bert_core.analysis", "viz_app.figures", "viz_app.components",

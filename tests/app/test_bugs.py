@@ -127,6 +127,7 @@ PAGES = {
     "layers": "viz_app.pages.layers.words.logit_lens",
     "causes": "viz_app.pages.causes.page.missing",
     "probes": "viz_app.pages.probes.page.offered",
+    "neurons": "viz_app.pages.neurons.page.neuron_map",
     "heads": "viz_app.pages.heads.page.removal_estimate",
     "roles": "viz_app.pages.roles.text.role_map",
     "prune": "viz_app.pages.prune.questions.examples_of",

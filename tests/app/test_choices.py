@@ -19,6 +19,7 @@ sort rows view show part hide share combine among weights
 against differs compare_view other other_model
 method measure
 source origin noise carried way estimated around place
+ranked fired neuron times
 through lens by laid cell depth several like
 colour
 over normal removal
@@ -50,11 +51,12 @@ DEFAULTS = {
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
     "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "around": None, "place": None,
     "label": "", "seeds": 3, "erased_at": 0,
+    "ranked": "added", "fired": None, "neuron": None, "times": 0.0,
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head also other stage seed shapes word cell several one two source place
-lesson step
+fired neuron lesson step
 """
 
 

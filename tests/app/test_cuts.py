@@ -98,7 +98,7 @@ def test_every_page_reads_the_text_without_what_is_cut() -> None:
     script = snippet(run, MapView(), "headlight-mini")
     assert "loaded = bert_core.edited(loaded, [bert_core.Cut(queries=(6,), keys=(1, 2, 3), layers=None" in script
     assert any("cut: all layers" in note for note in MapView().of(run).notes)
-    for page in ("attention", "why", "layers", "heads", "inside", "roles", "prune", "compare", "causes"):
+    for page in ("attention", "why", "layers", "heads", "inside", "roles", "prune", "compare", "causes", "neurons"):
         settled(at(app, page).run())
         assert "Cut: all layers" in words(app) and not app.exception and not app.error, page
     app.button(key="restore_cut").click()

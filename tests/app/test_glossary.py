@@ -27,6 +27,7 @@ BESIDE = {
 TECHNICAL = """
 activation, ALTI, AOPC, attention, band, [CLS], comprehensiveness, confidence, cosine, decoder, DecompX, dependency
 trees, depth, dot product, effective attention, effective rank, embedding, embeddings, entropy, feed-forward,
+feed-forward neuron,
 fine-tuning, flow, gate, GlobEnc, gradient, gradients, head, heads, importance, integrated gradients, Jensen-Shannon,
 key, KL, layer, layers, layer norm, length brought, linear probe, probes, log-probability, logit, logit lens,
 loss, masked out, [MASK],

@@ -34,7 +34,7 @@ VISITS: dict[str, dict[str, str]] = {
     "compare": {"against": "heads", "off": "1.1"}, "compare model": {"against": "masked", "masked": "3"}, "why": {},
     "layers": {}, "layers answer": {"through": "answer"}, "layers states": {"through": "states"},
     "layers sentences": {"through": "sentences"}, "layers kinds": {"through": "kinds"}, "heads": {}, "roles": {},
-    "causes": {"source": TEXT.replace("old", "young"), "place": "2.3"},
+    "causes": {"source": TEXT.replace("old", "young"), "place": "2.3"}, "neurons": {"neuron": "3.146"},
     "probes": {}, "prune": {}, "score": {}, "images": {"edges": "1"}, "inside": {"stage": "scores"},
     "start": {}, "learn": {}, "glossary": {}, "predict lesson": {"lesson": "both_sides"},
     "learn class": {"class": "0123456789ab"}, "learn teacher": {"teach": "1"},

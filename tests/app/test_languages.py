@@ -179,7 +179,7 @@ def test_a_term_is_explained_in_the_language_that_is_chosen() -> None:
         app = settled(visited("glossary", term=typed, lang="de"))
         assert "**Kopf** (head): Einer der Teile einer Schicht" in words(app) and not app.exception
         assert "Was bedeutet dieses Wort?" in words(app) and "also:" not in words(app)
-    assert "Keines der 87 Wörter hier ist wie „zebra“." in words(settled(visited("glossary", term="zebra", lang="de")))
+    assert "Keines der 88 Wörter hier ist wie „zebra“." in words(settled(visited("glossary", term="zebra", lang="de")))
     app = settled(visited("layers", text="She opened the door.", lang="de"))
     marks = [mark for one in app.caption for mark in re.findall(r'data-says="([^"]*)"', one.value)]
     assert any(mark.startswith("Tiefe (depth): Wie weit oben") for mark in marks)

@@ -35,7 +35,7 @@ from viz_app.shell import downloads, examples, question
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import added_models
 
-PAGES = ("predict", "attention", "compare", "why", "layers", "causes", "heads", "roles", "prune", "inside")
+PAGES = ("predict", "attention", "compare", "why", "layers", "causes", "neurons", "heads", "roles", "prune", "inside")
 
 
 def start(**address: str) -> AppTest:

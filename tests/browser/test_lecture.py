@@ -14,6 +14,7 @@ PAGES = (
     "why",
     "layers",
     "causes",
+    "neurons",
     "heads",
     "roles",
     "prune",

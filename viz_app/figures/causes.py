@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
@@ -52,8 +53,7 @@ def effect_map(
         )
     if by_chance is not None and by_chance.shape != effects.shape:
         raise ValueError(f"marks of shape {by_chance.shape} for effects of {effects.shape}: one for each")
-    (rows, columns), shares = effects.shape, np.clip(effects / (limit or 1.0), -1, 1)
-    size = 18 if lecture else 13
+    columns, shares = effects.shape[1], np.clip(effects / (limit or 1.0), -1, 1)
     written = columns <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
     traces = coloured_cells(
         shares, effects, row_labels, column_labels, axis="x", written=two_places if written else None,
@@ -69,7 +69,21 @@ def effect_map(
                 "color": [shade(shares[row, column], signed=True, dark=dark)[1] for row, column in cells],
             },
         })  # fmt: skip
-    layout = {
+    layout = cells_layout(row_labels, column_labels, chosen, dark=dark, lecture=lecture)
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
+
+
+def cells_layout(
+    row_labels: Sequence[str],
+    column_labels: Sequence[str],
+    chosen: tuple[int, int] | None,
+    *,
+    dark: bool,
+    lecture: bool,
+) -> dict[str, Any]:
+    """The layout of cells that can be clicked, with their names beside and above; `chosen` has a frame."""
+    rows, columns, size = len(row_labels), len(column_labels), 18 if lecture else 13
+    return {
         **CLICKED_CELLS,
         "shapes": [] if chosen is None else [cell_frame(*chosen, dark=dark, lecture=lecture)],
         "height": round(rows * (38 if lecture else 30) + (84 if lecture else 64)),
@@ -85,7 +99,6 @@ def effect_map(
             "tickfont": {"family": TOKEN_FONT, "size": size}, "fixedrange": True,
         },
     }  # fmt: skip
-    return figure_of(traces, layout, dark=dark, lecture=lecture)
 
 
 def neuron_bars(neurons: Sequence[int], effects: Sequence[float], *, dark: bool, lecture: bool = False) -> go.Figure:
@@ -93,30 +106,50 @@ def neuron_bars(neurons: Sequence[int], effects: Sequence[float], *, dark: bool,
 
     Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
     """
-    if len(neurons) != len(effects):
-        raise ValueError(f"{len(neurons)} neurons and {len(effects)} effects: one for each")
-    ends = DIVERGING.on(dark)
-    names, places = [f"neuron {number}" for number in neurons], list(range(len(neurons)))
-    reach = max((abs(effect) for effect in effects), default=0.0) or 1.0
+    names = [f"neuron {number}" for number in neurons]
+    return value_bars(names, effects, title="effect", written=two_places, dark=dark, lecture=lecture)
+
+
+def value_bars(
+    labels: Sequence[str],
+    values: Sequence[float],
+    *,
+    title: str,
+    written: Callable[[float], str],
+    chosen: int | None = None,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """A number of either sign for each label as a horizontal bar, the first on top; the name of `chosen` is bold.
+
+    title: of the axis of the numbers. written: how a number stands beside its bar.
+    Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
+    """
+    if len(labels) != len(values):
+        raise ValueError(f"{len(labels)} labels and {len(values)} values: one for each")
+    ends, places = DIVERGING.on(dark), list(range(len(values)))
+    names = [plain(label, LONGEST_LABEL) for label in labels]
+    reach = max((abs(value) for value in values), default=0.0) or 1.0
     bars = {
-        "type": "bar", "orientation": "h", "x": list(effects), "y": places, "showlegend": False,
-        "text": [two_places(effect) for effect in effects], "textposition": "outside", "cliponaxis": False,
-        "marker": {"color": [ends[9] if effect >= 0 else ends[3] for effect in effects]},
+        "type": "bar", "orientation": "h", "x": list(values), "y": places, "showlegend": False,
+        "text": [written(value) for value in values], "textposition": "outside", "cliponaxis": False,
+        "marker": {"color": [ends[9] if value >= 0 else ends[3] for value in values]},
         "customdata": names, "hovertemplate": "%{customdata}<br>%{x:.9g}<extra></extra>",
     }  # fmt: skip
     layout = {
-        "height": round(len(neurons) * (38 if lecture else 26) + (84 if lecture else 64)),
+        "height": round(len(values) * (38 if lecture else 26) + (84 if lecture else 64)),
         "margin": {"l": 8, "r": 56, "t": 8},
         "dragmode": False,
         "bargap": 0.3,
         "hovermode": "y",
         "xaxis": {
-            "title": {"text": "effect"}, "zeroline": True, "nticks": 5,
-            "range": [1.15 * min(0.0, *effects, -0.1 * reach), 1.15 * max(0.0, *effects)],
+            "title": {"text": title}, "zeroline": True, "nticks": 5,
+            "range": [1.15 * min(0.0, *values, -0.1 * reach), 1.15 * max(0.0, *values)],
         },
         "yaxis": {
-            "tickmode": "array", "tickvals": places, "ticktext": [name + "  " for name in names],
-            "range": [len(neurons) - 0.5, -0.5], "showgrid": False, "zeroline": False,
+            "tickmode": "array", "tickvals": places, "range": [len(values) - 0.5, -0.5], "showgrid": False,
+            "ticktext": [f"<b>{name}</b>  " if place == chosen else f"{name}  " for place, name in enumerate(names)],
+            "tickfont": {"family": TOKEN_FONT}, "zeroline": False,
         },
     }  # fmt: skip
     return figure_of([bars], layout, dark=dark, lecture=lecture)

@@ -9,12 +9,9 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.lens import settled_depth
-from bert_core.checkpoint import CheckpointError
-from bert_core.loading import LoadedModel
 from bert_core.records import LensRun
 from bert_core.run.lens import logit_lens
 from bert_core.run.memory import words_bytes
-from bert_core.translators import Translators, read_translators
 from viz_app.figures.lens import ROWS_THAT_FIT, depth_names, lens_grid, lens_width, short_names
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.stages import window
@@ -23,10 +20,11 @@ from viz_app.pages.layers import BY, EXAMPLE, LENSES
 from viz_app.pages.layers.shared import Part, draw_lines, quoted, take_along
 from viz_app.shell import screen
 from viz_app.shell.controls import control
+from viz_app.shell.lenses import has_translators, translators_of
 from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question, is_shown
-from viz_app.shell.work import QUICK, Work, kept_of_model, look, need, offered
+from viz_app.shell.work import QUICK, Work, look, need, offered
 
 SHOWN_WORDS = 12
 MOST_BESIDE = 9  # depths that leave room for a distribution beside them
@@ -185,7 +183,7 @@ def _lens_work(current: Question, positions: Sequence[int], *, tuned: bool) -> W
         ("lens", loaded.identity, encoding, read, tuned, gates.tobytes(), tuple(positions)),
         f"{shown_name(loaded.name)} read at every layer",
         lambda report: logit_lens(
-            loaded, encoding, positions=positions, translators=_translators_of(loaded) if tuned else None,
+            loaded, encoding, positions=positions, translators=translators_of(loaded) if tuned else None,
             followed=read, top_k=SHOWN_WORDS, head_mask=gates, report=report,
         ),
         current.seconds(places=len(positions) * depths),
@@ -208,21 +206,6 @@ def _lens_columns(current: Question, positions: Sequence[int], tuned: bool) -> d
         "kl_to_the_end": [*run.divergence.flat],
         "entropy": [*run.entropy.flat],
     }
-
-
-def _translators_of(loaded: LoadedModel) -> Translators | None:
-    """Those of a model, or None where it has none. Raises CheckpointError for a file that does not fit."""
-    found: Translators | None = kept_of_model(("translators", loaded.name), lambda: read_translators(loaded))
-    return found
-
-
-def _has_translators(loaded: LoadedModel) -> bool:
-    """Whether a model has a tuned lens; a file that does not fit is said and left out."""
-    try:
-        return _translators_of(loaded) is not None
-    except CheckpointError as error:
-        st.warning(helped(as_written(f"{error}.")), icon=":material/link_off:")
-        return False
 
 
 def story(current: Question, run: LensRun, position: int) -> str:
@@ -262,7 +245,7 @@ def _has_no_head(current: Question) -> bool:
 
 def _lens_controls(current: Question, *, colours: bool) -> None:
     state = st.session_state
-    has_tuned = _has_translators(current.loaded)
+    has_tuned = has_translators(current.loaded)
     if not has_tuned:
         state.lens = "logit"
     left, right = screen.controls().columns([3, 6], vertical_alignment="bottom")

@@ -1,0 +1,230 @@
+"""Which neurons fire, what they say and what rests on them: the page Neurons, its pictures and its file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from bert_core.analysis.neurons import strongest_neurons
+from bert_core.loading import LoadedModel
+from bert_core.records import word_target
+from bert_core.refused import Refused
+from bert_core.run.neurons import neuron_activations, neuron_gradients, neuron_words, suppress_neurons
+from bert_core.tokenizer import Encoding
+from bert_core.translators import read_translators
+from tests.near import assert_near
+from tests.visit import at, key_of, settled, visited, words
+from viz_app.export.neurons import neuron_columns
+from viz_app.export.tables import labelled_csv
+from viz_app.figures.causes import two_places, value_bars
+from viz_app.figures.neurons import neuron_map
+from viz_app.figures.style import two_digits
+from viz_app.pages.neurons import EXAMPLE, NEURON, parse_factor, parse_two
+
+HERS = {"text": "The queen gave the book to her brother.", "masked": "6", "target": "7:her"}
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedModel:
+    """The bundled model."""
+    return bert_core.load("headlight-mini", device="cpu")
+
+
+def read(loaded: LoadedModel, text: str, masked: tuple[int, ...]) -> Encoding:
+    return loaded.tokenizer.mask_words(loaded.tokenizer.encode(text), masked)
+
+
+def start(**address: str) -> AppTest:
+    """The page as someone sees it who follows a link."""
+    return settled(visited("neurons", **address))
+
+
+def drawn(app: AppTest, kind: str) -> list[dict[str, Any]]:
+    """The figures of a page whose first trace is of a kind."""
+    figures = [json.loads(chart.proto.spec) for chart in app.get("plotly_chart")]
+    return [figure for figure in figures if figure["data"][0]["type"] == kind]
+
+
+@pytest.mark.parametrize("ranked", ["added", "fires"])
+def test_the_map_is_what_the_library_finds(loaded: LoadedModel, ranked: str) -> None:
+    """In each cell the strongest neuron with its value; the cell and the neuron of the address are shown closer."""
+    encoding = read(loaded, HERS["text"], (6,))
+    run = neuron_activations(loaded, encoding)
+    values = run.added if ranked == "added" else run.activations
+    found = strongest_neurons(values, 10)
+    app = start(**HERS, ranked=ranked, fired="4.2")
+    assert not app.exception and not app.error
+    points = drawn(app, "heatmap")[0]["data"][1]["customdata"]
+    assert [int(number) for _, _, number, _ in points] == found.neurons[..., 0].T.ravel().tolist()
+    assert [said for *_, said in points] == [two_digits(value) for value in found.values[..., 0].T.ravel().tolist()]
+    assert "L4 at queen" in words(app)
+    listed = app.dataframe[0].value
+    assert listed["neuron"].tolist() == found.neurons[4, 2].tolist()
+    assert_near(listed["fires"], run.activations[4, 2, found.neurons[4, 2]])
+    assert_near(listed["adds"], run.added[4, 2, found.neurons[4, 2]])
+    assert f"have {found.share[4, 2]:.0%} of all" in words(app)
+    first = found.neurons[4, 2, 0]
+    assert f"L4 neuron {first}" in words(app)
+    along = next(figure for figure in drawn(app, "bar") if figure["layout"]["xaxis"]["title"]["text"] == "fires")
+    assert_near(along["data"][0]["x"], run.activations[4, :, first])
+
+
+def test_the_words_are_those_of_both_lenses(loaded: LoadedModel) -> None:
+    """At the token where the neuron fires most, and on average; the list beside the map has them too."""
+    encoding, app = read(loaded, HERS["text"], (6,)), start(**HERS, neuron="3.146")
+    run = neuron_activations(loaded, encoding)
+    place = int(np.abs(run.activations[3, :, 146]).argmax())
+    for translators in (None, read_translators(loaded)):
+        for positions in ([place], None):
+            found = neuron_words(loaded, encoding, 3, [146], positions, translators=translators, top_k=8)
+            for pieces in (found.raised[0], found.lowered[0]):
+                assert ", ".join(loaded.tokenizer.token_of(int(piece)) for piece in pieces) in words(app)
+    columns = app.dataframe[0].value.columns
+    assert {"promotes (tuned lens)", "promotes (logit lens)"} <= set(columns)
+
+
+def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
+    """Neuron 146 of L3 fires at "she", speaks for women and most for "her"; 856 of L0 leads at [CLS] in other texts."""
+    encoding = read(loaded, EXAMPLE.text, EXAMPLE.masked)
+    run, (layer, neuron) = neuron_activations(loaded, encoding), NEURON
+    along = run.activations[layer, :, neuron]
+    assert (
+        encoding.tokens[int(along.argmax())] == "she" and (np.delete(along, along.argmax()) < 0.1 * along.max()).all()
+    )
+    found = neuron_words(loaded, encoding, layer, [neuron], [int(along.argmax())])
+    assert "herself" in [loaded.tokenizer.token_of(int(piece)) for piece in found.raised[0]]
+    summed = neuron_gradients(loaded, encoding, word_target(loaded.tokenizer, encoding, "her")).of_neurons
+    assert np.unravel_index(summed.argmax(), summed.shape) == (layer, neuron)
+    for text in (EXAMPLE.text, "The river was cold.", "Nobody had seen the old house.", "Paris is a city."):
+        added = neuron_activations(loaded, loaded.tokenizer.encode(text)).added
+        assert np.abs(added[0, 0]).argmax() == 856, text
+    app = start()
+    assert app.session_state.text == EXAMPLE.text and app.session_state.neuron == NEURON
+    assert "Look at L3 neuron 146" in words(app) and "L3 at she" in words(app)
+
+
+def test_the_answer_rests_on_neurons_and_is_held_against_chance(loaded: LoadedModel) -> None:
+    """The ten strongest of all layers, what the chosen one has, the way and what is missed; then those of its layer."""
+    encoding = read(loaded, HERS["text"], (6,))
+    target = word_target(loaded.tokenizer, encoding, "her")
+    found = neuron_gradients(loaded, encoding, target)
+    app = start(**HERS, neuron="3.146")
+    bars = next(
+        figure for figure in drawn(app, "bar") if "log-probability" in figure["layout"]["xaxis"]["title"]["text"]
+    )
+    order = np.argsort(-np.abs(found.of_neurons), axis=None, kind="stable")[:10]
+    assert_near(bars["data"][0]["x"], found.of_neurons.ravel()[order])
+    assert f"L3 neuron 146 has **{two_digits(float(found.of_neurons[3, 146]))}**" in words(app)
+    best = np.argsort(-np.abs(found.of_neurons[3]), kind="stable")[:5].tolist()
+    for among in ("all", "active"):
+        without = suppress_neurons(loaded, encoding, target, [(3, neuron) for neuron in best], among=among)
+        low, high = (target.asks.said(float(end), two_digits) for end in (without.random.min(), without.random.max()))
+        assert f"{low} to {high}" in words(app)
+    assert f"**{target.asks.said(without.value, two_digits)}**" in words(app)
+    assert f"without the neurons {', '.join(map(str, best))} of L3" in words(app)
+
+
+def test_a_neuron_is_switched_off_for_every_page(loaded: LoadedModel) -> None:
+    """By the button, or scaled by a number; other pages say and show it, until it is put back."""
+    app = start(**HERS, neuron="3.146")
+    app.button(key="neuron_scale").click()
+    settled(app.run())
+    assert app.query_params["scaled"] == "3.146:0" and "Scaled: L3 neuron 146: off" in words(app)
+    assert not drawn(app, "bar")[0]["data"][0]["x"][2]
+    settled(at(app, "predict").run())
+    assert "Scaled: L3 neuron 146: off" in words(app) and not app.exception
+    settled(at(app, "neurons").run())
+    app.number_input(key=key_of(app, "times")).set_value(2.5)
+    app.run()
+    assert app.button(key="neuron_scale").label == "Scale × 2.5"
+    app.button(key="neuron_scale").click()
+    settled(app.run())
+    assert app.query_params["scaled"] == "3.146:2.5"
+
+
+def test_any_neuron_is_chosen_by_its_numbers() -> None:
+    """And its address brings it back; one that the model has not is left out."""
+    app = start(**HERS)
+    app.number_input(key=key_of(app, "neuron_number")).set_value(7)
+    settled(app.run())
+    assert app.query_params["neuron"] == "5.7" and "L5 neuron 7" in words(app)
+    for neuron in ("99.1", "2.99999"):
+        other = start(**HERS, neuron=neuron, fired="77.1")
+        assert not other.exception and not other.error and "L5 at" in words(other)
+
+
+def test_without_a_gap_there_is_no_answer_to_rest_on() -> None:
+    """The neurons are shown all the same, and a way to a target is offered."""
+    app = start(text="The queen gave the book away.")
+    assert not app.exception and not app.error
+    assert "There is no answer yet that could rest on neurons" in words(app)
+    assert drawn(app, "heatmap")
+
+
+def test_of_a_long_text_the_tokens_around_the_chosen_one_are_drawn() -> None:
+    """Forty of them, with the frame at the right one; nothing slow is begun unasked."""
+    text = "The queen gave the book to her brother and went home in the evening. " * 12
+    app = start(text=text, fired="2.80")
+    assert not app.exception and not app.error
+    (figure,) = drawn(app, "heatmap")
+    assert len(figure["data"][0]["y"]) == 40 and "Tokens 60 to 99 of" in words(app)
+    assert [round(shape["y0"] + 0.5) for shape in figure["layout"]["shapes"]] == [20]
+
+
+def test_the_file_has_a_line_for_each_of_the_strongest(loaded: LoadedModel) -> None:
+    """In full precision, with the scores of an answer once they are known; nothing that a spreadsheet would run."""
+    encoding = loaded.tokenizer.encode("=1+1 she [MASK]")
+    run = neuron_activations(loaded, encoding)
+    found = strongest_neurons(run.added, 3)
+    target = word_target(loaded.tokenizer, encoding, "cat")
+    scores = neuron_gradients(loaded, encoding, target, steps=2)
+    for known in (None, scores):
+        rows = list(csv.DictReader(io.StringIO(labelled_csv(neuron_columns(run, found, known)).decode())))
+        assert len(rows) == 6 * len(encoding) * 3
+        one = rows[(2 * len(encoding) + 1) * 3 + 2]
+        assert (one["layer"], one["position"], one["token"], one["place"]) == ("2", "1", "'=", "3")
+        neuron = int(one["neuron"])
+        assert neuron == found.neurons[2, 1, 2]
+        assert_near([float(one["fires"]), float(one["adds"])], [run.activations[2, 1, neuron], run.added[2, 1, neuron]])
+        assert ("score" in one) == (known is not None)
+    assert_near(float(one["score"]), scores.scores[2, 1, neuron])
+
+
+def test_figures_say_what_they_were_given() -> None:
+    """Numbers in the cells, colours by the limit of their column, tags as text; what does not fit is refused."""
+    neurons, values = np.array([[3, 40], [5, 6]]), np.array([[1.0, -2.0], [0.5, 4.0]])
+    figure = neuron_map(
+        neurons, values, ["<b>a</b>", "b"], ["L0", "L1"], what="adds", limits=[1.0, 4.0], chosen=(1, 0), dark=False
+    )
+    assert np.asarray(figure.data[0].z).tolist() == [[1.0, -0.5], [0.5, 1.0]]
+    assert {text for trace in figure.data[2:] for text in trace.text} == {"3", "40", "5", "6"}
+    assert "&lt;b&gt;a" in figure.layout.yaxis.ticktext[0]
+    wide = neuron_map(
+        np.ones((1, 24), int), np.ones((1, 24)), ["a"], [f"L{n}" for n in range(24)], what="adds", limits=[0.0] * 24,
+        dark=True, lecture=True,
+    )  # fmt: skip
+    assert len(wide.data) == 2
+    with pytest.raises(ValueError, match="limits"):
+        neuron_map(neurons, values, ["a", "b"], ["L0", "L1"], what="adds", limits=[1.0], dark=False)
+    bars = value_bars(["<i>x", "y"], [1.0, -2.0], title="t", written=two_places, chosen=1, dark=True)
+    assert list(bars.layout.yaxis.ticktext) == ["&lt;i&gt;x  ", "<b>y</b>  "]
+    with pytest.raises(ValueError, match="one for each"):
+        value_bars(["a"], [1.0, 2.0], title="t", written=two_places, dark=False)
+
+
+@pytest.mark.parametrize("value", ["3", "3.x", "-1.2", "1.2.3", ""])
+def test_what_no_address_says_is_refused(value: str) -> None:
+    """Neither is a factor that is none, or without bounds."""
+    with pytest.raises(Refused):
+        parse_two(value)
+    for factor in ("", "nan", "1e9", "x"):
+        with pytest.raises(Refused):
+            parse_factor(factor)
+    assert parse_two("3.146") == (3, 146) and parse_factor("-2.5") == -2.5

@@ -1,0 +1,29 @@
+"""The strongest neurons of a text as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from bert_core.analysis.neurons import Strongest
+from bert_core.records import NeuronAttribution, NeuronRun
+
+
+def neuron_columns(
+    run: NeuronRun, found: Strongest, scores: NeuronAttribution | None = None
+) -> dict[str, Sequence[object]]:
+    """The columns of a table with a line for each of the strongest neurons of each layer at each token.
+
+    found: those of the run. scores: what an answer rests on, of all layers; a column more.
+    """
+    layers, tokens, count = found.neurons.shape
+    layer, position, place = (axis.ravel() for axis in np.indices((layers, tokens, count)))
+    neuron = found.neurons.ravel()
+    columns: dict[str, Sequence[object]] = {
+        "layer": layer.tolist(), "position": position.tolist(),
+        "token": [run.encoding.tokens[at] for at in position.tolist()], "place": (place + 1).tolist(),
+        "neuron": neuron.tolist(), "fires": run.activations[layer, position, neuron].tolist(),
+        "adds": run.added[layer, position, neuron].tolist(),
+    }  # fmt: skip
+    return columns | ({} if scores is None else {"score": scores.scores[layer, position, neuron].tolist()})

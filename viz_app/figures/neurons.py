@@ -1,0 +1,54 @@
+"""Which neurons fire: a map with the strongest of each layer at each token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import plotly.graph_objects as go
+
+from viz_app.figures.causes import NUMBERS_THAT_FIT, cells_layout
+from viz_app.figures.style import figure_of, two_digits
+from viz_app.figures.why import coloured_cells
+
+
+def neuron_map(
+    neurons: np.ndarray,
+    values: np.ndarray,
+    row_labels: Sequence[str],
+    column_labels: Sequence[str],
+    *,
+    what: str,
+    limits: Sequence[float],
+    chosen: tuple[int, int] | None = None,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """The number of the strongest neuron in each cell, coloured by its value: orange above 0, blue below.
+
+    neurons, values: (row, column). what: the value is, on hover. limits: of each column where its colours end.
+    chosen: the (row, column) to frame. A click on a cell gives back its column as x and its row as y.
+    Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if labels, values or limits do not fit the neurons.
+    """
+    shape = (len(row_labels), len(column_labels))
+    if neurons.shape != shape or values.shape != shape or len(limits) != shape[1] or 0 in shape:
+        raise ValueError(
+            f"neurons of shape {neurons.shape}, values of {values.shape}, {shape[0]} row and {shape[1]} column labels "
+            f"and {len(limits)} limits: expected (row, column), at least one of each"
+        )
+    written = shape[1] <= (NUMBERS_THAT_FIT * 2 // 3 if lecture else NUMBERS_THAT_FIT)
+    ends = np.array([limit or 1.0 for limit in limits])
+    traces = coloured_cells(
+        np.clip(values / ends, -1, 1), neurons.astype(float), row_labels, column_labels, axis="x",
+        written=(lambda number: f"{number:.0f}") if written else None, dark=dark, lecture=lecture,
+    )  # fmt: skip
+    points = traces[1]
+    points["customdata"] = [
+        [*said, two_digits(value)] for said, value in zip(points["customdata"], values.ravel().tolist(), strict=True)
+    ]
+    points["hovertemplate"] = (
+        "%{customdata[0]}<br>%{customdata[1]} neuron %{customdata[2]}<br>" + what + " %{customdata[3]}<extra></extra>"
+    )
+    layout = cells_layout(row_labels, column_labels, chosen, dark=dark, lecture=lecture)
+    return figure_of(traces, layout, dark=dark, lecture=lecture)

@@ -1,0 +1,59 @@
+"""The page Neurons: which feed-forward neurons fire in a text, what they say, and what rests on them."""
+
+from __future__ import annotations
+
+from bert_core.refused import Refused
+from viz_app.shell.choices import Choice, Page, choice_of, parse_whole
+from viz_app.shell.examples import Example
+
+RANKED = ("added", "fires")
+# Found by a search through short sentences with a pronoun in the gap; a test asks the model again.
+NEURON = (3, 146)  # to look at first in the example
+EXAMPLE = Example(
+    "She gave the book to her brother.",
+    masked=(5,),
+    target="6:her",
+    remark="**Look at L3 neuron 146:** it fires at “she” and hardly anywhere else, makes “herself” and names of women "
+    "likelier there, and no other neuron speaks more for “her” in the gap. **And at L0 neuron 856:** it adds more to "
+    "[CLS] than any other neuron of its layer, in this text and in every other, so it says nothing of this one.",
+)
+
+
+def parse_two(value: str) -> tuple[int, int]:
+    """Two numbers, layer and neuron, or layer and position: 3.146. Raises Refused for anything else."""
+    numbers = tuple(parse_whole(part) for part in value.split("."))
+    if len(numbers) != 2 or min(numbers) < 0:
+        raise Refused("two numbers from 0, such as 3.146")
+    return numbers[0], numbers[1]
+
+
+def parse_factor(value: str) -> float:
+    """What a neuron is multiplied by. Raises Refused for anything but -100 to 100."""
+    try:
+        factor = float(value)
+    except ValueError:
+        factor = float("nan")
+    if not -100 <= factor <= 100:
+        raise Refused("-100 to 100")
+    return factor
+
+
+def write_two(two: tuple[int, int]) -> str:
+    """What `parse_two` reads."""
+    return ".".join(map(str, two))
+
+
+PAGE = Page(
+    "neurons",
+    "Neurons",
+    ":material/bubble_chart:",
+    group="Explain",
+    asks="Which feed-forward neurons fire, and what do they say?",
+    choices={
+        "ranked": choice_of(*RANKED),
+        "fired": Choice(None, parse_two, write_two, step=True),  # layer and token
+        "neuron": Choice(None, parse_two, write_two, step=True),  # layer and neuron
+        "times": Choice(0.0, parse_factor, "{:g}".format),
+    },
+    example=EXAMPLE,
+)

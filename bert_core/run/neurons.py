@@ -82,7 +82,7 @@ def neuron_words(
         raise Refused(f"{loaded.name} has no trained masked-word head, so its neurons promote no words")
     (layer,) = _layers(loaded, [layer])
     one = next(islice(layer_passes(loaded, encoding, head_mask), layer, None))
-    there = _neurons(one.layer)
+    there = one.layer.intermediate.neurons
     given = tuple(whole("a neuron", neuron) for neuron in several("neurons", neurons, "whole numbers"))
     _check(loaded, [(layer, neuron) for neuron in given])
     places, at = [there.index(neuron) for neuron in given], _positions(encoding, positions)
@@ -250,7 +250,7 @@ def _others(
     found = {}
     for layer in sorted({layer for layer, _ in pairs}):
         own = {neuron for at, neuron in pairs if at == layer}
-        there = list(_neurons(cast("BertLayer", loaded.model.bert.encoder.layer[layer])))
+        there = list(cast("BertLayer", loaded.model.bert.encoder.layer[layer]).intermediate.neurons)
         if run is not None:
             added = np.abs(run.added[layer]).mean(0)[there]
             there = [there[place] for place in np.argsort(-added, kind="stable")[: int(np.ceil(ACTIVE * len(there)))]]
@@ -314,14 +314,9 @@ def _activated(one: LayerPass) -> Tensor:
     return activated
 
 
-def _neurons(layer: BertLayer) -> Sequence[int]:
-    """The neurons that a layer has, by their numbers."""
-    return range(layer.output.dense.in_features)
-
-
 def _spread(layer: BertLayer, width: int, values: Tensor) -> np.ndarray:
     """Values of the neurons that a layer has (..., neuron), each under its own number of so many; NaN for others."""
-    return with_gaps(as_array(values).T, _neurons(layer), width).T
+    return with_gaps(as_array(values).T, layer.intermediate.neurons, width).T
 
 
 def _layers(loaded: LoadedModel, layers: Sequence[int] | None) -> tuple[int, ...]:

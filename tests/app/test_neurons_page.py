@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from viz_app.figures.causes import two_places, value_bars
 from viz_app.figures.neurons import neuron_map
 from viz_app.figures.style import two_digits
 from viz_app.pages.neurons import EXAMPLE, NEURON, parse_factor, parse_two
+from viz_app.shell import work
 
 HERS = {"text": "The queen gave the book to her brother.", "masked": "6", "target": "7:her"}
 
@@ -110,11 +112,14 @@ def test_what_is_said_of_the_example_is_so(loaded: LoadedModel) -> None:
     assert "Look at L3 neuron 146" in words(app) and "L3 at she" in words(app)
 
 
-def test_the_answer_rests_on_neurons_and_is_held_against_chance(loaded: LoadedModel) -> None:
+def test_the_answer_rests_on_neurons_and_is_held_against_chance(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The ten strongest of all layers, what the chosen one has, the way and what is missed; then those of its layer."""
     encoding = read(loaded, HERS["text"], (6,))
     target = word_target(loaded.tokenizer, encoding, "her")
     found = neuron_gradients(loaded, encoding, target)
+    monkeypatch.setattr(work, "QUICK", 1e9)
     app = start(**HERS, neuron="3.146")
     bars = next(
         figure for figure in drawn(app, "bar") if "log-probability" in figure["layout"]["xaxis"]["title"]["text"]
@@ -158,6 +163,21 @@ def test_any_neuron_is_chosen_by_its_numbers() -> None:
     for neuron in ("99.1", "2.99999"):
         other = start(**HERS, neuron=neuron, fired="77.1")
         assert not other.exception and not other.error and "L5 at" in words(other)
+
+
+def test_a_model_without_some_neurons_is_shown(
+    tiny_loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A layer that was taken out has empty cells and says so; a neuron that was pruned cannot be chosen."""
+    small = bert_core.pruned(tiny_loaded, layers=[0], neurons=[(1, 5)])
+    bert_core.save(small, tmp_path / "small")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tmp_path / "small")]))
+    given = {"model": str(tmp_path / "small"), "text": "the cat sat on the mat", "masked": "5"}
+    app = start(**given, fired="0.2")
+    assert not app.exception and not app.error
+    assert "All neurons of L0 were pruned." in words(app)
+    listed = start(**given, neuron="1.5")
+    assert not listed.exception and not listed.error and "L1 neuron 5\n" not in words(listed) + "\n"
 
 
 def test_without_a_gap_there_is_no_answer_to_rest_on() -> None:

@@ -107,9 +107,9 @@ def test_the_strongest_worked_by_hand() -> None:
     assert found.neurons[0, 0].tolist() == [1, 3] and found.values[0, 0].tolist() == [-4.0, 3.0]
     assert found.share[0, 0] == 7 / 8 and np.isnan(found.share[0, 1])
     every = bert_core.strongest_neurons(values, 99)
-    assert every.neurons[0, 0].tolist() == [1, 3, 0, 2] and np.isnan(every.values[0, 0, 3])
-    with pytest.raises(Refused, match="no neuron at token 0"):
-        bert_core.strongest_neurons(np.full((1, 1, 2), np.nan))
+    assert every.neurons[0, 0].tolist() == [1, 3, 0, -1] and np.isnan(every.values[0, 0, 3])
+    gone = bert_core.strongest_neurons(np.full((1, 1, 2), np.nan))
+    assert (gone.neurons == -1).all() and np.isnan(gone.share).all()
     with pytest.raises(Refused, match="infinite"):
         bert_core.strongest_neurons(np.array([[[np.inf, 1.0]]]))
 
@@ -313,6 +313,36 @@ def test_pruned_heads_are_gone(tiny: LoadedModel, text: Encoding) -> None:
         neuron_words(small, text, 1, [2]).raised_slopes,
         neuron_words(tiny, text, 1, [2], head_mask=gates).raised_slopes,
     )
+
+
+def test_pruned_neurons_and_layers_are_gone(tiny: LoadedModel, text: Encoding) -> None:
+    """NaN under their numbers; the others are those of the whole model with these switched off."""
+    gone = [(0, 3), (0, 40), (1, 0)]
+    small, off = bert_core.pruned(tiny, neurons=gone), edited(tiny, [Scaled(*one) for one in gone])
+    target = target_of("mlm", tiny, text)
+    found, expected = neuron_activations(small, text), neuron_activations(off, text)
+    there = np.ones((2, 64), bool)
+    there[tuple(zip(*gone, strict=True))] = False
+    assert np.isnan(found.activations.swapaxes(1, 2)[~there]).all() and np.isnan(found.lengths[~there]).all()
+    assert_near(found.added.swapaxes(1, 2)[there], expected.added.swapaxes(1, 2)[there])
+    scores, whole = (neuron_gradients(one, text, target, steps=60) for one in (small, off))
+    assert np.isnan(scores.scores.swapaxes(1, 2)[~there]).all()
+    assert_near(scores.scores.swapaxes(1, 2)[there], whole.scores.swapaxes(1, 2)[there])
+    assert_near(scores.gap, np.zeros(2), 1e-4, of=np.abs(scores.target_value - scores.off_values).max())
+    one, other = (neuron_words(model, text, 0, [41, 2]) for model in (small, off))
+    assert_near(one.raised_slopes, other.raised_slopes)
+    assert_near(
+        suppress_neurons(small, text, target, [(0, 41)]).value, value_of(edited(off, [Scaled(0, 41)]), text, target)
+    )
+    for ask in (lambda: neuron_words(small, text, 0, [3]), lambda: suppress_neurons(small, text, target, [(0, 40)])):
+        with pytest.raises(Refused, match="was pruned"):
+            ask()
+    short = bert_core.pruned(tiny, layers=[0])
+    run = neuron_activations(short, text)
+    assert np.isnan(run.activations[0]).all() and not np.isnan(run.activations[1]).any()
+    assert (bert_core.strongest_neurons(run.added).neurons[0] == -1).all()
+    scores = neuron_gradients(short, text, target, steps=60)
+    assert_near(scores.gap, np.zeros(2), 1e-4, of=np.abs(scores.target_value - scores.off_values).max())
 
 
 # ---------------------------------------------------------------------------- switched off, beside random ones

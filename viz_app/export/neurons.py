@@ -20,6 +20,8 @@ def neuron_columns(
     layers, tokens, count = found.neurons.shape
     layer, position, place = (axis.ravel() for axis in np.indices((layers, tokens, count)))
     neuron = found.neurons.ravel()
+    there = neuron >= 0
+    layer, position, place, neuron = (axis[there] for axis in (layer, position, place, neuron))
     columns: dict[str, Sequence[object]] = {
         "layer": layer.tolist(), "position": position.tolist(),
         "token": [run.encoding.tokens[at] for at in position.tolist()], "place": (place + 1).tolist(),

@@ -26,7 +26,8 @@ def neuron_map(
 ) -> go.Figure:
     """The number of the strongest neuron in each cell, coloured by its value: orange above 0, blue below.
 
-    neurons, values: (row, column). what: the value is, on hover. limits: of each column where its colours end.
+    neurons, values: (row, column); -1 and NaN leave a cell empty. what: the value is, on hover. limits: of each
+        column where its colours end.
     chosen: the (row, column) to frame. A click on a cell gives back its column as x and its row as y.
     Labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if labels, values or limits do not fit the neurons.
@@ -41,7 +42,7 @@ def neuron_map(
     ends = np.array([limit or 1.0 for limit in limits])
     traces = coloured_cells(
         np.clip(values / ends, -1, 1), neurons.astype(float), row_labels, column_labels, axis="x",
-        written=(lambda number: f"{number:.0f}") if written else None, dark=dark, lecture=lecture,
+        written=_number if written else None, dark=dark, lecture=lecture,
     )  # fmt: skip
     points = traces[1]
     points["customdata"] = [
@@ -52,3 +53,7 @@ def neuron_map(
     )
     layout = cells_layout(row_labels, column_labels, chosen, dark=dark, lecture=lecture)
     return figure_of(traces, layout, dark=dark, lecture=lecture)
+
+
+def _number(neuron: float) -> str:
+    return "" if neuron < 0 else f"{neuron:.0f}"

@@ -58,8 +58,9 @@ def draw() -> None:
         if question.is_shown(EXAMPLE):
             st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
     neuron = _listed(current, layer, position)
-    _one(current, *neuron)
-    _answer(current, *neuron)
+    if neuron is not None:
+        _one(current, *neuron)
+        _answer(current, *neuron)
     _files(current)
     screen.read(
         "**How to read this:** each cell has the number of the neuron that stands out most in a layer at a token; "
@@ -88,7 +89,7 @@ def _chosen(current: Question) -> tuple[int, int] | None:
     if asked is None:
         return None
     config = current.loaded.config
-    inside = asked[0] < config.num_hidden_layers and asked[1] < config.intermediate_size
+    inside = asked[0] < config.num_hidden_layers and asked[1] in config.neurons_of(asked[0])
     return (int(asked[0]), int(asked[1])) if inside else None
 
 
@@ -104,7 +105,7 @@ def _map(current: Question, layer: int, position: int) -> None:
         neuron_map(
             neurons[shown], values[shown], rows, columns, chosen=(position - shown.start, layer),
             what="adds" if st.session_state.ranked == "added" else "fires",
-            limits=np.abs(values[[not special for special in encoding.special]]).max(0, initial=0).tolist(),
+            limits=np.nanmax(np.abs(values[[not special for special in encoding.special]]), 0, initial=0).tolist(),
             dark=current.dark, lecture=current.lecture,
         ),
         key="neurons_map", grows=False, least_width=map_width(rows, len(columns)),
@@ -120,11 +121,14 @@ def _take_cell(first: int) -> None:
         st.session_state.neuron = None
 
 
-def _listed(current: Question, layer: int, position: int) -> tuple[int, int]:
-    """The strongest neurons of the chosen cell with what they say; the neuron that is chosen."""
+def _listed(current: Question, layer: int, position: int) -> tuple[int, int] | None:
+    """The strongest neurons of the chosen cell with what they say; the neuron that is chosen, if there is any."""
     found, run = strongest(current, st.session_state.ranked), fired(current)
-    neurons = found.neurons[layer, position].tolist()
+    neurons = [neuron for neuron in found.neurons[layer, position].tolist() if neuron >= 0]
     screen.heading(f"L{layer} at {as_written(current.encoding.labels[position])}")
+    if not neurons:
+        screen.note(f"All neurons of L{layer} were pruned.")
+        return _chosen(current)
     share = found.share[layer, position]
     what = "of all that the layer's neurons add here" if st.session_state.ranked == "added" else "of all firing here"
     screen.note(f"The {len(neurons)} strongest neurons have {share:.0%} {what}, signs aside.")

@@ -16,6 +16,7 @@ import tokenizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.models import BPE, Unigram, WordPiece
 
+from bert_core.charsmap import check_charsmap
 from bert_core.config import LARGEST_JSON, BertConfig, json_object, text_of
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.spelling import GOES_ON, SPACE, Bytes, Spelling, Unigrams
@@ -24,13 +25,15 @@ MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
 Duty = Literal["first", "between", "end", "mask", "pad", "unknown"]
 SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
+SEVERAL_SPACES = {"Regex": " {2,}"}  # the one pattern that is run: files made from SentencePiece's have it
 SPELLINGS: Mapping[type, type[Spelling]] = {WordPiece: Spelling, BPE: Bytes, Unigram: Unigrams}
 MOST_PIECES = 1_000_000  # twice the largest published vocabulary
-# What a tokenizer.json is made of. No other part is run: some take regular expressions, which a file can make endless,
-# or binary tables, at which the library stops the whole program.
+# What a tokenizer.json is made of. No other part is run: some take regular expressions, which a file can make endless.
+# A binary table, at which the library would stop the whole program, is looked through first (`charsmap`).
 KNOWN_PARTS = {
     "normalizer": (
-        "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Sequence", "Strip", "StripAccents",
+        "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "Replace", "Sequence",
+        "Strip", "StripAccents",
     ),
     "pre_tokenizer": (
         "BertPreTokenizer", "ByteLevel", "CharDelimiterSplit", "Digits", "Metaspace", "Punctuation", "Sequence",
@@ -471,6 +474,11 @@ def _check_parts(values: Mapping[str, Any]) -> None:
                 raise Refused(f"its {part} is a Sequence of {shown(inner)}: it must be of a list")
             found.append(one)
             left += inner
+    for one in parts["normalizer"]:
+        if one["type"] == "Precompiled":
+            check_charsmap(one.get("precompiled_charsmap"))
+        if one["type"] == "Replace" and (one.get("pattern") != SEVERAL_SPACES or one.get("content") not in (" ", "▁")):
+            raise Refused(f"its normalizer is {shown(one)}: it must be one of those without a pattern of its own")
     cut = parts["pre_tokenizer"]
     for one in cut:
         if one["type"] == "Metaspace" and one.get("replacement", "▁") != "▁":

@@ -24,7 +24,7 @@ through lens by laid cell depth several like
 colour
 over normal removal
 label seeds erase erased_at
-order going figure
+parts order going figure
 compared one two variant
 picture seed count shapes word look heat boxes edges
 stage token engine pads
@@ -45,7 +45,8 @@ DEFAULTS = {
     "several": "They sat on the bank of the river and looked at the water.\n"
     "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"
     "The bank raised its interest rates and lent less money.",
-    "colour": "slope", "over": "text", "order": "importance", "going": 30, "figure": "loss", "compared": "pair",
+    "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "going": 30, "figure": "loss",
+    "compared": "pair",
     "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,

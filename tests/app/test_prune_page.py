@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import LoadedModel
+from bert_core.pruning import without
 from bert_core.run import costs, losses, plans
 from tests.app.test_cli import text_file
 from tests.app.test_pages import PAGES, start
@@ -183,6 +184,41 @@ def test_a_model_is_measured_and_taken_along(
     assert not app.exception and "could not be written, and nothing was left there" in said(app.error[0])
 
 
+@pytest.mark.parametrize(("what", "order", "there"), [("neurons", "importance", 128), ("layers", "ablation", 2)])
+def test_neurons_and_layers_are_taken_out_by_an_order(
+    tiny_loaded: LoadedModel,
+    tiny_model_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    what: str,
+    order: str,
+    there: int,
+) -> None:
+    """The figures are those of the model that is really without half of them, which is measured and taken along."""
+    monkeypatch.setattr(questions, "STEPS", 2)
+    app = lab_of(tiny_model_folder, monkeypatch, parts=what, going="50", order="ablation-mean")
+    assert app.session_state.order == order, "an order that only heads have gives way to the first of these"
+    assert f"Take some {what} out above" in words(app) and not app.metric
+    press(app, "carry_out")
+    batches = losses.examples_of(tiny_loaded, tiny_loaded.tokenizer.encode(TEXT["text"], TEXT["pair"]))
+    plan = plans.propose_plan(tiny_loaded, batches, order, what=what)
+    left = without(tiny_loaded, what, plan.first(0.5))
+    assert f"{there // 2} of {there} {what} are gone" in words(app)
+    assert figure(app, "Loss (nats)") == f"{costs.score(left, batches).loss:.3f}"
+    press(app, "measure_costs")
+    assert app.table[0].value[""].tolist() == ["full", "pruned"]
+    assert f"{sum(p.numel() for p in left.model.parameters()):,}" in app.table[0].value["parameters"].tolist()
+    place = tmp_path / "mine"
+    app.text_input(key=key_of(app, "lab_place")).set_value(str(place)).run()
+    press(app, "write_model")
+    assert bert_core.load(str(place)).config.replace(extra={}) == left.config.replace(extra={})
+    press(app, "start_curve")
+    while any(button.key == "stop_curve" for button in app.button):
+        app.run()
+    assert not app.exception and not app.error
+    assert f"of {there} {what} can go before the loss rises" in words(app) and "5 random orders" in words(app)
+
+
 def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Served beyond this machine there is no control to write a folder; a download there is."""
     monkeypatch.setattr(door, "get_option", lambda name: "0.0.0.0" if name == "server.address" else None)
@@ -195,9 +231,9 @@ def test_a_page_for_others_writes_nothing(tiny_model_folder: Path, monkeypatch: 
 def test_the_download_is_the_pruned_model(tiny_model_folder: Path, tmp_path: Path) -> None:
     """A zip that loads, with the smaller matrices, or with zeros in the first shapes."""
     asking = object.__new__(questions.PruningQuestions)
-    asking.loaded, asking.off = bert_core.load(str(tiny_model_folder)), ((0, 1), (1, 2))
+    asking.loaded, asking.what = bert_core.load(str(tiny_model_folder)), "heads"
     for full_shape, gone in ((False, {0: (1,), 1: (2,)}), (True, {})):
-        content = asking.file(full_shape=full_shape)
+        content = asking.file(((0, 1), (1, 2)), full_shape=full_shape)
         assert zipfile.is_zipfile(io.BytesIO(content))
         (tmp_path / f"{full_shape}.zip").write_bytes(content)
         assert dict(bert_core.load(str(tmp_path / f"{full_shape}.zip")).config.pruned_heads) == gone

@@ -1,6 +1,6 @@
-"""Which heads can go?"""
+"""Which heads, neurons or layers can go?"""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -8,12 +8,14 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.pruning import curve_of, hardly_missed, random_band
+from bert_core.pruning import PARTS, Part
 from bert_core.refused import Refused
 from bert_core.run.costs import Score
+from bert_core.run.losses import parts_there
 from viz_app.components.head_grid.view import head_grid
 from viz_app.door import is_own
 from viz_app.figures.pruning import pruning_curve
-from viz_app.pages.prune import FIGURES, OFFERED_ORDERS
+from viz_app.pages.prune import FIGURES, OFFERED
 from viz_app.pages.prune.history import remember, step, switch_off_below
 from viz_app.pages.prune.questions import LARGEST_FILE, STEPS, PruningQuestions
 from viz_app.shell import frame, question, screen
@@ -38,6 +40,14 @@ UNITS = {
     "loss": "loss (nats)", "mlm": "share of hidden pieces guessed", "nsp": "share of next sentences right",
     "parameters": "parameters", "tokens_per_second": "tokens per second",
 }  # fmt: skip
+NAMES_OF_LAYERS = {"ablation": "Loss without each layer", "iterative": "Loss without each, again"}
+FULL_SHAPE = {
+    "heads": "Keeps all shapes, with zeros in place of the heads, for other programs: same outputs, but not smaller or "
+    "faster",
+    "neurons": "Keeps all shapes, with zeros in place of the neurons, for other programs: same outputs, but not "
+    "smaller or faster",
+    "layers": "Counts the layers that are left anew, for other programs: same outputs, as small and as fast",
+}
 SHOWN_GAPS = 2
 
 
@@ -45,24 +55,28 @@ def draw() -> None:
     """Draw the page."""
     asked, state = question.current(), st.session_state
     current = replace(asked, loaded=asked.plain)
-    config = current.loaded.config
-    there = sum(len(config.heads_of(layer)) for layer in range(config.num_hidden_layers))
-    frame.title("Which heads can go?", "How many heads the model can lose before it gets worse, and which ones.")
+    what = state.parts
+    there = int(parts_there(current.loaded, what).sum())
+    frame.title(f"Which {what} can go?", f"How many {what} the model can lose before it gets worse, and which ones.")
     if asked.loaded.edits:
-        screen.note("Heads are taken out of the model as it was loaded, without what is changed for the text.")
-    with screen.controls(), st.popover("Test on a file", width="content"):
-        file = file_control(
-            st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
-            megabytes=LARGEST_FILE >> 20,
+        screen.note(f"The {what} are taken out of the model as it was loaded, without what is changed for the text.")
+    with screen.controls(), st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        control(
+            st.segmented_control, "What goes", "parts", options=PARTS, format_func=str.capitalize, required=True,
         )  # fmt: skip
+        with st.popover("Test on a file", width="content"):
+            file = file_control(
+                st, "Text file: one paragraph per line, a blank line between documents", "lab_file", types=["txt"],
+                megabytes=LARGEST_FILE >> 20,
+            )  # fmt: skip
     if not there:
-        st.info(helped("All heads of this model were pruned: none is left to remove."))
+        st.info(helped(f"All {what} of this model were pruned: none is left to remove."))
         end_run()
     try:
-        questions = PruningQuestions(current, file)
+        questions = PruningQuestions(current, file, what)
     except Refused as error:  # of the file: the text is asked instead, and the control stays
         st.error(helped(as_written(f"The file cannot be used: {error}.")), icon=":material/error:")
-        questions = PruningQuestions(current, None)
+        questions = PruningQuestions(current, None, what)
     if not questions.can_ask:
         st.info(
             helped(
@@ -71,6 +85,9 @@ def draw() -> None:
             )
         )
         end_run()
+    if what != "heads":
+        _other_parts(questions, there)
+        return
     if not questions.may_begin():
         screen.note(
             "The model guesses the hidden pieces, and the gradient of its loss at every head is computed. After that, "
@@ -90,13 +107,38 @@ def draw() -> None:
     curve_key = (questions.key, state.order, questions.reference(state.order))
     running = is_asked("curve", curve_key)
     # A part of the page that comes back by itself while the curve is made.
-    st.fragment(calm()(_curve), run_every=1.0 if running else None)(questions, now, there, curve_key)
-    _for_real(questions)
+    own = (len(current.off), now)
+    st.fragment(calm()(_curve), run_every=1.0 if running else None)(questions, own, there, curve_key)
+    _for_real(questions, current.off)
     if is_asked("plan", plan_key):
         plan = questions.plan(state.order)
         take_back("plan")
         questions.carry_out(plan, state.going / 100)
         st.rerun()
+
+
+def _other_parts(questions: PruningQuestions, there: int) -> None:
+    """Neurons or layers: an order, how many go, its curve, and the model without them. there: how many there are."""
+    state, what = st.session_state, questions.what
+    offered = OFFERED[what]
+    if state.order not in offered:  # an order of heads
+        state.order = offered[0]
+    count = round(state.going / 100 * there)
+    plan_key = (questions.key, what, state.order, count)
+    _order(questions, there, plan_key)
+    gone: tuple[Part, ...] = ()
+    own = None
+    if is_asked("plan", plan_key) and count:
+        gone = questions.plan(state.order).order[:count]
+        everything, left = questions.with_all(), questions.score_without(gone)
+        own = (count, left)
+        tested = "examples from the file" if questions.of_file else "the text above, each piece hidden once"
+        st.markdown(f"**{count:,} of {there:,} {what} are gone.** Tested on {tested}.")
+        _figures(left, everything)
+    curve_key = (questions.key, what, state.order)
+    running = is_asked("curve", curve_key)
+    st.fragment(calm()(_curve), run_every=1.0 if running else None)(questions, own, there, curve_key)
+    _for_real(questions, gone)
 
 
 def _switches(questions: PruningQuestions, worth: np.ndarray) -> None:
@@ -139,6 +181,21 @@ def _now(questions: PruningQuestions, everything: Score, now: Score, there: int)
     current = questions.current
     what = "examples from the file" if questions.of_file else "the text above, each piece hidden once"
     st.markdown(f"**{len(current.off)} of {there} heads are off.** Tested on {what}.")
+    _figures(now, everything)
+    before, after = current.run(all_heads_on=True), current.run()
+    largest = largest_of(before, after, gaps=SHOWN_GAPS)
+    for prediction in after.predictions[:SHOWN_GAPS]:
+        original = before.prediction_at(prediction.position)
+        assert original is not None  # both runs were asked for the same positions
+        st.caption(f"{current.gap(prediction.position)}, with all heads and now:")
+        word_change(current, original, prediction, each=4, largest=largest, key="lab_before_after")
+    if after.nsp is not None and before.nsp is not None:
+        st.caption(f"{nsp_words(before.nsp, after.nsp)}:")
+        nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
+
+
+def _figures(now: Score, everything: Score) -> None:
+    """What a model gets right now, and the change from the whole model."""
     figures = [("Loss (nats)", now.loss, everything.loss, "{:.3f}")]
     if now.mlm == now.mlm:  # NaN where nothing was asked
         figures.append(("Hidden pieces right", now.mlm, everything.mlm, "{:.0%}"))
@@ -155,30 +212,21 @@ def _now(questions: PruningQuestions, everything: Score, now: Score, there: int)
             height="stretch",
             help=terms_in(name),
         )
-    before, after = current.run(all_heads_on=True), current.run()
-    largest = largest_of(before, after, gaps=SHOWN_GAPS)
-    for prediction in after.predictions[:SHOWN_GAPS]:
-        original = before.prediction_at(prediction.position)
-        assert original is not None  # both runs were asked for the same positions
-        st.caption(f"{current.gap(prediction.position)}, with all heads and now:")
-        word_change(current, original, prediction, each=4, largest=largest, key="lab_before_after")
-    if after.nsp is not None and before.nsp is not None:
-        st.caption(f"{nsp_words(before.nsp, after.nsp)}:")
-        nsp_change(current, before.nsp, after.nsp, key="lab_nsp")
 
 
 def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
-    """In which order heads go, and how many."""
-    state = st.session_state
+    """In which order they go, and how many."""
+    state, what = st.session_state, questions.what
+    names = ORDER_NAMES | (NAMES_OF_LAYERS if what == "layers" else {})
     screen.heading("Prune in which order, and how far?")
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        control(st.selectbox, "Order", "order", options=OFFERED_ORDERS, format_func=ORDER_NAMES.__getitem__, width=255)
+        control(st.selectbox, "Order", "order", options=OFFERED[what], format_func=names.__getitem__, width=255)
         if questions.needs_reference(state.order):
             give_reference()
-        control(st.slider, "Share of heads to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
+        control(st.slider, f"Share of {what} to go", "going", min_value=0, max_value=100, format="%d%%", width=170)
         st.button(
-            f"Switch off the first {round(state.going / 100 * there)}", on_click=ask, args=("plan", plan_key),
-            key="carry_out",
+            f"{'Switch off' if what == 'heads' else 'Take out'} the first {round(state.going / 100 * there):,}",
+            on_click=ask, args=("plan", plan_key), key="carry_out",
         )  # fmt: skip
         with st.popover("Plan file", help=terms_in("plan")):
             if (made := questions.made_plan(state.order)) is not None:
@@ -186,23 +234,26 @@ def _order(questions: PruningQuestions, there: int, plan_key: Hashable) -> None:
                     "This order as a plan", made.to_json(), f"{state.order}.json", "application/json",
                     on_click="ignore", key="plan_file",
                 )  # fmt: skip
+            if what != "heads":
+                screen.note("`headlight prune --plan` carries it out.")
+                return
             given = file_control(st, "A plan for this model", "lab_plan", types=["json"], megabytes=1)
             if given is not None and st.button(f"Switch off {state.going}% of it", key="carry_out_file"):
                 questions.carry_out(questions.read_plan(given), state.going / 100)
                 st.rerun()
 
 
-def _for_real(questions: PruningQuestions) -> None:
-    """The smaller model: what it costs, and as a file."""
-    current = questions.current
+def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
+    """The smaller model: what it costs, and as a file. gone: what it does without."""
+    what = questions.what
     screen.heading("Prune for real")
-    if not current.off:
-        screen.note("Switch some heads off above; then you can measure and download the smaller model here.")
+    if not gone:
+        how = "Switch some heads off" if what == "heads" else f"Take some {what} out"
+        screen.note(f"{how} above; then you can measure and download the smaller model here.")
     else:
-        cost_key = (questions.key, current.off)
+        cost_key = (questions.key, what, gone)
         full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
-                               help="Keeps all shapes, with zeros in place of the heads, for other programs: same "
-                               "outputs, but not smaller or faster")  # fmt: skip
+                               help=FULL_SHAPE[what])  # fmt: skip
         with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
             seconds = questions.seconds_to_measure()
             st.button(
@@ -210,8 +261,8 @@ def _for_real(questions: PruningQuestions) -> None:
                 key="measure_costs", disabled=(refused := too_long(seconds)) is not None, help=refused,
             )  # fmt: skip
             st.download_button(
-                f"Model without {len(current.off)} head{'s' * (len(current.off) > 1)} as .zip",
-                partial(questions.file, full_shape=full_shape),
+                f"Model without {len(gone):,} {what.removesuffix('s')}{'s' * (len(gone) > 1)} as .zip",
+                partial(questions.file, gone, full_shape=full_shape),
                 "pruned.zip", "application/zip", on_click="ignore", icon=":material/download:", key="zip",
             )  # fmt: skip
             if is_own():
@@ -224,10 +275,10 @@ def _for_real(questions: PruningQuestions) -> None:
                     width=260,
                 )
                 if st.button("Write", key="write_model"):
-                    written = questions.save(folder, full_shape=full_shape)
+                    written = questions.save(gone, folder, full_shape=full_shape)
                     st.success(helped(f"Written to {as_written(str(written))}: headlight app --models opens it."))
         if is_asked("costs", cost_key):
-            full, *_ = costs = questions.costs()
+            full, *_ = costs = questions.costs(gone)
             st.table(
                 {
                     "": [cost.what for cost in costs],
@@ -240,14 +291,19 @@ def _for_real(questions: PruningQuestions) -> None:
                 }
             )
             screen.note(
-                "Median of three passes of the encoder over this text. Switching heads off without pruning never "
-                "makes a model faster."
+                "Median of three passes of the encoder over this text."
+                + (" Switching heads off without pruning never makes a model faster." if what == "heads" else "")
             )
 
 
-def _curve(questions: PruningQuestions, now: Score, there: int, curve_key: Hashable) -> None:
-    """The curve; grows by itself while it is made. there: how many heads there are."""
+def _curve(questions: PruningQuestions, chosen: tuple[int, Score] | None, there: int, curve_key: Hashable) -> None:
+    """The curve; grows by itself while it is made.
+
+    chosen: how many the reader has taken out, and what is right then. there: how many there are.
+    """
     state, current, running = st.session_state, questions.current, is_asked("curve", curve_key)
+    what = questions.what
+    names = ORDER_NAMES | (NAMES_OF_LAYERS if what == "layers" else {})
     if running:
         share = questions.grow(state.order)
         if share is None:
@@ -278,23 +334,23 @@ def _curve(questions: PruningQuestions, now: Score, there: int, curve_key: Hasha
         required=True, label_visibility="collapsed",
     )  # fmt: skip
     band = random_band(points, state.figure)
-    own = getattr(now, state.figure, None)
+    own = None if chosen is None else getattr(chosen[1], state.figure, None)
     screen.chart(
         pruning_curve(
-            [(ORDER_NAMES[state.order], *curve_of(points, state.order, state.figure))],
+            [(names[state.order], *curve_of(points, state.order, state.figure))],
             band[:4],
-            own=None if own is None else (len(current.off), own),
-            heads=there, unit=UNITS[state.figure], dark=current.dark, lecture=current.lecture,
+            own=None if chosen is None or own is None else (chosen[0], own),
+            what=what, there=there, unit=UNITS[state.figure], dark=current.dark, lecture=current.lecture,
         ),
         key="curve",
         grows=False,
-        alt=f"{FIGURE_NAMES[state.figure]} against the share of heads that is gone, beside {band.orders} random orders",
+        alt=f"{FIGURE_NAMES[state.figure]} against the share of {what} gone, beside {band.orders} random orders",
     )  # fmt: skip
     fine = hardly_missed(points, state.order)
     screen.note(
-        f"In this order, {fine} of {there} heads can go before the loss rises by more than 1% (tested in {STEPS} "
-        "steps). **How to read this:** every point is a model that was really pruned; the grey band is the range of "
-        f"{band.orders} random orders. **How it can mislead:** orders and results come from the same few examples; "
-        "inside the band an order is no better than chance; another text may need other heads."
+        f"In this order, {fine:,} of {there:,} {what} can go before the loss rises by more than 1% (tested in "
+        f"{min(STEPS, there)} steps). **How to read this:** every point is a model that was really pruned; the grey "
+        f"band is the range of {band.orders} random orders. **How it can mislead:** orders and results come from the "
+        f"same few examples; inside the band an order is no better than chance; another text may need other {what}."
     )
     publish()

@@ -14,13 +14,13 @@ import streamlit as st
 from bert_core.loading import LoadedModel, save
 from bert_core.modeling import IGNORED_LABEL
 from bert_core.progress import Progress, within
-from bert_core.pruning import pruned, without, zero_filled
+from bert_core.pruning import Part, without, zero_filled
 from bert_core.records import Batch, CurvePoint, PruningPlan
 from bert_core.refused import Refused
 from bert_core.run.costs import BATCHES, Cost, Score, point_of, pruning_costs, score
 from bert_core.run.losses import examples_of
 from bert_core.run.memory import slopes_bytes
-from bert_core.run.plans import RANDOM_ORDERS, loss_importance, propose_plan
+from bert_core.run.plans import RANDOM_ORDERS, RE_ESTIMATED, loss_importance, propose_plan
 from bert_core.tokenizer import Encoding
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING
@@ -42,12 +42,12 @@ REPEATS = 3  # of each measured pass
 class PruningQuestions:
     """What the page asks of the page's model; every answer comes from the queue.
 
-    upload: a text file to ask about, or None for the text of the page.
+    upload: a text file to ask about, or None for the text of the page. what: the parts that go, one of `PARTS`.
     Raises Refused for a file that is too large, or of which no examples can be made.
     """
 
-    def __init__(self, current: Question, upload: Any) -> None:
-        self.current, self.loaded, self.off = current, current.loaded, current.off
+    def __init__(self, current: Question, upload: Any, what: str = "heads") -> None:
+        self.current, self.loaded, self.what = current, current.loaded, what
         self.of_file = upload is not None
         self._upload = upload
         text = current.original
@@ -111,6 +111,14 @@ class PruningQuestions:
         """What it gets right with all heads on."""
         return self.score(np.ones_like(self.current.head_mask))
 
+    def score_without(self, gone: Sequence[Part]) -> Score:
+        """What the model gets right without some parts, really pruned."""
+        found: Score = need(self._work(
+            ("score without", self.what, tuple(gone)), "is pruned and tested",
+            lambda report: score(without(self.loaded, self.what, gone), self.batches, report=report), passes=1,
+        ))  # fmt: skip
+        return found
+
     def importance(self) -> np.ndarray:
         """The size of the loss's slope at each head, (layer, head)."""
         found: np.ndarray = need(self._work(
@@ -127,12 +135,21 @@ class PruningQuestions:
     def _plan(self, method: str) -> Work[PruningPlan]:
         reference = self.reference(method)
         return self._work(
-            ("plan", method, reference), f"ranks its heads by {method}",
+            ("plan", self.what, method, reference), f"ranks its {self.what} by {method}",
             lambda report: propose_plan(
-                self.loaded, self.batches, method, reference=reference, report=report
+                self.loaded, self.batches, method, what=self.what, reference=reference, report=report
             ),
-            passes=self.current.head_mask.size if method.startswith("ablation") else 3,
+            passes=self._passes(method),
         )  # fmt: skip
+
+    def _passes(self, method: str) -> float:
+        """How many forward passes over all examples an order takes, about; one forward and back counts as three."""
+        layers = len(self.current.head_mask)
+        if self.what == "layers":
+            return layers * (layers + 1) / 2 if method == "iterative" else layers
+        if method == "iterative":
+            return 3 / RE_ESTIMATED
+        return self.current.head_mask.size if method.startswith("ablation") else 3
 
     def needs_reference(self, method: str) -> bool:
         """Whether other texts stand in for a head in this order."""
@@ -150,11 +167,15 @@ class PruningQuestions:
         """The plan in a file. Raises Refused if it is none, or one for another model."""
         plan = PruningPlan.from_json(upload.data.decode("utf-8", errors="replace"))
         plan.check(self.loaded.name, self.loaded.config.num_hidden_layers, self.loaded.config.num_attention_heads)
+        if plan.what != "heads":
+            raise Refused(
+                f"the plan is of {plan.what}, and only heads are switched off: headlight prune carries it out"
+            )
         return plan
 
     def carry_out(self, plan: PruningPlan, share: float) -> None:
         """Switch a share of a plan's heads off, and all others on."""
-        st.session_state.off = tuple(sorted(plan.first(share)))
+        st.session_state.off = tuple(sorted((layer, head) for layer, head in plan.first(share)))
 
     def points(self, method: str) -> list[CurvePoint]:
         """The points of an order and of random ones that there are so far; `grow` adds more."""
@@ -162,11 +183,13 @@ class PruningQuestions:
 
     def _points(self, method: str) -> dict[tuple[str, int], CurvePoint]:
         # By name and place: two visitors may let one curve grow.
-        found: dict[tuple[str, int], CurvePoint] = kept(("lab points", method, self.reference(method), *self.key), dict)
+        found: dict[tuple[str, int], CurvePoint] = kept(
+            ("lab points", self.what, method, self.reference(method), *self.key), dict
+        )
         return found
 
     def points_in_all(self, there: int) -> int:
-        """How many points a curve with its band has, for a model of so many heads."""
+        """How many points a curve with its band has, for a model of so many parts."""
         return len(_removed(there)) * (1 + RANDOM_ORDERS)
 
     def seconds_a_point(self) -> float:
@@ -191,7 +214,10 @@ class PruningQuestions:
         stop(self._plan(method) if plan is None else self._curve(method, plan))
 
     def _curve(self, method: str, plan: PruningPlan) -> Work[None]:
-        plans = [plan, *(propose_plan(self.loaded, (), "random", seed=seed) for seed in range(RANDOM_ORDERS))]
+        plans = [
+            plan,
+            *(propose_plan(self.loaded, (), "random", what=self.what, seed=seed) for seed in range(RANDOM_ORDERS)),
+        ]
         removed, points = _removed(len(plan.order)), self._points(method)
         wanted = [(plan, count) for plan in plans for count in removed if (plan.method, count) not in points]
 
@@ -203,28 +229,31 @@ class PruningQuestions:
                 points[plan.method, count] = point_of(smaller, self.batches, plan.method, count, report=part)
 
         return Work(
-            (("curve", method, self.reference(method)), *self.key),
+            (("curve", self.what, method, self.reference(method)), *self.key),
             f"{shown_name(self.loaded.name)} is pruned and tested",
             draw,
             len(wanted) * self.seconds_a_point(),
             memory=self._bytes(),
         )
 
-    def costs(self) -> tuple[Cost, Cost, Cost]:
-        """Size and speed of the model as it is, masked, and pruned of the heads that are off."""
+    def costs(self, gone: Sequence[Part]) -> tuple[Cost, ...]:
+        """Size and speed of the model as it is, with heads that go masked, and pruned of what goes."""
         encoding = self.current.original
-        found: tuple[Cost, Cost, Cost] = need(self._work(
-            ("costs", self.off, encoding.input_ids), "is pruned, and timed",
-            lambda report: pruning_costs(self.loaded, self.off, encoding, repeats=REPEATS, report=report), passes=0,
+        found: tuple[Cost, ...] = need(self._work(
+            ("costs", self.what, tuple(gone), encoding.input_ids), "is pruned, and timed",
+            lambda report: pruning_costs(
+                self.loaded, gone, encoding, what=self.what, repeats=REPEATS, report=report
+            ),
+            passes=0,
         ))  # fmt: skip
         return found
 
-    def file(self, *, full_shape: bool) -> bytes:
-        """The model without the heads that are off, as a zip file."""
+    def file(self, gone: Sequence[Part], *, full_shape: bool) -> bytes:
+        """The model without what goes, as a zip file."""
         with tempfile.TemporaryDirectory() as folder:
-            return save(self._smaller(full_shape), Path(folder) / "pruned.zip").read_bytes()
+            return save(self._smaller(gone, full_shape), Path(folder) / "pruned.zip").read_bytes()
 
-    def save(self, place: str, *, full_shape: bool) -> Path:
+    def save(self, gone: Sequence[Part], place: str, *, full_shape: bool) -> Path:
         """Write it to a folder, or a .zip, of this machine.
 
         Raises Refused for a server that others reach, or a place that is taken, missing or full.
@@ -233,10 +262,10 @@ class PruningQuestions:
             raise Refused("only a page that this machine alone can open may write to its disk")
         if not place.strip():
             raise Refused("there is no name: give a folder, or a name that ends in .zip")
-        return save(self._smaller(full_shape), Path(place.strip()).expanduser())
+        return save(self._smaller(gone, full_shape), Path(place.strip()).expanduser())
 
-    def _smaller(self, full_shape: bool) -> LoadedModel:
-        smaller = pruned(self.loaded, self.off)
+    def _smaller(self, gone: Sequence[Part], full_shape: bool) -> LoadedModel:
+        smaller = without(self.loaded, self.what, gone)
         return zero_filled(smaller) if full_shape else smaller
 
 
@@ -251,5 +280,5 @@ def _drawn(content: bytes, loaded: LoadedModel) -> tuple[Batch, ...]:
 
 
 def _removed(there: int) -> Sequence[int]:
-    """How many heads are gone at each point of a curve."""
+    """How many are gone at each point of a curve."""
     return sorted({round(there * number / STEPS) for number in range(STEPS + 1)})

@@ -10,6 +10,7 @@ import streamlit as st
 
 from bert_core.edits import Scaled
 from bert_core.records import NeuronAttribution, NeuronWords
+from bert_core.refused import Refused
 from viz_app.export.neurons import neuron_columns
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.causes import map_width, two_places, value_bars
@@ -22,7 +23,7 @@ from viz_app.shell import frame, question, screen
 from viz_app.shell.controls import control
 from viz_app.shell.edits import add_scaled
 from viz_app.shell.lenses import has_translators
-from viz_app.shell.markdown import as_written, foreign, helped
+from viz_app.shell.markdown import as_written, foreign, helped, sentence
 from viz_app.shell.question import Question
 from viz_app.shell.target import names_in, say_no_target
 from viz_app.shell.work import look, offered, ready
@@ -286,13 +287,18 @@ def _suppressed(current: Question, found: NeuronAttribution, layer: int) -> None
     """The strongest neurons of a layer switched off, beside random ones."""
     target = current.target
     assert target is not None
-    best = np.argsort(-np.abs(np.nan_to_num(found.of_neurons[layer])), kind="stable")[:OFF].tolist()
+    many = max(1, min(OFF, len(current.loaded.config.neurons_of(layer)) // 20))  # a tenth, half of them left to draw
+    best = np.argsort(-np.abs(np.nan_to_num(found.of_neurons[layer])), kind="stable")[:many].tolist()
     pairs = [(layer, neuron) for neuron in best]
     works = [without(current, pairs, among) for among in ("all", "active")]
-    label = f"Switch off the {OFF} strongest of L{layer}, and {DRAWS} times {OFF} random ones"
+    label = f"Switch off the {many} strongest of L{layer}, and {DRAWS} times {many} random ones"
     if not offered("suppressed", works[0].key, label, sum(work.seconds for work in works)):
         return
-    everywhere, active = (look(work, asked="suppressed").value for work in works)
+    try:
+        everywhere, active = (look(work, asked="suppressed").value for work in works)
+    except Refused as error:  # of a layer that has lost nearly all
+        st.caption(helped(sentence(error)))
+        return
     if everywhere is None or active is None:
         return
     say = partial(target.asks.said, written=two_digits)
@@ -305,7 +311,7 @@ def _suppressed(current: Question, found: NeuronAttribution, layer: int) -> None
     listed = ", ".join(map(str, best))
     screen.say(
         f"**Beside chance:** {say(everywhere.base_value)}; without the neurons {listed} of L{layer} "
-        f"**{say(everywhere.value)}**, {verdict}. Without {OFF} random neurons of L{layer}: {ends[0][0]} to "
+        f"**{say(everywhere.value)}**, {verdict}. Without {many} random neurons of L{layer}: {ends[0][0]} to "
         f"{ends[0][1]}; of the tenth of it that adds most here: {ends[1][0]} to {ends[1][1]} ({DRAWS} draws each)."
     )
 

@@ -180,7 +180,7 @@ def test_lengths_that_are_brought_are_compared(tiny_loaded: LoadedModel, compari
     files = ChangeFiles(pair, MapView("brought", layer=0, heads=(2,)))
     assert files.csv().splitlines()[0].endswith(b",change_brought")
     assert "norms=True" in files.python() and "'brought').shown()" in files.python()
-    assert "Change of length brought of" in re.sub(r"<[^>]*>", "", files.page())
+    assert "length brought with some off, minus length brought with all heads on; orange is more" in files.page()
     with pytest.raises(ValueError, match="a comparison of 'gradient': it is of one of attention, brought"):
         Comparison(before, after, what="gradient")
     with pytest.raises(ValueError, match=r"a comparison is of attention.*leave out what"):

@@ -431,6 +431,12 @@ class Tokenizer:
         return str(self.backend.decode([whole("a piece", piece, 0, len(self) - 1) for piece in pieces]))
 
 
+def joined(tokens: Iterable[str]) -> str:
+    """The pieces of one word put together; a space before it, which some vocabularies cut off, is no part of it."""
+    word = "".join(token if place == 0 else token.removeprefix(GOES_ON) for place, token in enumerate(tokens))
+    return word.removeprefix(SPACE) or word
+
+
 class _Read(NamedTuple):
     """One text as it was read, and for each character of that, and their end, its place in what was typed."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from bert_core.analysis.attribution import rank_agreement
 from bert_core.records import Patches
 from bert_core.refused import Refused, checked, whole
-from bert_core.tokenizer import Encoding, Tokenizer
+from bert_core.tokenizer import Encoding, Tokenizer, joined
 
 
 class Missed(NamedTuple):
@@ -109,7 +109,7 @@ def words_of(encoding: Encoding) -> list[tuple[str, tuple[int, ...]]]:
     for position, (number, piece) in enumerate(zip(encoding.words, encoding.tokens, strict=True)):
         if number is not None and number == before:
             word, places = found[-1]
-            found[-1] = (word + piece.removeprefix("##"), (*places, position))
+            found[-1] = (joined((word, piece)), (*places, position))
         else:
             found.append((piece, (position,)))
         before = number

@@ -11,7 +11,7 @@ from bert_core.analysis.attribution import map_of_units, scores_of_units, units_
 from bert_core.analysis.flow import check_rows
 from bert_core.records import MAPS
 from bert_core.refused import Refused, several, shaped, shown
-from bert_core.tokenizer import Encoding
+from bert_core.tokenizer import Encoding, joined
 
 PARTS = ("all", "A to A", "A to B", "B to A", "B to B")
 WAYS = ("average", "maximum", "weighted")  # to have several heads as one map
@@ -117,8 +117,7 @@ def word_as_read(encoding: Encoding, unit: Sequence[int]) -> str:
     """The pieces of one word as the model reads them, put together; what is hidden is named, "door, hidden"."""
     hidden = [encoding.hidden_piece(position) for position in unit]
     tokens = (encoding.tokens[at] if piece is None else piece for at, piece in zip(unit, hidden, strict=True))
-    first, *others = tokens
-    return first + "".join(token.removeprefix("##") for token in others) + ", hidden" * (hidden[0] is not None)
+    return joined(tokens) + ", hidden" * (hidden[0] is not None)
 
 
 @shaped(maps="... seq seq")

@@ -15,7 +15,7 @@ import transformers
 from torch import Tensor
 
 import bert_core
-from bert_core import LoadedModel, Target, Tokenizer
+from bert_core import LoadedModel, Target, Tokenizer, word_target
 from bert_core.checkpoint import CheckpointError
 from bert_core.numpy_bert import BertForPretraining
 from bert_core.run.ablation import ablate_heads
@@ -24,6 +24,7 @@ from bert_core.run.decomposition import decompx
 from bert_core.run.lens import logit_lens
 from bert_core.run.walk import walk
 from bert_core.spelling import SPACE
+from bert_core.tokenizer import joined
 from bert_core.training.finetune import FinetuneSettings, finetune
 from tests.core.test_hostile_checkpoints import ODD, loaded_or_refused, places
 from tests.core.test_tokenizer import TEXTS
@@ -218,6 +219,25 @@ def test_every_field_of_a_tokenizer_takes_any_value(kind: str, tmp_path: Path) -
                 encoding = found.encode("the cat \x00 sat zzz [MASK].", "on a mat")
                 assert max(encoding.input_ids) < len(found), place
                 found.decode(encoding.input_ids)
+
+
+def test_neurons_and_layers_can_go_too(loaded: LoadedModel, tmp_path: Path) -> None:
+    """A model without some neurons and a layer comes back from its own format as it was."""
+    encoding = loaded.tokenizer.encode(TEXT)
+    smaller = bert_core.pruned(loaded, [(1, 2)], neurons=[(0, 3), (1, 47)], layers=[2])
+    again = bert_core.load(bert_core.save(smaller, tmp_path / "smaller"), device="cpu")
+    assert again.config.pruned_neurons == smaller.config.pruned_neurons and again.config.pruned_layers == (2,)
+    assert capture(again, encoding).predictions[0].top == capture(smaller, encoding).predictions[0].top
+
+
+def test_words_are_asked_for_as_they_would_be_typed(family: str, loaded: LoadedModel) -> None:
+    """A word finds its pieces within a text, whatever the vocabulary makes of the space before it."""
+    encoding = loaded.tokenizer.encode("The old [MASK][MASK][MASK][MASK][MASK][MASK][MASK][MASK] sat.")
+    target = word_target(loaded.tokenizer, encoding, "river", position=encoding.mask_positions[0])
+    typed = loaded.tokenizer.encode("the river").input_ids[2:-1]
+    asked = tuple(number for _, number in target.asked)
+    assert asked == typed[-len(asked) :] and len(asked) >= 1
+    assert joined(loaded.tokenizer.token_of(number) for number in asked) == "river"
 
 
 def test_ablation_and_lenses_run(loaded: LoadedModel) -> None:

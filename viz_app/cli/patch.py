@@ -155,10 +155,11 @@ def _check_sides(found: Patches) -> None:
 
 def _answers(loaded: LoadedModel, found: Patches) -> str:
     """What is followed, and what both texts answer."""
+    from bert_core.tokenizer import joined
+
     target = found.target
-    first, *more = [loaded.tokenizer.token_of(number) for _, number in target.asked] or [""]
     what = target.asks.speaks_for.format(
-        word=first + "".join(piece.removeprefix("##") for piece in more),
+        word=joined(loaded.tokenizer.token_of(number) for _, number in target.asked),
         label="" if target.label is None else loaded.labels[target.label],
     )
     if target.against is not None:

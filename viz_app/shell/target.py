@@ -9,6 +9,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.records import Target, hidden_pieces, word_target
 from bert_core.refused import Refused
+from bert_core.tokenizer import joined
 from viz_app.shell import examples, screen
 from viz_app.shell.choices import Choice
 from viz_app.shell.controls import control, missing, put
@@ -133,8 +134,7 @@ def _offer(current: Question, target: Target, options: dict[str, Target], labels
 
 def target_word(current: Question, target: Target) -> str:
     """The word that a target asks for, its pieces put together."""
-    first, *others = (current.word(token) for _, token in target.asked)
-    return first + "".join(piece.removeprefix("##") for piece in others)
+    return joined(current.word(token) for _, token in target.asked)
 
 
 def names_in(current: Question, target: Target) -> dict[str, str | int]:

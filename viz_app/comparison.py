@@ -92,8 +92,11 @@ class Comparison:
         ours, theirs = self.maps()
         off = heads_off(self.after)
         values = read_only(theirs - ours)
-        notes = (self.difference, *notes_of(self.after.edits, self.after.encoding))
-        return ShownMaps(values, self.tokens, self.tokens, CHANGES[self.what], self.there, off, notes)
+        edits = notes_of(self.after.edits, self.after.encoding)
+        notes = (self.difference, *edits)
+        return ShownMaps(
+            values, self.tokens, self.tokens, CHANGES[self.what], self.there, off, notes, edits=edits
+        )  # fmt: skip
 
     def largest(self, count: int = LISTED) -> list[Change]:
         """Where the two differ most."""

@@ -49,6 +49,7 @@ class ShownMaps:
     above zero, "positive_product", "brought", or "change" or "change_brought" between two runs. there: (layer, head),
     which exist. off: the heads that are switched off. notes: what is said of the rows.
     together: what the one map is made of, where several heads are one; values are then (1, 1, query, key).
+    edits: what was changed in the model while it ran, in words; they are among the notes.
     """
 
     values: np.ndarray
@@ -59,6 +60,7 @@ class ShownMaps:
     off: tuple[tuple[int, int], ...] = ()
     notes: tuple[str, ...] = ()
     together: str = ""
+    edits: tuple[str, ...] = ()
 
     @property
     def signed(self) -> bool:
@@ -219,6 +221,7 @@ class MapView:
             off=() if one is not None else heads_off(run),
             notes=(*self.notes(run.encoding), *notes_of(run.edits, run.encoding)),
             together="" if one is None else one.name,
+            edits=notes_of(run.edits, run.encoding),
         )
 
     def seen(self, maps: np.ndarray, encoding: Encoding) -> np.ndarray:

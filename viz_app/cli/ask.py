@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, encode, load, note
+from viz_app.cli.shared import Arrows, Device, ModelName, Notes, encode, load, note, with_cuts
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -21,6 +21,7 @@ def predict(
     pair: Annotated[str | None, typer.Option(help="A second text: does it follow the first?")] = None,
     model: ModelName = "headlight-mini",
     top_k: Annotated[int, typer.Option(min=1, help="How many pieces for each [MASK].")] = 5,
+    cut: Arrows = "",
     device: Device = "auto",
 ) -> None:
     """The likeliest pieces at every [MASK]; does a second text follow; and the classes of a fine-tuned model."""
@@ -32,7 +33,7 @@ def predict(
         raise Refused(f"{model} has no trained masked-word head: it cannot guess words")
     if encoding.mask_positions and not loaded.has_mlm:
         note(f"{model} has no trained masked-word head: it cannot guess words")
-    run = _capture(loaded, encoding, top_k)
+    run = _capture(with_cuts(loaded, cut), encoding, top_k)
     if run.classes is not None:
         numbers = run.classes.logits if run.classes.probabilities is None else run.classes.probabilities
         typer.echo("number" if run.classes.probabilities is None else "class")
@@ -50,6 +51,7 @@ def nsp(
     first: Annotated[str, typer.Argument(metavar="A", help="The first text.")],
     second: Annotated[str, typer.Argument(metavar="B", help="The text that may follow it.")],
     model: ModelName = "headlight-mini",
+    cut: Arrows = "",
     device: Device = "auto",
 ) -> None:
     """Whether the second text follows the first."""
@@ -59,7 +61,7 @@ def nsp(
     encoding = encode(loaded, first, second)
     if not loaded.has_nsp:
         raise Refused(f"{model} has no trained next-sentence head: it cannot say what follows")
-    probability = _capture(loaded, encoding, top_k=1).nsp
+    probability = _capture(with_cuts(loaded, cut), encoding, top_k=1).nsp
     assert probability is not None  # there is a pair and a head
     typer.echo(_verdict(probability))
 

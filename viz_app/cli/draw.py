@@ -10,6 +10,7 @@ import typer
 
 from bert_core.refused import Refused
 from viz_app.cli.shared import (
+    Arrows,
     Device,
     ModelName,
     check_place,
@@ -19,6 +20,7 @@ from viz_app.cli.shared import (
     note,
     parse_heads,
     parse_target,
+    with_cuts,
 )
 from viz_app.export import FILE_KINDS, PICTURES
 
@@ -71,6 +73,7 @@ def attention(
     without_heads: Annotated[
         str, typer.Option(help="The same with heads off, as in 0.3,2.11: layer.head from zero, 4.* a layer.")
     ] = "",
+    cut: Arrows = "",
     dark: Annotated[bool, typer.Option("--dark", help="On a dark page.")] = False,
     bertviz: Annotated[
         Literal["head", "model"] | None, typer.Option(help="As .html: BertViz's own view instead of ours.")
@@ -91,6 +94,8 @@ def attention(
     compared = bool(against or against_pair or against_model or without_heads)
     if neuron is not None and (layer is None or len(head or ()) != 1 or compared):
         raise Refused("--neuron shows one head of one run: give --layer and one --head, and nothing to compare with")
+    if cut and compared:
+        raise Refused("--cut names tokens of one text: give nothing to compare with")
     if mode == "matrix" and len(set(head or ())) != 1 and together is None and kind in PICTURES:
         raise Refused("a matrix shows one head: give --layer and one --head, or --combine")
     if bertviz is not None and kind != "html":
@@ -102,7 +107,7 @@ def attention(
     from viz_app.export.files import AttentionFiles, ChangeFiles, Files, NeuronFiles, file_of
     from viz_app.maps import UNSIGNED, MapView
 
-    loaded = load(model, device)
+    loaded = with_cuts(load(model, device), cut)
     encoding = encode(loaded, text, pair)
     explains = show not in UNSIGNED or target is not None or (together is not None and together.by_importance)
     explained = _target(loaded, encoding, target) if explains else None

@@ -20,6 +20,14 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+Arrows = Annotated[
+    str,
+    typer.Option(
+        metavar="CUTS",
+        help="Arrows to cut, as an address has them: 2.3:q4>k7,8:r is L2 H3, from token 4 to 7 and 8, the rest of the "
+        "row growing (x: staying as it was); all:q4>k7:r in all layers; _ between several.",
+    ),
+]
 TextFile = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, .txt or .xz: one paragraph a line.")
 ]
@@ -44,6 +52,19 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
             f"{loaded.name} does not know these characters and cannot tell them apart"
         )
     return encoding
+
+
+def with_cuts(loaded: LoadedModel, written: str) -> LoadedModel:
+    """The model without the arrows that --cut names. Raises Refused for what names none, or one that is not there."""
+    import bert_core
+    from viz_app.notation import parse_cuts
+
+    if not written:
+        return loaded
+    try:
+        return bert_core.edited(loaded, parse_cuts(written))
+    except Refused as error:
+        raise Refused(f"--cut is {written!r}: {error}") from error
 
 
 def kind_of_file(option: str, path: Path, endings: tuple[str, ...]) -> str:

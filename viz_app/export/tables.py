@@ -42,7 +42,8 @@ def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -
     """The maps of some heads (layer, head), or of all, as one CSV in UTF-8, one number a line, in full precision.
 
     Columns: layer, head, query_position, query, key_position, key, and what the value is; where several heads are one
-    map, `heads` says what it is in the place of layer and head.
+    map, `heads` says what it is in the place of layer and head. Where the model was changed while it ran, `edits` says
+    how, the same in every line.
     Raises Refused for a head that does not exist, or more than four million lines.
     """
     layers, count = shown.values.shape[:2]
@@ -58,6 +59,7 @@ def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -
             shown.check(layer, [head])
     queries = [(token.position, inert(token.text)) for token in shown.queries]
     keys = [(token.position, inert(token.text)) for token in shown.keys]
+    edits = [inert("; ".join(shown.edits))] if shown.edits else []
     return _written(
         [
             *(["heads"] if shown.together else ["layer", "head"]),
@@ -66,9 +68,10 @@ def maps_csv(shown: ShownMaps, heads: Iterable[tuple[int, int]] | None = None) -
             "key_position",
             "key",
             shown.what,
+            *["edits"] * len(edits),
         ],
         (
-            [*([shown.together] if shown.together else [layer, head]), *query, *key, value]
+            [*([shown.together] if shown.together else [layer, head]), *query, *key, value, *edits]
             for layer, head in chosen
             for query, row in zip(queries, shown.values[layer, head], strict=True)
             for key, value in zip(keys, row, strict=True)
@@ -81,6 +84,7 @@ def maps_npz(shown: ShownMaps) -> bytes:
 
     Arrays: attention, gradient, product or brought (layer, head, query, key) float32; queries, keys; query_positions,
     key_positions; off (head that is off, 2). Several heads as one map: (query, key), and `heads` says what it is.
+    edits: how the model was changed while it ran, where it was.
     """
     arrays = {
         shown.what: shown.values[0, 0] if shown.together else shown.values,
@@ -88,6 +92,8 @@ def maps_npz(shown: ShownMaps) -> bytes:
         "key_positions": np.array([token.position for token in shown.keys]),
     }
     texts = {"queries": [token.text for token in shown.queries], "keys": [token.text for token in shown.keys]}
+    if shown.edits:
+        texts["edits"] = list(shown.edits)
     if shown.together:
         return npz(arrays, **texts, heads=[shown.together])
     return npz(arrays | {"off": np.array(shown.off, int).reshape(-1, 2)}, **texts)

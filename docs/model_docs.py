@@ -167,6 +167,32 @@ def together_table(points: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def parts_table(points: Sequence[Row]) -> str:
+    """What is left of the model as neurons or layers go by their order, beside the random orders."""
+    (what,) = {point["what"] for point in points}
+    by_order: dict[str, dict[int, Row]] = {}
+    for point in points:
+        by_order.setdefault(point["order"], {})[int(point["removed"])] = point
+    band = [order for name, order in by_order.items() if name.startswith("random")]
+    (main,) = (order for name, order in by_order.items() if not name.startswith("random"))
+    parts, first = max(main), float(main[0]["loss"])
+    lines = [
+        f"| {what} gone | loss | change | hidden pieces guessed | next sentences told | parameters, M "
+        "| change, random orders |",
+        "| ---: |" + " ---: |" * 6,
+    ]
+    for gone, at in sorted(main.items()):
+        random = [float(order[gone]["loss"]) / first - 1 for order in band if gone in order]
+        cells = [
+            f"{gone:,} ({gone / parts:.0%})", f"{float(at['loss']):.3f}",
+            _percent(float(at["loss"]) / first - 1) if gone else "",
+            f"{float(at['mlm']):.1%}", f"{float(at['nsp']):.1%}", f"{int(at['parameters']) / 1e6:.2f}",
+            f"{_percent(min(random))} to {_percent(max(random))}" if random and gone else "",
+        ]  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def probe_table(points: Sequence[ProbePoint]) -> str:
     """What a probe finds at each depth, beside what misleads: means over the seeds, and the spread of the accuracy."""
     depths = probe_depths(points)
@@ -264,6 +290,14 @@ def together_of(work: Work) -> str:
     return together_table(work.rows("curve.csv"))
 
 
+def parts_of(work: Work, what: str, order: str, points: int, random: int) -> str:
+    name = f"curve-{what}"
+    common = ("prune-curve", work.texts / "valid.txt.xz", "--what", what, "--out", work.folder / f"{name}.csv")
+    for orders, steps in ((order, points), ("random", random)):
+        work.once(f"{name}-{orders}", *common, "--orders", orders, "--points", str(steps), "--examples", "200")
+    return parts_table(work.rows(f"{name}.csv"))
+
+
 def recovery_of(work: Work) -> str:
     together_of(work)  # the plan is one of its files
     valid, train = work.texts / "valid.txt.xz", work.texts / "train.txt.xz"
@@ -332,6 +366,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "roles": ("heads.md", lambda work: role_table(heads_of(work))),
     "relations": ("heads.md", relations_of),
     "together": ("heads.md", together_of),
+    "neurons": ("pruning.md", lambda work: parts_of(work, "neurons", "importance", 20, 5)),
+    "layers": ("pruning.md", lambda work: parts_of(work, "layers", "ablation", 6, 6)),
     "recovery": ("pruning.md", recovery_of),
     "faithfulness": ("methods.md", faithfulness_of),
     "number": ("probes.md", lambda work: probes_of(work, "number", "--erase")),

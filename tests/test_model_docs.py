@@ -108,6 +108,28 @@ def test_the_table_of_many_heads(script: ModuleType) -> None:
     ]
 
 
+def test_the_table_of_neurons_and_layers(script: ModuleType) -> None:
+    """Changes are from the loss with all of them; the band is that of the random orders, where they were measured."""
+    points = [
+        {
+            "what": "neurons", "order": order, "removed": str(gone), "loss": str(loss), "mlm": "0.4", "nsp": "0.9",
+            "parameters": "22890000",
+        }
+        for order, gone, loss in (
+            ("importance", 0, 4.0), ("importance", 1000, 4.2), ("importance", 2000, 5.0),
+            ("random 0", 0, 4.0), ("random 0", 2000, 4.8), ("random 1", 2000, 5.2),
+        )
+    ]  # fmt: skip
+    assert script.parts_table(points).splitlines() == [
+        "| neurons gone | loss | change | hidden pieces guessed | next sentences told | parameters, M "
+        "| change, random orders |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| 0 (0%) | 4.000 |  | 40.0% | 90.0% | 22.89 |  |",
+        "| 1,000 (50%) | 4.200 | +5.0% | 40.0% | 90.0% | 22.89 |  |",
+        "| 2,000 (100%) | 5.000 | +25.0% | 40.0% | 90.0% | 22.89 | +20.0% to +30.0% |",
+    ]
+
+
 def test_the_table_of_recovery(script: ModuleType) -> None:
     """A row for each step that all models were asked at."""
     at = {"loss": 3.65, "mlm": 0.404, "nsp": 0.939}

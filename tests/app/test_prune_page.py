@@ -260,6 +260,24 @@ def test_every_page_works_on_a_pruned_model(
             assert ("were pruned" in words(app)) == (head == "1.0" and stage not in ("output", "feed_forward"))
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_every_page_works_without_a_layer(
+    tiny_loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    """Layer 1 and half of the neurons are gone: no error and no NaN, in the layer that is there and in the other."""
+    smaller = bert_core.pruned(tiny_loaded, neurons=[(0, n) for n in range(0, 64, 2)], layers=[1])
+    folder = bert_core.save(smaller, tmp_path / "short")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    for head in ("0.1", "1.2"):
+        stage = {"stage": "feed_forward"} if page == "inside" else {}
+        app = settled(at(start(**TEXT, model=str(folder), head=head, **stage), page).run())
+        assert not app.exception and not app.error
+        assert not re.search(r"\bnan\b", words(app), re.IGNORECASE)
+        if page == "inside":
+            assert any("of 32 numbers" in str(one.value) for one in app.latex) == (head == "0.1")
+            assert ("Layer 1 was taken out of this model" in words(app)) == (head == "1.2")
+
+
 def test_a_file_that_cannot_be_asked_leaves_the_text(
     tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch, text_file: Path
 ) -> None:

@@ -21,6 +21,7 @@ from viz_app.pages.inside.walks import (
     walk_of,
 )
 from viz_app.shell import frame, question, screen
+from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.markdown import helped
 from viz_app.shell.question import Question
@@ -75,6 +76,9 @@ def draw() -> None:
     )  # fmt: skip
 
     layer, head = state.head
+    if layer in config.pruned_layers:
+        st.info(helped(f"Layer {layer} was taken out of this model: what enters it leaves it. Choose another layer."))
+        end_run()
     pads = min(PADS, room) if state.pads else 0
     # What Streamlit keeps for the buttons of the files is this function, and no walk.
     look = partial(_view, current, layer, head, state.inside_token, pads, state.engine)

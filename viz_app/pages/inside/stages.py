@@ -372,6 +372,7 @@ def _draw_feed_forward(view: View, tables: Tables) -> list[go.Figure]:
 
 def _feed_forward_live(view: View) -> str:
     inner = view.of("intermediate")[view.query]
+    inner = inner[~np.isnan(inner)]  # of the neurons that were not pruned
     loud = int((inner > LOUD).sum())
     return rf"\text{{{loud:,} of {len(inner):,} numbers above }} {LOUD}"
 

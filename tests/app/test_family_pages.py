@@ -13,6 +13,8 @@ from bert_core.run.capture import capture
 from tests.app.test_pages import PAGES
 from tests.families import save_family
 from tests.visit import settled, visited, words
+from viz_app.export import page
+from viz_app.maps import MapView
 from viz_app.shell.markdown import as_written
 
 TEXT, PAIR = "The old man walked along the river.", "Er brachte frisches Brot."
@@ -27,20 +29,30 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return save_family(family, tmp_path_factory.mktemp(f"{family}-{head}") / family, kind)
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_every_page_opens(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_opens(path: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a pair and a hidden word no page shows an error, and none speaks of a next sentence."""
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
-    source = {"source": TEXT.replace("old", "young")} if page == "causes" else {}
-    app = settled(visited(page, model=str(folder), text=TEXT, pair=PAIR, masked="2", **source))
+    source = {"source": TEXT.replace("old", "young")} if path == "causes" else {}
+    app = settled(visited(path, model=str(folder), text=TEXT, pair=PAIR, masked="2", **source))
     assert not app.exception and not app.error
     assert app.session_state.model == str(folder)
     # Neither has the classifier a word to follow through two texts, nor one loss that any text has.
-    if "Masked" in str(folder.parent) or page not in ("causes", "prune"):
+    if "Masked" in str(folder.parent) or path not in ("causes", "prune"):
         assert "How to read this" in words(app) and "How it can mislead" in words(app)
     if folder.name == "roberta":
         assert not re.search(r"\[(CLS|SEP|MASK|PAD|UNK)\]|[ĠĊ▁]", words(app))
     assert "Does B follow A" not in words(app) and "no trained next-sentence" not in words(app)
+
+
+def test_exported_pages_write_what_the_model_writes(tmp_path: Path) -> None:
+    """What the page of a text's maps says of them names the model's own special tokens, and none of BERT's."""
+    loaded = load(str(save_family("roberta", tmp_path / "roberta")))
+    run, view = capture(loaded, loaded.tokenizer.encode("The old man [MASK] home.")), MapView(hide_special=True)
+    assert "without <s> and </s>" in page._says(run, view.of(run), view)
+    titles, orders = page._titles_and_sorts(run)
+    assert "% to </s>" in titles[0][0] and "by share to </s>" in orders
+    assert not re.search(r"\[(CLS|SEP)\]", f"{titles} {list(orders)}")
 
 
 def test_the_answer_is_drawn_in_words_that_can_be_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def attention_page(
     shown = apart.of(run)
     one = None if view.together is None else view.of(run)
     sheet = _Sheet(
-        "Who looks at whom?", shown, apart, _texts(run.encoding), _says(shown, apart), READING,
+        "Who looks at whom?", shown, apart, _texts(run.encoding), _says(run, shown, apart), READING,
         MISLEADING[shown.what], *_titles_and_sorts(run), one,
     )  # fmt: skip
     return _written(sheet, theme, report)
@@ -138,7 +138,7 @@ def neuron_page(
     view = MapView(layer=vectors.layer, heads=(vectors.head,))
     shown = view.of(run)
     sheet = _Sheet(
-        "Who looks at whom?", shown, view, _texts(run.encoding), _says(shown, view), NEURON, NEURON_MISLEADING,
+        "Who looks at whom?", shown, view, _texts(run.encoding), _says(run, shown, view), NEURON, NEURON_MISLEADING,
         *_titles_and_sorts(run), vectors=(vectors,), positions=(query,),
     )  # fmt: skip
     return _written(sheet, theme, report)
@@ -308,25 +308,26 @@ def _texts(encoding: Encoding, label: str = "") -> list[tuple[str, list[str]]]:
 
 def _titles_and_sorts(run: ModelRun) -> tuple[list[list[str]], Sorts]:
     """What each head is like, and the orders that follow from it."""
-    attention = of_what_is_left(run)
+    attention, named = of_what_is_left(run), run.encoding.special_tokens.named_in
     figures = role_figures(attention, run.encoding)
     roles = roles_of_heads(role_scores(attention, run.encoding))
     sorts: Sorts = {
-        said: (heads_by(values).tolist(), layers_by(values).tolist())
+        named(said): (heads_by(values).tolist(), layers_by(values).tolist())
         for said, values in zip(FIGURE_ORDERS.values(), figures, strict=True)
     }
     sorts[BY_ROLE] = heads_by(role_ranks(roles)).tolist(), None
-    return head_titles(*figures, does=in_words(roles), there=run.there), sorts
+    titles = head_titles(*figures, does=in_words(roles), there=run.there)
+    return [[named(title) for title in row] for row in titles], sorts
 
 
-def _says(shown: ShownMaps, view: MapView) -> str:
+def _says(run: ModelRun, shown: ShownMaps, view: MapView) -> str:
     layers, heads = shown.values.shape[:2]
     between = "words" if view.words else "pieces"
     parts = [f"{shown.unit.capitalize()} of {layers} layers × {heads} heads, between {len(shown.keys)} {between}"]
     if view.part != "all":
         parts.append(f"from {view.part}")
     if view.hide_special:
-        parts.append("without [CLS] and [SEP]")
+        parts.append(run.encoding.special_tokens.named_in("without [CLS] and [SEP]"))
     return "; ".join([", ".join(parts), *shown.notes]) + "."
 
 

@@ -26,6 +26,7 @@ from viz_app.shell.address import publish
 from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
 from viz_app.shell.heads import VIEWS, choose_head, choose_view, open_head, view_choice
+from viz_app.shell.markdown import special_tokens
 from viz_app.shell.notices import say_cautions
 from viz_app.shell.question import Question
 
@@ -99,7 +100,8 @@ def _controls(current: Question, view: str) -> None:
             control(st.selectbox, "Several heads", "combine", options=COMBINED, format_func=str.capitalize, width=130)
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         for name, key, offered in (("Sort heads", "sort", SORTS), ("Sort layers", "rows", ROW_SORTS)):
-            control(st.selectbox, name, key, options=offered, format_func=SORT_NAMES.__getitem__, width=200)
+            names = {order: special_tokens().named_in(said) for order, said in SORT_NAMES.items()}
+            control(st.selectbox, name, key, options=offered, format_func=names.__getitem__, width=200)
         if not neuron:
             control(st.toggle, "Hide [CLS] and [SEP]", "hide")
             if not every:
@@ -161,6 +163,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         "roles in words", make=lambda: roles_of_heads(role_scores(attention, encoding))
     )
     sorts = figures._asdict() | {"role": role_ranks(roles)}
+    titles = head_titles(*figures, does=in_words(roles), there=there)
     head_grid(
         layers=layers,
         heads=heads,
@@ -169,7 +172,7 @@ def _small_heads(shown: Shown, size: int, on_click: Callable[[HeadClick], None])
         mode="select",
         selected=state.head,
         off=current.off,
-        titles=head_titles(*figures, does=in_words(roles), there=there),
+        titles=[[encoding.special_tokens.named_in(title) for title in row] for row in titles],
         order=None if state.sort == "number" else heads_by(sorts[state.sort]),
         rows=None if state.rows == "number" else layers_by(getattr(figures, state.rows)).tolist(),
         there=there,

@@ -36,7 +36,7 @@ from viz_app.shell.change import sweep
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
 from viz_app.shell.heads import choose_head, take_head
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, named
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
@@ -133,7 +133,7 @@ def card(current: Question, seen: RolesOfText) -> None:
     look = {"dark": current.dark, "lecture": current.lecture}
     state = st.session_state
     layer, head = state.head
-    st.subheader(f"L{layer} H{head} {does(seen.roles[layer][head])}", anchor=False)
+    st.subheader(f"L{layer} H{head} {named(does(seen.roles[layer][head]))}", anchor=False)
     if seen.roles[layer][head] is None:
         screen.note("Click a point of the map to choose another.")
         return

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
@@ -171,3 +174,19 @@ def test_selected_tokens_are_cut_by_the_control(monkeypatch: pytest.MonkeyPatch)
     assert SHOWN in words(app) and app.query_params["cut"] in ("2.3:q6>k2,3:r", ["2.3:q6>k2,3:r"])
     after = sent.drawn()[6]
     assert not after[2:4].any() and (after[[0, 1, 4]] >= before[[0, 1, 4]]).all() and before[2:4].all()
+
+
+def test_predict_shows_what_the_model_says_before_and_now() -> None:
+    """Where something is changed, the same words have a bar of each, and the calibration is said to be of the whole."""
+    app = settled(visited("predict", **TEXT, cut="all:q6>k1,2,3:r"))
+    loaded, encoding = load(device="cpu"), app.session_state["_question"].encoding
+    whole, cut = (capture(model, encoding) for model in (loaded, edited(loaded, parse_cuts("all:q6>k1,2,3:r"))))
+    before, now = json.loads(app.get("plotly_chart")[0].proto.spec)["data"][:2]
+    assert (before["name"], now["name"]) == ("before", "now")
+    pieces = [piece for piece, _ in cut.predictions[0].top[:10]]
+    for bars, run in ((before, whole), (now, cut)):
+        assert_near(np.array(bars["x"]), run.predictions[0].probabilities[pieces], of=1.0)
+    assert "of a changed one nobody knows it" in words(app) and not app.exception
+    plain = settled(visited("predict", **TEXT))
+    assert "of a changed one nobody knows it" not in words(plain)
+    assert "before" not in [bars.get("name") for bars in json.loads(plain.get("plotly_chart")[0].proto.spec)["data"]]

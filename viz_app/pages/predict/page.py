@@ -1,5 +1,6 @@
 """Which class? What belongs in the gap? Does B follow A?"""
 
+from dataclasses import replace
 from functools import partial
 
 import streamlit as st
@@ -75,20 +76,25 @@ def _classes(current: Question, classes: ClassPrediction) -> tuple[str, str]:
 
 
 def _gaps(current: Question, run: ModelRun, abreast: int) -> None:
-    """The likeliest words of each gap, some side by side."""
+    """The likeliest words of each gap, some side by side; of a model that is changed, beside what it says whole."""
     loaded, shown = current.loaded, run.predictions[:SHOWN_MASKS]
     scale = temperature(current) if shown else None
-    largest = largest_of(run, gaps=SHOWN_MASKS)
+    whole = replace(current, loaded=current.plain).run() if loaded.edits else None
+    largest = max(largest_of(one, gaps=SHOWN_MASKS) for one in (run, whole) if one is not None)
     if loaded.has_mlm and not run.predictions:
         say_no_word_hidden(current, "Click a word above to hide it, or type [MASK] in the text.")
     for first in range(0, len(shown), abreast):
         for place, prediction in zip(st.columns(abreast, gap="medium"), shown[first:], strict=False):
             with place:
-                _gap(current, prediction, largest)
+                _gap(current, prediction, None if whole is None else whole.prediction_at(prediction.position), largest)
                 say_if_unsure(prediction, scale if st.session_state.calibrated else None)
     if len(run.predictions) > SHOWN_MASKS:
         screen.note(f"{len(run.predictions) - SHOWN_MASKS} more hidden words are not shown.")
+    if whole is not None and shown:
+        screen.note("Before: with nothing cut, scaled or put in; now: as the model is changed.")
     if scale is not None:
+        if loaded.edits:
+            screen.note("The calibration was measured on the model as it was loaded: of a changed one nobody knows it.")
         control(
             st.toggle, "Calibrated confidence", "calibrated",
             help=f"Before it is called sure or unsure, scores are divided by {scale:g}: on held-out text, first "
@@ -102,8 +108,11 @@ def _gaps(current: Question, run: ModelRun, abreast: int) -> None:
         )
 
 
-def _gap(current: Question, prediction: MaskPrediction, largest: float) -> None:
-    """The likeliest words of one gap; a click puts one in. largest: where the scale ends."""
+def _gap(current: Question, prediction: MaskPrediction, before: MaskPrediction | None, largest: float) -> None:
+    """The likeliest words of one gap; a click puts one in.
+
+    before: what the model says there as it was loaded, where it is changed. largest: where the scale ends.
+    """
     position, top = prediction.position, prediction.top[:SHOWN_WORDS]
     words = [current.word(token) for token, _ in top]
     truth = current.truth_at(position)
@@ -120,6 +129,7 @@ def _gap(current: Question, prediction: MaskPrediction, largest: float) -> None:
         prediction_bars(
             words,
             [probability for _, probability in top],
+            before=None if before is None else before.probabilities[[token for token, _ in top]].tolist(),
             largest=largest,
             dark=current.dark,
             lecture=current.lecture,

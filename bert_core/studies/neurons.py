@@ -39,6 +39,7 @@ NUMBERS = 2**26  # activations at drawn tokens, of all neurons together
 MOST_DRAWN = 2**16  # tokens
 PIECES = 5  # that are named
 TOGETHER = 256  # neurons
+_FAR = 2**40  # more words than a text has
 SMALL = 2**22  # bytes: what is kept to go on later is written after every shard if it has no more
 SAVING = 0.1  # of the time, at most, goes into writing what has more
 _OF_LINES = 16  # bits of a token's number that are its position
@@ -436,17 +437,13 @@ def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSet
     lines, positions = kept.drawn_lines[order], kept.drawn_positions[order]
     few, many, top = settings.examples, 2 * settings.examples, max(1, min(STRONGEST, tokens // TENTHS))
     deciles = np.empty((len(reader.neurons), TENTHS + 1), np.float32)
-    tenths = np.full((len(reader.neurons), TENTHS, few), -1)
-    tenths_values = np.full(tenths.shape, np.nan, np.float32)
-    for number in range(len(reader.neurons)):
-        if number % TOGETHER == 0:  # a row of each in memory at a time, not a number of every row
-            block = kept.drawn[order, number : number + TOGETHER].T.copy()
-        values = block[number % TOGETHER]
-        deciles[number] = np.quantile(values, np.linspace(0, 1, TENTHS + 1))
-        of_tenth = np.searchsorted(deciles[number, 1:-1], values, side="right")
-        for tenth in range(TENTHS):
-            some = np.flatnonzero(of_tenth == tenth)[:few]
-            tenths[number, tenth, : len(some)], tenths_values[number, tenth, : len(some)] = some, values[some]
+    tenths = np.empty((len(reader.neurons), TENTHS, few), np.int64)
+    tenths_values = np.empty(tenths.shape, np.float32)
+    for first in range(0, len(reader.neurons), TOGETHER):
+        some = slice(first, first + TOGETHER)
+        values = kept.drawn[order, some].T.copy()
+        deciles[some] = np.quantile(values, np.linspace(0, 1, TENTHS + 1), axis=1).T
+        tenths[some], tenths_values[some] = _in_tenths(values, deciles[some, 1:-1], few)
     deciles[:, 0], deciles[:, -1] = kept.least, kept.most
     shown = slice(0, min(many, tokens))
     random = np.arange(min(many, len(order)))
@@ -494,6 +491,24 @@ def _found(path: Path, loaded: LoadedModel, reader: _Reader, settings: NeuronSet
     )
 
 
+def _in_tenths(values: np.ndarray, bounds: np.ndarray, few: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first tokens in each tenth of what some neurons pass on, and how much that is; else -1 and NaN.
+
+    values: (neuron, token). bounds: (neuron, 9), the deciles between the tenths. Returns (neuron, 10, few).
+    """
+    of_tenth = np.zeros(values.shape, np.uint8)
+    for bound in bounds.T:
+        of_tenth += values >= bound[:, None]
+    in_order = np.argsort(of_tenth, axis=1, kind="stable")
+    counts = np.stack([(of_tenth == tenth).sum(1) for tenth in range(TENTHS)], axis=1)[:, :, None]
+    place = np.arange(few)
+    at = np.minimum(np.cumsum(counts, axis=1) - counts + place, values.shape[1] - 1).reshape(len(values), -1)
+    found = np.take_along_axis(in_order, at, axis=1)
+    shape, there = (len(values), TENTHS, few), place < counts
+    own = np.take_along_axis(values, found, axis=1).reshape(shape)
+    return np.where(there, found.reshape(shape), -1), np.where(there, own, np.float32(np.nan))
+
+
 def _places(
     path: Path, loaded: LoadedModel, wanted: Sequence[tuple[int, int]], settings: NeuronSettings
 ) -> dict[tuple[int, int], Place]:
@@ -505,9 +520,13 @@ def _places(
     for shard in text_shards(path, settings.columns):
         lines = [line for line in shard.lines if line.number in of_line]
         for number, encoding in _encoded(loaded, lines, settings):
+            # Of each token its word, those of a second text far from those of the first.
+            words = np.array([-_FAR if word is None else word + _FAR * (side == "B")
+                              for word, side in zip(encoding.words, encoding.sides, strict=True)])  # fmt: skip
             for position in sorted(of_line[number]):
                 if position < len(encoding):
-                    found[number, position] = _place(encoding, position, number, settings)
+                    near = np.flatnonzero(abs(words - words[position]) <= settings.window)
+                    found[number, position] = _place(encoding, position, (near[0], near[-1]), number, settings)
         if shard.next_line > last:
             break
     if len(found) < sum(map(len, of_line.values())):
@@ -515,18 +534,11 @@ def _places(
     return found
 
 
-def _place(encoding: Encoding, position: int, number: int, settings: NeuronSettings) -> Place:
-    """A token with the words around it, on its own side of a pair."""
+def _place(encoding: Encoding, position: int, near: tuple[int, int], number: int, settings: NeuronSettings) -> Place:
+    """A token with the words around it; near: the first and the last token of these, on its own side of a pair."""
     text = encoding.text if encoding.sides[position] == "A" else encoding.pair or ""
-    start, end = encoding.offsets[position]
-    word = encoding.words[position]
-    assert word is not None  # it was typed
-    near = [
-        offset
-        for offset, side, other in zip(encoding.offsets, encoding.sides, encoding.words, strict=True)
-        if side == encoding.sides[position] and other is not None and abs(other - word) <= settings.window
-    ]
-    parts = (text[near[0][0] : start], text[start:end], text[end : near[-1][1]])
+    (start, end), before, after = (encoding.offsets[at] for at in (position, *near))
+    parts = (text[before[0] : start], text[start:end], text[end : after[1]])
     line = number + (settings.columns is None)
     return Place(line, position, encoding.tokens[position], *(re.sub(r"\s+", " ", part) for part in parts))
 

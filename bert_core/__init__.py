@@ -103,6 +103,8 @@ _NAMES = {
     "studies.rows": "Columns",
     "studies.table": "read_table write_table",
     "studies.curve": "pruning_curve read_curve",
+    "studies.explain": "ExplainSettings explain_file",
+    "studies.explained": "WordTotal explained_rows word_totals",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
     "studies.probes": (
         "LabelledSentence ProbeSettings label_erasers label_names probe_file probe_points probes_csv "
@@ -320,6 +322,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.walk import walk as walk
     from bert_core.studies.curve import pruning_curve as pruning_curve
     from bert_core.studies.curve import read_curve as read_curve
+    from bert_core.studies.explain import ExplainSettings as ExplainSettings
+    from bert_core.studies.explain import explain_file as explain_file
+    from bert_core.studies.explained import WordTotal as WordTotal
+    from bert_core.studies.explained import explained_rows as explained_rows
+    from bert_core.studies.explained import word_totals as word_totals
     from bert_core.studies.faithfulness import Judgement as Judgement
     from bert_core.studies.faithfulness import Standing as Standing
     from bert_core.studies.faithfulness import StudySettings as StudySettings

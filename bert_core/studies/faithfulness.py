@@ -191,7 +191,7 @@ def _a_word(
         (position,) = encoding.pieces_of(word)
         target = Target("mlm", position, encoding.input_ids[position])
         masked = loaded.tokenizer.mask_words(encoding, [word])
-        if _probability(loaded, masked, target) >= settings.least:
+        if probability_of(loaded, masked, target) >= settings.least:
             return StudyQuestion(number, kind, masked, target, encoding.word_text(word).lower())
     return None
 
@@ -222,7 +222,7 @@ def _of_pairs(
         if number == settings.questions:
             return
         encoding = _encoded(loaded, settings.pair_lengths, *pairs[drawn])
-        if encoding is not None and _probability(loaded, encoding, target) >= settings.least:
+        if encoding is not None and probability_of(loaded, encoding, target) >= settings.least:
             yield StudyQuestion(number, "nsp", encoding, target, "follows")
             number += 1
 
@@ -239,7 +239,7 @@ def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Enco
     return encoding if shortest <= len(encoding) <= longest and not encoding.cut else None
 
 
-def _probability(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:
+def probability_of(loaded: LoadedModel, encoding: Encoding, target: Target) -> float:
     """The probability of the answer with nothing taken out of the text."""
     whole = np.zeros((1, len(encoding)), bool)
     return float(values_without(loaded, encoding, target, whole, probability=True)[0])
@@ -260,7 +260,7 @@ def judge_question(loaded: LoadedModel, question: StudyQuestion, settings: Study
         loaded, encoding, target, scores, words=settings.words, random_rankings=settings.random_rankings,
         seed=settings.seed + question.number,
     )  # fmt: skip
-    whole = _probability(loaded, encoding, target)
+    whole = probability_of(loaded, encoding, target)
     measures = [by_measure[name] for name in MEASURES]
     return [
         Judgement(

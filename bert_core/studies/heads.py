@@ -9,7 +9,7 @@ table does not depend on who did the work, nor on where it was stopped and went 
 from __future__ import annotations
 
 import itertools
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -33,15 +33,14 @@ from bert_core.run.losses import (
     hide_pieces,
     losses_without_each,
 )
+from bert_core.studies.engines import check_engine, on_ray
 from bert_core.studies.lines import Line, Shard, check_file, shards
 from bert_core.studies.resume import check_same, identity, keep_arrays, kept_arrays
 from bert_core.studies.rows import Columns, check_rows, row_shards
 from bert_core.tokenizer import Encoding
 
-ENGINES = ("local", "ray")
 KINDS_OF_LOSSES = {"words": "pieces", "word": "pieces", "class": "classes", "next": "next sentences"}
 FOLLOWS, STRANGER = "follows", "from elsewhere"
-WAITING_PER_WORKER = 2  # shards: a cluster is never idle, and never holds the file
 
 
 @dataclass(frozen=True)
@@ -266,8 +265,7 @@ def heads_over(
     for what the model cannot be asked; and for a table in which something is missing, or a class that it does not have.
     """
     settings = CorpusSettings() if settings is None else settings
-    if engine not in ENGINES:
-        raise Refused(f"engine {engine!r} is unknown: one of {', '.join(ENGINES)}")
+    check_engine(engine)
     check_file(path)
     size = path.stat().st_size
     asked = identity(path, model, settings)
@@ -280,7 +278,10 @@ def heads_over(
         classes = loaded.labels if settings.loss == "class" else ()
         check_rows(path, settings.columns, classes, pairs=settings.loss == "next")
     rest = shards(path, **place) if settings.columns is None else row_shards(path, settings.columns, **place)
-    measured = _here(loaded, settings, rest) if engine == "local" else _on_ray(model, device, settings, rest)
+    if engine == "local":
+        measured = _here(loaded, settings, rest)
+    else:
+        measured = on_ray(_measure_by_name, (model, device, settings), rest, device)
     for shard, sums in measured:
         total = total + sums
         if state is not None:
@@ -291,31 +292,6 @@ def heads_over(
 def _here(loaded: LoadedModel, settings: CorpusSettings, rest: Iterator[Shard]) -> Iterator[tuple[Shard, HeadSums]]:
     for shard in rest:
         yield shard, measure_shard(loaded, shard, settings)
-
-
-def _on_ray(
-    model: str, device: str | None, settings: CorpusSettings, rest: Iterator[Shard]
-) -> Iterator[tuple[Shard, HeadSums]]:
-    """In the order of the file, whoever is done first; a shard whose worker died is measured again by another."""
-    try:
-        import ray
-    except ImportError as error:
-        raise Refused("the engine 'ray' needs Ray: pip install 'headlight[ray]'") from error
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False, include_dashboard=False)
-    gpus = 1 if (device or "").startswith("cuda") else 0
-    task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=-1)(_measure_by_name)
-    workers = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
-    most = WAITING_PER_WORKER * max(1, workers)
-    waiting: deque[tuple[Shard, Any]] = deque()
-    for shard in rest:
-        waiting.append((shard, task.remote(model, device, settings, shard)))
-        if len(waiting) >= most:
-            first, result = waiting.popleft()
-            yield first, ray.get(result)
-    while waiting:
-        first, result = waiting.popleft()
-        yield first, ray.get(result)
 
 
 def _measure_by_name(model: str, device: str | None, settings: CorpusSettings, shard: Shard) -> HeadSums:

@@ -215,6 +215,12 @@ def costs(a: Asked, **given: Any) -> object:
     return bert_core.pruning_costs(**{**right, **given})
 
 
+def explained(a: Asked, **given: Any) -> object:
+    """Of no file, or by a model without a classifier, so that nothing is written."""
+    right = {"path": "nothing.txt", "out": "table.csv", "model": a.loaded.report.source}
+    return list(bert_core.explain_file(**{**right, **given}))
+
+
 def over(a: Asked, **given: Any) -> object:
     """Of no file, so that nothing is written."""
     return list(bert_core.heads_over(**{"path": "nothing.txt", "model": a.loaded.report.source, **given}))
@@ -679,6 +685,19 @@ DOORS: dict[str, Door] = {
     "heads_over state": lambda a, v: over(a, state=v),
     "heads_over engine": lambda a, v: over(a, engine=v),
     "heads_over device": lambda a, v: over(a, device=v),
+    "explain_file": lambda a, v: explained(a, path=v),
+    "explain_file out": lambda a, v: explained(a, path=a.text, out=v),
+    "explain_file model": lambda a, v: explained(a, path=a.text, model=v),
+    "explain_file settings": lambda a, v: explained(a, settings=v),
+    "explain_file engine": lambda a, v: explained(a, engine=v),
+    "explain_file device": lambda a, v: explained(a, device=v),
+    "explain settings": lambda a, v: bert_core.ExplainSettings(v),
+    "explain methods": lambda a, v: bert_core.ExplainSettings(methods=v),
+    "explain word": lambda a, v: bert_core.ExplainSettings("word", word=v),
+    "explain columns": lambda a, v: bert_core.ExplainSettings(columns=v),
+    "explain length": lambda a, v: bert_core.ExplainSettings(max_length=v),
+    "explained_rows": lambda a, v: list(bert_core.explained_rows(v)),
+    "word_totals": lambda a, v: bert_core.word_totals(v),
     "judge_file model": lambda a, v: judged(a, loaded=v),
     "judge_file": lambda a, v: judged(a, text=v),
     "judge_file table": lambda a, v: judged(a, table=v),

@@ -1,0 +1,142 @@
+"""A table of explanations read again, and what every word says of an answer over the whole of it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_core.refused import Refused, checked
+from bert_core.studies.explain import PLACES, TEXT_COLUMNS, WHOLE_COLUMNS
+from bert_core.studies.lines import check_file
+from bert_core.studies.table import check_kind
+
+
+@dataclass(frozen=True)
+class WordTotal:
+    """What a word says of an answer over a whole file, by one method.
+
+    asked: the answer. word: as the model reads it. texts: that have it, where this answer is explained.
+    mean, error: of its score in these texts, in the method's unit, and the standard error; NaN from one text.
+    """
+
+    asked: str
+    method: str
+    word: str
+    texts: int
+    mean: float
+    error: float
+
+
+@checked
+def explained_rows(path: Path) -> Iterator[dict[str, list[Any]]]:
+    """The rows of a table that `explain_file` wrote, some at a time, as columns; numbers as numbers.
+
+    Raises Refused for a file that is no such table.
+    """
+    check_kind(path)
+    check_file(path)
+    batches = _parquet_batches(path) if path.suffix == ".parquet" else _csv_batches(path)
+    for batch in batches:
+        if missing := [name for name in PLACES if name not in batch]:
+            raise Refused(f"{path.name} has no column {missing[0]!r}: such a table comes from `headlight explain`")
+        if len(batch) == len(PLACES):
+            raise Refused(f"{path.name} has no column of scores: such a table comes from `headlight explain`")
+        yield {name: _typed(path, name, values) for name, values in batch.items()}
+
+
+def _typed(path: Path, name: str, values: list[Any]) -> list[Any]:
+    if name in TEXT_COLUMNS:
+        return ["" if value is None else str(value) for value in values]
+    try:
+        return [int(value) for value in values] if name in WHOLE_COLUMNS else [float(value) for value in values]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Refused(f"the column {name!r} of {path.name} holds something else than numbers") from error
+
+
+def _parquet_batches(path: Path) -> Iterator[dict[str, list[Any]]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        for batch in parquet.ParquetFile(path).iter_batches():
+            yield batch.to_pydict()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise Refused(f"{path.name} is not a whole Parquet file: {' '.join(str(error).split())[:80]}") from error
+
+
+def _csv_batches(path: Path, rows: int = 4096) -> Iterator[dict[str, list[Any]]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as lines:
+            reader = csv.reader(lines, strict=True)
+            header, some = next(reader, []), []
+            for row in reader:
+                if len(row) != len(header):
+                    raise Refused(f"a row of {path.name} has {len(row)} fields and the header {len(header)}")
+                some.append(row)
+                if len(some) == rows:
+                    yield dict(zip(header, map(list, zip(*some, strict=True)), strict=True))
+                    some = []
+            columns = map(list, zip(*some, strict=True)) if some else ([] for _ in header)
+            yield dict(zip(header, columns, strict=True))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused(f"{path.name} is not a table in UTF-8: {str(error)[:80]}") from error
+
+
+@checked
+def word_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
+    """What every word says of every answer over a table that `explain_file` wrote, by each method.
+
+    Of a word that stands in a text several times the sum; what is asked for itself, and added tokens, are left out.
+    least: texts that must have a word. Sorted by answer and method, what speaks for it most first.
+    Raises Refused as `explained_rows`.
+    """
+    sums: dict[tuple[str, str], np.ndarray] = {}  # (count, sum, sum of squares; method) of an answer and a word
+    methods: tuple[str, ...] = ()
+    text: tuple[int, str] | None = None  # its number, and its answer
+    words: dict[str, np.ndarray] = {}  # of that text, (method,)
+
+    def add() -> None:
+        for word, scores in words.items():
+            found = np.array([np.ones_like(scores), scores, scores**2])
+            sums[text[1], word] = sums.get((text[1], word), 0) + found  # type: ignore[index]
+        words.clear()
+
+    for batch in explained_rows(path):
+        methods = tuple(name for name in batch if name not in PLACES)
+        scores = np.array([batch[name] for name in methods]).reshape(len(methods), -1)
+        for row, (number, asked, word) in enumerate(zip(batch["text"], batch["asked"], batch["word"], strict=True)):
+            if text != (number, asked):
+                add()
+                text = (number, asked)
+            if word:
+                words[word] = words.get(word, 0) + scores[:, row]
+    add()
+    totals = []
+    for (asked, word), (count, total, squares) in sums.items():
+        texts = int(count[0])
+        if texts < least:
+            continue
+        mean = total / texts
+        spread = np.sqrt(np.maximum(squares / texts - mean**2, 0) / max(texts - 1, 1))
+        for number, method in enumerate(methods):
+            error = math.nan if texts < 2 else float(spread[number])
+            totals.append(WordTotal(asked, method, word, texts, float(mean[number]), error))
+    order = {name: number for number, name in enumerate(methods)}
+    return sorted(totals, key=lambda one: (one.asked, order[one.method], -one.mean, one.word))
+
+
+def totals_csv(totals: Sequence[WordTotal]) -> str:
+    """The totals as a table, a row each, in full precision."""
+    out = io.StringIO(newline="")
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(field.name for field in dataclasses.fields(WordTotal))
+    writer.writerows(dataclasses.astuple(one) for one in totals)
+    return out.getvalue()

@@ -1,0 +1,105 @@
+"""The command that explains every text of a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bert_core.refused import Refused
+from viz_app.cli.shared import Device, ModelName, Notes, check_place, note
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.studies.explained import WordTotal
+
+SHOWN = 8  # words for and against each answer
+MOST_ANSWERS = 6  # that are shown; the file has all
+
+
+def explain(
+    corpus: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, one text a line; with --text a CSV file.")
+    ],
+    out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .parquet: one row a token.")],
+    methods: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas.")] = (
+        "DecompX,occlusion"
+    ),
+    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of the texts.")] = None,
+    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of second texts.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Explain the class that this column holds, not the one that is guessed."),
+    ] = None,
+    answer: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Explain a word at the [MASK] of each text, from this column.")
+    ] = None,
+    word: Annotated[str, typer.Option(help="Explain this word at the [MASK] of each text.")] = "",
+    guess: Annotated[
+        bool, typer.Option("--guess", help="Explain what the model guesses at the [MASK] of each text.")
+    ] = False,
+    follows: Annotated[bool, typer.Option("--follows", help="Explain whether the second text follows.")] = False,
+    least: Annotated[int, typer.Option(min=1, help="Texts that must have a word, for the totals.")] = 3,
+    model: ModelName = "headlight-mini",
+    max_length: Annotated[int, typer.Option(min=3, help="Tokens of a text that are read.")] = 128,
+    engine: Annotated[str, typer.Option(help="local, or ray: many shards at once on a Ray cluster.")] = "local",
+    device: Device = "auto",
+) -> None:
+    """Why, of every text of a file: a row a token, and what every word says of each answer over the whole file.
+
+    What is explained is the class that the model says, or what is asked for. The totals stand beside the table, in
+    OUT.words.csv. Stopped, it keeps what it has; the same command again goes on.
+    """
+    from bert_core import checkpoint
+    from bert_core.studies.explain import ExplainSettings, explain_file
+    from bert_core.studies.explained import totals_csv, word_totals
+    from bert_core.studies.heads import note_of
+    from bert_core.studies.resume import alone
+    from bert_core.studies.rows import Columns
+    from bert_core.studies.table import check_kind
+
+    check_kind(out)
+    check_place(out, corpus)
+    totals_place = out.with_name(f"{out.stem}.words.csv")
+    check_place(totals_place, corpus)
+    asked = {"--label": label, "--answer": answer, "--word": word, "--guess": guess, "--follows": follows}
+    given = [name for name, value in asked.items() if value]
+    if len(given) > 1:
+        raise Refused(f"{' and '.join(given)} ask for different things: give one, or none for the guessed class")
+    if text is None and (columns := [f"--{n}" for n, c in (("pair", pair), ("label", label), ("answer", answer)) if c]):
+        raise Refused(f"{columns[0]} names a column: say with --text which column holds the texts")
+    kinds = {"--answer": "word", "--word": "word", "--guess": "word", "--follows": "next"}
+    settings = ExplainSettings(
+        kinds.get(given[0], "class") if given else "class",
+        tuple(dict.fromkeys(name for part in methods.split(",") if (name := part.strip()))),
+        word,
+        None if text is None else Columns(text, pair, label or answer),
+        max_length,
+    )
+    counts, notes = None, Notes()
+    with alone(out):
+        try:
+            for counts, share in explain_file(corpus, out, model, settings, engine=engine, device=device):
+                notes(share, f"{share:4.0%}  {counts['texts']:,} texts")
+        except KeyboardInterrupt:
+            note(f"stopped: {out}.parts holds what is done, and the same command goes on")
+            raise
+    assert counts is not None  # an empty file is refused
+    note(note_of(counts))
+    totals = word_totals(out, least=least)
+    checkpoint.write_whole(totals_place, totals_csv(totals))
+    typer.echo("\n".join(_lines(totals)))
+    typer.echo(f"{out}, {totals_place}")
+
+
+def _lines(totals: list[WordTotal]) -> list[str]:
+    """For each answer and method the words that say most for it and against it, with their means."""
+    groups: dict[tuple[str, str], list[WordTotal]] = {}
+    for one in totals:
+        groups.setdefault((one.asked, one.method), []).append(one)
+    lines = []
+    for (asked, method), words in list(groups.items())[: MOST_ANSWERS * len({key[1] for key in groups})]:
+        top = ", ".join(f"{one.word} {one.mean:+.3g}" for one in words[:SHOWN])
+        bottom = ", ".join(f"{one.word} {one.mean:+.3g}" for one in words[-SHOWN:][::-1] if one.mean < 0)
+        lines.append(f"{asked}, {method}: {top}" + (f"; against it {bottom}" if bottom else ""))
+    return lines

@@ -110,6 +110,8 @@ _NAMES = {
         "LabelledSentence ProbeSettings label_erasers label_names probe_file probe_points probes_csv "
         "read_labelled_words read_probes"
     ),
+    "studies.others": "judge_scores",
+    "studies.probes": ("LabelledSentence ProbeSettings probe_file probe_points read_labelled_words read_probes"),
     "studies.treebank": "TreeSentence read_treebank",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -340,6 +342,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.neurons import neurons_over as neurons_over
     from bert_core.studies.neurons import write_examples as write_examples
     from bert_core.studies.neurons import write_firing as write_firing
+    from bert_core.studies.others import judge_scores as judge_scores
     from bert_core.studies.probes import LabelledSentence as LabelledSentence
     from bert_core.studies.probes import ProbeSettings as ProbeSettings
     from bert_core.studies.probes import label_erasers as label_erasers

@@ -7,7 +7,6 @@ the order of the file, so the table does not depend on who did the work, nor on 
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import json
 import shutil

@@ -36,18 +36,19 @@ class WordTotal:
 
 
 @checked
-def explained_rows(path: Path) -> Iterator[dict[str, list[Any]]]:
+def explained_rows(path: Path, *, needed: Sequence[str] = PLACES) -> Iterator[dict[str, list[Any]]]:
     """The rows of a table that `explain_file` wrote, some at a time, as columns; numbers as numbers.
 
+    needed: columns that must be there, of a table by somebody else.
     Raises Refused for a file that is no such table.
     """
     check_kind(path)
     check_file(path)
     batches = _parquet_batches(path) if path.suffix == ".parquet" else _csv_batches(path)
     for batch in batches:
-        if missing := [name for name in PLACES if name not in batch]:
+        if missing := [name for name in needed if name not in batch]:
             raise Refused(f"{path.name} has no column {missing[0]!r}: such a table comes from `headlight explain`")
-        if len(batch) == len(PLACES):
+        if not batch.keys() - set(PLACES):
             raise Refused(f"{path.name} has no column of scores: such a table comes from `headlight explain`")
         yield {name: _typed(path, name, values) for name, values in batch.items()}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import zip_longest
@@ -31,6 +31,10 @@ from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, r
 from bert_core.tokenizer import Encoding
 
 QUESTION_KINDS = ("content", "function", "nsp")
+JUDGED_KINDS = {
+    "content": "A masked content word", "function": "A masked function word", "nsp": "B follows A",
+    "word": "A word at a mask", "class": "The class of a text",
+}  # fmt: skip
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
 # for, a closed list; every other word of three letters or more is a content word.
 _FUNCTION_WORDS = """
@@ -90,7 +94,8 @@ class StudySettings:
 class StudyQuestion:
     """One thing to explain: a hidden word of a sentence, or that a sentence follows the one before.
 
-    number: counts within its kind. kind: "content" or "function", the kind of the hidden word, or "nsp".
+    number: counts within its kind. kind: of `JUDGED_KINDS`; of the hidden word "content" or "function", of a file of
+        scores "word" or "class".
     answer: the hidden word, or "follows".
     """
 
@@ -121,8 +126,8 @@ class Judgement:
     high: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in QUESTION_KINDS:
-            raise Refused(f"kind {shown(self.kind)} is unknown: one of {', '.join(QUESTION_KINDS)}")
+        if not isinstance(self.kind, str) or self.kind not in JUDGED_KINDS:
+            raise Refused(f"kind {shown(self.kind)} is unknown: one of {', '.join(JUDGED_KINDS)}")
         for name in ("scores", "low", "high"):
             if len(real_array(name, getattr(self, name), "measure")) != len(MEASURES):
                 raise Refused(f"{name} is {shown(getattr(self, name))}: one number for each of {', '.join(MEASURES)}")
@@ -254,12 +259,31 @@ def _range(lengths: tuple[int, int]) -> str:
 
 def judge_question(loaded: LoadedModel, question: StudyQuestion, settings: StudySettings) -> list[Judgement]:
     """Every method on one question, in the order of the settings; all are beside the same random rankings."""
-    encoding, target = question.encoding, question.target
-    scores = token_scores(loaded, encoding, target, settings.methods)
-    by_measure = faithfulness(
-        loaded, encoding, target, scores, words=settings.words, random_rankings=settings.random_rankings,
-        seed=settings.seed + question.number,
+    scores = token_scores(loaded, question.encoding, question.target, settings.methods)
+    return judged(
+        loaded, question, settings.methods, scores, words=settings.words, random_rankings=settings.random_rankings,
+        seed=settings.seed,
     )  # fmt: skip
+
+
+def judged(
+    loaded: LoadedModel,
+    question: StudyQuestion,
+    names: Sequence[str],
+    scores: np.ndarray,
+    *,
+    words: bool,
+    random_rankings: int,
+    seed: int,
+) -> list[Judgement]:
+    """Some scores (method, token) on one question, whoever made them, beside the same random rankings.
+
+    names: of the methods. The rest as in `StudySettings`.
+    """
+    encoding, target = question.encoding, question.target
+    by_measure = faithfulness(
+        loaded, encoding, target, scores, words=words, random_rankings=random_rankings, seed=seed + question.number
+    )
     whole = probability_of(loaded, encoding, target)
     measures = [by_measure[name] for name in MEASURES]
     return [
@@ -268,7 +292,7 @@ def judge_question(loaded: LoadedModel, question: StudyQuestion, settings: Study
             tuple(float(measure.scores[row]) for measure in measures),
             tuple(measure.band[0] for measure in measures), tuple(measure.band[1] for measure in measures),
         )
-        for row, name in enumerate(settings.methods)
+        for row, name in enumerate(names)
     ]  # fmt: skip
 
 
@@ -292,28 +316,59 @@ def judge_file(
     check_file(text)
     now = as_kept({"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)})
     del now["questions"]  # more of them are the same study
-    place = Path(f"{table}.settings.json")
-    if table.exists():
-        _check_settings(table, place, now)
+    check_begun(table, now)
     asked = questions(loaded, text, settings)
+    by_key = {(one.kind, one.number): one for one in asked}
+
+    def judge(key: tuple[str, int]) -> list[Judgement]:
+        return judge_question(loaded, by_key[key], settings)
+
+    return fill_table(table, now, settings.methods, list(by_key), judge, report=report)
+
+
+def fill_table(
+    table: Path,
+    now: dict[str, object],
+    methods: Sequence[str],
+    asked: Sequence[tuple[str, int]],
+    judge: Callable[[tuple[str, int]], list[Judgement]],
+    *,
+    report: Progress,
+) -> list[Judgement]:
+    """The judgements of some questions, by kind and number, each written as it comes; those that are there are kept.
+
+    now: the settings, as they are kept beside the table. methods: names, a line for each. judge: makes these lines.
+    Raises Refused where another run writes to it now.
+    """
     table.parent.mkdir(parents=True, exist_ok=True)
     with alone(table):
         if not table.exists():  # not before there are questions: what was given wrongly must not bind the next call
-            checkpoint.write_whole(place, json.dumps(now, indent=1) + "\n")
-        done = [one for one in read_judgements(table, settings.methods) if one.number < settings.questions]
+            checkpoint.write_whole(_settings_of(table), json.dumps(now, indent=1) + "\n")
+        wanted = set(asked)
+        done = [one for one in read_judgements(table, methods) if (one.kind, one.number) in wanted]
         known = {(one.kind, one.number) for one in done}
         before = len(known)
         of, noun = len(asked), "question" if len(asked) == 1 else "questions"
         report(before / of, f"{before:,} of {of:,} questions are in {table} already" if before else f"{of:,} {noun}")
-        for one in asked:
-            if (one.kind, one.number) in known:
+        for key in asked:
+            if key in known:
                 continue
-            rows = judge_question(loaded, one, settings)
+            rows = judge(key)
             _grows(table).add(map(_to_line, rows))
             done += rows
-            known.add((one.kind, one.number))
+            known.add(key)
             counted(report, len(known), of, "questions")
         return done
+
+
+def _settings_of(table: Path) -> Path:
+    return Path(f"{table}.settings.json")
+
+
+def check_begun(table: Path, now: dict[str, object]) -> None:
+    """Raise Refused for a table that is there and was made with other settings than `now`, or by no study."""
+    if table.exists():
+        _check_settings(table, _settings_of(table), now)
 
 
 def _check_settings(table: Path, place: Path, now: dict[str, object]) -> None:
@@ -416,21 +471,19 @@ def standings(judgements: Iterable[Judgement]) -> list[Standing]:
             verdicts.append((better, chance, worse))
         table.append(Standing(kind, method, len(rows), medians, tuple(verdicts)))
     aopc = MEASURES.index("aopc")
-    return sorted(table, key=lambda standing: (QUESTION_KINDS.index(standing.kind), -standing.medians[aopc]))
+    kinds = list(JUDGED_KINDS)
+    return sorted(table, key=lambda standing: (kinds.index(standing.kind), -standing.medians[aopc]))
 
 
 def markdown(standings: Sequence[Standing]) -> str:
     """The standings as tables, one for each kind of question: medians, and the verdicts by AOPC."""
-    titles = {
-        "content": "A masked content word", "function": "A masked function word", "nsp": "B follows A",
-    }  # fmt: skip
     aopc, lines = MEASURES.index("aopc"), []
-    for kind in QUESTION_KINDS:
+    for kind, title in JUDGED_KINDS.items():
         rows = [standing for standing in standings if standing.kind == kind]
         if not rows:
             continue
         lines += [
-            f"**{titles[kind]}** ({rows[0].questions} {'question' if rows[0].questions == 1 else 'questions'})",
+            f"**{title}** ({rows[0].questions} {'question' if rows[0].questions == 1 else 'questions'})",
             "",
             "| Method | Comprehensiveness | Sufficiency | AOPC | Better than chance | Chance | Worse |",
             "| --- | --- | --- | --- | --- | --- | --- |",

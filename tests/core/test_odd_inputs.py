@@ -215,6 +215,12 @@ def costs(a: Asked, **given: Any) -> object:
     return bert_core.pruning_costs(**{**right, **given})
 
 
+def others(a: Asked, **given: Any) -> object:
+    """Of scores that are none, so that nothing is written."""
+    right = {"loaded": a.loaded, "path": a.text, "scores": a.text, "table": "table.csv"}
+    return bert_core.judge_scores(**{**right, **given})
+
+
 def explained(a: Asked, **given: Any) -> object:
     """Of no file, or by a model without a classifier, so that nothing is written."""
     right = {"path": "nothing.txt", "out": "table.csv", "model": a.loaded.report.source}
@@ -698,6 +704,13 @@ DOORS: dict[str, Door] = {
     "explain length": lambda a, v: bert_core.ExplainSettings(max_length=v),
     "explained_rows": lambda a, v: list(bert_core.explained_rows(v)),
     "word_totals": lambda a, v: bert_core.word_totals(v),
+    "judge_scores model": lambda a, v: others(a, loaded=v),
+    "judge_scores": lambda a, v: others(a, path=v),
+    "judge_scores scores": lambda a, v: others(a, scores=v),
+    "judge_scores table": lambda a, v: others(a, table=v),
+    "judge_scores columns": lambda a, v: others(a, columns=v),
+    "judge_scores methods": lambda a, v: others(a, methods=v),
+    "judge_scores texts": lambda a, v: others(a, texts=v),
     "judge_file model": lambda a, v: judged(a, loaded=v),
     "judge_file": lambda a, v: judged(a, text=v),
     "judge_file table": lambda a, v: judged(a, table=v),

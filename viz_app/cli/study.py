@@ -31,15 +31,30 @@ def faithfulness(
     ] = 0.1,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="A picture: .png, .svg or .pdf.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the words and the rankings.")] = 0,
+    scores: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="Judge these scores of its texts (.csv, .parquet): columns text, start, end, asked, and methods.",
+        ),
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option("--text", metavar="COLUMN", help="With --scores: of the texts, in a CSV file.")
+    ] = None,
+    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --scores: of second texts.")] = None,
     model: ModelName = "headlight-mini",
     device: Device = "auto",
 ) -> None:
     """Judge the methods of "why this word?" on the sentences of a file, beside random rankings.
 
-    The same command goes on where it stopped. On stdout at the end: the summary, in Markdown.
+    With --scores the texts and answers are those of a file of scores, whoever made them, and the methods stand beside
+    them. The same command goes on where it stopped. On stdout at the end: the summary, in Markdown.
     """
     from bert_core.methods import METHODS
     from bert_core.studies.faithfulness import StudySettings, judge_file, markdown, standings
+    from bert_core.studies.others import judge_scores
+    from bert_core.studies.rows import Columns
 
     drawn = None if plot is None else kind_of_file("--plot", plot, PICTURES)
     settings = StudySettings(
@@ -63,7 +78,17 @@ def faithfulness(
         else:
             notes(done, what)
 
-    found = judge_file(load(model, device), text, out, settings, report=report)
+    loaded = load(model, device)
+    if scores is None:
+        if column or pair:
+            raise Refused("--text and --pair name columns of the texts of --scores: give that file too")
+        found = judge_file(loaded, text, out, settings, report=report)
+    else:
+        found = judge_scores(
+            loaded, text, scores, out, columns=None if column is None else Columns(column, pair),
+            methods=("DecompX", "occlusion") if methods is None else settings.methods, texts=questions,
+            words=not pieces, random_rankings=random_rankings, seed=seed, report=report,
+        )  # fmt: skip
     typer.echo(markdown(standings(found)), nl=False)
     if plot is not None and drawn is not None:
         from bert_core.checkpoint import write_whole

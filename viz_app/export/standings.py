@@ -8,10 +8,9 @@ from matplotlib.figure import Figure
 
 from bert_core.analysis.faithfulness import MEASURES
 from bert_core.refused import Refused
-from bert_core.studies.faithfulness import QUESTION_KINDS, Standing
+from bert_core.studies.faithfulness import JUDGED_KINDS, Standing
 from viz_app.figures.style import HEAD_COLOURS, page
 
-TITLES = {"content": "Masked content word", "function": "Masked function word", "nsp": "B follows A"}
 VERDICTS = ("better than chance", "no better", "worse")
 
 
@@ -20,7 +19,7 @@ def standings_picture(standings: Sequence[Standing], *, dark: bool = False) -> F
 
     The order of the methods is that of the first panel. Raises Refused if there are no standings.
     """
-    kinds = [kind for kind in QUESTION_KINDS if any(standing.kind == kind for standing in standings)]
+    kinds = [kind for kind in JUDGED_KINDS if any(standing.kind == kind for standing in standings)]
     if not kinds:
         raise Refused("there is nothing to draw: no question was asked")
     names = [standing.method for standing in standings if standing.kind == kinds[0]]
@@ -39,7 +38,7 @@ def standings_picture(standings: Sequence[Standing], *, dark: bool = False) -> F
             )  # fmt: skip
             left = [before + share for before, share in zip(left, shares, strict=True)]
         questions = next(iter(rows.values())).questions
-        panel.set_title(f"{TITLES[kind]} ({questions})", fontsize=10, color=colours.text)
+        panel.set_title(f"{JUDGED_KINDS[kind]} ({questions})", fontsize=10, color=colours.text)
         panel.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), facecolor=colours.background)
         panel.set_yticks(range(len(names)), labels=names)
         panel.set_xticks([0, 0.5, 1], labels=["0", "half", "all"])

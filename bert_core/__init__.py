@@ -111,7 +111,6 @@ _NAMES = {
         "read_labelled_words read_probes"
     ),
     "studies.others": "judge_scores",
-    "studies.probes": ("LabelledSentence ProbeSettings probe_file probe_points read_labelled_words read_probes"),
     "studies.treebank": "TreeSentence read_treebank",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}

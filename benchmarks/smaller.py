@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import platform
+import statistics
+import time
 
 import numpy as np
 import torch
@@ -21,16 +23,15 @@ from tables import command, in_own_process
 from bert_core.editing import gated
 from bert_core.loading import load
 from bert_core.pruning import without
-from bert_core.run.costs import pruning_costs
 from bert_core.run.losses import parts_there
 
 SHARES = {"heads": (0.5, 1.0), "neurons": (0.25, 0.5, 0.75, 0.9), "layers": (1 / 6, 1 / 3, 1 / 2)}
-TOKENS, BATCHES, REPEATS = 64, (1, 8), 9
+TOKENS, BATCHES, REPEATS = 64, (1, 8), 21
 
 
 @torch.no_grad()
 def measure(what: str, share: float, quick: bool) -> dict[str, object]:
-    """Sizes and median milliseconds of both at each batch size, and the processor time that others took."""
+    """Parameters, median seconds of a pass of both at each batch size, and the processor time that others took."""
     loaded = load("headlight-mini")
     there = parts_there(loaded, what)
     drawn = np.random.default_rng(SEED).permutation(there.size)[: round(share * there.size)]
@@ -54,11 +55,21 @@ def measure(what: str, share: float, quick: bool) -> dict[str, object]:
             expected = gated(loaded, list(gates[:, None, None])).model.bert(ids).last_hidden_state
     if (difference := float((found - expected).abs().max())) > 1e-5 * float(expected.abs().max()):
         raise SystemExit(f"the smaller model differs by {difference}")
+    sides = {"whole": loaded, "left": without(loaded, what, gone)}
+    times: dict[str, dict[int, list[float]]] = {side: {size: [] for size in BATCHES} for side in sides}
     before = busy_and_own()
-    full, *_, left = pruning_costs(loaded, gone, encoding, what=what, batches=BATCHES, repeats=1 if quick else REPEATS)
+    for size in BATCHES:
+        texts = ids.expand(size, -1).contiguous()
+        for turn in range(1 + (1 if quick else REPEATS)):
+            for side, model in sides.items():
+                start = time.process_time()
+                model.model.bert(texts)
+                if turn:  # the first round warms up
+                    times[side][size].append(time.process_time() - start)
     after = busy_and_own()
     return {
-        "costs": [{**vars(cost), "seconds": dict(cost.seconds)} for cost in (full, left)],
+        "parameters": sum(parameter.numel() for parameter in sides["left"].model.parameters()),
+        "seconds": {side: {size: statistics.median(of) for size, of in sizes.items()} for side, sizes in times.items()},
         "others": (after[0] - before[0]) - (after[1] - before[1]),
         "own": after[1] - before[1],
     }
@@ -74,15 +85,14 @@ def table(quick: bool) -> str:
     for what, shares in SHARES.items():
         for share in shares:
             found = in_own_process(__file__, what, share, quick, malloc={**KEPT, "OMP_NUM_THREADS": "1"})
-            full, left = found["costs"]
             others, own = others + found["others"], own + found["own"]
             cells = []
             for size in map(str, BATCHES):
-                one, all_of_it = left["seconds"][size], full["seconds"][size]
+                one, all_of_it = (found["seconds"][side][size] for side in ("left", "whole"))
                 cells += [f"{1000 * one:.1f}", f"{1000 * all_of_it:.1f}", f"{all_of_it / one:.2f}"]
-            lines.append(f"| {share:.0%} of the {what} | {left['parameters'] / 1e6:.1f} | {' | '.join(cells)} |")
+            lines.append(f"| {share:.0%} of the {what} | {found['parameters'] / 1e6:.1f} | {' | '.join(cells)} |")
     about = (
-        f"{platform.machine()}, {os.cpu_count()} CPUs, 1 thread, so that no thread waits for another; "
+        f"{platform.machine()}, {os.cpu_count()} CPUs; processor time of one thread, so that no waiting counts; "
         f"torch {torch.__version__}; malloc as `headlight` sets it; medians of {1 if quick else REPEATS} runs a side, "
         f"{TOKENS} tokens; meanwhile other programs took {others / max(own, 1e-9):.1f} times the processor time of "
         "this one.\n\n"

@@ -49,8 +49,10 @@ def pruned(
 def without(model: Model, what: str, parts: Iterable[Part]) -> Model:
     """As `pruned`, of one kind of part by its name, one of `PARTS`.
 
-    parts: (layer, head), (layer, neuron), or (layer,).
+    parts: (layer, head), (layer, neuron), or (layer,). Raises Refused for another name.
     """
+    if not isinstance(what, str) or what not in PARTS:
+        raise Refused(f"what {shown(what)} is unknown: one of {', '.join(PARTS)}")
     if what == "layers":
         return pruned(model, layers=[layer for (layer,) in parts])
     given = cast("Iterable[tuple[int, int]]", parts)

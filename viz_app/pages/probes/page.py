@@ -29,7 +29,7 @@ LABEL_NAMES = {
 # What stands beside the probe, by the figure of a `ProbePoint`, as its line is called.
 BESIDE = {"control": "random labels", "lookup": "word alone", "majority": "commonest label"}
 LOSSES = {"loss": "whole", "loss_erased": "erased", "loss_random": "random"}
-SHOWN_GAPS, EACH, MOST = 2, 4, 6
+SHOWN_GAPS, EACH, SHOWN_PIECES = 2, 4, 6
 LEAST_LOSS = 0.5  # nats that the picture of losses goes over
 READING = (
     "**How to read this:** the share of words whose label the linear probe says, in sentences that it did not learn "
@@ -221,7 +221,7 @@ def _text(current: Question, probed: Probed) -> None:
 
 
 def _gap(current: Question, gap: Erased) -> None:
-    pieces = gap.likeliest(EACH, MOST)
+    pieces = gap.likeliest(EACH, SHOWN_PIECES)
     bars = {"as it is": gap.whole, "label erased": gap.without, "random directions": gap.at_random}
     screen.say(f"{current.gap(gap.position)}:")
     screen.chart(

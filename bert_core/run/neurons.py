@@ -152,7 +152,7 @@ def neuron_gradients(
     width = loaded.config.intermediate_size
     scores = np.zeros((len(asked), len(encoding), width), np.float32)
     off, value, done = np.empty(len(asked)), 0.0, 0
-    for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
+    for number, one in enumerate(islice(layer_passes(loaded, encoding, head_mask), asked[-1] + 1)):
         if number not in asked:
             continue
         place, activated = asked.index(number), _activated(one)

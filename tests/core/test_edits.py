@@ -407,7 +407,7 @@ def test_each_arrow_cut_by_itself_is_a_whole_pass_with_that_cut(
         (lambda a: edited(a, [Cut((1,), (2,), layers=(7,))]), "layer 7"),
         (lambda a: edited(a, [Cut((1,), (2,), heads=(4,))]), "head 4"),
         (lambda a: edited(a, [Scaled(0, 64)]), "neuron 64 does not exist: each layer .* 0 to 63"),
-        (lambda a: edited(a, ["cut"]), "one of the edits is 'cut': it must be a Cut or a Scaled"),
+        (lambda a: edited(a, ["cut"]), "one of the edits is 'cut': it must be a Cut, a Scaled or a Put"),
         (
             lambda a: edited(bert_core.pruned(a, [(1, 0)]), [Cut((1,), (2,), heads=(0,))]),
             "L1 H0 was pruned: this layer still has the heads 1, 2, 3",

@@ -13,7 +13,7 @@ import pytest
 import bert_core
 from bert_core.edits import NEURON, OF_HEADS, PATCHES
 from bert_core.loading import LoadedModel
-from bert_core.records import Noised, word_target
+from bert_core.records import MeanOf, Noised, word_target
 from bert_core.run.patching import estimate_patches, patch, patch_band
 from bert_core.tokenizer import Encoding
 from tests.app.test_cli import Run, headlight
@@ -62,9 +62,43 @@ def test_the_table_is_what_the_library_finds(headlight: Run, loaded: LoadedModel
 
 
 def test_every_kind_is_offered() -> None:
-    """All that the library can carry over, but for neurons, of which there are too many for a table."""
+    """All that the library can carry over."""
     (choice,) = (one for one in get_args(get_type_hints(command.patch, include_extras=True)["what"]) if get_args(one))
-    assert set(get_args(choice)) == set(PATCHES) - {NEURON}
+    assert set(get_args(choice)) == set(PATCHES)
+
+
+def test_neurons_are_listed_at_one_place(headlight: Run, loaded: LoadedModel, tmp_path: Path) -> None:
+    """The largest effects first, as the library finds them; the file has all of them."""
+    source, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    effects = patch(loaded, source, text, target, what=NEURON, layers=[5], positions=[4]).effects[5, 4]
+    out = tmp_path / "neurons.csv"
+    code, printed, _ = headlight(
+        "patch", TEXT, SOURCE, *ASKED, "--what", "neuron", "--place", "5.4", "--device", "cpu", "--out", out
+    )
+    assert code == 0 and "the 12 of 1,536 neurons of L5 at his, hidden (4)" in printed
+    listed = [line.split() for line in printed.splitlines() if line.startswith("neuron ")]
+    order = np.argsort(-np.abs(effects), kind="stable")[:12]
+    assert [int(number) for _, number, _ in listed] == order.tolist()
+    assert np.abs(np.array([float(effect) for *_, effect in listed]) - effects[order]).max() <= 0.005 + 1e-5
+    with out.open(newline="") as lines:
+        found = [row for row in csv.DictReader(lines) if (row["layer"], row["position"]) == ("5", "4")]
+    assert_near([float(row["effect"]) for row in found], effects)
+
+
+def test_the_mean_of_texts_stands_for_a_source(headlight: Run, loaded: LoadedModel, tmp_path: Path) -> None:
+    """It has no answer of its own, so the table says how far the text's moves."""
+    texts = tmp_path / "texts.txt"
+    texts.write_text("The cat sat on the mat.\nIt was late.\n")
+    _, text = both(loaded)
+    target = word_target(loaded.tokenizer, text, "her", against="his")
+    mean = MeanOf(tuple(loaded.tokenizer.encode(one) for one in texts.read_text().splitlines()))
+    found = patch(loaded, mean, text, target, what="head")
+    code, printed, err = headlight(
+        "patch", TEXT, *ASKED, "--what", "head", "--mean-of", texts, "--device", "cpu", "--estimate"
+    )
+    assert (code, err) == (0, "") and "the table says how far that moves" in printed
+    assert np.abs(table(printed, 12) - (found.values - found.base_value)).max() <= 0.005 + 1e-5
 
 
 def test_the_largest_effect_the_estimate_and_the_band(headlight: Run, loaded: LoadedModel, tmp_path: Path) -> None:
@@ -128,9 +162,13 @@ def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ((TEXT, *ASKED), "give either SOURCE"),
-        ((TEXT, SOURCE, *ASKED, "--noise", "3"), "give either SOURCE"),
+        ((TEXT, *ASKED), "give one of SOURCE"),
+        ((TEXT, SOURCE, *ASKED, "--noise", "3"), "give one of SOURCE"),
         ((TEXT, *ASKED, "--noise", "0"), "the size of noise is 0"),
+        ((TEXT, SOURCE, *ASKED, "--what", "neuron"), "give --what neuron and --place together"),
+        ((TEXT, SOURCE, *ASKED, "--place", "3.4"), "give --what neuron and --place together"),
+        ((TEXT, SOURCE, *ASKED, "--what", "neuron", "--place", "3.*"), "write the layer and the position"),
+        ((TEXT, SOURCE, *ASKED, "--what", "neuron", "--place", "9.4"), "layers [9]: at least one of 0 to 5"),
         ((TEXT, SOURCE, "--mask", "3"), "say what is followed"),
         ((TEXT, SOURCE, *ASKED, "--target", "4:her"), "say what is followed"),
         ((TEXT, SOURCE, "--target", "4:her", "--against", "his"), "--against is another word"),

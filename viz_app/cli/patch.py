@@ -5,12 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, check_place, encode, kind_of_file, load, note, parse_target
+from viz_app.cli.shared import (
+    Device,
+    ModelName,
+    Notes,
+    check_place,
+    encode,
+    first_texts,
+    kind_of_file,
+    load,
+    note,
+    parse_target,
+)
 from viz_app.export import EFFECT_KINDS
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -20,6 +31,7 @@ if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it
 
 RANDOM_TEXTS = 10  # of the band
 MOST_NAMED = 8  # words without a partner
+MOST_NEURONS = 12  # that are printed; a file has all
 
 
 def patch(
@@ -43,12 +55,21 @@ def patch(
     ] = None,
     pair: Annotated[str | None, typer.Option(help="A second text, of both.")] = None,
     what: Annotated[
-        Literal["state", "attention", "feed_forward", "head", "pattern", "query", "key", "value"],
-        typer.Option(help="What is carried over: of a token at a depth or in a layer, or of a head."),
+        Literal["state", "attention", "feed_forward", "head", "pattern", "query", "key", "value", "neuron"],
+        typer.Option(help="What is carried over: of a token at a depth or in a layer, of a head, or single neurons."),
     ] = "state",
     noise: Annotated[
         float | None,
         typer.Option(metavar="SIZE", help="Instead of SOURCE: TEXT with noise, in deviations of word embeddings."),
+    ] = None,
+    mean_of: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True, dir_okay=False, help="Instead of SOURCE: the mean over all tokens of these texts, one a line."
+        ),
+    ] = None,
+    place: Annotated[
+        str | None, typer.Option(metavar="LAYER.POSITION", help="Of neurons: the layer and the token, as in 3.4.")
     ] = None,
     reverse: Annotated[
         bool, typer.Option("--reverse", help="Read the source, with parts of TEXT; positions are those of the source.")
@@ -70,14 +91,18 @@ def patch(
     kind = None if out is None else kind_of_file("--out", out, EFFECT_KINDS)
     if out is not None:
         check_place(out)
-    if (source is None) == (noise is None):
-        raise Refused("give either SOURCE, a second text that differs in a word or two, or --noise")
+    if [source is None, noise is None, mean_of is None].count(False) != 1:
+        raise Refused("give one of SOURCE, a second text that differs in a word or two, --noise and --mean-of")
+    if reverse and mean_of is not None:
+        raise Refused("a mean of texts is none that could be read: leave --reverse out")
+    if (what == "neuron") != (place is not None):
+        raise Refused("neurons are put in one by one at a token of a layer: give --what neuron and --place together")
     if (word is None) == (target is None):
         raise Refused("say what is followed: either --word, as in --word her --against his, or --target")
     if against is not None and word is None:
         raise Refused("--against is another word in the place of --word: give both")
     import bert_core
-    from bert_core import Noised
+    from bert_core import MeanOf, Noised
     from bert_core.analysis.causes import hidden_alike
     from bert_core.records import without_noise
     from viz_app.export.effects import effects_file
@@ -85,17 +110,28 @@ def patch(
     loaded = load(model, device)
     typed = encode(loaded, text, pair)
     read: Encoding | Noised = loaded.tokenizer.mask_words(typed, mask or ())
-    if noise is not None:
-        other: Encoding | Noised = Noised(loaded.tokenizer.mask_words(typed, mask or ()), noise)
+    other: Encoding | Noised | MeanOf
+    if mean_of is not None:
+        longest = loaded.config.max_position_embeddings
+        texts = first_texts(mean_of)
+        other = MeanOf(tuple(loaded.tokenizer.encode(one, max_length=longest) for one in texts))
+    elif noise is not None:
+        other = Noised(loaded.tokenizer.mask_words(typed, mask or ()), noise)
     else:
         other = hidden_alike(loaded.tokenizer, encode(loaded, source or "", pair), typed, mask or ())
-    if reverse:
+    if reverse and not isinstance(other, MeanOf):
         read, other = other, read
     asked = _asked(loaded, without_noise(read), word, against, target)
-    align = "tokens" if len(other) == len(read) else "words"
-    estimated = bert_core.estimate_patches(loaded, other, read, asked, what=what, align=align)
+    some: dict[str, Any] = {"what": what}
+    some["align"] = "tokens" if isinstance(other, MeanOf) or len(other) == len(read) else "words"
+    if place is not None:
+        layer, _, position = place.partition(".")
+        if not (layer.isdecimal() and position.isdecimal()):
+            raise Refused(f"--place is {place!r}: write the layer and the position, as in 3.4")
+        some |= {"layers": [int(layer)], "positions": [int(position)]}
+    estimated = bert_core.estimate_patches(loaded, other, read, asked, **some)
     _check_sides(estimated)
-    found = bert_core.patch(loaded, other, read, asked, what=what, align=align, report=Notes())
+    found = bert_core.patch(loaded, other, read, asked, **some, report=Notes())
     random = bert_core.patch_band(loaded, found, texts=RANDOM_TEXTS, report=Notes()) if band else None
     typer.echo(_answers(loaded, found))
     typer.echo("\n".join(_lines(found, random)))
@@ -150,7 +186,8 @@ def _check_sides(found: Patches) -> None:
                 if words
             ]
             note("; ".join(["the texts have other numbers of tokens, so words go to words", *said]))
-    _ = found.effects
+    if not math.isnan(found.source_value):
+        _ = found.effects
 
 
 def _answers(loaded: LoadedModel, found: Patches) -> str:
@@ -166,6 +203,8 @@ def _answers(loaded: LoadedModel, found: Patches) -> str:
         what += f" rather than “{loaded.tokenizer.token_of(target.against)}”"
 
     text, source = (target.asks.said(value, "{:.3g}".format) for value in (found.base_value, found.source_value))
+    if math.isnan(found.source_value):
+        return f"{what}: {text} in the text that is read; the table says how far that moves, in {target.asks.unit}"
     return f"{what}: {text} in the text that is read, {source} in the source"
 
 
@@ -173,6 +212,9 @@ def _lines(found: Patches, band: PatchBand | None) -> Iterator[str]:
     """The effects as a table, of layers and heads or of tokens and depths, the largest of them, and what is marked."""
     from viz_app.export.effects import both_labels, shares, source_labels, strongest
 
+    if "neuron" in found.axes:
+        yield from _neuron_lines(found)
+        return
     layers, heads = found.head_mask.shape
     depths = [f"L{layer}" for layer in range(layers)]
     if of_heads := "head" in found.axes:
@@ -197,6 +239,21 @@ def _lines(found: Patches, band: PatchBand | None) -> Iterator[str]:
     if held is not None:
         there = int((found.values == found.values).sum())
         yield f"○ moves the answer no more than {RANDOM_TEXTS} random texts do: {int(held.sum())} of {there} places"
+
+
+def _neuron_lines(found: Patches) -> Iterator[str]:
+    """The neurons of a token of a layer with the largest effects, the largest first."""
+    import numpy as np
+
+    from viz_app.export.effects import shares
+
+    effects = shares(found)
+    (layer, position), *_ = np.argwhere(np.isfinite(effects).any(-1)).tolist()
+    of_place = effects[layer, position]
+    order = np.argsort(-np.abs(of_place), kind="stable")[:MOST_NEURONS].tolist()
+    yield f"the {len(order)} of {len(of_place):,} neurons of L{layer} at {found.read.labels[position]} ({position})"
+    for neuron in order:
+        yield f"neuron {neuron:<6}{_two_places(float(of_place[neuron])):>6}"
 
 
 def _two_places(effect: float) -> str:

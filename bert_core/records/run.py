@@ -14,7 +14,7 @@ from bert_core.refused import Refused
 from bert_core.tokenizer import SPECIAL_TOKENS, Encoding
 
 MAPS = ("attention", "gradient", "product", "brought")
-CROSS_MAPS = MAPS[:3]  # of a decoder that looks at a picture
+CROSS_MAPS = MAPS  # of a decoder that looks at a picture
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,8 @@ class DecoderRun:
     cross_attention: (word, layer, head, patch), probabilities after the softmax in the row that predicted the word;
         over the patches, row after row of the picture, they sum to 1.
     cross_gradient: the same shape: change of the word's log-probability (nats) for a change of each probability.
+    cross_norms: (layer, head, patch), how long the vector is that a head brings from a patch that it gives all its
+        attention, the patch's value through the head's output map.
     """
 
     image: np.ndarray
@@ -161,6 +163,7 @@ class DecoderRun:
     alternatives: tuple[tuple[tuple[str, float], ...], ...]
     cross_attention: np.ndarray
     cross_gradient: np.ndarray
+    cross_norms: np.ndarray
 
     def __post_init__(self) -> None:
         read_only(self)
@@ -171,7 +174,7 @@ class DecoderRun:
         return " ".join(word for word in self.words if word not in SPECIAL_TOKENS)
 
     def shown(self, what: str) -> np.ndarray:
-        """The maps by name: "attention", "gradient" or "product" (word, layer, head, patch), signed.
+        """The maps by name: "attention", "gradient", "product" or "brought" (word, layer, head, patch).
 
         Raises Refused for another name.
         """
@@ -180,4 +183,7 @@ class DecoderRun:
         if what == "product":
             product: np.ndarray = self.cross_attention * self.cross_gradient
             return product
+        if what == "brought":
+            brought: np.ndarray = self.cross_attention * self.cross_norms
+            return brought
         return self.cross_attention if what == "attention" else self.cross_gradient

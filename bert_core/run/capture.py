@@ -169,7 +169,7 @@ def _norms(loaded: LoadedModel, states: Sequence[Tensor], there: Sequence[Sequen
     for layer, entering, heads in zip(loaded.model.bert.encoder.layer, states, there, strict=False):
         attention = cast("BertLayer", layer).attention.self
         values = attention.transpose_for_scores(attention.value(entering))
-        lengths = as_array(projected(cast("BertLayer", layer), values).norm(dim=-1)).swapaxes(0, 1)
+        lengths = as_array(projected(cast("BertLayer", layer).attention, values).norm(dim=-1)).swapaxes(0, 1)
         found.append(with_gaps(lengths, heads, loaded.config.num_attention_heads))
     return np.ascontiguousarray(np.stack(found).transpose(2, 0, 1, 3))
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 import torch
+from torch import Tensor
 
+from bert_core.modeling import BertLayer
 from bert_core.recording import record
 from bert_core.records import DecoderRun
 from bert_core.refused import checked, whole
+from bert_core.run.arrays import as_array
+from bert_core.run.passes import projected
 from bert_core.vision import LoadedCaptioner, fit
 
 
@@ -60,4 +66,19 @@ def describe(loaded: LoadedCaptioner, picture: np.ndarray, *, top_k: int = 5) ->
         ),
         cross_attention=attention,
         cross_gradient=gradient,
+        cross_norms=_norms(loaded, states),
     )
+
+
+@torch.no_grad()
+def _norms(loaded: LoadedCaptioner, states: Tensor) -> np.ndarray:
+    """How long the vectors are that the decoder's heads bring from each patch, (layer, head, patch).
+
+    states: (1, patch, width), of the picture.
+    """
+    found = []
+    for layer in cast("list[BertLayer]", list(loaded.model.text.bert.encoder.layer)):
+        crossing = layer.crossattention
+        values = crossing.self.transpose_for_scores(crossing.self.value(states))
+        found.append(as_array(projected(crossing, values).norm(dim=-1)[0]))
+    return np.stack(found)

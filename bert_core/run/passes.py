@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bert_core.attention import BertAttention
 from bert_core.edits import check_own
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
@@ -46,15 +47,15 @@ class LayerPass:
     @property
     def head_outputs(self) -> Tensor:
         """Each head's value vectors through its part of the output projection, f_h(x_j): (head, key, hidden)."""
-        return projected(self.layer, self.values)
+        return projected(self.layer.attention, self.values)
 
 
-def projected(layer: BertLayer, values: Tensor) -> Tensor:
-    """Vectors of each head of a layer (..., head, key, head size) through its part of the output projection.
+def projected(attention: BertAttention, values: Tensor) -> Tensor:
+    """Vectors of each head (..., head, key, head size) through its part of the output projection.
 
     Returns (..., head, key, hidden); the projection's bias belongs to no head, and is no part of it.
     """
-    weight = layer.attention.output.dense.weight
+    weight = attention.output.dense.weight
     return values @ weight.view(len(weight), *values.shape[-3:-2], values.shape[-1]).permute(1, 2, 0)
 
 

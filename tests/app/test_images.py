@@ -83,7 +83,7 @@ def test_shapes_can_be_composed_by_link() -> None:
     assert not app.exception and "Choose one to three shapes" in words(app)
 
 
-@pytest.mark.parametrize("heat", ["attention", "gradient", "product"])
+@pytest.mark.parametrize("heat", ["attention", "gradient", "product", "brought"])
 def test_every_map_of_every_word_can_be_shown(heat: str) -> None:
     """A head and a word by link; the page names both."""
     app = start(heat=heat, look="1.2", word="3", seed="2")
@@ -200,7 +200,8 @@ def test_words_find_their_shapes() -> None:
     said = f"a small red star {relation} a large blue square".split()
     empty = np.zeros((len(said), 1, 1, 4), np.float32)
     alternatives = (((said[0], 1.0),),) * len(said)
-    run = DecoderRun(np.zeros((8, 8, 3), np.uint8), (2, 2), tuple(said), np.ones(len(said)), alternatives, empty, empty)
+    image, certain = np.zeros((8, 8, 3), np.uint8), np.ones(len(said))
+    run = DecoderRun(image, (2, 2), tuple(said), certain, alternatives, empty, empty, empty[0])
     looked = pictures.Looked(run, scene)
     assert [looked.shape_of(n) is scene.shapes[0] for n in range(4)] == [False, True, True, True]
     assert looked.shape_of(len(said) - 1) is None  # the square is not there

@@ -257,7 +257,8 @@ def caption_of(words: list[str]) -> DecoderRun:
     maps = rng.dirichlet(np.full(9, 0.3), (len(words), 2, 3)).astype(np.float32)
     image = rng.integers(0, 255, (12, 12, 3), np.uint8)
     others = (((words[0], 1.0),),) * len(words)
-    return DecoderRun(image, (3, 3), tuple(words), np.ones(len(words)), others, maps, maps - np.float32(0.1))
+    certain, lengths = np.ones(len(words)), 1 + maps[0]
+    return DecoderRun(image, (3, 3), tuple(words), certain, others, maps, maps - np.float32(0.1), lengths)
 
 
 def test_where_a_captioner_looks(page: Page, tmp_path: Path) -> None:

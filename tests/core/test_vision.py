@@ -227,6 +227,24 @@ def test_a_look_is_what_the_decoder_did(loaded: LoadedCaptioner) -> None:
         assert likeliest[0] == (run.words[word], pytest.approx(float(share), rel=1e-5))
 
 
+def test_what_is_brought_is_the_value_through_the_heads_output(loaded: LoadedCaptioner) -> None:
+    """Attention times the length of the patch's value through the head's columns of the output map, by hand."""
+    image = pictures(1)[0]
+    run = describe(loaded, image)
+    with torch.no_grad():
+        states = loaded.model.encode(torch.from_numpy(image[None]))[0]
+        for number, layer in enumerate(loaded.model.text.bert.encoder.layer):
+            crossing = layer.crossattention
+            size = crossing.self.attention_head_size
+            for head in range(2):
+                some = slice(head * size, (head + 1) * size)
+                values = states @ crossing.self.value.weight[some].T + crossing.self.value.bias[some]
+                lengths = (values @ crossing.output.dense.weight[:, some].T).norm(dim=-1)
+                assert_near(run.cross_norms[number, head], lengths)
+                attention, brought = run.cross_attention[:, number, head], run.shown("brought")[:, number, head]
+                assert_near(brought, attention * lengths.numpy())
+
+
 def test_the_gradient_is_that_of_the_word_itself(loaded: LoadedCaptioner) -> None:
     """A plain backward pass from one word's log-probability leaves the same numbers in the recording."""
     image = pictures(1)[0]

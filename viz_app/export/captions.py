@@ -14,7 +14,7 @@ NOTE = "a word's row shows where the decoder looked when it predicted that word"
 def caption_maps(run: DecoderRun, what: str = "attention", *, as_one: bool = False) -> ShownMaps:
     """Words as queries, patches as keys, row after row of the picture; of the product, what is above zero.
 
-    what: "attention", "gradient" or "product". as_one: the average of all heads in their place.
+    what: "attention", "gradient", "product" or "brought". as_one: the average of all heads in their place.
     Raises Refused for another name.
     """
     values = run.shown(what).transpose(1, 2, 0, 3)

@@ -163,7 +163,7 @@ class ChangeFiles:
 class CaptionFiles:
     """Where a captioner looks: one head of its decoder, or all on average.
 
-    what: "attention", "gradient" or "product". word: the one whose heat a page opens with.
+    what: "attention", "gradient", "product" or "brought". word: the one whose heat a page opens with.
     model: what `bert_core.load_captioner` takes.
     """
 

@@ -208,8 +208,9 @@ def caption_page(
 ) -> str:  # fmt: skip
     """A page with where a captioner looked for each word: its picture under the heat of a word, and every head.
 
-    what: "attention", "gradient" or "product", what of it is above zero. head: the one to open; None for their average.
-    word: the one whose heat is shown first. Raises Refused for a word or head that does not exist, or as above.
+    what: "attention", "gradient", "brought" or "product", what of it is above zero. head: the one to open; None for
+    their average. word: the one whose heat is shown first.
+    Raises Refused for a word or head that does not exist, or as above.
     """
     if word not in range(len(run.words)):
         raise Refused(f"word {word} does not exist: this sentence has words 0 to {len(run.words) - 1}")

@@ -269,8 +269,8 @@ def caption_picture(
 ) -> Figure:
     """Where a captioner looks: the picture under one heat for each word, of one head or of all on average.
 
-    what: "attention", "gradient" or "product", of which what is above zero is drawn. Each word is scaled to its own
-    largest value, which stands beside it.
+    what: "attention", "gradient", "brought" or "product", of which what is above zero is drawn. Each word is scaled to
+    its own largest value, which stands beside it.
     Raises Refused for a head that does not exist, or another name.
     """
     shown = caption_maps(run, what, as_one=head is None)

@@ -43,6 +43,8 @@ TITLES = {"random": "Drawn for you", "composed": "Your shapes", "uploaded": "You
 READ = {
     "attention": "**How to read this:** how much attention each patch got when “{word}” was predicted; over all "
     "patches it adds up to 1. The strongest patch is framed.",
+    "brought": "**How to read this:** how long the vector is that each patch sent when “{word}” was predicted: its "
+    "attention times the length of its value through the head’s output map. The strongest patch is framed.",
     "gradient": "**How to read this:** would more attention to a patch make “{word}” likelier (orange) or less likely "
     "(blue)? Attention adds up to 1, so only differences between patches matter. The strongest patch is framed.",
     "product": "**How to read this:** patches that were looked at and made “{word}” likelier: attention times its "
@@ -108,7 +110,7 @@ class Looked:
         ]
 
     def heat(self, what: str, word: int, head: Head | None) -> np.ndarray:
-        """(row, column) for one word: attention, its gradient, or their product, which is clipped at zero."""
+        """(row, column) for one word: attention, its gradient, what it brings, or the product, clipped at zero."""
         return pointing.heat(self.run.shown(what)[word], self.run.grid, head=head, clip=what == "product")
 
     def heads(self, what: str, word: int) -> np.ndarray:
@@ -141,15 +143,16 @@ class Looked:
         """Every number of the run as CSV: one row for each word, layer, head and patch."""
         out = io.StringIO()
         table = csv.writer(out, lineterminator="\n")
-        table.writerow(["position", "word", "probability", "layer", "head", "row", "column", "attention", "gradient"])
-        attention, gradient = self.run.cross_attention, self.run.cross_gradient
+        maps = ("attention", "gradient", "brought")
+        table.writerow(["position", "word", "probability", "layer", "head", "row", "column", *maps])
+        attention, gradient, brought = map(self.run.shown, maps)
         columns = self.run.grid[1]
         for word, layer, head, patch in itertools.product(*map(range, attention.shape)):
             table.writerow(
                 [
                     word, self.run.words[word], f"{self.run.probabilities[word]:.9g}", layer, head,
                     *divmod(patch, columns),
-                    f"{attention[word, layer, head, patch]:.9g}", f"{gradient[word, layer, head, patch]:.9g}",
+                    *(f"{values[word, layer, head, patch]:.9g}" for values in (attention, gradient, brought)),
                 ]
             )  # fmt: skip
         return out.getvalue()

@@ -38,7 +38,8 @@ def standings_picture(standings: Sequence[Standing], *, dark: bool = False) -> F
             )  # fmt: skip
             left = [before + share for before, share in zip(left, shares, strict=True)]
         questions = next(iter(rows.values())).questions
-        panel.set_title(f"{JUDGED_KINDS[kind]} ({questions})", fontsize=10, color=colours.text)
+        title = JUDGED_KINDS[kind].removeprefix("A ").removeprefix("The ")
+        panel.set_title(f"{title[:1].upper()}{title[1:]} ({questions})", fontsize=10, color=colours.text)
         panel.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), facecolor=colours.background)
         panel.set_yticks(range(len(names)), labels=names)
         panel.set_xticks([0, 0.5, 1], labels=["0", "half", "all"])

@@ -49,7 +49,7 @@ def draw() -> None:
         )
         st.caption(picture.verdict(looked))
 
-    first, second, third = screen.controls().columns([4, 2.6, 3.4], vertical_alignment="bottom")
+    first, second, third = screen.controls().columns([5.2, 2.7, 2.1], vertical_alignment="bottom")
     control(
         first.segmented_control,
         "Show",

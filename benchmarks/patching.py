@@ -31,7 +31,7 @@ from bert_core.config import BertConfig
 from bert_core.modeling import BertForPreTraining
 
 TARGETS = {16: 6.0, 32: 5.0}  # tokens -> how many times faster than one hooked pass a place
-REPEATS = {16: 3, 32: 1}
+REPEATS = {16: 3, 32: 3}
 SENTENCE = "the teacher of the young children has seen that old house by the river on a very cold morning"
 WORDS = SENTENCE.split(" ")
 

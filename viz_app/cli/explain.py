@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, check_place, note
+from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, check_place, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.explained import WordTotal
@@ -25,8 +25,8 @@ def explain(
     methods: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas.")] = (
         "DecompX,occlusion"
     ),
-    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of the texts.")] = None,
-    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of second texts.")] = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
     label: Annotated[
         str | None,
         typer.Option(metavar="COLUMN", help="Explain the class that this column holds, not the one that is guessed."),

@@ -12,7 +12,18 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
-from viz_app.cli.shared import SECONDS_BETWEEN_LINES, Device, ModelName, Notes, check_place, first_texts, load, note
+from viz_app.cli.shared import (
+    SECONDS_BETWEEN_LINES,
+    Device,
+    ModelName,
+    Notes,
+    PairColumn,
+    TextColumn,
+    check_place,
+    first_texts,
+    load,
+    note,
+)
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.records import HeadTable
@@ -31,8 +42,8 @@ def heads(
         bool, typer.Option("--importance", help="How sensitive the loss is to each head (Michel 2019).")
     ] = False,
     ablation: Annotated[bool, typer.Option("--ablation", help="The loss without each head, exactly.")] = False,
-    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of the texts.")] = None,
-    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of second texts.")] = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Ask for the class of each text, which this column holds.")
     ] = None,

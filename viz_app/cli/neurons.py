@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, check_place, kind_of_file, note
+from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, check_place, kind_of_file, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.neurons import Firing
@@ -34,8 +34,8 @@ def neurons(
     ] = None,
     each: Annotated[int, typer.Option(min=1, max=50, help="Examples from every tenth of a neuron's activations.")] = 3,
     window: Annotated[int, typer.Option(min=0, max=1000, help="Words on either side of a token.")] = 8,
-    text: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of the texts.")] = None,
-    pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of second texts.")] = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
     model: ModelName = "headlight-mini",
     max_length: Annotated[int, typer.Option(min=3, max=65_536, help="Tokens of a text that are read.")] = 128,
     seed: Annotated[int, typer.Option(min=0, help="Of the tokens that are drawn.")] = 0,

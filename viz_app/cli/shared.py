@@ -31,6 +31,8 @@ Arrows = Annotated[
 TextFile = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="Plain text, .txt or .xz: one paragraph a line.")
 ]
+TextColumn = Annotated[str | None, typer.Option("--text", metavar="COLUMN", help="The column of the texts.")]
+PairColumn = Annotated[str | None, typer.Option("--pair", metavar="COLUMN", help="The column of second texts.")]
 SECONDS_BETWEEN_LINES = 5.0
 
 

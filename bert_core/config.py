@@ -291,6 +291,15 @@ def check_head(layer: int, head: int, layers: int, heads: int) -> None:
     check_part("head", layer, head, layers, heads)
 
 
+def check_head_there(config: BertConfig, layer: int, head: int) -> None:
+    """As `check_head`, and raise Refused for a head that was pruned."""
+    check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
+    there = config.heads_of(layer)
+    if head not in there:
+        left = ", ".join(map(str, there)) or "none"
+        raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {left}")
+
+
 def check_part(one: str, layer: int, number: int, layers: int, of_layer: int) -> None:
     """As `check_head`, of a head or neuron, as `one` says, of which each layer has so many."""
     if not 0 <= layer < layers:

@@ -10,7 +10,7 @@ from typing import TypeVar, cast
 import torch
 from torch import Tensor, nn
 
-from bert_core.config import check_head
+from bert_core.config import check_head, check_head_there
 from bert_core.edits import NEURON, OF_HEADS, Cut, Edit, Put, Scaled, cuts_in, puts_in, scaled_in
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer, BertModel
@@ -162,10 +162,8 @@ def _check(loaded: LoadedModel, edit: Edit) -> None:
         for layer in range(layers) if edit.layers is None else edit.layers:
             for head in edit.heads or (0,):
                 check_head(layer, head, layers, heads)
-            there = loaded.model.attention_modules[layer].heads
-            if gone := sorted(set(edit.heads or ()) - set(there)):
-                left = ", ".join(map(str, there)) or "none"
-                raise Refused(f"L{layer} H{gone[0]} was pruned: this layer still has the heads {left}")
+            for head in edit.heads or ():
+                check_head_there(config, layer, head)
     else:
         raise Refused(f"one of the edits is {shown(edit)}: it must be a Cut, a Scaled or a Put")
 
@@ -194,10 +192,7 @@ def _check_put(loaded: LoadedModel, put: Put) -> None:
     if put.values.shape[1] != width:
         raise Refused(f"what is put in is {put.values.shape[1]} numbers wide: a {put.what} of this model has {width}")
     if put.what in OF_HEADS:
-        there = loaded.model.attention_modules[put.layer].heads
-        if put.head not in there:
-            left = ", ".join(map(str, there)) or "none"
-            raise Refused(f"L{put.layer} H{put.head} was pruned: this layer still has the heads {left}")
+        check_head_there(config, put.layer, cast("int", put.head))
     if put.what == NEURON:
         neuron = whole("the neuron", put.neuron, 0, config.intermediate_size - 1)
         place_of_neuron(loaded, put.layer, neuron)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from bert_core.analysis.causes import word_partners
-from bert_core.config import check_head
+from bert_core.config import check_head_there
 from bert_core.editing import place_of_neuron
 from bert_core.edits import NEURON, OF_HEADS, PATCHES, Put, check_own
 from bert_core.loading import LoadedModel
@@ -14,7 +14,7 @@ from bert_core.records import MeanOf, Noised, without_noise
 from bert_core.refused import Refused, checked, shown, whole
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import gate_tensor
-from bert_core.run.readings import layers_of, reading_of
+from bert_core.run.readings import reading_of
 from bert_core.tokenizer import Encoding
 
 
@@ -49,12 +49,9 @@ def carried(
         whole("the position", position, 0, tokens - 1)
     place = 0
     if what in OF_HEADS:
-        check_head(layer, whole("the head", head), config.num_hidden_layers, config.num_attention_heads)
-        there = layers_of(loaded)[layer].attention.self.heads
-        if head not in there:
-            left = ", ".join(map(str, there)) or "none"
-            raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {left}")
-        place = there.index(head)
+        head = whole("the head", head)
+        check_head_there(config, layer, head)
+        place = config.heads_of(layer).index(head)
     if what == NEURON:
         place = place_of_neuron(loaded, layer, whole("the neuron", neuron, 0, config.intermediate_size - 1))
     theirs = tokens if isinstance(source, MeanOf) else len(without_noise(source))

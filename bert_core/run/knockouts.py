@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bert_core.attention import rows_at
-from bert_core.config import check_head
+from bert_core.config import check_head_there
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.progress import Progress, counted, silent
@@ -51,11 +51,8 @@ def cut_each(
     """
     check_target(loaded, encoding, target)
     config, tokens = loaded.config, len(encoding)
-    check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
+    check_head_there(config, layer, head)
     module = loaded.model.attention_modules[layer]
-    if head not in module.heads:
-        there = ", ".join(map(str, module.heads)) or "none"
-        raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {there}")
     if any(cut.heads is None or head in cut.heads for cut in module.cuts):
         raise Refused(f"arrows of L{layer} H{head} are cut already: each arrow is cut from a head that is whole")
     one = next(islice(layer_passes(loaded, encoding, head_mask), layer, None))

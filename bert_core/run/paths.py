@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bert_core.attention import rows_at
-from bert_core.config import check_head, head_pairs
+from bert_core.config import check_head_there, head_pairs
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import MeanOf, Noised, Paths, Target
@@ -168,13 +168,9 @@ def _there(loaded: LoadedModel) -> list[Head]:
 
 def _heads(loaded: LoadedModel, name: str, given: Sequence[Head]) -> list[Head]:
     """These heads from below, each once. Raises Refused for none, and for one that is not there."""
-    config, there = loaded.config, set(_there(loaded))
     heads = sorted(set(head_pairs(given)))
     if not heads:
         raise Refused(f"{name} are none: name at least one head, as (layer, head)")
     for layer, head in heads:
-        check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
-        if (layer, head) not in there:
-            left = ", ".join(str(one) for of_layer, one in sorted(there) if of_layer == layer) or "none"
-            raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {left}")
+        check_head_there(loaded.config, layer, head)
     return heads

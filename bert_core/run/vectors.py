@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bert_core.config import check_head
+from bert_core.config import check_head_there
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertLayer
 from bert_core.records import HeadVectors
@@ -29,11 +29,8 @@ def head_vectors(
     Raises Refused for a head that does not exist, or not any more, and for one some of whose arrows are cut.
     """
     config, bert = loaded.config, loaded.model.bert
-    check_head(layer, head, config.num_hidden_layers, config.num_attention_heads)
+    check_head_there(config, layer, head)
     attention = cast("BertLayer", bert.encoder.layer[layer]).attention.self
-    if head not in attention.heads:
-        there = ", ".join(map(str, attention.heads)) or "none"
-        raise Refused(f"L{layer} H{head} was pruned: this layer still has the heads {there}")
     if any(put.head == head for put in attention.put):
         raise Refused(f"L{layer} H{head} looks as in another text, so its queries and keys do not make its attention")
     if any(cut.heads is None or head in cut.heads for cut in attention.cuts):

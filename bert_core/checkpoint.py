@@ -117,7 +117,7 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
         weights[PLACE_TABLE] = weights[PLACE_TABLE][config.first_position :]
     if WORD_TABLE not in weights:
         raise CheckpointError(f"{folder} is not a complete BERT: {WORD_TABLE} is missing")
-    given, said = tuple(weights[WORD_TABLE].shape), (config.vocab_size, config.hidden_size)
+    given, said = tuple(weights[WORD_TABLE].shape), (config.vocab_size, config.embedding_width)
     if given != said:
         raise CheckpointError(f"{WORD_TABLE} in {folder} has shape {given}, but the configuration says {said}")
     check_layers(config, weights, "bert.", str(folder))

@@ -17,7 +17,7 @@ from bert_core.naming import Family, family_of
 from bert_core.refused import Refused, several, shown, whole
 
 ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh")
-POOLER_ACTIVATIONS = ("tanh", "relu")
+POOLER_ACTIVATIONS = ("tanh", "relu", "gelu")
 POSITION_EMBEDDING_TYPES = ("absolute", "relative_key", "relative_key_query")
 LARGEST_JSON = 32_000_000  # bytes: several times the tokenizer of the largest published vocabulary
 LARGEST_SIZE = 2**31 - 1
@@ -56,7 +56,9 @@ class BertConfig:
     is_decoder: bool = False
     add_cross_attention: bool = False
     encoder_width: int | None = None  # None: as wide as hidden_size
-    embedding_size: int | None = None  # given, hidden_size need not be a multiple of num_attention_heads
+    # Width of the tables, brought to hidden_size by a linear map where it is another. None: as wide as hidden_size.
+    # Given, hidden_size need not be a multiple of num_attention_heads.
+    embedding_size: int | None = None
     label_smoothing: float = 0.1  # of the next-token loss
     chunk_size_feed_forward: int = 0  # 0: the whole sequence at once
     tie_word_embeddings: bool = True
@@ -178,6 +180,11 @@ class BertConfig:
     def first_position(self) -> int:
         """The row of a file's position table that is the first place of a text; ours begin with it."""
         return self.pad_token_id + 1 if self.family.counts_from_pad else 0
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the word, segment and position tables, and of what the word head compares with the words."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     @property
     def attention_head_size(self) -> int:

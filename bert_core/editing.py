@@ -61,7 +61,7 @@ def _with(loaded: LoadedModel, edits: tuple[Edit, ...]) -> LoadedModel:
         layer.whole, layer.attention.self.put = False, ()
         for part in _places(layer).values():
             _take_out(part)
-    _take_out(model.bert.embeddings.LayerNorm)
+    _take_out(model.bert.embeddings.last)
     for one in puts_in(edits):
         _put_in(model.bert, one)
     return dataclasses.replace(loaded, model=model, classifier=classifier, edits=edits)
@@ -117,7 +117,7 @@ def _put_in(bert: BertModel, put: Put) -> None:
     layers = cast("list[BertLayer]", list(bert.encoder.layer))
     values = torch.tensor(put.values, device=next(bert.parameters()).device)
     if put.what == "state" and not put.layer:
-        bert.embeddings.LayerNorm.register_forward_hook(_Standing(put, values, None))
+        bert.embeddings.last.register_forward_hook(_Standing(put, values, None))
         return
     layer = layers[put.layer - (put.what == "state")]
     layer.whole = True

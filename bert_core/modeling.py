@@ -168,18 +168,21 @@ class CausalLMOutput(ModelOutput):
 
 
 class BertEmbeddings(nn.Module):
-    """Token + segment + position embeddings, layer norm, dropout (Devlin 2019, figure 2)."""
+    """Token + segment + position embeddings, layer norm, dropout (Devlin 2019, figure 2).
+
+    Where they have another width than the states, a linear map brings them to it (Clark 2020, arXiv:2003.10555, 3.2).
+    """
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.config = config
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
-        self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.token_type_embeddings = (
-            nn.Embedding(config.type_vocab_size, config.hidden_size) if config.type_vocab_size else None
-        )
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        width = config.embedding_width
+        self.word_embeddings = nn.Embedding(config.vocab_size, width, padding_idx=config.pad_token_id)
+        self.position_embeddings = nn.Embedding(config.max_position_embeddings, width)
+        self.token_type_embeddings = nn.Embedding(config.type_vocab_size, width) if config.type_vocab_size else None
+        self.LayerNorm = nn.LayerNorm(width, eps=config.layer_norm_eps)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.embeddings_project = None if width == config.hidden_size else nn.Linear(width, config.hidden_size)
         self.position_embedding_type = config.position_embedding_type
 
     def forward(
@@ -191,7 +194,7 @@ class BertEmbeddings(nn.Module):
         inputs_embeds: Tensor | None = None,
         past_key_values_length: int = 0,
     ) -> Tensor:
-        """input_ids, token_type_ids, position_ids: (batch, seq). inputs_embeds: (batch, seq, hidden).
+        """input_ids, token_type_ids, position_ids: (batch, seq). inputs_embeds: (batch, seq, embedding).
 
         Returns (batch, seq, hidden). Without token_type_ids every token is in segment 0.
         Raises ValueError unless exactly one of input_ids and inputs_embeds is given, if the sequence is longer
@@ -225,7 +228,12 @@ class BertEmbeddings(nn.Module):
                 "they are counted from token to token"
             )
         normalised: Tensor = self.dropout(self.LayerNorm(embeddings))
-        return normalised
+        return normalised if self.embeddings_project is None else self.embeddings_project(normalised)
+
+    @property
+    def last(self) -> nn.Module:
+        """The module that gives what enters the first layer, but for dropout."""
+        return self.LayerNorm if self.embeddings_project is None else self.embeddings_project
 
 
 # ---------------------------------------------------------------------------- layers
@@ -492,12 +500,12 @@ def _is_watched(layer: BertLayer) -> bool:
 
 
 class BertPooler(nn.Module):
-    """The first token's hidden state through a dense layer and tanh, or in other families a ReLU."""
+    """The first token's hidden state through a dense layer and tanh, or in other families a ReLU or GELU."""
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = nn.Tanh() if config.pooler_act == "tanh" else nn.ReLU()
+        self.activation = {"tanh": nn.Tanh, "relu": nn.ReLU, "gelu": nn.GELU}[config.pooler_act]()
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(batch, seq, hidden) -> (batch, hidden)."""
@@ -513,12 +521,12 @@ class BertPredictionHeadTransform(nn.Module):
 
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = nn.Linear(config.hidden_size, config.embedding_width)
         self.transform_act_fn = _activation(config.hidden_act)
-        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.LayerNorm = nn.LayerNorm(config.embedding_width, eps=config.layer_norm_eps)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        """(..., hidden) -> (..., hidden)."""
+        """(..., hidden) -> (..., embedding)."""
         normalised: Tensor = self.LayerNorm(self.transform_act_fn(self.dense(hidden_states)))
         return normalised
 
@@ -529,7 +537,7 @@ class BertLMPredictionHead(nn.Module):
     def __init__(self, config: BertConfig) -> None:
         super().__init__()
         self.transform = BertPredictionHeadTransform(config)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        self.decoder = nn.Linear(config.embedding_width, config.vocab_size)
         self.bias = self.decoder.bias
 
     def resize(self, vocab_size: int) -> None:
@@ -639,19 +647,19 @@ class BertPreTrainedModel(nn.Module):
             head.decoder.weight = self.base_model.embeddings.word_embeddings.weight
 
     def get_input_embeddings(self) -> nn.Embedding:
-        """The word embedding table (vocab, hidden)."""
+        """The word embedding table (vocab, embedding)."""
         return self.base_model.embeddings.word_embeddings
 
     def set_input_embeddings(self, value: nn.Embedding) -> None:
-        """Replace the word embedding table (vocab, hidden); the decoder of a prediction head follows.
+        """Replace the word embedding table (vocab, embedding); the decoder of a prediction head follows.
 
         A table of another vocabulary changes the configuration, and `decoder.bias` (and an untied decoder's weight)
         grow by words of score zero, or lose the last ones.
         Raises ValueError if the table has another width.
         """
         vocab_size, width = value.weight.shape
-        if width != self.config.hidden_size:
-            raise ValueError(f"the new embedding table is {width} wide: this model needs {self.config.hidden_size}")
+        if width != self.config.embedding_width:
+            raise ValueError(f"the new embedding table is {width} wide: this model needs {self.config.embedding_width}")
         self.base_model.embeddings.word_embeddings = value
         if vocab_size != self.config.vocab_size:
             self._change_config(vocab_size=vocab_size)
@@ -668,7 +676,7 @@ class BertPreTrainedModel(nn.Module):
         if new_num_tokens <= padding:
             raise ValueError(f"a vocabulary of {new_num_tokens} tokens is too small: the padding token is {padding}")
         old = self.get_input_embeddings()
-        table = nn.Embedding(new_num_tokens, self.config.hidden_size, padding_idx=old.padding_idx).to(old.weight)
+        table = nn.Embedding(new_num_tokens, self.config.embedding_width, padding_idx=old.padding_idx).to(old.weight)
         self._init_weights(table)
         kept = min(new_num_tokens, old.num_embeddings)
         with torch.no_grad():
@@ -888,7 +896,7 @@ class BertModel(BertPreTrainedModel):
     ) -> BertModelOutput:
         """Contextual vectors of every token.
 
-        input_ids, token_type_ids, position_ids: (batch, seq). In their place inputs_embeds (batch, seq, hidden), to
+        input_ids, token_type_ids, position_ids: (batch, seq). In their place inputs_embeds (batch, seq, embedding), to
             which positions and segments are added, or encoder_embeds (batch, seq, hidden), which enter the first layer
             as they are.
         attention_mask: (batch, key) or (batch, query, key), 1 to attend; None attends to everything.
@@ -1150,7 +1158,7 @@ class BertLMHeadModel(BertPreTrainedModel):
         self.init_weights()
 
     def get_output_embeddings(self) -> nn.Linear:
-        """The decoder (hidden -> vocab)."""
+        """The decoder (embedding -> vocab)."""
         return self.cls.predictions.decoder
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:

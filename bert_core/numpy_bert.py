@@ -362,15 +362,16 @@ class _Model(ABC):
     def walk(self, token_ids: np.ndarray, **model_arguments: Any) -> dict[str, np.ndarray]:
         """Every intermediate value by name, in the order of computation; the arguments are those of `forward`.
 
-        embeddings.word, .token_type, .position, .sum, .output: (batch, seq, hidden), position without the batch; the
-            two in the middle only where the model has them.
+        embeddings.word, .token_type, .position, .sum: (batch, seq, embedding), position without the batch; the two in
+            the middle only where the model has them. .normed: the same after the norm, where a linear map follows.
+            .output: (batch, seq, hidden), what enters the first layer.
         layer.N.query, .key, .value, .context: (batch, head, seq, head size); the context after the head's gate; here
             and below the heads that the layer has.
         layer.N.scores, .masked_scores, .probabilities: (batch, head, query, key), the scores divided by the root.
         layer.N.attention_output, .attention_sum, .attention_normed: (batch, seq, hidden): projected, with the
             residual, after the norm; .output_dense, .output_sum, .output: the same of the feed-forward network.
         layer.N.intermediate_dense, .intermediate: (batch, seq, intermediate), before and after the activation.
-        pooler_dense, pooler: (batch, hidden). mlm.dense, .activated, .transform: (batch, seq, hidden).
+        pooler_dense, pooler: (batch, hidden). mlm.dense, .activated, .transform: (batch, seq, embedding).
         mlm_logits: (batch, seq, vocab). nsp_logits: (batch, 2).
         """
         seen: dict[str, np.ndarray] = {}
@@ -394,6 +395,8 @@ class BertModel(_Model):
         positions = parts.get("embeddings.position_embeddings.weight")
         self.positional_encoding = None if positions is None else PositionalEncoding(positions)
         self.norm = LayerNorm(parts, "embeddings.LayerNorm", config.layer_norm_eps)
+        widened = "embeddings.embeddings_project.weight" in parts
+        self.projection = Dense(parts, "embeddings.embeddings_project") if widened else None
         self.blocks: list[BertBlock | PassedOn] = [
             PassedOn() if layer in config.pruned_layers
             else BertBlock(config, _part(parts, f"encoder.layer.{layer}."), layer)
@@ -404,7 +407,7 @@ class BertModel(_Model):
     def embed(
         self, token_ids: np.ndarray, token_type_ids: np.ndarray | None = None, keep: Keep = keep_nothing
     ) -> np.ndarray:
-        """Word, segment and position vectors summed, then the norm: (batch, seq) -> (batch, seq, hidden)."""
+        """Word, segment and position vectors summed, the norm, a map to the states' width: -> (batch, seq, hidden)."""
         summed = keep("embeddings.word", self.word_embedding.forward(token_ids))
         if self.segment_table is not None:
             segments = np.zeros_like(token_ids) if token_type_ids is None else np.asarray(token_type_ids)
@@ -418,7 +421,10 @@ class BertModel(_Model):
             raise ValueError("token_type_ids were given, but this model has type_vocab_size 0: it has no segments")
         if self.positional_encoding is not None:
             summed = summed + keep("embeddings.position", self.positional_encoding.forward(token_ids.shape[1]))
-        return keep("embeddings.output", self.norm.forward(keep("embeddings.sum", summed)))
+        normed = self.norm.forward(keep("embeddings.sum", summed))
+        if self.projection is not None:
+            normed = self.projection.forward(keep("embeddings.normed", normed))
+        return keep("embeddings.output", normed)
 
     def forward(
         self,
@@ -452,7 +458,7 @@ class BertModel(_Model):
         return x
 
     def pool(self, sequence_output: np.ndarray, keep: Keep = keep_nothing) -> np.ndarray | None:
-        """The first token's vector through a dense layer and tanh, (batch, hidden); None without a pooler."""
+        """The first token's vector through a dense layer and an activation, (batch, hidden); None without a pooler."""
         if self.pooler is None:
             return None
         activation = ACTIVATION[self.config.pooler_act]
@@ -577,14 +583,16 @@ def create_bert_model(
 
 def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     """The published name and the shape of every weight, a tied decoder's included."""
-    hidden, vocab = config.hidden_size, config.vocab_size
+    hidden, vocab, width = config.hidden_size, config.vocab_size, config.embedding_width
     relative = config.position_embedding_type != "absolute"
-    shapes: dict[str, tuple[int, ...]] = {"bert.embeddings.word_embeddings.weight": (vocab, hidden)}
+    shapes: dict[str, tuple[int, ...]] = {"bert.embeddings.word_embeddings.weight": (vocab, width)}
     if config.type_vocab_size:
-        shapes["bert.embeddings.token_type_embeddings.weight"] = (config.type_vocab_size, hidden)
+        shapes["bert.embeddings.token_type_embeddings.weight"] = (config.type_vocab_size, width)
     if not relative:
-        shapes["bert.embeddings.position_embeddings.weight"] = (config.max_position_embeddings, hidden)
-    shapes |= _norm("bert.embeddings.LayerNorm", hidden)
+        shapes["bert.embeddings.position_embeddings.weight"] = (config.max_position_embeddings, width)
+    shapes |= _norm("bert.embeddings.LayerNorm", width)
+    if width != hidden:
+        shapes |= _dense("bert.embeddings.embeddings_project", width, hidden)
     for layer in range(config.num_hidden_layers):
         if layer in config.pruned_layers:
             continue
@@ -601,9 +609,9 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
         shapes |= _dense(f"{at}.intermediate.dense", hidden, inner)
         shapes |= _dense(f"{at}.output.dense", inner, hidden) | _norm(f"{at}.output.LayerNorm", hidden)
     shapes |= _dense("bert.pooler.dense", hidden, hidden)
-    shapes |= _dense("cls.predictions.transform.dense", hidden, hidden)
-    shapes |= _norm("cls.predictions.transform.LayerNorm", hidden)
-    shapes |= _dense("cls.predictions.decoder", hidden, vocab) | _dense("cls.seq_relationship", hidden, 2)
+    shapes |= _dense("cls.predictions.transform.dense", hidden, width)
+    shapes |= _norm("cls.predictions.transform.LayerNorm", width)
+    shapes |= _dense("cls.predictions.decoder", width, vocab) | _dense("cls.seq_relationship", hidden, 2)
     return shapes
 
 

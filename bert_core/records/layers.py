@@ -76,8 +76,9 @@ class Walk:
     engine: "torch" or "numpy". tokens: the pieces that were read, those of the padding included.
     position: where the masked-word head was asked.
     values: by name, in the order of computation, without a batch axis; `layer.N` is the layer that was seen.
-        embeddings.word, .token_type, .position, .sum, .output: (seq, hidden); the two in the middle only where the
-            model has such a table.
+        embeddings.word, .token_type, .position, .sum: (seq, embedding); the two in the middle only where the model
+            has such a table. .normed: the same after the norm, where a linear map follows. .output: (seq, hidden),
+            what enters the first layer.
         layer.N.query, .key, .value, .context: (head, seq, head size); the context after the gate of its head.
         layer.N.mask: (query, key), added to the scores. layer.N.scores, .masked_scores, .probabilities:
             (head, query, key), the last two without the arrows that are cut in the model.
@@ -85,7 +86,7 @@ class Walk:
         layer.N.intermediate_dense, .intermediate: (seq, intermediate), before and after the activation.
         layer.N.output_dense, .output_sum, .output: (seq, hidden).
         hidden_states: (layer + 1, seq, hidden), what enters each layer, and what leaves the last.
-        pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (hidden,). mlm_logits: (vocab,).
+        pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
         nsp_logits: (2,), index 0 means that B follows A. Each only where its head was trained.
         A head that was pruned is NaN in all that has heads.
     """

@@ -35,7 +35,7 @@ MOST_STEPS = 10_000  # finding so many points takes a minute by itself
 class _TargetOnCopies:
     """One target on one text, to be asked of copies of the text with other words.
 
-    words: (1, seq, hidden), the word embeddings of the text itself.
+    words: (1, seq, embedding), the word embeddings of the text itself.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class _TargetOnCopies:
 
     @torch.no_grad()
     def embedded(self, ids: Tensor) -> Tensor:
-        """(copies, seq) -> word embeddings (copies, seq, hidden)."""
+        """(copies, seq) -> word embeddings (copies, seq, embedding)."""
         words: Tensor = self.loaded.model.bert.embeddings.word_embeddings(ids)
         return words
 
     def rows(self, words: Tensor) -> Tensor:
         """The last layer where the target is read, (copies, row, hidden); it is computed nowhere else.
 
-        words: (copies, seq, hidden).
+        words: (copies, seq, embedding).
         """
         outputs = self.loaded.model.bert(
             inputs_embeds=words, token_type_ids=self._segments, head_mask=self._gates, positions=self._rows
@@ -65,7 +65,7 @@ class _TargetOnCopies:
         return rows
 
     def gradients(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        """The target of each copy (copies,), and its gradient at each copy's words (copies, seq, hidden)."""
+        """The target of each copy (copies,), and its gradient at each copy's words (copies, seq, embedding)."""
         with torch.enable_grad():
             leaf = words.detach().requires_grad_()
             values = target_values(self.loaded, self.target, self.rows(leaf))
@@ -96,7 +96,7 @@ class _TargetOnCopies:
         return np.concatenate(values).astype(np.float64)
 
     def words_of(self, baseline: str) -> Tensor:
-        """The word embedding (hidden,) that stands for no word. Raises Refused for an unknown baseline."""
+        """The word embedding (embedding,) that stands for no word. Raises Refused for an unknown baseline."""
         if baseline not in BASELINES:
             raise Refused(f"baseline {baseline!r} is unknown: one of {', '.join(BASELINES)}")
         if baseline == "zero":

@@ -36,7 +36,8 @@ _EMBEDDINGS = {
     "embeddings.token_type": ("embeddings.token_type_embeddings", _OUT),
     "embeddings.position": ("embeddings.position_embeddings", _OUT),
     "embeddings.sum": ("embeddings.LayerNorm", _INTO),
-    "embeddings.output": ("embeddings.LayerNorm", _OUT),
+    "embeddings.normed": ("embeddings.LayerNorm", _OUT),
+    "embeddings.output": ("embeddings.embeddings_project", _OUT),
 }
 _AFTER_THE_SOFTMAX = {
     "context": ("attention.output.dense", _INTO),
@@ -210,6 +211,8 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
     for name, (module, side) in _EMBEDDINGS.items():
         if module in modules:
             found[name] = modules[module][side][0]
+    if "embeddings.output" not in found:  # no linear map follows the norm
+        found["embeddings.output"] = found.pop("embeddings.normed")
     for name in ("query", "key", "value"):
         heard_here = modules.get(f"{layer}attention.self.{name}")
         found[layer + name] = torch.empty(length, 0, device=device) if heard_here is None else heard_here[_OUT][0]

@@ -237,6 +237,26 @@ def test_replacing_the_table_keeps_the_decoder_tied(kind: type[Any], tiny_config
     assert untied.cls.predictions.decoder.weight is own is not table.weight
 
 
+def test_narrow_tables_are_brought_to_the_width_of_the_layers(tiny_config: BertConfig) -> None:
+    """With an embedding_size the tables and the decoder have it and stay tied; a linear map leads to the layers."""
+    model = made(BertForPreTraining, tiny_config.replace(embedding_size=20))
+    embeddings, head = model.bert.embeddings, model.cls.predictions
+    assert embeddings.embeddings_project is not None and head.decoder.weight is embeddings.word_embeddings.weight
+    normed = embeddings.LayerNorm(
+        embeddings.word_embeddings(some_ids())
+        + embeddings.token_type_embeddings.weight[0]
+        + embeddings.position_embeddings.weight[: some_ids().shape[1]]
+    )
+    assert normed.shape[-1] == 20
+    by_hand = normed @ embeddings.embeddings_project.weight.T + embeddings.embeddings_project.bias
+    assert torch.allclose(embeddings(some_ids()), by_hand, atol=1e-6)
+    assert model.resize_token_embeddings(tiny_config.vocab_size + 3).weight.shape[1] == 20
+    assert model(some_ids()).prediction_logits.shape[-1] == tiny_config.vocab_size + 3
+    with pytest.raises(ValueError, match="the new embedding table is 32 wide: this model needs 20"):
+        model.set_input_embeddings(nn.Embedding(tiny_config.vocab_size, 32))
+    assert made(BertForPreTraining, tiny_config.replace(embedding_size=32)).bert.embeddings.embeddings_project is None
+
+
 def test_weights_start_as_bert_starts_them(tiny_config: BertConfig) -> None:
     """Normal weights of width initializer_range, biases zero, layer norms that do nothing, padding at zero."""
     config = tiny_config.replace(initializer_range=0.05, pad_token_id=3, vocab_size=2000)

@@ -50,6 +50,9 @@ CONFIGS = {
     "relative_key_query": BertConfig(
         vocab_size=90, max_position_embeddings=14, position_embedding_type="relative_key_query", **SMALL
     ),
+    "narrow tables": BertConfig(
+        vocab_size=90, max_position_embeddings=20, embedding_size=14, pooler_act="gelu", **SMALL
+    ),
     "heads that do not fill": BertConfig(
         vocab_size=90, max_position_embeddings=20, embedding_size=26, **{**SMALL, "hidden_size": 26}
     ),
@@ -146,7 +149,9 @@ def torch_walk(model: BertForPreTraining, ids: np.ndarray, **arguments: Any) -> 
         watch(embeddings.token_type_embeddings, out="embeddings.token_type")
         if model.config.position_embedding_type == "absolute":
             watch(embeddings.position_embeddings, out="embeddings.position", turn=lambda x: x[0])
-        watch(embeddings.LayerNorm, "embeddings.sum", "embeddings.output")
+        narrow = embeddings.embeddings_project is not None
+        watch(embeddings.LayerNorm, "embeddings.sum", "embeddings.normed" if narrow else "embeddings.output")
+        watch(embeddings.embeddings_project, out="embeddings.output")
         for number, layer in enumerate(model.bert.encoder.layer):
             at, attention = f"layer.{number}.", layer.attention
             for name in ("query", "key", "value"):

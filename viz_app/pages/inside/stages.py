@@ -22,7 +22,11 @@ MAP_HEIGHT, LABELS_IN_MAP = 520, 24  # a map this low has room for so many label
 LOUD = 0.1  # an inner number above this is counted as not silent
 # Names that configurations use, as they are written in formulas.
 ACTIVATIONS = {"gelu": "GELU", "relu": "ReLU", "silu": "SiLU", "swish": "SiLU", "tanh": "tanh"}
-POOLED = {"tanh": ("tanh", r"\tanh"), "relu": ("ReLU", r"\mathrm{ReLU}")}  # in words, and in a formula
+POOLED = {
+    "tanh": ("tanh", r"\tanh"),
+    "relu": ("ReLU", r"\mathrm{ReLU}"),
+    "gelu": ("GELU", r"\mathrm{GELU}"),
+}  # words, formula
 
 Tables = dict[str, np.ndarray]
 
@@ -263,6 +267,23 @@ def _embedding_live(view: View) -> str:
              if f"embeddings.{part}" in values]  # fmt: skip
     total = tex(values["embeddings.sum"][i, 0])
     return _lines(rf"x_{{{i}}}[0] = {_sum(*parts)}", f"= {total}")
+
+
+def _norm_formula(view: View) -> str:
+    normed = r"\mathrm{LN}(x_i) = \frac{x_i - \mu_i}{\sqrt{\sigma_i^2 + \varepsilon}} \odot \gamma + \beta"
+    return _lines(normed, r"W_x\, \mathrm{LN}(x_i) + b_x") if _is_widened(view) else normed
+
+
+def _norm_tables(view: View) -> Tables:
+    if not _is_widened(view):
+        return _named(view, ("before", "embeddings.sum"), ("after", "embeddings.output"))
+    names = ("before", "embeddings.sum"), ("after", "embeddings.normed"), ("as layer 0 takes it", "embeddings.output")
+    return _named(view, *names)
+
+
+def _is_widened(view: View) -> bool:
+    """Whether a linear map follows the norm."""
+    return "embeddings.normed" in view.walk.values
 
 
 def _norm_live(view: View) -> str:
@@ -524,17 +545,16 @@ STAGES: dict[str, Stage] = {
     ),
     "norm": Stage(
         title="Layer norm",
-        formula=lambda view: (
-            r"\mathrm{LN}(x_i) = \frac{x_i - \mu_i}{\sqrt{\sigma_i^2 + \varepsilon}} \odot \gamma + \beta"
-        ),
+        formula=_norm_formula,
         live=_norm_live,
         says="Each token's vector is shifted to mean 0 and scaled to standard deviation 1; then each number gets a "
-        "learned scale and offset. So all tokens enter layer 0 with vectors of similar size.",
+        "learned scale and offset. So all tokens enter layer 0 with vectors of similar size. In an ELECTRA whose "
+        "tables are narrower than its layers, a linear map then brings each vector to their width.",
         reading=ROWS + " Each panel has its own colour scale.",
         misleading="the norm removes the length of a vector: a short and a long one look alike afterwards.",
         shape_of="embeddings.output",
         axes=("tokens", "numbers"),
-        tables=lambda view: _named(view, ("before", "embeddings.sum"), ("after", "embeddings.output")),
+        tables=_norm_tables,
         draw=lambda view, tables: [
             view.vectors({title: values}, figures=len(tables)) for title, values in tables.items()
         ],

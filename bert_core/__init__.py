@@ -104,7 +104,7 @@ _NAMES = {
     "studies.table": "read_table write_table",
     "studies.curve": "pruning_curve read_curve",
     "studies.explain": "ExplainSettings explain_file",
-    "studies.explained": "WordTotal explained_rows word_totals",
+    "studies.explained": "WordTotal explained_rows read_totals word_totals",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
     "studies.probes": (
         "LabelledSentence ProbeSettings label_erasers label_names probe_file probe_points probes_csv "
@@ -327,6 +327,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.explain import explain_file as explain_file
     from bert_core.studies.explained import WordTotal as WordTotal
     from bert_core.studies.explained import explained_rows as explained_rows
+    from bert_core.studies.explained import read_totals as read_totals
     from bert_core.studies.explained import word_totals as word_totals
     from bert_core.studies.faithfulness import Judgement as Judgement
     from bert_core.studies.faithfulness import Standing as Standing

@@ -142,8 +142,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages.why": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.records",
-        "bert_core.analysis", "bert_core.methods", "bert_core.run", "viz_app.figures", "viz_app.components",
-        "viz_app.export", "viz_app.shell",
+        "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.run", "viz_app.figures",
+        "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.layers": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer", "bert_core.checkpoint",

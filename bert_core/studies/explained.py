@@ -141,3 +141,30 @@ def totals_csv(totals: Sequence[WordTotal]) -> str:
     writer.writerow(field.name for field in dataclasses.fields(WordTotal))
     writer.writerows(dataclasses.astuple(one) for one in totals)
     return out.getvalue()
+
+
+@checked
+def read_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
+    """The totals of a file that `totals_csv` wrote, or those of a table that `explain_file` wrote.
+
+    least: texts that must have a word. Sorted as `word_totals`. Raises Refused as `explained_rows`.
+    """
+    check_kind(path)
+    check_file(path)
+    names = [field.name for field in dataclasses.fields(WordTotal)]
+    if path.suffix != ".csv" or next(_csv_batches(path), {}).keys() != set(names):
+        return word_totals(path, least=least)
+    totals = []
+    for batch in _csv_batches(path):
+        for row in zip(*(batch[name] for name in names), strict=True):
+            asked, method, word, *numbers = row
+            try:
+                texts, mean, error = int(numbers[0]), float(numbers[1]), float(numbers[2])
+            except ValueError as wrong:
+                raise Refused(f"the totals of {word!r} in {path.name} are no numbers") from wrong
+            if texts < 1 or not math.isfinite(mean) or error < 0:
+                raise Refused(f"the totals of {word!r} in {path.name} cannot be: {texts} texts, a mean of {mean}")
+            if texts >= least:
+                totals.append(WordTotal(asked, method, word, texts, mean, error))
+    order = {name: number for number, name in enumerate(dict.fromkeys(one.method for one in totals))}
+    return sorted(totals, key=lambda one: (one.asked, order[one.method], -one.mean, one.word))

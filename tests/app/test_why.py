@@ -348,3 +348,34 @@ def test_figures_write_texts_as_they_are_and_check_their_sizes() -> None:
     assert symbols["no better than chance here"] == ("circle-open", [0.1])
     with pytest.raises(ValueError, match="2 methods, 1 scores, 2 verdicts: one of each"):
         trust_chart(["a", "b"], np.array([0.1]), ["chance", "better"], (0.0, 0.2), measure="AOPC", dark=True)
+
+
+def test_totals_of_a_whole_file_are_opened(opened: Callable[..., AppTest]) -> None:
+    """Answer, method and the least number of texts choose the words; another file is refused in a sentence."""
+    app = opened(target="6:mat")
+    app.session_state["open_totals"] = True
+    app.run()
+    assert "headlight explain" in words(app)
+    rows = [
+        "good,DecompX,<b>nice</b>,5,2.0,0.1",
+        "good,DecompX,bad,4,-1.0,0.1",
+        "good,DecompX,rare,1,9.0,nan",
+        "good,gradient,nice,5,7.0,0.1",
+    ]
+    totals = "\n".join(["asked,method,word,texts,mean,error", *rows])
+    app.file_uploader(key="totals_upload#file").upload("why.words.csv", totals.encode(), "text/csv").run()
+    assert not app.exception
+
+    def drawn() -> dict[str, list[float]]:
+        charts = [json.loads(element.proto.spec) for element in app.get("plotly_chart")]
+        (chart,) = (one for one in charts if "mean score by" in str(one["layout"]["xaxis"]))
+        points = chart["data"][0]
+        return {cell[0]: [cell[1], x] for cell, x in zip(points["customdata"], points["x"], strict=True)}
+
+    assert drawn() == {"&lt;b&gt;nice&lt;/b&gt;": [5, 2.0], "bad": [4, -1.0]}
+    app.number_input(key=key_of(app, "totals_least")).set_value(1).run()
+    assert "rare" in drawn()
+    app.selectbox(key=key_of(app, "totals_method")).set_value("gradient").run()
+    assert list(drawn().values()) == [[5, 7.0]]
+    app.file_uploader(key="totals_upload#file").upload("other.csv", b"a,b\n1,2\n", "text/csv").run()
+    assert "has no column 'text'" in words(app) and not app.exception

@@ -25,6 +25,7 @@ from bert_core import (
     explain_file,
     explained_rows,
     load,
+    read_totals,
     token_scores,
     word_target,
     word_totals,
@@ -177,7 +178,19 @@ def test_totals_are_the_sums_of_the_table(tiny_classifier_folder: Path, tmp_path
         assert_near(one.error, np.std(values, ddof=1) / math.sqrt(len(values)), 1e-4, of=largest)
     of_one = [one.mean for one in totals if (one.asked, one.method) == (totals[0].asked, METHODS[0])]
     assert of_one == sorted(of_one, reverse=True)
-    assert totals_csv(totals).splitlines()[0] == "asked,method,word,texts,mean,error"
+    written = tmp_path / "out.words.csv"
+    written.write_text(totals_csv(totals))
+    assert read_totals(written) == totals == read_totals(out, least=2)
+    assert read_totals(written, least=3) == [one for one in totals if one.texts >= 3]
+
+
+def test_broken_totals_are_named(tmp_path: Path) -> None:
+    """A number that is none, and totals that cannot be."""
+    file = tmp_path / "out.words.csv"
+    for row in ("good,DecompX,nice,many,0.1,0.1", "good,DecompX,nice,0,0.1,0.1", "good,DecompX,nice,3,nan,0.1"):
+        file.write_text(f"asked,method,word,texts,mean,error\n{row}\n")
+        with pytest.raises(Refused, match=r"the totals of 'nice' in out\.words\.csv"):
+            read_totals(file)
 
 
 CLUSTER = """

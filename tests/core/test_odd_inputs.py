@@ -706,6 +706,7 @@ DOORS: dict[str, Door] = {
     "explain columns": lambda a, v: bert_core.ExplainSettings(columns=v),
     "explain length": lambda a, v: bert_core.ExplainSettings(max_length=v),
     "explained_rows": lambda a, v: list(bert_core.explained_rows(v)),
+    "read_totals": lambda a, v: bert_core.read_totals(v),
     "word_totals": lambda a, v: bert_core.word_totals(v),
     "judge_scores model": lambda a, v: others(a, loaded=v),
     "judge_scores": lambda a, v: others(a, path=v),

@@ -193,3 +193,51 @@ def trust_chart(
         },
     }  # fmt: skip
     return figure_of(traces, layout, dark=dark, lecture=lecture)
+
+
+def totals_chart(
+    words: Sequence[str],
+    means: np.ndarray,
+    errors: np.ndarray,
+    texts: Sequence[int],
+    *,
+    unit: str,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """What words say of an answer over a whole file: a point at each mean, with 95% of where it may lie.
+
+    means, errors: (word,), the errors NaN where one text has the word. texts: of each word. unit: of the means.
+    Words are plain text. Show with `st.plotly_chart(figure, theme=None)`. Raises ValueError if the lengths differ.
+    """
+    if not len(words) == len(means) == len(errors) == len(texts) or not len(words):
+        raise ValueError(f"{len(words)} words, {len(means)} means, {len(errors)} errors: one of each, and a word")
+    colours, scale = page(dark), DIVERGING.on(dark)
+    points = {
+        "type": "scatter", "mode": "markers", "x": means.tolist(), "y": list(range(len(words))), "cliponaxis": False,
+        "marker": {
+            "size": 14 if lecture else 10,
+            "color": [scale[-2] if mean > 0 else scale[1] for mean in means.tolist()],
+            "symbol": ["circle" if mean > 0 else "diamond" for mean in means.tolist()],
+        },
+        "error_x": {"array": np.nan_to_num(1.96 * errors).tolist(), "color": colours.faint, "thickness": 1.5},
+        "customdata": [
+            [plain(word, LONGEST_HOVER), count, f"{error:.3g}"]
+            for word, count, error in zip(words, texts, errors.tolist(), strict=True)
+        ],
+        "hovertemplate": "%{customdata[0]}<br>mean %{x:.9g}, standard error %{customdata[2]}<br>"
+        "%{customdata[1]} texts<extra></extra>",
+    }  # fmt: skip
+    layout = {
+        "height": round(len(words) * (34 if lecture else 24) + 90),
+        "margin": {"l": 8, "r": 24, "t": 16, "b": 8},
+        "xaxis": {"title": {"text": plain(unit)}, "zeroline": True},
+        "yaxis": {
+            "tickmode": "array", "tickvals": list(range(len(words))), "range": [len(words) - 0.4, -0.6],
+            "ticktext": [
+                f"{plain(word, 2 * LONGEST_LABEL)} ({count})  " for word, count in zip(words, texts, strict=True)
+            ],
+            "tickfont": {"family": TOKEN_FONT}, "zeroline": False,
+        },
+    }  # fmt: skip
+    return figure_of([points], layout, dark=dark, lecture=lecture)

@@ -9,7 +9,7 @@ from bert_core.methods import Method
 from viz_app.components.token_strip import token_strip
 from viz_app.export.tables import npz, tidy_csv
 from viz_app.figures.why import score_table, trust_chart
-from viz_app.pages.why import EXAMPLE, MEASURES, answers
+from viz_app.pages.why import EXAMPLE, MEASURES, answers, whole_file
 from viz_app.pages.why.answers import Answers, Trust
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
@@ -51,6 +51,7 @@ def draw() -> None:
     if found is None:
         if current.target is not None:
             screen.note(READING.format(answer=answers.pushed(current, current.target)))
+        _whole_file(current)
         end_run()
     if found.stale:
         frame.fade()
@@ -67,6 +68,7 @@ def draw() -> None:
     if found.run is not None:
         say_cautions(found.run)
     _files(found, trust)
+    _whole_file(current)
 
 
 def _controls(current: Question) -> list[str]:
@@ -202,3 +204,10 @@ def _files(found: Answers, trust: Trust | None) -> None:
             frame.way_to("attention"), label="See attention and its gradient, head by head",
             icon=":material/grid_view:",
         )  # fmt: skip
+
+
+def _whole_file(current: Question) -> None:
+    """What words say over many texts, where somebody opens it."""
+    with st.expander("Over a whole file: what does every word say?", key="open_totals", on_change="rerun") as opened:
+        if opened.open:
+            whole_file.draw(current)

@@ -24,9 +24,9 @@ _NAMES = {
     "attention": "BertAttention BertSelfAttention BertSelfOutput",
     "modeling": (
         "ACT2FN BertEmbeddings BertEncoder BertForMaskedLM BertForNextSentencePrediction BertForPreTraining "
-        "BertForSequenceClassification BertIntermediate BertLMHeadModel BertLMPredictionHead BertLayer BertModel "
-        "BertOnlyMLMHead BertOnlyNSPHead BertOutput BertPooler BertPreTrainedModel BertPreTrainingHeads "
-        "BertPredictionHeadTransform PreTrainedBertModel"
+        "BertForSequenceClassification BertForTokenClassification BertIntermediate BertLMHeadModel "
+        "BertLMPredictionHead BertLayer BertModel BertOnlyMLMHead BertOnlyNSPHead BertOutput BertPooler "
+        "BertPreTrainedModel BertPreTrainingHeads BertPredictionHeadTransform PreTrainedBertModel"
     ),
     "generation": "generate",
     "checkpoint": "CheckpointError LoadReport",
@@ -44,7 +44,7 @@ _NAMES = {
     "records.layers": "LayerStates LensRun Walk",
     "records.neurons": "NeuronAttribution NeuronRun NeuronWords Suppression",
     "records.probes": "ProbePoint",
-    "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun",
+    "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun TagPrediction",
     "records.targets": "Target loss_target word_target",
     "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
     "methods": "METHODS Method faithfulness layer_scores token_scores",
@@ -232,6 +232,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.modeling import BertForNextSentencePrediction as BertForNextSentencePrediction
     from bert_core.modeling import BertForPreTraining as BertForPreTraining
     from bert_core.modeling import BertForSequenceClassification as BertForSequenceClassification
+    from bert_core.modeling import BertForTokenClassification as BertForTokenClassification
     from bert_core.modeling import BertIntermediate as BertIntermediate
     from bert_core.modeling import BertLayer as BertLayer
     from bert_core.modeling import BertLMHeadModel as BertLMHeadModel
@@ -274,6 +275,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.run import DecoderRun as DecoderRun
     from bert_core.records.run import MaskPrediction as MaskPrediction
     from bert_core.records.run import ModelRun as ModelRun
+    from bert_core.records.run import TagPrediction as TagPrediction
     from bert_core.records.targets import Target as Target
     from bert_core.records.targets import loss_target as loss_target
     from bert_core.records.targets import word_target as word_target

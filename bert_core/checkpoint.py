@@ -268,9 +268,18 @@ def _taken_off(stack: list[int], wanted: Sequence[pickletools.StackObject]) -> i
 def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
     """Whether a file has a classifier of whole texts; its configuration may name the model that it was saved from."""
     # Classifiers of tokens, or of answers to choose from, have weights of the same name.
-    architectures = config.extra.get("architectures") or [config.family.classifier]
-    named = isinstance(architectures, list | tuple) and config.family.classifier in architectures
-    return "classifier.weight" in weights and named
+    unsaid = not config.extra.get("architectures")
+    return "classifier.weight" in weights and (unsaid or _is_a(config.family.classifier, config))
+
+
+def holds_tagger(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+    """Whether a file has a classifier of single tokens, as its configuration must say."""
+    return "classifier.weight" in weights and _is_a(config.family.tagger, config)
+
+
+def _is_a(architecture: str, config: BertConfig) -> bool:
+    architectures = config.extra.get("architectures")
+    return isinstance(architectures, list | tuple) and architecture in architectures
 
 
 def fill(
@@ -438,7 +447,7 @@ def write_tensors(
     if config.first_position and PLACE_TABLE in kept:
         table = kept[PLACE_TABLE]
         kept[PLACE_TABLE] = torch.cat([table.new_zeros(config.first_position, table.shape[1]), table])
-    kept = config.family.own(kept)
+    kept = config.family.own(kept, pooled=not _is_a(config.family.tagger, config))
     write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
 

@@ -13,15 +13,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
+from torch import Tensor
 
 from bert_core import checkpoint
 from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
 from bert_core.edits import Edit, check_unedited
-from bert_core.modeling import BertForPreTraining, BertForSequenceClassification, BertLMHeadModel
+from bert_core.modeling import (
+    BertForPreTraining,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertLMHeadModel,
+    BertPreTrainedModel,
+)
 from bert_core.refused import Refused, checked, shown
 from bert_core.tokenizer import Tokenizer
 
@@ -41,8 +49,9 @@ HUB_FILES = (
 class LoadedModel:
     """A model in evaluation mode with frozen parameters, and what belongs to it.
 
-    classifier: the same encoder with the classifier that the checkpoint was fine-tuned to; None if it has none.
-    has_mlm, has_nsp, has_classifier: whether that head came trained; an untrained head means nothing.
+    classifier, tagger: the same encoder with the classifier, of texts or of tokens, that the checkpoint was fine-tuned
+        to; None if it has none.
+    has_mlm, has_nsp, has_classifier, has_tagger: whether that head came trained; an untrained head means nothing.
     edits: what is changed in it while it runs (`edited`).
     """
 
@@ -53,6 +62,7 @@ class LoadedModel:
     device: torch.device
     classifier: BertForSequenceClassification | None = None
     edits: tuple[Edit, ...] = ()
+    tagger: BertForTokenClassification | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -67,8 +77,19 @@ class LoadedModel:
     @property
     def nbytes(self) -> int:
         """Memory of all parameters."""
-        own = () if self.classifier is None else self.classifier.classifier.parameters()
+        own = (tensor for head in self.tuned for tensor in self.own_of(head).values())
         return sum(parameter.nbytes for parameter in (*self.model.parameters(), *own))
+
+    @property
+    def tuned(self) -> dict[str, BertPreTrainedModel]:
+        """The models beside `model` that stand on its encoder, each with a head of its own, by their names here."""
+        there = {"classifier": self.classifier, "tagger": self.tagger}
+        return {name: one for name, one in there.items() if one is not None}
+
+    def own_of(self, head: str) -> dict[str, Tensor]:
+        """The weights of one of `tuned` that are not the encoder's, as a file names them."""
+        weights = self.tuned[head].state_dict(keep_vars=True)
+        return {name: tensor for name, tensor in weights.items() if not name.startswith("bert.")}
 
     @property
     def has_mlm(self) -> bool:
@@ -90,6 +111,16 @@ class LoadedModel:
         """Whether the model has a classifier whose weights were in the file."""
         untrained = self.report.lacks("classifier.") or self.report.lacks("bert.pooler.")
         return self.classifier is not None and not untrained
+
+    @property
+    def has_tagger(self) -> bool:
+        """Whether the model has a classifier of single tokens whose weights were in the file."""
+        return self.tagger is not None and not self.report.lacks("classifier.")
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Names of what a token can be tagged as; none without a trained tagger."""
+        return self.config.labels if self.has_tagger else ()
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -163,18 +194,21 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
     with checkpoint.sizes_alone():
         model = BertForPreTraining(config)
     report = checkpoint.fill(model, weights, str(folder))
-    classifier = None
-    if checkpoint.holds_classifier(config, weights):
-        try:
-            with checkpoint.sizes_alone():
-                classifier = BertForSequenceClassification(config, model.bert)
-        except Refused as error:
-            raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
-        report = report.joined(checkpoint.fill(classifier, weights, str(folder)))
-        classifier.eval().requires_grad_(False).to(chosen)
+    tuned: dict[str, Any] = {}
+    try:
+        with checkpoint.sizes_alone():
+            if checkpoint.holds_classifier(config, weights):
+                tuned["classifier"] = BertForSequenceClassification(config, model.bert)
+            if checkpoint.holds_tagger(config, weights):
+                tuned["tagger"] = BertForTokenClassification(config, model.bert)
+    except Refused as error:
+        raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
+    for one in tuned.values():
+        report = report.joined(checkpoint.fill(one, weights, str(folder)))
+        one.eval().requires_grad_(False).to(chosen)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
-    return LoadedModel(name, model, tokenizer, report, chosen, classifier)
+    return LoadedModel(name, model, tokenizer, report, chosen, **tuned)
 
 
 @contextmanager
@@ -266,9 +300,8 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
 def _write_files(loaded: LoadedModel, folder: Path) -> None:
     model = loaded.model
     tensors = model.state_dict(keep_vars=True)
-    if loaded.classifier is not None:
-        own = loaded.classifier.classifier.state_dict(keep_vars=True)
-        tensors |= {f"classifier.{name}": tensor for name, tensor in own.items()}
+    for head in loaded.tuned:
+        tensors |= loaded.own_of(head)
     config = model.config.replace(**model.without, extra={"model_type": "bert", **loaded.config.extra})
     trained = {name: tensor for name, tensor in tensors.items() if name not in loaded.report.missing}
     checkpoint.write_tensors(trained, config, folder)

@@ -153,6 +153,16 @@ class SequenceClassifierOutput(ModelOutput):
 
 
 @dataclass
+class TokenClassifierOutput(ModelOutput):
+    """loss: scalar, when labels were given. logits: (batch, seq, label)."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
 class CausalLMOutput(ModelOutput):
     """loss: scalar, or (batch,) with reduction "none". logits: (batch, seq, vocab). The rest as BertEncoderOutput."""
 
@@ -1119,6 +1129,39 @@ class BertForSequenceClassification(BertPreTrainedModel):
         logits = self.classifier(self.dropout(outputs.pooler_output))
         return SequenceClassifierOutput(
             loss=None if labels is None else classification_loss(logits, labels, self.problem_type),
+            logits=logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+class BertForTokenClassification(BertPreTrainedModel):
+    """BERT with a classifier of every token, without a pooler; its tags are those of `config.labels`."""
+
+    def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
+        """bert: the encoder to stand on, shared with another model and left as it is; None makes one.
+
+        Raises ValueError if the configuration's tags mean nothing.
+        """
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
+        share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+        self.dropout = nn.Dropout(share)
+        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        if bert is None:
+            self.init_weights()
+        else:
+            self._init_weights(self.classifier)
+
+    def forward(
+        self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
+    ) -> TokenClassifierOutput:
+        """labels: (batch, seq), -100 where there is none. model_arguments: as BertModel.forward."""
+        outputs = self.bert(input_ids, **model_arguments)
+        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        return TokenClassifierOutput(
+            loss=None if labels is None else F.cross_entropy(logits.float().flatten(0, 1), labels.flatten()),
             logits=logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,

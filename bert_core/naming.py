@@ -40,9 +40,17 @@ class Family:
                     found.setdefault(_replaced(name, self.beginnings, self.inside), weight)
         return found
 
-    def own(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
-        """Our weights by its own names. What stands before a classifier is called so only where there is one."""
-        classifies = any(name.startswith("classifier.") for name in weights)
+    @property
+    def tagger(self) -> str:
+        """The architecture of its classifiers of single tokens."""
+        return self.classifier.replace("ForSequence", "ForToken")
+
+    def own(self, weights: Mapping[str, Weight], *, pooled: bool = True) -> dict[str, Weight]:
+        """Our weights by its own names. What stands before a classifier is called so only where there is one.
+
+        pooled: whether a classifier is one of whole texts; before one of single tokens nothing stands.
+        """
+        classifies = pooled and any(name.startswith("classifier.") for name in weights)
         beginnings = tuple(
             (ours, own) for own, ours in self.beginnings if classifies or not own.startswith("classifier.")
         )

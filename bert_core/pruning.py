@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -95,15 +95,15 @@ def _copied(model: Model) -> Model:
     if not isinstance(model, LoadedModel):
         raise Refused(f"the model is {shown(model)}: it must be a LoadedModel, or a BertPreTrainedModel")
     check_unedited(model.edits, "pruning")
-    # Together, so that both stand on one encoder again.
-    both = copy.deepcopy((model.model, model.classifier))
-    return dataclasses.replace(model, model=both[0], classifier=both[1])
+    # Together, so that all stand on one encoder again.
+    parts: dict[str, Any] = {"model": model.model, **model.tuned}
+    return dataclasses.replace(model, **copy.deepcopy(parts))
 
 
 def _models(model: BertPreTrainedModel | LoadedModel) -> list[BertPreTrainedModel]:
     if isinstance(model, BertPreTrainedModel):
         return [model]
-    return [model.model, *([] if model.classifier is None else [model.classifier])]
+    return [model.model, *model.tuned.values()]
 
 
 def _fill(layer: BertLayer) -> None:

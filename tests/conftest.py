@@ -28,6 +28,7 @@ london england red blue big small old new one two three day night ##s ##ed ##ing
 VOCABULARY = tuple(
     dict.fromkeys([*SPECIAL_TOKENS, *SIGNS, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS.split()])
 )
+TAGS = ("O", "B-PER", "I-PER", "B-**b** <i>[x](http://e.org)", "I-**b** <i>[x](http://e.org)")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -64,6 +65,20 @@ def tiny_model_folder(tiny_config: BertConfig, tmp_path_factory: pytest.TempPath
 def tiny_loaded(tiny_model_folder: Path) -> LoadedModel:
     """That checkpoint, loaded on the CPU."""
     return bert_core.load(str(tiny_model_folder), device="cpu")
+
+
+@pytest.fixture(scope="session")
+def tiny_tagger_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same checkpoint with a tagger of persons and places beside its heads, in IOB2; one name is full of signs."""
+    folder = tmp_path_factory.mktemp("tiny-tags") / "tiny-tagger"
+    config = checkpoint.read_config(tiny_model_folder).with_labels(TAGS)
+    config = config.replace(extra={**config.extra, "architectures": ["BertForTokenClassification"]})
+    torch.manual_seed(2)
+    head = {"classifier.weight": torch.randn(len(TAGS), config.hidden_size), "classifier.bias": torch.zeros(len(TAGS))}
+    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, folder)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (folder / name).write_bytes((tiny_model_folder / name).read_bytes())
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,22 @@ class ClassPrediction:
 
 
 @dataclass(frozen=True)
+class TagPrediction:
+    """What a tagger says of every token, the added special ones too.
+
+    labels: names of the tags. logits, probabilities: (token, label) float32; those of a token share 1.
+    """
+
+    labels: tuple[str, ...]
+    logits: np.ndarray = field(repr=False)
+    probabilities: np.ndarray = field(repr=False)
+
+    def order_at(self, position: int) -> tuple[int, ...]:
+        """Numbers of the tags of one token, the likeliest first."""
+        return tuple(np.argsort(-self.logits[position], kind="stable").tolist())
+
+
+@dataclass(frozen=True)
 class ModelRun:
     """All that was seen of one text in one forward pass, and one backward pass if there was a target.
 
@@ -65,7 +81,7 @@ class ModelRun:
     A head that was pruned is NaN in all three.
     predictions: one entry for each position that was asked for.
     nsp: probability that B follows A; None for a single text or a model without that head.
-    classes: what the classifier says; None for a model without one.
+    classes, tags: what the classifier of texts, and of tokens, says; None for a model without one.
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
     edits: what was changed in the model while it ran.
@@ -85,13 +101,14 @@ class ModelRun:
     classes: ClassPrediction | None = None
     edits: tuple[Edit, ...] = ()
     norms: np.ndarray | None = None
+    tags: TagPrediction | None = None
 
     def __post_init__(self) -> None:
         for array in self._arrays():
             array.flags.writeable = False
 
     def _arrays(self) -> Iterator[np.ndarray]:
-        for part in (self, *self.predictions, self.classes):
+        for part in (self, *self.predictions, self.classes, self.tags):
             values = () if part is None else (getattr(part, entry.name) for entry in fields(part))
             yield from (value for value in values if isinstance(value, np.ndarray))
 

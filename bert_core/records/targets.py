@@ -18,7 +18,8 @@ MOST_LISTED = 8  # pieces
 class TargetKind:
     """What one kind of target asks for, and how it is said: the one place that knows.
 
-    needs: what a `Target` of it must give. head: which head of the model answers, "words", "next" or "classifier".
+    needs: what a `Target` of it must give. head: which head of the model answers, "words", "next", "classifier" or
+    "tagger".
     unit: what its value is counted in. link: what makes a probability of the value, "exp" or "sigmoid"; None: the head
     itself must say. mean: whether it is the mean over its pieces, else their sum.
     question, speaks_for, says: what is asked, what a positive part speaks for, and how sure the model is, to be
@@ -75,6 +76,10 @@ TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
         ("label",), "classifier", "units of its logit", None,
         "Why the class “{label}”?", "the class “{label}”", "logit {value}",
     ),
+    "tag": TargetKind(
+        ("position", "label"), "tagger", "units of its logit", None,
+        "Why “{label}” for “{word}”?", "the tag “{label}” of “{word}”", "logit {value}",
+    ),
 })  # fmt: skip
 
 
@@ -102,8 +107,9 @@ class Target:
     "contrast", by how much its logit there is above that of the piece `against`;
     "joint", the log-probability of several `pieces` together, each at its own mask: the sum of theirs;
     "loss", minus the masked-word loss over `pieces`: the mean of their log-probabilities;
-    "nsp", logit(B follows A) - logit(B does not); or
-    "class", the logit of the class with the number `label`.
+    "nsp", logit(B follows A) - logit(B does not);
+    "class", the logit of the class with the number `label`; or
+    "tag", the logit of the tag with the number `label` for the token at `position`.
     pieces: (position, token_id) of each.
     """
 
@@ -136,7 +142,9 @@ class Target:
     @property
     def rows(self) -> tuple[int, ...]:
         """The positions of the last layer that it is read from: its own, or the first for the text as a whole."""
-        return tuple(position for position, _ in self.asked) or (0,)
+        if self.position is not None and "position" in self.asks.needs:
+            return (self.position,)
+        return tuple(position for position, _ in self.pieces) or (0,)
 
     @property
     def asked(self) -> tuple[tuple[int, int], ...]:
@@ -146,8 +154,12 @@ class Target:
         return ((self.position, self.token_id),)
 
     def removable(self, encoding: Encoding) -> tuple[int, ...]:
-        """Positions that can be taken out of a text while the question stays: not the added ones, and not its own."""
-        return tuple(i for i, special in enumerate(encoding.special) if not special and i not in self.rows)
+        """Positions that can be taken out of a text while the question stays: not the added ones, nor masks asked for.
+
+        The word that a tag is asked of can be taken out: its place is left, and what stands around it.
+        """
+        asked = {position for position, _ in self.asked}
+        return tuple(i for i, special in enumerate(encoding.special) if not special and i not in asked)
 
 
 @checked

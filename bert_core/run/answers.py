@@ -11,17 +11,18 @@ from torch import Tensor
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
-from bert_core.records import ClassPrediction, MaskPrediction
-from bert_core.run.targets import class_logits, is_exclusive, is_number
+from bert_core.records import ClassPrediction, MaskPrediction, TagPrediction
+from bert_core.run.targets import class_logits, is_exclusive, is_number, tag_logits
 from bert_core.tokenizer import Encoding
 
 
 class Answer(NamedTuple):
-    """What a model says of one text, as `ModelRun` has it: words for its gaps, whether B follows A, its classes."""
+    """What a model says of one text, as `ModelRun` has it: words for its gaps, whether B follows A, classes, tags."""
 
     predictions: tuple[MaskPrediction, ...]
     nsp: float | None
     classes: ClassPrediction | None
+    tags: TagPrediction | None
 
 
 @torch.no_grad()  # what is only read needs no way back
@@ -33,10 +34,10 @@ def answers_of(
     rows: Sequence[Sequence[int]],
     top_k: int,
 ) -> list[Answer]:
-    """What the heads say of each text: its predictions, whether B follows A, its classes.
+    """What the heads say of each text: its predictions, whether B follows A, its classes, the tags of its tokens.
 
-    outputs: of all texts, last_hidden_state (text, some, hidden). positions: where each asks for pieces; rows: which of
-    `some` these are.
+    outputs: of all texts, last_hidden_state (text, some, hidden); with a tagger at every token. positions: where each
+    asks for pieces; rows: which of `some` these are.
     """
     heads, states = loaded.model.cls, outputs.last_hidden_state
     texts = [text for text, of_text in enumerate(rows) for _ in of_text]
@@ -54,6 +55,7 @@ def answers_of(
             () if probabilities is None else _predictions(positions[text], probabilities[first:last], top_k),
             None if follows is None or encoding.pair is None else follows[text].item(),
             None if logits is None else _classes(loaded.config, logits[text]),
+            None if not loaded.has_tagger else _tags(loaded, states[text, : len(encoding)]),
         ))  # fmt: skip
         first = last
     return answers
@@ -69,6 +71,12 @@ def _classes(config: BertConfig, logits: Tensor) -> ClassPrediction:
         None if is_number(config) else probabilities.cpu().numpy().copy(),
         exclusive,
     )
+
+
+def _tags(loaded: LoadedModel, rows: Tensor) -> TagPrediction:
+    """rows: (token, hidden)."""
+    logits = tag_logits(loaded, rows)
+    return TagPrediction(loaded.tags, logits.cpu().numpy().copy(), logits.softmax(-1).cpu().numpy().copy())
 
 
 def _predictions(positions: Sequence[int], probabilities: Tensor, top_k: int) -> tuple[MaskPrediction, ...]:

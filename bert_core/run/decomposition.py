@@ -261,6 +261,9 @@ def _through_head(loaded: LoadedModel, target: Target, vectors: Tensor, row: Ten
         vectors, row = _through_dense(transform.dense, transform.transform_act_fn, vectors, row)
         vectors, row = _through_norm(transform.LayerNorm, vectors[None], row[None])[0], transform.LayerNorm(row)
         last, wanted = heads.predictions.decoder, [target.token_id, target.against]
+    elif target.asks.head == "tagger":
+        assert loaded.tagger is not None  # check_target has seen to it
+        last, wanted = loaded.tagger.classifier, [target.label, None]
     else:
         pooler = loaded.model.bert.pooler
         assert pooler is not None  # a pre-training model has one

@@ -188,7 +188,7 @@ def estimate_patches(
 @checked
 @torch.no_grad()
 def answer_with(loaded: LoadedModel, found: Patches, place: Sequence[int] | None, *, top_k: int = 10) -> Answer:
-    """All that the model says of a text with one of some patches in: words for its gaps, whether B follows A, classes.
+    """All that the model says of a text with one of some patches in: words for its gaps, whether B follows A, the rest.
 
     found: what `patch` or `estimate_patches` found. place: where, along its axes, as (layer, position); None: nowhere,
         which is what it says of the text as it is.

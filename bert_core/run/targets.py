@@ -21,6 +21,7 @@ def asked_positions(
 ) -> tuple[tuple[int, ...], list[int]]:
     """Where to predict pieces, and where the last layer is read for that, for the target and, at [CLS], the pooler.
 
+    A tagger answers for every token, so then it is read everywhere.
     positions: None means every [MASK]; without a trained masked-word head there are none.
     Raises Refused for a target that the model has no trained head for, or a position that does not exist.
     """
@@ -29,6 +30,8 @@ def asked_positions(
     positions = tuple(check_position(encoding, position) for position in given)
     if not loaded.has_mlm:
         positions = ()
+    if loaded.has_tagger:
+        return positions, list(range(len(encoding)))
     return positions, sorted({0, *positions, *(() if target is None else target.rows)})
 
 
@@ -49,9 +52,15 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
             raise Refused(f"{loaded.name} has no trained classifier: choose another target")
         if not 0 <= target.label < len(loaded.labels):
             raise Refused(f"class {target.label} does not exist: this model has 0 to {len(loaded.labels) - 1}")
+    elif target.asks.head == "tagger":
+        assert target.label is not None  # Target checks this
+        if not loaded.has_tagger:
+            raise Refused(f"{loaded.name} has no trained tagger of tokens: choose another target")
+        if not 0 <= target.label < len(loaded.tags):
+            raise Refused(f"tag {target.label} does not exist: this model has 0 to {len(loaded.tags) - 1}")
     elif not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: choose another target")
-    for position, _ in target.asked:
+    for position in target.rows:
         check_position(encoding, position)
     last = loaded.config.vocab_size - 1
     for token in (*(token for _, token in target.asked), target.against):
@@ -68,6 +77,8 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     heads, asks = loaded.model.cls, target.asks
     if asks.head == "classifier":
         return class_logits(loaded, _pooled(loaded, rows))[:, target.label]
+    if asks.head == "tagger":
+        return tag_logits(loaded, rows[:, 0])[:, target.label]
     if asks.head == "next":
         logits = _wide(heads.seq_relationship(_pooled(loaded, rows)))
         return torch.sub(logits[:, 0], logits[:, 1])
@@ -83,7 +94,7 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
 
 
 def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
-    """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; of the class.
+    """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; of class or tag.
 
     Of several pieces it is the product of theirs, and of a loss their geometric mean. rows: as for `target_values`.
     Raises Refused for a classifier whose output is a number.
@@ -91,6 +102,8 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
     if target.asks.link is not None:
         values = target_values(loaded, target, rows)
         return values.exp() if target.asks.link == "exp" else values.sigmoid()
+    if target.asks.head == "tagger":
+        return tag_logits(loaded, rows[:, 0]).softmax(-1)[:, target.label]
     if is_number(loaded.config):
         raise Refused(f"{loaded.name} gives a number and no class, so there is no probability to follow")
     logits = class_logits(loaded, _pooled(loaded, rows))
@@ -110,6 +123,13 @@ def class_logits(loaded: LoadedModel, pooled: Tensor) -> Tensor:
     """pooled: (copies, hidden). Returns (copies, label)."""
     assert loaded.classifier is not None  # has_classifier was asked
     logits: Tensor = loaded.classifier.classifier(pooled)
+    return _wide(logits)
+
+
+def tag_logits(loaded: LoadedModel, rows: Tensor) -> Tensor:
+    """rows: (..., hidden), of the last layer. Returns (..., label)."""
+    assert loaded.tagger is not None  # has_tagger was asked
+    logits: Tensor = loaded.tagger.classifier(rows)
     return _wide(logits)
 
 

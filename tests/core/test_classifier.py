@@ -220,14 +220,15 @@ def test_half_a_classifier_is_none(tiny_model_folder: Path, tmp_path: Path, abse
 
 
 def test_a_classifier_of_tokens_is_not_one_of_texts(tiny_model_folder: Path, tmp_path: Path) -> None:
-    """A checkpoint that says it classifies tokens has weights of the same name: they are reported as left over."""
+    """A checkpoint that says it classifies tokens has weights of the same name: they are a tagger's."""
     weights = checkpoint.read_weights(tiny_model_folder)
     config = checkpoint.read_config(tiny_model_folder).with_labels(["a", "b"])
     config = config.replace(extra={**config.extra, "architectures": ["BertForTokenClassification"]})
     head = {"classifier.weight": torch.randn(2, config.hidden_size), "classifier.bias": torch.randn(2)}
     checkpoint.write_tensors({**weights, **head}, config, tmp_path)
     loaded = bert_core.load(str(with_tokenizer(tmp_path, tiny_model_folder)), device="cpu")
-    assert not loaded.has_classifier and set(loaded.report.unexpected) == set(head)
+    assert not loaded.has_classifier and loaded.classifier is None and loaded.labels == ()
+    assert loaded.has_tagger and loaded.tags == ("a", "b") and not loaded.report.unexpected
 
 
 @pytest.mark.parametrize(

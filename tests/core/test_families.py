@@ -56,6 +56,11 @@ def classifier_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
+def tagger_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_family(family, tmp_path_factory.mktemp("families") / "tags", "ForTokenClassification")
+
+
+@pytest.fixture(scope="module")
 def classifier(classifier_folder: Path) -> LoadedModel:
     return bert_core.load(classifier_folder, device="cpu")
 
@@ -154,6 +159,23 @@ def test_classes_and_their_gradients_are_those_of_transformers(
     assert run.classes is not None and run.gradient is not None
     assert_near(run.classes.logits, theirs.logits[0], TOLERANCE)
     gradients = torch.autograd.grad(theirs.logits[0, 1], theirs.attentions)
+    for layer, gradient in enumerate(gradients):
+        assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
+
+
+def test_tags_and_their_gradients_are_those_of_transformers(family: str, tagger_folder: Path) -> None:
+    """A tagger's logits at every token and the gradients of one tag of one of them agree."""
+    tagger = bert_core.load(tagger_folder, device="cpu")
+    assert tagger.tags == tuple(CLASSES.values()) and not tagger.report.unexpected
+    assert not (tagger.has_mlm or tagger.has_nsp or tagger.has_classifier or tagger.labels)
+    encoding = tagger.tokenizer.encode(TEXT.replace("[MASK]", "walked"), PAIR)
+    theirs = reference_of(family, tagger_folder, "ForTokenClassification")(
+        **reference_inputs(encoding), output_attentions=True
+    )
+    run = capture(tagger, encoding, target=Target("tag", 4, label=1))
+    assert run.tags is not None and run.gradient is not None
+    assert_near(run.tags.logits, theirs.logits[0], TOLERANCE)
+    gradients = torch.autograd.grad(theirs.logits[0, 4, 1], theirs.attentions)
     for layer, gradient in enumerate(gradients):
         assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
 
@@ -290,12 +312,12 @@ def test_fine_tuning_goes_on_in_the_familys_own_format(family: str, folder: Path
     assert_near(classes.logits, theirs.logits[0], TOLERANCE)
 
 
-@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification"])
+@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
 def test_what_is_saved_is_in_the_familys_own_format(
-    head: str, family: str, folder: Path, classifier_folder: Path, tmp_path: Path
+    head: str, family: str, folder: Path, classifier_folder: Path, tagger_folder: Path, tmp_path: Path
 ) -> None:
     """transformers reads the saved folder back without a word, with the same logits; so does its tokenizer."""
-    source = folder if head == "ForMaskedLM" else classifier_folder
+    source = {"ForMaskedLM": folder, "ForTokenClassification": tagger_folder}.get(head, classifier_folder)
     loaded = bert_core.load(source, device="cpu")
     saved = bert_core.save(loaded, tmp_path / "saved")
     encoding = loaded.tokenizer.encode(TEXT, PAIR)

@@ -267,6 +267,7 @@ DOORS: dict[str, Door] = {
     "target token_id": lambda a, v: capture_for(a, Target("mlm", 2, v)),
     "target against": lambda a, v: capture_for(a, Target("contrast", 2, 9, against=v)),
     "target label": lambda a, v: capture_for(a, Target("class", label=v)),
+    "target tag": lambda a, v: capture_for(a, Target("tag", 2, label=v)),
     "target pieces": lambda a, v: capture_for(a, Target("joint", pieces=v)),
     "word_target tokenizer": lambda a, v: bert_core.word_target(v, a.encoding, "cat"),
     "word_target text": lambda a, v: bert_core.word_target(a.tokenizer, v, "cat"),
@@ -857,8 +858,8 @@ def test_any_text_is_encoded_or_refused(asked: Asked, text: Any, pair: Any, leng
 
 
 @often
-@given(kind=st.sampled_from(["mlm", "contrast", "joint", "loss", "nsp", "class", "x"]), positions=lists, mask=gates,
-       at=numbers, token=numbers, against=numbers, label=numbers, pieces=pairs, top=numbers)  # fmt: skip
+@given(kind=st.sampled_from(["mlm", "contrast", "joint", "loss", "nsp", "class", "tag", "x"]), positions=lists,
+       mask=gates, at=numbers, token=numbers, against=numbers, label=numbers, pieces=pairs, top=numbers)  # fmt: skip
 def test_any_question_is_answered_or_refused(
     asked: Asked, kind: str, positions: Any, mask: Any, at: Any, token: Any, against: Any, label: Any, pieces: Any,
     top: Any,

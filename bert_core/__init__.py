@@ -42,6 +42,7 @@ _NAMES = {
     "records.examples": "Batch",
     "records.heads": "CurvePoint HeadSweep HeadTable HeadVectors PruningPlan",
     "records.layers": "LayerStates LensRun Walk",
+    "records.models": "ModelComparison",
     "records.neurons": "NeuronAttribution NeuronRun NeuronWords Suppression",
     "records.probes": "ProbePoint",
     "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun TagPrediction",
@@ -76,7 +77,8 @@ _NAMES = {
     ),
     "analysis.causes": "Missed Partners patches_missed word_partners",
     "analysis.cautions": "Cautions cautions",
-    "analysis.compare": "Alignment Change aligned change largest_changes",
+    "analysis.cka": "linear_cka",
+    "analysis.compare": "Alignment Change aligned attention_divergence change largest_changes",
     "analysis.erasure": "Eraser leace random_eraser",
     "analysis.faithfulness": "Faithfulness",
     "analysis.flow": "attention_flow attention_rollout layer_mixing mean_of_heads",
@@ -99,6 +101,7 @@ _NAMES = {
     # Studies of files.
     "studies.heads": "CorpusSettings heads_over",
     "studies.neurons": "Firing NeuronSettings neurons_over write_examples write_firing",
+    "studies.compare": "compare_models",
     "studies.relations": "relations_csv track_relations",
     "studies.rows": "Columns",
     "studies.table": "read_table write_table",
@@ -130,9 +133,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.causes import word_partners as word_partners
     from bert_core.analysis.cautions import Cautions as Cautions
     from bert_core.analysis.cautions import cautions as cautions
+    from bert_core.analysis.cka import linear_cka as linear_cka
     from bert_core.analysis.compare import Alignment as Alignment
     from bert_core.analysis.compare import Change as Change
     from bert_core.analysis.compare import aligned as aligned
+    from bert_core.analysis.compare import attention_divergence as attention_divergence
     from bert_core.analysis.compare import change as change
     from bert_core.analysis.compare import largest_changes as largest_changes
     from bert_core.analysis.erasure import Eraser as Eraser
@@ -266,6 +271,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.layers import LayerStates as LayerStates
     from bert_core.records.layers import LensRun as LensRun
     from bert_core.records.layers import Walk as Walk
+    from bert_core.records.models import ModelComparison as ModelComparison
     from bert_core.records.neurons import NeuronAttribution as NeuronAttribution
     from bert_core.records.neurons import NeuronRun as NeuronRun
     from bert_core.records.neurons import NeuronWords as NeuronWords
@@ -323,6 +329,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.states import answers_erased as answers_erased
     from bert_core.run.vectors import head_vectors as head_vectors
     from bert_core.run.walk import walk as walk
+    from bert_core.studies.compare import compare_models as compare_models
     from bert_core.studies.curve import pruning_curve as pruning_curve
     from bert_core.studies.curve import read_curve as read_curve
     from bert_core.studies.explain import ExplainSettings as ExplainSettings

@@ -7,7 +7,9 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import entr
 
+from bert_core.analysis.flow import check_rows
 from bert_core.refused import Refused, checked, each, real_array, several, shaped, whole
 
 
@@ -69,6 +71,24 @@ def _between(maps: np.ndarray, places: np.ndarray) -> np.ndarray:
         return maps
     chosen: np.ndarray = maps[..., places[:, None], places]
     return chosen
+
+
+@shaped(before="layer head query key", after="layer head query key")
+def attention_divergence(before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """How differently each head attends before and after: the Jensen-Shannon divergence of its rows, mean over queries.
+
+    before, after: (layer, head, query, key) of one text, each row sums to 1.
+    Returns (layer, head), nats, float64: 0 for the same rows, ln 2 for rows with no key in common; NaN for a head that
+    is not there on both sides.
+    Raises Refused if a row does not sum to 1.
+    Source: Lin 1991, section IV; of attention, Clark 2019, section 6 (arXiv:1906.04341).
+    """
+    check_rows(before)
+    check_rows(after)
+    one, other = before.astype(np.float64), after.astype(np.float64)
+    divergence = entr((one + other) / 2).sum(-1) - (entr(one).sum(-1) + entr(other).sum(-1)) / 2
+    found: np.ndarray = np.maximum(divergence, 0).mean(-1)  # rounding may take nothing a hair below it
+    return found
 
 
 class Change(NamedTuple):

@@ -16,6 +16,7 @@ from bert_core.records.heads import PruningPlan as PruningPlan
 from bert_core.records.layers import LayerStates as LayerStates
 from bert_core.records.layers import LensRun as LensRun
 from bert_core.records.layers import Walk as Walk
+from bert_core.records.models import ModelComparison as ModelComparison
 from bert_core.records.neurons import NeuronAttribution as NeuronAttribution
 from bert_core.records.neurons import NeuronRun as NeuronRun
 from bert_core.records.neurons import NeuronWords as NeuronWords

@@ -8,6 +8,7 @@ from typing import cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.analysis.erasure import Eraser
@@ -136,6 +137,41 @@ def answers_erased(
 
 
 @torch.no_grad()
+def states_of(loaded: LoadedModel, encodings: Sequence[Encoding]) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+    """The states of many texts at every depth, some texts at a time, the short ones first.
+
+    Yields the numbers of the texts, and for each depth (token, hidden) float32: the tokens of these texts, one text
+    after the other, [CLS] and [SEP] too. Depth 0 is the embeddings, depth n + 1 what leaves layer n.
+    """
+    for some in together(encodings, lambda tokens: copies_at_once(loaded, tokens)):
+        batch = _Padded.of(loaded, [encodings[number] for number in some])
+        yield some, [as_array(states[batch.there]) for states in batch.at_every_depth()]
+
+
+@torch.no_grad()
+def hidden_words_by_depth(loaded: LoadedModel, texts: Sequence[AskedText]) -> np.ndarray:
+    """The loss at the hidden pieces of some texts when the word head reads every depth, (depth,): nats, their mean.
+
+    texts: with hidden pieces and their answers. The last depth is the model's own prediction.
+    Raises Refused for a model without a trained masked-word head.
+    Source: nostalgebraist 2020.
+    """
+    if not loaded.has_mlm:
+        raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
+    losses, pieces = np.zeros(loaded.config.num_hidden_layers + 1), 0
+    for some in together(texts, lambda tokens: copies_at_once(loaded, tokens)):
+        batch = _Padded.of(loaded, [texts[number].encoding for number in some])
+        rows = [row for row, number in enumerate(some) for _ in texts[number].positions]
+        positions = [position for number in some for position in texts[number].positions]
+        answers = torch.tensor([answer for number in some for answer in texts[number].answers], device=loaded.device)
+        for depth, states in enumerate(batch.at_every_depth()):
+            scores = loaded.model.cls.predictions(states[rows, positions]).float()
+            losses[depth] += F.cross_entropy(scores, answers, reduction="sum").item()
+        pieces += len(positions)
+    return losses / pieces
+
+
+@torch.no_grad()
 def activations(
     loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int]
 ) -> Iterator[tuple[list[int], int, np.ndarray]]:
@@ -192,6 +228,14 @@ class _Padded:
     def changed(self, states: Tensor, change: Change) -> Tensor:
         """States (text, seq, hidden) with those of the tokens changed."""
         return torch.where(self.typed[..., None], change(states), states)
+
+    def at_every_depth(self) -> Iterator[Tensor]:
+        """States (text, seq, hidden) that enter the first layer, and those that leave each."""
+        states = self.entering
+        yield states
+        for number in range(len(self.layers)):
+            states = self.climbed(states, range(number, number + 1))
+            yield states
 
     def climbed(self, states: Tensor, layers: range) -> Tensor:
         """States (text, seq, hidden) after some layers that follow each other."""

@@ -19,7 +19,7 @@ from typer.exceptions import TyperException
 
 from bert_core.refused import Refused
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
-from viz_app.cli import ask, draw, explain, heads, lessons, neurons, patch, probe, prune, serve, study, train
+from viz_app.cli import ask, compare, draw, explain, heads, lessons, neurons, patch, probe, prune, serve, study, train
 from viz_app.cli.serve import malloc_settings
 from viz_app.cli.shared import note
 
@@ -35,6 +35,7 @@ for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study
 app.command()(patch.patch)
 app.command()(probe.probe)
 app.command()(neurons.neurons)
+app.command()(compare.compare_models)
 app.command()(explain.explain)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)

@@ -98,9 +98,10 @@ def _read_by_both(
             raise Refused(f"one of texts is {shown(text)}: it must be a text, or a pair of two")
         one, other = (loaded.tokenizer.encode(*parts, max_length=longest) for loaded in (before, after))
         if (one.input_ids, one.tokens) != (other.input_ids, other.tokens):
+            names = f"{Path(before.name).name} and {Path(after.name).name}"
             raise Refused(
-                f"{Path(before.name).name} and {Path(after.name).name} do not read {shown(parts[0])} as the same tokens: "
-                "models are compared that have the same tokenizer"
+                f"{names} do not read {shown(parts[0])} as the same tokens: two models are compared that have the same "
+                "tokenizer"
             )
         sides[0].append(one)
         sides[1].append(other)
@@ -148,7 +149,8 @@ def _alike(
         for some, one, other in _states_of_both(before, after, ours, theirs):
             sums.add(one, other)
             read += len(some)
-            counted(report, first * len(ours) + read * len(rows), depths * len(ours), "texts")
+            done = (first + len(rows) * read / len(ours)) / depths
+            report(done, f"{read:,} of {len(ours):,} texts")
         biased.append(sums.cka())
         unbiased.append(sums.unbiased())
     return np.concatenate(biased), np.concatenate(unbiased)

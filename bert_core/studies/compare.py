@@ -55,32 +55,36 @@ def compare_models(
     asks = importance and all(_can_answer(loaded, own) for loaded, own in zip((before, after), asked, strict=True))
     cka, unbiased = _alike(before, after, ours, theirs, within(report, 0, _STAGES))
     same = parts_there(before).shape == parts_there(after).shape
-    figures: tuple[dict[str, np.ndarray], dict[str, np.ndarray]] = ({}, {})
+    ours_seen: dict[str, np.ndarray] = {}
+    theirs_seen: dict[str, np.ndarray] = {}
     divergence = np.zeros(parts_there(before).shape) if same else None
     pairs = zip(attention_maps(before, ours), attention_maps(after, theirs), strict=True)
     for done, ((number, one), (_, other)) in enumerate(pairs, 1):
-        for sums, own, encoding in zip(figures, (one, other), (ours[number], theirs[number]), strict=True):
-            for name, values in head_figures(own, encoding).items():
-                sums[name] = sums.get(name, 0.0) + values.astype(np.float64) / len(ours)
+        _add(ours_seen, head_figures(one, ours[number]), len(ours))
+        _add(theirs_seen, head_figures(other, theirs[number]), len(ours))
         if divergence is not None:
             divergence += attention_divergence(one, other) / len(ours)
         counted(within(report, 1, _STAGES), done, len(ours), "texts")
-    losses: list[float | None] = [None, None]
-    lenses: list[np.ndarray | None] = [None, None]
-    if asks:
-        for side, (loaded, own) in enumerate(zip((before, after), asked, strict=True)):
-            of_texts, slopes = gate_gradients(loaded, own)
-            figures[side]["importance"] = np.abs(slopes).mean(0)
-            losses[side] = float(of_texts.mean())
-            if labels is None:
-                lenses[side] = hidden_words_by_depth(loaded, own)
-            counted(within(report, 2, _STAGES), side + 1, 2, "models")
-    tokens, loss_of = sum(map(len, ours)), "words" if labels is None else "class"
-    tables = (
-        HeadTable(Path(loaded.name).name, len(ours), tokens, own, loss, loss_of)
-        for loaded, own, loss in zip((before, after), figures, losses, strict=True)
-    )
-    return ModelComparison(*tables, cka, unbiased, divergence, *lenses)
+    tables, lenses = [], []
+    sides = zip((before, after), (ours_seen, theirs_seen), asked, strict=True)
+    for done, (loaded, seen, own) in enumerate(sides, 1):
+        loss = lens = None
+        if asks:
+            losses, slopes = gate_gradients(loaded, own)
+            # The size is taken of each text's own slope, as in `studies.heads`.
+            seen["importance"], loss = np.abs(slopes).mean(0), float(losses.mean())
+            lens = hidden_words_by_depth(loaded, own) if labels is None else None
+        tokens, loss_of = sum(map(len, ours)), "words" if labels is None else "class"
+        tables.append(HeadTable(Path(loaded.name).name, len(ours), tokens, seen, loss, loss_of))
+        lenses.append(lens)
+        counted(within(report, 2, _STAGES), done, 2, "models")
+    return ModelComparison(tables[0], tables[1], cka, unbiased, divergence, lenses[0], lenses[1])
+
+
+def _add(sums: dict[str, np.ndarray], figures: Mapping[str, np.ndarray], texts: int) -> None:
+    """Add one text's figures of every head to their means over so many."""
+    for name, values in figures.items():
+        sums[name] = sums.get(name, 0.0) + values.astype(np.float64) / texts
 
 
 def _read_by_both(

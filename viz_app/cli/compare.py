@@ -57,12 +57,13 @@ def compare_models(
     if text is None and (pair or label):
         raise Refused("--pair and --label name columns: say with --text which column holds the texts")
     read, classes = texts_of(file, None if text is None else Columns(text, pair, label), texts)
-    models = [load(name, device) for name in (before, after)]
+    one, other = load(before, device), load(after, device)
     if out is not None:
-        check_heads(*models)
+        check_heads(one, other)
     found = compare(
-        *models, read, labels=classes or None, max_length=max_length, importance=importance, seed=seed, report=Notes()
-    )
+        one, other, read,
+        labels=classes or None, max_length=max_length, importance=importance, seed=seed, report=Notes(),
+    )  # fmt: skip
     if out is not None:
         write_heads(found, out)
     if cka is not None:
@@ -78,13 +79,16 @@ def _lines(found: ModelComparison) -> list[str]:
     from bert_core.analysis.roles import in_words, roles_of_heads
 
     lines = [f"{found.texts:,} texts, {found.tokens:,} tokens"]
-    lenses = () if found.lens_before is None or found.lens_after is None else (found.lens_before, found.lens_after)
-    titles = "  lens before  lens after" if lenses and found.divergence is not None else ""
+    lenses = None if found.lens_before is None or found.lens_after is None else (found.lens_before, found.lens_after)
+    if found.divergence is None:  # of models of other depths the lines do not stand side by side
+        lenses = None
+    titles = "" if lenses is None else "  lens before  lens after"
     lines.append(f"depth     CKA  unbiased  nearest depth{titles}")
     for depth, row in enumerate(found.cka):
         same = depth if depth < len(row) else len(row) - 1
         line = f"{depth:>5}  {row[same]:>6.3f}  {found.cka_unbiased[depth, same]:>8.3f}  {int(row.argmax()):>13}"
-        lines.append(line + (f"  {lenses[0][depth]:>11.3f}  {lenses[1][depth]:>10.3f}" if titles else ""))
+        of_lens = "" if lenses is None else f"  {lenses[0][depth]:>11.3f}  {lenses[1][depth]:>10.3f}"
+        lines.append(line + of_lens)
     if found.divergence is None:
         return lines
     roles = [in_words(roles_of_heads(table.figures)) for table in (found.before, found.after)]

@@ -81,7 +81,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.edits", "bert_core.config",
     },
     "bert_core.training": {
-        "filelock", "numpy", "torch", "bert_core.progress", "bert_core.tokenizer", "bert_core.recording",
+        "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
+        "bert_core.tokenizer", "bert_core.recording",
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
         "bert_core.calibration", "bert_core.scenes", "bert_core.agreement", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.edits",

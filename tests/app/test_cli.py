@@ -38,9 +38,9 @@ from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.rows import Columns
 from bert_core.studies.table import read_table
 from bert_core.training import launch
-from bert_core.training.finetune import FinetuneSettings
 from bert_core.training.measures import Measures
 from bert_core.training.pretrain import PretrainSettings
+from bert_core.training.tuning import FinetuneSettings
 from tests.core.test_relations import conllu, sentences
 from viz_app import cli
 from viz_app.cli.serve import MALLOC

@@ -25,7 +25,8 @@ from bert_core.run.lens import logit_lens
 from bert_core.run.walk import walk
 from bert_core.spelling import SPACE
 from bert_core.tokenizer import joined
-from bert_core.training.finetune import FinetuneSettings, finetune
+from bert_core.training.finetune import finetune
+from bert_core.training.tuning import FinetuneSettings
 from tests.core.test_hostile_checkpoints import ODD, loaded_or_refused, places
 from tests.core.test_tokenizer import TEXTS
 from tests.families import CLASSES, FAMILIES, reference_of, save_family, save_tokenizer, sentences

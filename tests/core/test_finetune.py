@@ -19,8 +19,9 @@ import bert_core
 from bert_core import BertConfig, BertModel, checkpoint
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.training import finetune as tuning
-from bert_core.training.finetune import FinetuneSettings, Scores, finetune
+from bert_core.training.finetune import Scores, finetune
 from bert_core.training.labelled import classes_of, split_off
+from bert_core.training.tuning import FinetuneSettings
 from tests.near import assert_near
 
 pytestmark = pytest.mark.slow

@@ -99,13 +99,14 @@ def finetune(
 
     The weights that do best on held-out rows are kept, ready for `headlight app --models FOLDER`.
     """
-    from bert_core.training import finetune as tuning
+    from bert_core.training import finetune as classes
+    from bert_core.training.tuning import FinetuneSettings
 
-    settings = tuning.FinetuneSettings(
+    settings = FinetuneSettings(
         epochs=epochs, learning_rate=learning_rate, batch=batch, max_length=max_length, dropout=dropout,
         patience=patience, seed=seed,
     )  # fmt: skip
-    tuning.finetune(
+    classes.finetune(
         train, folder, settings, text=text, label=label, pair=pair, held_out=_parse_held_out(held_out),
         start=start, device=device, report=say,
     )  # fmt: skip

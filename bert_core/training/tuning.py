@@ -1,0 +1,303 @@
+"""What every fine-tuning shares: where it starts, its loop, the best weights so far, and the folder that holds them."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core import checkpoint
+from bert_core.config import BertConfig
+from bert_core.modeling import BertForPreTraining, BertModel, BertPreTrainedModel
+from bert_core.naming import Family
+from bert_core.progress import Progress
+from bert_core.refused import Refused
+from bert_core.studies.resume import alone, as_kept, check_same, read_kept
+from bert_core.training.launch import copy_tokenizer
+from bert_core.training.runs import LOG_FILE, adamw, fast_forward, in_words, log, trapezoid, update
+
+UNFINISHED_FILE = "unfinished.json"  # what a run was begun with, while it lasts
+REPORT_EVERY = 20  # steps
+_SORTED_TOGETHER = 16  # batches
+Model = TypeVar("Model", bound=BertPreTrainedModel)
+
+
+@dataclass(frozen=True)
+class FinetuneSettings:
+    """What decides the weights that come out; two runs with equal settings give equal weights on one machine.
+
+    epochs: times that every example is seen, at most. The rate rises over the first tenth of all steps, then falls to
+        zero.
+    patience: epochs without a better held-out result after which the run ends.
+    max_length: tokens of a text, or of a pair together; longer ones are cut as in the app.
+    """
+
+    epochs: int = 5
+    learning_rate: float = 5e-5
+    batch: int = 16
+    max_length: int = 128
+    dropout: float = 0.1
+    weight_decay: float = 0.01
+    patience: int = 2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "patience"):
+            if getattr(self, name) < 1:
+                raise Refused(f"{name} is {getattr(self, name)}: 1 is the least")
+        if not 0 < self.learning_rate < math.inf:
+            raise Refused(f"the learning rate is {self.learning_rate:g}: it is a number greater than 0")
+
+
+class Read(Protocol):
+    """What the model reads of one text; its answer stands beside it, in whatever form the task has."""
+
+    @property
+    def input_ids(self) -> tuple[int, ...]:
+        """Numbers of its pieces."""
+
+    @property
+    def token_type_ids(self) -> tuple[int, ...]:
+        """Their segments."""
+
+
+class Judged(Protocol):
+    """How a model does on examples that it was not trained on."""
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """What decides whether weights are better than others: the larger, number after number."""
+
+    @property
+    def said(self) -> str:
+        """The most telling figures, as a part of a sentence."""
+
+    @property
+    def figures(self) -> Mapping[str, object]:
+        """The figures as the log holds them."""
+
+    def table(self) -> list[str]:
+        """The figures as lines of text."""
+
+
+Example = TypeVar("Example", bound=Read)
+Scores = TypeVar("Scores", bound=Judged)
+
+
+@dataclass(frozen=True)
+class Task(Generic[Example, Scores]):
+    """What is learned.
+
+    origin: the model that training starts from. model: the same encoder with the head that is taught.
+    training, held: examples to learn from, and to be judged by. loss: of some examples, with a graph; judge: scores on
+    `held`, as the model now is.
+    """
+
+    origin: BertForPreTraining
+    model: BertPreTrainedModel
+    training: Sequence[Example]
+    held: Sequence[Example]
+    loss: Callable[[Sequence[Example]], Tensor]
+    judge: Callable[[], Scores]
+
+
+def as_begun(settings: FinetuneSettings, given: Mapping[str, object], files: Mapping[str, Path]) -> dict[str, Any]:
+    """What a run is begun with, as `unfinished.json` has it. files: what is read, by what each is."""
+    read = {f"the {name}": sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+    return as_kept({**given, **read, **asdict(settings)})
+
+
+def begins_anew(folder: Path, now: Mapping[str, object]) -> bool:
+    """Whether a run was killed in a folder that has its best model so far. Raises Refused for any other model there."""
+    if not (folder / checkpoint.CONFIG_FILE).exists():
+        return False
+    if not (folder / UNFINISHED_FILE).is_file():
+        raise Refused(f"{folder} already holds a model: choose another folder")
+    check_same(read_kept(folder / UNFINISHED_FILE), now, folder)
+    return True
+
+
+@contextmanager
+def run_in(
+    folder: Path, source: Path, now: Mapping[str, object], device: torch.device, report: Progress
+) -> Iterator[None]:
+    """One run in a folder, alone: what it was begun with stands there until it is done, beside the tokenizer.
+
+    source: the folder of the start. Raises Refused as `begins_anew`, and where another run writes to the folder.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    begun = folder / UNFINISHED_FILE
+    with alone(folder):
+        if begins_anew(folder, now):
+            report(None, f"the run in {folder} was stopped before its end: it begins anew")
+        checkpoint.write_whole(begun, json.dumps(now, indent=1) + "\n")
+        copy_tokenizer(source, folder)
+        (folder / LOG_FILE).unlink(missing_ok=True)  # of a run that was not finished
+        report(None, in_words(device))
+        yield
+        begun.unlink()
+
+
+def start_of(
+    source: Path,
+    settings: FinetuneSettings,
+    labels: tuple[str, ...] | None,
+    head: Callable[[BertConfig, BertModel], Model],
+    architecture: Callable[[Family], str],
+    holds: Callable[[BertConfig, Mapping[str, Tensor]], bool],
+) -> tuple[BertForPreTraining, Model]:
+    """The model that training starts from, and the one to be taught, on its encoder.
+
+    source: a checkpoint folder. labels: of the head; None where it has none. head: makes it. architecture: its name in
+    a family. holds: whether a file has such a head; one of the same labels is gone on from.
+    Raises Refused for a decoder, or a length that the start cannot read.
+    """
+    config, weights = checkpoint.read(source)
+    if config.is_decoder or config.add_cross_attention:
+        raise Refused(f"{source.name} is a decoder, which reads a text from left to right: start from an encoder")
+    longest = config.max_position_embeddings
+    if settings.max_length > longest:
+        raise Refused(f"a length of {settings.max_length} is too long: {source.name} reads {longest} tokens")
+    if not holds(config, weights) or (labels is not None and config.labels != labels):
+        weights = {name: t for name, t in weights.items() if name.startswith(("bert.", "cls."))}
+    config = config if labels is None else config.with_labels(labels)
+    family = config.family
+    config = config.replace(
+        hidden_dropout_prob=settings.dropout, attention_probs_dropout_prob=settings.dropout,
+        extra={**config.extra, "model_type": family.name, "architectures": [architecture(family)]},
+    )  # fmt: skip
+    with checkpoint.sizes_alone():
+        origin = BertForPreTraining(config)
+    origin.load_report = checkpoint.fill(origin, weights, str(source))
+    with checkpoint.sizes_alone():
+        model = head(config, origin.bert)
+    checkpoint.fill(model, weights, str(source))
+    return origin, model
+
+
+def tune(
+    task: Task[Example, Scores],
+    settings: FinetuneSettings,
+    folder: Path,
+    *,
+    pooled: bool,
+    device: torch.device,
+    report: Progress,
+) -> Scores:
+    """The loop: an epoch, a look at the held-out examples, and on until it gets no better; the best scores.
+
+    pooled: whether the head stands on the pooler, which is then taught too.
+    Raises Refused where the loss is lost.
+    """
+    parameters = list(task.model.parameters())
+    optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
+    in_epoch = math.ceil(len(task.training) / settings.batch)
+    steps = in_epoch * settings.epochs
+    best: Scores | None = None
+    best_epoch = step = texts_done = 0
+    started = time.monotonic()
+    for epoch in range(1, settings.epochs + 1):
+        task.model.train()
+        smooth: float | None = None
+        for batch in _batches(task.training, settings.batch, np.random.default_rng([settings.seed, epoch])):
+            torch.manual_seed(settings.seed * 1_000_003 + step)  # dropout
+            with fast_forward(device):
+                loss = task.loss(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            rate = settings.learning_rate * trapezoid(step, steps=steps, warmup=steps // 10, decay=steps)
+            update(optimizer, parameters, rate)
+            step, texts_done = step + 1, texts_done + len(batch)
+            value = loss.item()
+            if not math.isfinite(value):
+                raise Refused(f"the loss is no longer a number at step {step}: take a lower learning rate")
+            smooth = value if smooth is None else 0.9 * smooth + 0.1 * value
+            if step % REPORT_EVERY == 0 or step % in_epoch == 0:
+                speed = texts_done / (time.monotonic() - started)
+                left = (settings.epochs * len(task.training) - texts_done) / speed
+                log(folder, {"epoch": epoch, "step": step, "rate": rate, "loss": round(smooth, 5)})
+                report(
+                    step / steps,
+                    f"epoch {epoch}/{settings.epochs}  step {step}/{steps}  loss {smooth:.3f}  "
+                    f"{speed:,.1f} examples/s  {_duration(left)} left",
+                )
+        task.model.eval()
+        scores = task.judge()
+        better = best is None or scores.rank > best.rank
+        log(folder, {"epoch": epoch, "held_out": scores.figures, "kept": better})
+        report(None, f"held out after epoch {epoch}: {scores.said}" + (", the best so far: kept" if better else ""))
+        if better:
+            best, best_epoch = scores, epoch
+            _save(task.origin, task.model, folder, pooled)
+        elif epoch - best_epoch >= settings.patience and epoch < settings.epochs:
+            report(None, f"no better for {settings.patience} epochs: stopped early")
+            break
+    assert best is not None  # there is at least one epoch
+    report(None, f"kept: the weights after epoch {best_epoch}, in {folder}")
+    return best
+
+
+def longest_first(examples: Sequence[Example], batch: int) -> Iterator[Sequence[Example]]:
+    """Every example once, those of about one length together."""
+    ordered = sorted(examples, key=lambda example: -len(example.input_ids))
+    return (ordered[first : first + batch] for first in range(0, len(ordered), batch))
+
+
+def inputs_of(batch: Sequence[Read], config: BertConfig, pad: int, device: torch.device) -> dict[str, Tensor | None]:
+    """What a model is called with, (batch, seq); the shorter texts are padded on the right."""
+    ids = filled([example.input_ids for example in batch], pad)
+    mask = filled([[1] * len(example.input_ids) for example in batch], 0)
+    segments = filled([example.token_type_ids for example in batch], 0) if config.type_vocab_size else None
+    return {
+        "input_ids": ids.to(device),
+        "token_type_ids": None if segments is None else segments.to(device),
+        "attention_mask": None if mask.all() else mask.to(device),
+    }
+
+
+def filled(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
+    """(row, longest), each row filled up on the right."""
+    found = np.full((len(rows), max(map(len, rows))), padding, np.int64)
+    for number, row in enumerate(rows):
+        found[number, : len(row)] = row
+    return torch.from_numpy(found)
+
+
+def _batches(examples: Sequence[Example], size: int, rng: np.random.Generator) -> Iterator[list[Example]]:
+    """Every example once, in an order drawn anew; those of a batch are about equally long: few pads are read."""
+    order = rng.permutation(len(examples)).tolist()
+    batches: list[list[int]] = []
+    for first in range(0, len(order), size * _SORTED_TOGETHER):
+        together = sorted(order[first : first + size * _SORTED_TOGETHER], key=lambda n: len(examples[n].input_ids))
+        batches += [together[start : start + size] for start in range(0, len(together), size)]
+    for number in rng.permutation(len(batches)):
+        yield [examples[n] for n in batches[number]]
+
+
+def _save(origin: BertForPreTraining, model: BertPreTrainedModel, folder: Path, pooled: bool) -> None:
+    """Write the encoder, the head that is taught, and those that the start had; no head that was never trained."""
+    report = origin.load_report
+    parts = {
+        "bert.pooler.": pooled or not report.lacks("bert.pooler."), "bert.": True,
+        "cls.predictions.": report.has_mlm, "cls.seq_relationship.": report.has_nsp,
+    }  # fmt: skip
+    tensors = {
+        name: t
+        for name, t in origin.state_dict(keep_vars=True).items()
+        if next((there for part, there in parts.items() if name.startswith(part)), False)
+    }
+    own = {n: t for n, t in model.state_dict(keep_vars=True).items() if not n.startswith("bert.")}
+    checkpoint.write_tensors({**tensors, **own}, model.config, folder)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

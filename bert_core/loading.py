@@ -31,7 +31,7 @@ from bert_core.modeling import (
     BertPreTrainedModel,
 )
 from bert_core.refused import Refused, checked, shown
-from bert_core.tokenizer import Tokenizer
+from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,7 @@ LARGEST_UNPACKED = 16_000_000_000  # bytes of a .zip's files together: ten times
 LARGEST_RATIO = 20  # of these to the .zip's own: weights hardly shrink
 LONGEST_READ = 1_000_000  # bytes; more at once is read only of a .zip's table of contents, of ten thousand files or so
 HUB_FILES = (
-    "config.json", "model.safetensors", "pytorch_model.bin", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
-    "tuned_lens.safetensors",
+    "config.json", "model.safetensors", "pytorch_model.bin", *TOKENIZER_FILES, "tuned_lens.safetensors",
 )  # fmt: skip
 
 
@@ -320,7 +319,7 @@ def load_decoder(name: str | os.PathLike[str], *, device: str | None = None, all
     if not checkpoint.read_config(folder).is_decoder:
         raise CheckpointError(f"{name} is an encoder, which reads a text as a whole: load takes it")
     model = BertLMHeadModel.from_pretrained(folder)
-    has_tokenizer = any((folder / file).is_file() for file in ("tokenizer.json", "vocab.txt"))
+    has_tokenizer = any((folder / file).is_file() for file in TOKENIZER_FILES[:-1])
     tokenizer = _tokenizer_of(folder, model.config) if has_tokenizer else None
     model.requires_grad_(False).to(chosen)
     return LoadedDecoder(name, model, tokenizer, model.load_report, chosen)

@@ -8,6 +8,9 @@ from itertools import count
 
 SPACE = "␣"  # a space that is a piece, or part of one
 GOES_ON = "##"
+GOES_ON_AFTER = (
+    "@@"  # behind a piece that a word goes on after: a BERTweet's vocabulary says that in place of the other
+)
 
 
 class Spelling:
@@ -99,6 +102,24 @@ class Bytes(Unigrams):
         numbers = re.sub(rb"\\x([0-9a-f]{2})", lambda number: bytes([int(number[1], 16)]), text)
         as_bytes = "".join(_SIGN_OF[number] for number in numbers)
         return (*found, as_bytes, _SIGN_OF[ord(" ")] + as_bytes)
+
+
+class Tweets(Unigrams):
+    """Of a BERTweet's words: the last piece ends in `</w>`, and alone every other is shown as there, with `@@`."""
+
+    def text(self, piece: str) -> str:
+        """As in `Unigrams`."""
+        return piece.removesuffix("</w>")
+
+    def shown(self, piece: str) -> str:
+        """As in `Spelling`."""
+        return self.text(piece) if piece.endswith("</w>") else piece + GOES_ON_AFTER
+
+    def written(self, shown: str) -> tuple[str, ...]:
+        """As in `Spelling`."""
+        bare = shown.removeprefix(GOES_ON) if len(shown) > len(GOES_ON) else shown
+        inside = (bare.removesuffix(GOES_ON_AFTER),) if bare.endswith(GOES_ON_AFTER) and bare != GOES_ON_AFTER else ()
+        return (*inside, bare + "</w>", bare)
 
 
 def _readable(text: str) -> str:

@@ -18,8 +18,9 @@ from tokenizers.models import BPE, Unigram, WordPiece
 
 from bert_core.charsmap import check_charsmap
 from bert_core.config import LARGEST_JSON, BertConfig, json_object, text_of
+from bert_core.merges import BYTE_FILES, MOST_PIECES, TWEET_FILES, Merged, byte_pairs, tweet_pieces
 from bert_core.refused import Refused, checked, several, shown, whole
-from bert_core.spelling import GOES_ON, SPACE, Bytes, Spelling, Unigrams
+from bert_core.spelling import GOES_ON, GOES_ON_AFTER, SPACE, Bytes, Spelling, Tweets, Unigrams
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
@@ -27,7 +28,7 @@ Duty = Literal["first", "between", "end", "mask", "pad", "unknown"]
 SPECIAL_TOKENS = (PAD, UNKNOWN, CLS, SEP, MASK)
 SEVERAL_SPACES = {"Regex": " {2,}"}  # the one pattern that is run: files made from SentencePiece's have it
 SPELLINGS: Mapping[type, type[Spelling]] = {WordPiece: Spelling, BPE: Bytes, Unigram: Unigrams}
-MOST_PIECES = 1_000_000  # twice the largest published vocabulary
+TOKENIZER_FILES = ("tokenizer.json", *BYTE_FILES, *TWEET_FILES, "tokenizer_config.json")
 # What a tokenizer.json is made of. No other part is run: some take regular expressions, which a file can make endless.
 # A binary table, at which the library would stop the whole program, is looked through first (`charsmap`).
 KNOWN_PARTS = {
@@ -208,9 +209,13 @@ class Tokenizer:
         vocabulary writes these. first_id, end_id, mask_id, pad_id, unknown_id: their numbers.
     """
 
-    def __init__(self, backend: tokenizers.Tokenizer) -> None:
+    def __init__(self, backend: tokenizers.Tokenizer, merged: Merged | None = None) -> None:
+        """merged: the backend as it was made of older files, where these say more than it can."""
         self.backend = backend
-        self.spelling = SPELLINGS[type(backend.model)]()
+        self._numbers = () if merged is None else merged.numbers
+        self._files = {} if merged is None else merged.files
+        self.spelling = Tweets() if self._files else SPELLINGS[type(backend.model)]()
+        self._size = max(self._numbers, default=-1) + 1 or int(backend.get_vocab_size())
         self.backend.no_padding()
         self.backend.no_truncation()
         known = (token for family in FAMILIES for token in family.duties)
@@ -223,9 +228,11 @@ class Tokenizer:
     @classmethod
     @checked
     def from_folder(cls, folder: str | Path) -> Tokenizer:
-        """The tokenizer of a checkpoint folder: `tokenizer.json`, or `vocab.txt` with `tokenizer_config.json`.
+        """The tokenizer of a checkpoint folder: `tokenizer.json`, or what older folders have in its place.
 
-        Raises Refused if neither file is there, one of them is broken, or it is none of word pieces as BERTs have them.
+        That is `vocab.txt`, of a BERTweet with `bpe.codes`, or `vocab.json` with `merges.txt`; with each of these
+        `tokenizer_config.json`, if it is there.
+        Raises Refused if no such file is there, one is broken, or it is none of the kinds that BERTs have.
         """
         folder = Path(folder)
         whole, vocabulary, settings_file = (
@@ -235,6 +242,10 @@ class Tokenizer:
             if whole.is_file():
                 _check_parts(json_object(whole))
                 return cls(tokenizers.Tokenizer.from_file(str(whole)))
+            for names, read in ((BYTE_FILES, byte_pairs), (TWEET_FILES, tweet_pieces)):
+                if all((folder / name).is_file() for name in names):
+                    merged = read(folder, json_object(settings_file) if settings_file.is_file() else {})
+                    return cls(merged.backend, merged)
             if vocabulary.is_file():
                 lowercase, strip_accents = _settings(settings_file)
                 pieces = _pieces(vocabulary)
@@ -248,6 +259,14 @@ class Tokenizer:
             if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
                 raise
             raise Refused(f"the tokenizer files in {folder} are broken: {error}") from error
+        for here, lacking in (BYTE_FILES, BYTE_FILES[::-1], TWEET_FILES[::-1]):
+            if (folder / here).is_file():
+                raise Refused(f"{folder} has {here} and no {lacking}: the two are read together")
+        if any(folder.glob("*.model")):
+            raise Refused(
+                f"{folder} has the model file of SentencePiece alone: load it with transformers' AutoTokenizer and "
+                "save it there, which writes the tokenizer.json that is read"
+            )
         raise Refused(f"{folder} has no tokenizer: neither tokenizer.json nor vocab.txt")
 
     def save(self, folder: str | Path, *, segments: bool = True) -> None:
@@ -255,6 +274,11 @@ class Tokenizer:
 
         segments: whether the model takes them.
         """
+        if self._files:
+            settings = {"tokenizer_class": "BertweetTokenizer", "normalization": False}
+            for name, text in {**self._files, "tokenizer_config.json": json.dumps(settings, indent=2) + "\n"}.items():
+                (Path(folder) / name).write_text(text, encoding="utf-8")
+            return
         own = self.special_tokens
         names = {"pad": own.pad, "unk": own.unknown, "cls": own.first, "sep": own.end, "mask": own.mask}
         names = {f"{name}_token": token for name, token in names.items()}
@@ -266,7 +290,7 @@ class Tokenizer:
 
     def __len__(self) -> int:
         """Size of the vocabulary, added tokens included."""
-        return int(self.backend.get_vocab_size())
+        return self._size
 
     def check_against(self, config: BertConfig) -> None:
         """Raise Refused unless every token has a row in the model's embedding table, and no row is left over."""
@@ -321,11 +345,12 @@ class Tokenizer:
             # Each of these lists is built anew when it is asked for.
             typed = text if side == "A" else pair or ""
             spans = [_without_space(typed, places[start], places[end]) for start, end in encoded.offsets[:kept]]
-            words, tokens = self._word_groups(encoded, spans, typed), list[str]()
-            for place, (piece, number) in enumerate(zip(encoded.tokens[:kept], encoded.ids[:kept], strict=True)):
+            known = self._known(encoded)
+            words, tokens = self._word_groups(encoded, known, spans, typed), list[str]()
+            for place, (piece, number) in enumerate(zip(encoded.tokens[:kept], known[:kept], strict=True)):
                 goes_on = place > 0 and words[place] == words[place - 1] and tokens[-1] != SPACE
                 tokens.append(self._shown_in_text(piece, number, goes_on))
-            pieces = zip(tokens, encoded.ids[:kept], spans, words, strict=True)
+            pieces = zip(tokens, known[:kept], spans, words, strict=True)
             rows += [(token, number, segment, span, words_before + word, side) for token, number, span, word in pieces]
             words_before += max(words, default=-1) + 1
             rows += [(token, self.id_of(token), segment, (0, 0), None, None) for token in behind]
@@ -347,11 +372,17 @@ class Tokenizer:
             at += len(part)
         return _Read(self.backend.encode(own.join(parts), add_special_tokens=False), (*places, at))
 
-    def _word_groups(self, encoded: tokenizers.Encoding, spans: Sequence[tuple[int, int]], typed: str) -> list[int]:
+    def _known(self, encoded: tokenizers.Encoding) -> list[int]:
+        """The numbers of pieces in the vocabulary."""
+        return [self._numbers[number] for number in encoded.ids] if self._numbers else encoded.ids
+
+    def _word_groups(
+        self, encoded: tokenizers.Encoding, ids: Sequence[int], spans: Sequence[tuple[int, int]], typed: str
+    ) -> list[int]:
         """Word of each piece: pieces that touch, with no space or sign between, are one word."""
         groups: list[int] = []
         end, before = 0, ""  # of what was read so far; the piece before
-        rows = zip(encoded.tokens, encoded.ids, encoded.word_ids, spans, strict=False)
+        rows = zip(encoded.tokens, ids, encoded.word_ids, spans, strict=False)
         of_library: int | None = None
         for piece, number, word, (start, last) in rows:
             alone = self._special.get(number, self.special_tokens.unknown) != self.special_tokens.unknown
@@ -408,7 +439,7 @@ class Tokenizer:
     def _numbers_of(self, token: str) -> Iterator[int]:
         as_it_is = (token,) if token in self.special_tokens.duties else ()
         numbers = map(self.backend.token_to_id, as_it_is or self.spelling.written(token))
-        return (number for number in numbers if number is not None)
+        return (number for number in numbers if number is not None and number < len(self))
 
     def token_of(self, number: int) -> str:
         """Token of a number."""
@@ -423,7 +454,8 @@ class Tokenizer:
         given = several("texts", texts, "texts")
         if other := [text for text in given if not isinstance(text, str)]:
             raise Refused(f"one of the texts is {shown(other[0])}: it must be of type str")
-        return [np.array(e.ids, dtype) for e in self.backend.encode_batch_fast(given, add_special_tokens=False)]
+        read = self.backend.encode_batch_fast(given, add_special_tokens=False)
+        return [np.array(self._known(one), dtype) for one in read]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text of word pieces, special tokens left out."""
@@ -433,7 +465,8 @@ class Tokenizer:
 
 def joined(tokens: Iterable[str]) -> str:
     """The pieces of one word put together; a space before it, which some vocabularies cut off, is no part of it."""
-    word = "".join(token if place == 0 else token.removeprefix(GOES_ON) for place, token in enumerate(tokens))
+    *inside, last = [token if place == 0 else token.removeprefix(GOES_ON) for place, token in enumerate(tokens)]
+    word = "".join([*(token.removesuffix(GOES_ON_AFTER) or token for token in inside), last])
     return word.removeprefix(SPACE) or word
 
 

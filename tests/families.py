@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
-FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert")
+FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet")
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
 OF_ROBERTA = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
@@ -25,9 +26,12 @@ OF_ROBERTA = {
 }  # fmt: skip
 SIZES: dict[str, dict[str, Any]] = {
     "distilbert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "seq_classif_dropout": 0.3},
-    "roberta": OF_ROBERTA, "xlm-roberta": OF_ROBERTA, "camembert": OF_ROBERTA,
+    "roberta": OF_ROBERTA, "xlm-roberta": OF_ROBERTA, "camembert": OF_ROBERTA, "bertweet": OF_ROBERTA,
 }  # fmt: skip
-MODELS = {"distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
+MODELS = {
+    "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
+    "bertweet": "Roberta",
+}  # fmt: skip
 
 
 def sentences() -> list[str]:
@@ -37,6 +41,8 @@ def sentences() -> list[str]:
 
 def save_tokenizer(family: str, folder: Path, *, cased: bool = False) -> int:
     """A tokenizer of the family in a folder, as transformers writes it; how many pieces it has."""
+    if family == "bertweet":  # which is always cased
+        return save_tweet_pieces(folder)
     fast = _TRAINED[family](cased)
     fast.save_pretrained(folder)
     return len(fast)
@@ -63,6 +69,36 @@ def _byte_pairs(cased: bool) -> Any:
     if not cased:
         fast.backend_tokenizer.normalizer = normalizers.Lowercase()
     return fast
+
+
+def save_byte_files(folder: Path) -> None:
+    """A RoBERTa's tokenizer as older folders have it: `vocab.json`, `merges.txt`, and how a mask is read."""
+    backend = json.loads(_byte_pairs(cased=True).backend_tokenizer.to_str())
+    mask = {"__type": "AddedToken", **{k: v for k, v in backend["added_tokens"][-1].items() if k != "id"}}
+    settings = {"tokenizer_class": "RobertaTokenizer", "mask_token": mask}
+    merges = [" ".join(pair) for pair in backend["model"]["merges"]]
+    (folder / "vocab.json").write_text(json.dumps(backend["model"]["vocab"]), encoding="utf-8")
+    (folder / "merges.txt").write_text("\n".join(["#version: 0.2", *merges, ""]), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+
+
+def save_tweet_pieces(folder: Path) -> int:
+    """A BERTweet's tokenizer, as it was published: only pieces that a text is cut into are in its vocabulary."""
+    made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(vocab_size=900, end_of_word_suffix="</w>", special_tokens=["<unk>"])
+    made.train_from_iterator([line for line in sentences() for _ in range(2)], trainer)
+    used = Counter(piece for line in sentences() for piece in made.encode(line).tokens)
+    letters = dict.fromkeys((sign + end for sign in sorted(set("".join(sentences()))) for end in ("", "</w>")), 0)
+    written = {
+        piece.removesuffix("</w>") if piece.endswith("</w>") else piece + "@@": count
+        for piece, count in {**letters, **used}.items() if not piece.startswith(" ")
+    }  # fmt: skip
+    merges = json.loads(made.to_str())["model"]["merges"]
+    (folder / "vocab.txt").write_text("".join(f"{p} {n}\n" for p, n in written.items()), encoding="utf-8")
+    (folder / "bpe.codes").write_text("".join(f"{a} {b} 1\n" for a, b in merges), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertweetTokenizer"}', encoding="utf-8")
+    return len(written) + 5
 
 
 def _unigrams(kind: str) -> Callable[[bool], Any]:

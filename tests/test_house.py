@@ -27,8 +27,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.naming": set(),
     "bert_core.charsmap": {"numpy"},
     "bert_core.spelling": set(),
+    "bert_core.merges": {"tokenizers", "bert_core.config", "bert_core.spelling"},
     "bert_core.tokenizer": {
-        "numpy", "tokenizers", "bert_core.charsmap", "bert_core.config", "bert_core.spelling",
+        "numpy", "tokenizers", "bert_core.charsmap", "bert_core.config", "bert_core.merges", "bert_core.spelling",
     },
     "bert_core.numpy_bert": {"numpy", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.recording": {"torch"},

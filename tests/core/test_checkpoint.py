@@ -33,6 +33,7 @@ from bert_core import (
     checkpoint,
     loading,
 )
+from bert_core.tokenizer import TOKENIZER_FILES
 
 Weights = dict[str, Tensor]
 
@@ -527,7 +528,7 @@ def test_a_model_from_the_hub_loads(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     assert bert_core.load("some/model", device="cpu").has_mlm
     expected = {"config.json", "model.safetensors", "pytorch_model.bin", "tuned_lens.safetensors"}
-    assert asked == [("some/model", {*expected, "tokenizer.json", "tokenizer_config.json", "vocab.txt"})]
+    assert asked == [("some/model", {*expected, *TOKENIZER_FILES})]
 
 
 @pytest.mark.parametrize("name", ["./nothing", "/nothing", "~/nothing", "a/b/c", "", "  "])

@@ -24,9 +24,9 @@ _NAMES = {
     "attention": "BertAttention BertSelfAttention BertSelfOutput",
     "modeling": (
         "ACT2FN BertEmbeddings BertEncoder BertForMaskedLM BertForNextSentencePrediction BertForPreTraining "
-        "BertForSequenceClassification BertForTokenClassification BertIntermediate BertLMHeadModel "
-        "BertLMPredictionHead BertLayer BertModel BertOnlyMLMHead BertOnlyNSPHead BertOutput BertPooler "
-        "BertPreTrainedModel BertPreTrainingHeads BertPredictionHeadTransform PreTrainedBertModel"
+        "BertForQuestionAnswering BertForSequenceClassification BertForTokenClassification BertIntermediate "
+        "BertLMHeadModel BertLMPredictionHead BertLayer BertModel BertOnlyMLMHead BertOnlyNSPHead BertOutput "
+        "BertPooler BertPreTrainedModel BertPreTrainingHeads BertPredictionHeadTransform PreTrainedBertModel"
     ),
     "generation": "generate",
     "checkpoint": "CheckpointError LoadReport",
@@ -45,7 +45,7 @@ _NAMES = {
     "records.models": "ModelComparison",
     "records.neurons": "NeuronAttribution NeuronRun NeuronWords Suppression",
     "records.probes": "ProbePoint",
-    "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun TagPrediction",
+    "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun Span SpanPrediction TagPrediction",
     "records.targets": "Target loss_target word_target",
     "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
     "methods": "METHODS Method faithfulness layer_scores token_scores",
@@ -97,6 +97,7 @@ _NAMES = {
     ),
     "analysis.sinks": "Pull Sinks effective_rank pull_of sinks",
     "analysis.scoring": "PairRow pair_columns pairs_csv read_pairs",
+    "analysis.spans": "best_spans",
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
     "studies.heads": "CorpusSettings heads_over",
@@ -201,6 +202,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.sinks import effective_rank as effective_rank
     from bert_core.analysis.sinks import pull_of as pull_of
     from bert_core.analysis.sinks import sinks as sinks
+    from bert_core.analysis.spans import best_spans as best_spans
     from bert_core.analysis.walks import Difference as Difference
     from bert_core.analysis.walks import differences as differences
     from bert_core.analysis.walks import likeliest as likeliest
@@ -236,6 +238,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.modeling import BertForMaskedLM as BertForMaskedLM
     from bert_core.modeling import BertForNextSentencePrediction as BertForNextSentencePrediction
     from bert_core.modeling import BertForPreTraining as BertForPreTraining
+    from bert_core.modeling import BertForQuestionAnswering as BertForQuestionAnswering
     from bert_core.modeling import BertForSequenceClassification as BertForSequenceClassification
     from bert_core.modeling import BertForTokenClassification as BertForTokenClassification
     from bert_core.modeling import BertIntermediate as BertIntermediate
@@ -281,6 +284,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.run import DecoderRun as DecoderRun
     from bert_core.records.run import MaskPrediction as MaskPrediction
     from bert_core.records.run import ModelRun as ModelRun
+    from bert_core.records.run import Span as Span
+    from bert_core.records.run import SpanPrediction as SpanPrediction
     from bert_core.records.run import TagPrediction as TagPrediction
     from bert_core.records.targets import Target as Target
     from bert_core.records.targets import loss_target as loss_target

@@ -44,7 +44,7 @@ BLIP_DEFAULTS: Mapping[str, Any] = {
 # Patterns of keys that published files have too many: a table of numbers from 0 on, which we count ourselves.
 NO_NEWS = (r"position_ids$",)
 # What a model can do without: the app then does not show what it would have computed.
-OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.")
+OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.", "qa_outputs.")
 # Models of texts that are built otherwise than BERT, and how.
 REFUSED_TYPES = {
     "deberta": "whose attention looks at words and places apart",
@@ -275,6 +275,11 @@ def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
 def holds_tagger(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
     """Whether a file has a classifier of single tokens, as its configuration must say."""
     return "classifier.weight" in weights and _is_a(config.family.tagger, config)
+
+
+def holds_reader(weights: Mapping[str, Tensor]) -> bool:
+    """Whether a file has scores of tokens as the first and the last of an answer; no other head is called so."""
+    return "qa_outputs.weight" in weights
 
 
 def _is_a(architecture: str, config: BertConfig) -> bool:

@@ -25,6 +25,7 @@ from bert_core.config import BertConfig
 from bert_core.edits import Edit, check_unedited
 from bert_core.modeling import (
     BertForPreTraining,
+    BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
     BertLMHeadModel,
@@ -50,7 +51,9 @@ class LoadedModel:
 
     classifier, tagger: the same encoder with the classifier, of texts or of tokens, that the checkpoint was fine-tuned
         to; None if it has none.
-    has_mlm, has_nsp, has_classifier, has_tagger: whether that head came trained; an untrained head means nothing.
+    reader: the same encoder with the scores that find the answer to a question in a text; None if it has none.
+    has_mlm, has_nsp, has_classifier, has_tagger, has_reader: whether that head came trained; an untrained head means
+        nothing.
     edits: what is changed in it while it runs (`edited`).
     """
 
@@ -62,6 +65,7 @@ class LoadedModel:
     classifier: BertForSequenceClassification | None = None
     edits: tuple[Edit, ...] = ()
     tagger: BertForTokenClassification | None = None
+    reader: BertForQuestionAnswering | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -82,7 +86,7 @@ class LoadedModel:
     @property
     def tuned(self) -> dict[str, BertPreTrainedModel]:
         """The models beside `model` that stand on its encoder, each with a head of its own, by their names here."""
-        there = {"classifier": self.classifier, "tagger": self.tagger}
+        there = {"classifier": self.classifier, "tagger": self.tagger, "reader": self.reader}
         return {name: one for name, one in there.items() if one is not None}
 
     def own_of(self, head: str) -> dict[str, Tensor]:
@@ -115,6 +119,11 @@ class LoadedModel:
     def has_tagger(self) -> bool:
         """Whether the model has a classifier of single tokens whose weights were in the file."""
         return self.tagger is not None and not self.report.lacks("classifier.")
+
+    @property
+    def has_reader(self) -> bool:
+        """Whether the model finds answers in a text, and the weights for that were in the file."""
+        return self.reader is not None and not self.report.lacks("qa_outputs.")
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -200,6 +209,8 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
                 tuned["classifier"] = BertForSequenceClassification(config, model.bert)
             if checkpoint.holds_tagger(config, weights):
                 tuned["tagger"] = BertForTokenClassification(config, model.bert)
+            if checkpoint.holds_reader(weights):
+                tuned["reader"] = BertForQuestionAnswering(config, model.bert)
     except Refused as error:
         raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
     for one in tuned.values():

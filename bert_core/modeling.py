@@ -163,6 +163,17 @@ class TokenClassifierOutput(ModelOutput):
 
 
 @dataclass
+class QuestionAnsweringOutput(ModelOutput):
+    """loss: scalar, when both positions were given. start_logits, end_logits: (batch, seq)."""
+
+    loss: Tensor | None = None
+    start_logits: Tensor | None = None
+    end_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
 class CausalLMOutput(ModelOutput):
     """loss: scalar, or (batch,) with reduction "none". logits: (batch, seq, vocab). The rest as BertEncoderOutput."""
 
@@ -1166,6 +1177,58 @@ class BertForTokenClassification(BertPreTrainedModel):
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )
+
+
+class BertForQuestionAnswering(BertPreTrainedModel):
+    """BERT with two scores of every token, as the first and as the last of an answer, without a pooler.
+
+    Source: Devlin 2019, section 4.2 (arXiv:1810.04805).
+    """
+
+    def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
+        """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
+        super().__init__(config)
+        self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
+        self.qa_outputs = nn.Linear(config.hidden_size, 2)
+        if bert is None:
+            self.init_weights()
+        else:
+            self._init_weights(self.qa_outputs)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        *,
+        start_positions: Tensor | None = None,
+        end_positions: Tensor | None = None,
+        **model_arguments: Any,
+    ) -> QuestionAnsweringOutput:
+        """start_positions, end_positions: as span_loss takes them. model_arguments: as BertModel.forward."""
+        outputs = self.bert(input_ids, **model_arguments)
+        start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
+        loss = None
+        if start_positions is not None and end_positions is not None:
+            loss = span_loss(start_logits, end_logits, start_positions, end_positions)
+        return QuestionAnsweringOutput(
+            loss=loss,
+            start_logits=start_logits,
+            end_logits=end_logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+def span_loss(start_logits: Tensor, end_logits: Tensor, start_positions: Tensor, end_positions: Tensor) -> Tensor:
+    """The mean of the two cross-entropies, of the first and of the last place of each answer.
+
+    start_logits, end_logits: (batch, seq). start_positions, end_positions: (batch,); one beyond the text has no part.
+    """
+    ignored = start_logits.shape[-1]
+    losses = [
+        F.cross_entropy(logits.float(), places.view(-1).clamp(0, ignored), ignore_index=ignored)
+        for logits, places in ((start_logits, start_positions), (end_logits, end_positions))
+    ]
+    return torch.stack(losses).mean()
 
 
 def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None = None) -> Tensor:

@@ -45,6 +45,11 @@ class Family:
         """The architecture of its classifiers of single tokens."""
         return self.classifier.replace("ForSequence", "ForToken")
 
+    @property
+    def reader(self) -> str:
+        """The architecture of its readers, which find answers."""
+        return self.classifier.replace("ForSequenceClassification", "ForQuestionAnswering")
+
     def own(self, weights: Mapping[str, Weight], *, pooled: bool = True) -> dict[str, Weight]:
         """Our weights by its own names. What stands before a classifier is called so only where there is one.
 

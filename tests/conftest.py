@@ -82,6 +82,20 @@ def tiny_tagger_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="session")
+def tiny_reader_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same checkpoint with a reader, which finds answers, beside its heads."""
+    folder = tmp_path_factory.mktemp("tiny-answers") / "tiny-reader"
+    config = checkpoint.read_config(tiny_model_folder)
+    config = config.replace(extra={**config.extra, "architectures": ["BertForQuestionAnswering"]})
+    torch.manual_seed(3)
+    head = {"qa_outputs.weight": torch.randn(2, config.hidden_size), "qa_outputs.bias": torch.randn(2)}
+    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, folder)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (folder / name).write_bytes((tiny_model_folder / name).read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_classifier_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same checkpoint with a classifier beside its heads; one of its three classes has a name full of signs."""
     folder = tmp_path_factory.mktemp("tiny-classes") / "tiny-classifier"

@@ -133,8 +133,9 @@ def save_family(family: str, folder: Path, head: str = "ForMaskedLM", *, cased: 
     folder.mkdir(parents=True, exist_ok=True)
     vocab_size = save_tokenizer(family, folder, cased=cased)
     prefix = MODELS[family]
+    classes = {0: "first", 1: "last"} if head == "ForQuestionAnswering" else CLASSES
     config = getattr(transformers, f"{prefix}Config")(
-        vocab_size=vocab_size, id2label=CLASSES, label2id={name: number for number, name in CLASSES.items()},
+        vocab_size=vocab_size, id2label=classes, label2id={name: number for number, name in classes.items()},
         **{**SIZES[family], **sizes},
     )  # fmt: skip
     torch.manual_seed(7)

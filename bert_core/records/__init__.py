@@ -28,6 +28,8 @@ from bert_core.records.run import ClassPrediction as ClassPrediction
 from bert_core.records.run import DecoderRun as DecoderRun
 from bert_core.records.run import MaskPrediction as MaskPrediction
 from bert_core.records.run import ModelRun as ModelRun
+from bert_core.records.run import Span as Span
+from bert_core.records.run import SpanPrediction as SpanPrediction
 from bert_core.records.run import TagPrediction as TagPrediction
 from bert_core.records.targets import Target as Target
 from bert_core.records.targets import hidden_pieces as hidden_pieces

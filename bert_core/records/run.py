@@ -71,6 +71,38 @@ class TagPrediction:
 
 
 @dataclass(frozen=True)
+class Span:
+    """One answer of a reader: where it stands in the context, and how it does.
+
+    first, last: its tokens; both 0 where the answer is that there is none. start, end: its characters in the context.
+    text: as it was typed. score: the sum of its two logits, by which answers are ranked. probability: that of its first
+    token times that of its last, each among all places of the context and no answer.
+    """
+
+    first: int
+    last: int
+    start: int
+    end: int
+    text: str
+    score: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class SpanPrediction:
+    """What a reader says of every token of a question and its context, as the first and the last of the answer.
+
+    start_logits, end_logits: (token,) float32. start, end: (token,) float32, probabilities among the tokens of the
+    context and the first of all, which stands for no answer; each sums to 1. `analysis.spans` makes answers of them.
+    """
+
+    start_logits: np.ndarray = field(repr=False)
+    end_logits: np.ndarray = field(repr=False)
+    start: np.ndarray = field(repr=False)
+    end: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True)
 class ModelRun:
     """All that was seen of one text in one forward pass, and one backward pass if there was a target.
 
@@ -82,6 +114,7 @@ class ModelRun:
     predictions: one entry for each position that was asked for.
     nsp: probability that B follows A; None for a single text or a model without that head.
     classes, tags: what the classifier of texts, and of tokens, says; None for a model without one.
+    spans: where the answer to a question stands in its context; None for a single text or a model without a reader.
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
     edits: what was changed in the model while it ran.
@@ -102,13 +135,14 @@ class ModelRun:
     edits: tuple[Edit, ...] = ()
     norms: np.ndarray | None = None
     tags: TagPrediction | None = None
+    spans: SpanPrediction | None = None
 
     def __post_init__(self) -> None:
         for array in self._arrays():
             array.flags.writeable = False
 
     def _arrays(self) -> Iterator[np.ndarray]:
-        for part in (self, *self.predictions, self.classes, self.tags):
+        for part in (self, *self.predictions, self.classes, self.tags, self.spans):
             values = () if part is None else (getattr(part, entry.name) for entry in fields(part))
             yield from (value for value in values if isinstance(value, np.ndarray))
 

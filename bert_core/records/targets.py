@@ -18,8 +18,8 @@ MOST_LISTED = 8  # pieces
 class TargetKind:
     """What one kind of target asks for, and how it is said: the one place that knows.
 
-    needs: what a `Target` of it must give. head: which head of the model answers, "words", "next", "classifier" or
-    "tagger".
+    needs: what a `Target` of it must give. head: which head of the model answers, "words", "next", "classifier",
+    "tagger" or "reader".
     unit: what its value is counted in. link: what makes a probability of the value, "exp" or "sigmoid"; None: the head
     itself must say. mean: whether it is the mean over its pieces, else their sum.
     question, speaks_for, says: what is asked, what a positive part speaks for, and how sure the model is, to be
@@ -80,12 +80,17 @@ TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
         ("position", "label"), "tagger", "units of its logit", None,
         "Why “{label}” for “{word}”?", "the tag “{label}” of “{word}”", "logit {value}",
     ),
+    # What answers are ranked by: Devlin 2019, section 4.2 (arXiv:1810.04805).
+    "span": TargetKind(
+        ("position", "last"), "reader", "units of its two logits", None,
+        "Why the answer “{word}”?", "the answer “{word}”", "sum of its two logits {value}",
+    ),
 })  # fmt: skip
 
 
 _GIVEN = {
     "position": "a position", "token_id": "a token_id", "against": "the one it stands against", "label": "a label",
-    "pieces": "the pieces that it asks for",
+    "pieces": "the pieces that it asks for", "last": "a last place",
 }  # fmt: skip
 
 
@@ -108,8 +113,10 @@ class Target:
     "joint", the log-probability of several `pieces` together, each at its own mask: the sum of theirs;
     "loss", minus the masked-word loss over `pieces`: the mean of their log-probabilities;
     "nsp", logit(B follows A) - logit(B does not);
-    "class", the logit of the class with the number `label`; or
-    "tag", the logit of the tag with the number `label` for the token at `position`.
+    "class", the logit of the class with the number `label`;
+    "tag", the logit of the tag with the number `label` for the token at `position`; or
+    "span", the logit of `position` as the first token of an answer plus that of `last` as its last one; with 0 for
+    both, that there is no answer.
     pieces: (position, token_id) of each.
     """
 
@@ -119,11 +126,12 @@ class Target:
     label: int | None = None
     against: int | None = None
     pieces: tuple[tuple[int, int], ...] = ()
+    last: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in TARGET_KINDS:
             raise Refused(f"target kind {shown(self.kind)} is unknown: one of {', '.join(TARGET_KINDS)}")
-        for name in ("position", "token_id", "label", "against"):
+        for name in ("position", "token_id", "label", "against", "last"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole(f"the {name} of a target", getattr(self, name), None))
         object.__setattr__(self, "pieces", tuple(map(_piece, several("pieces", self.pieces, _PIECES))))
@@ -142,9 +150,8 @@ class Target:
     @property
     def rows(self) -> tuple[int, ...]:
         """The positions of the last layer that it is read from: its own, or the first for the text as a whole."""
-        if self.position is not None and "position" in self.asks.needs:
-            return (self.position,)
-        return tuple(position for position, _ in self.pieces) or (0,)
+        own: list[int] = [getattr(self, name) for name in ("position", "last") if name in self.asks.needs]
+        return tuple(own) or tuple(position for position, _ in self.pieces) or (0,)
 
     @property
     def asked(self) -> tuple[tuple[int, int], ...]:
@@ -156,7 +163,8 @@ class Target:
     def removable(self, encoding: Encoding) -> tuple[int, ...]:
         """Positions that can be taken out of a text while the question stays: not the added ones, nor masks asked for.
 
-        The word that a tag is asked of can be taken out: its place is left, and what stands around it.
+        The word that a tag is asked of can be taken out, and those of an answer: their places are left, and what stands
+        around them.
         """
         asked = {position for position, _ in self.asked}
         return tuple(i for i, special in enumerate(encoding.special) if not special and i not in asked)

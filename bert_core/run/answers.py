@@ -8,21 +8,23 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bert_core.analysis.spans import span_probabilities
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
-from bert_core.records import ClassPrediction, MaskPrediction, TagPrediction
-from bert_core.run.targets import class_logits, is_exclusive, is_number, tag_logits
+from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
+from bert_core.run.targets import class_logits, finds_answers, is_exclusive, is_number, span_logits, tag_logits
 from bert_core.tokenizer import Encoding
 
 
 class Answer(NamedTuple):
-    """What a model says of one text, as `ModelRun` has it: words for its gaps, whether B follows A, classes, tags."""
+    """What a model says of one text, as `ModelRun` has it: words for gaps, what follows, classes, tags, answers."""
 
     predictions: tuple[MaskPrediction, ...]
     nsp: float | None
     classes: ClassPrediction | None
     tags: TagPrediction | None
+    spans: SpanPrediction | None
 
 
 @torch.no_grad()  # what is only read needs no way back
@@ -34,10 +36,10 @@ def answers_of(
     rows: Sequence[Sequence[int]],
     top_k: int,
 ) -> list[Answer]:
-    """What the heads say of each text: its predictions, whether B follows A, its classes, the tags of its tokens.
+    """What the heads say of each text: its predictions, whether B follows A, its classes, tags of its tokens, answers.
 
-    outputs: of all texts, last_hidden_state (text, some, hidden); with a tagger at every token. positions: where each
-    asks for pieces; rows: which of `some` these are.
+    outputs: of all texts, last_hidden_state (text, some, hidden); with a tagger or a reader at every token. positions:
+    where each asks for pieces; rows: which of `some` these are.
     """
     heads, states = loaded.model.cls, outputs.last_hidden_state
     texts = [text for text, of_text in enumerate(rows) for _ in of_text]
@@ -56,6 +58,7 @@ def answers_of(
             None if follows is None or encoding.pair is None else follows[text].item(),
             None if logits is None else _classes(loaded.config, logits[text]),
             None if not loaded.has_tagger else _tags(loaded, states[text, : len(encoding)]),
+            None if not finds_answers(loaded, encoding) else _spans(loaded, encoding, states[text, : len(encoding)]),
         ))  # fmt: skip
         first = last
     return answers
@@ -77,6 +80,12 @@ def _tags(loaded: LoadedModel, rows: Tensor) -> TagPrediction:
     """rows: (token, hidden)."""
     logits = tag_logits(loaded, rows)
     return TagPrediction(loaded.tags, logits.cpu().numpy().copy(), logits.softmax(-1).cpu().numpy().copy())
+
+
+def _spans(loaded: LoadedModel, encoding: Encoding, rows: Tensor) -> SpanPrediction:
+    """rows: (token, hidden)."""
+    logits = span_logits(loaded, rows).T.cpu().numpy().copy()
+    return SpanPrediction(*logits, *span_probabilities(logits, encoding))
 
 
 def _predictions(positions: Sequence[int], probabilities: Tensor, top_k: int) -> tuple[MaskPrediction, ...]:

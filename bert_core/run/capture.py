@@ -78,7 +78,7 @@ def capture(
         if slopes:
             gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].cpu().numpy())
     rows = [wanted.index(position) for position in positions]
-    ((predictions, nsp, classes, tags),) = answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
+    ((predictions, nsp, classes, tags, spans),) = answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
     return ModelRun(
         encoding=encoding,
         attention=attention,
@@ -93,6 +93,7 @@ def capture(
         edits=loaded.edits,
         norms=_norms(loaded, outputs.hidden_states, there)[0] if norms else None,
         tags=tags,
+        spans=spans,
     )
 
 
@@ -151,8 +152,9 @@ def captures(
             edits=loaded.edits,
             norms=None if lengths_brought is None else lengths_brought[number, ..., :length].copy(),
             tags=tags,
+            spans=spans,
         )
-        for number, (encoding, length, (predictions, nsp, classes, tags)) in enumerate(
+        for number, (encoding, length, (predictions, nsp, classes, tags, spans)) in enumerate(
             zip(encodings, lengths, answers, strict=True)
         )
     ]

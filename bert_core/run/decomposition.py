@@ -211,9 +211,9 @@ def decompx(
     for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
         asked = target.rows if number == layers - 1 else range(length)
         vectors, leaving = _through_layer(one, vectors, asked)
-    # Of several pieces each has its own row, and its own way through the head.
-    each = [Target("mlm", *place) for place in target.pieces] or [target]
-    ends = [_through_head(loaded, *end) for end in zip(each, vectors, leaving, strict=True)]
+    # Of several pieces, and the two ends of an answer, each has its own row, and its own way through the head.
+    each = [Target("mlm", *place) for place in target.pieces] or [target] * len(target.rows)
+    ends = [_through_head(loaded, *end) for end in zip(each, range(len(each)), vectors, leaving, strict=True)]
     parts, logit = (torch.stack(found).sum(0) for found in zip(*ends, strict=True))
     if target.asks.mean:
         parts, logit = parts / len(ends), logit / len(ends)
@@ -250,10 +250,13 @@ def _through_layer(one: LayerPass, vectors: Tensor, positions: Sequence[int]) ->
     return leaving, layer.output.LayerNorm(summed[list(positions)])
 
 
-def _through_head(loaded: LoadedModel, target: Target, vectors: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+def _through_head(
+    loaded: LoadedModel, target: Target, number: int, vectors: Tensor, row: Tensor
+) -> tuple[Tensor, Tensor]:
     """Each token's part of the logit (token,), and the logit.
 
-    vectors: (token, hidden), at the target's row. row: (hidden,), their sum as the model has it.
+    number: which of the target's rows it is. vectors: (token, hidden), at that row. row: (hidden,), their sum as the
+    model has it.
     """
     heads = loaded.model.cls
     if target.asks.head == "words":
@@ -264,6 +267,9 @@ def _through_head(loaded: LoadedModel, target: Target, vectors: Tensor, row: Ten
     elif target.asks.head == "tagger":
         assert loaded.tagger is not None  # check_target has seen to it
         last, wanted = loaded.tagger.classifier, [target.label, None]
+    elif target.asks.head == "reader":
+        assert loaded.reader is not None  # check_target has seen to it
+        last, wanted = loaded.reader.qa_outputs, [number, None]
     else:
         pooler = loaded.model.bert.pooler
         assert pooler is not None  # a pre-training model has one

@@ -21,7 +21,7 @@ from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_position, gate_tensor, known_text, segments_of
 from bert_core.run.memory import copies_at_once
 from bert_core.run.passes import layer_passes
-from bert_core.run.targets import check_target, target_probabilities, target_values
+from bert_core.run.targets import check_target, rows_of_probability, target_probabilities, target_values
 from bert_core.tokenizer import Encoding
 
 BASELINES = ("pad", "mask", "zero")
@@ -44,7 +44,6 @@ class _TargetOnCopies:
         check_target(loaded, known_text(loaded, encoding), target)
         self.loaded, self.encoding, self.target = loaded, encoding, target
         self._gates, self._segments = gate_tensor(loaded, head_mask), segments_of(loaded, encoding)
-        self._rows = torch.tensor([target.rows], device=loaded.device)
         self.words = self.embedded(torch.tensor([encoding.input_ids], device=loaded.device))
 
     @torch.no_grad()
@@ -53,14 +52,16 @@ class _TargetOnCopies:
         words: Tensor = self.loaded.model.bert.embeddings.word_embeddings(ids)
         return words
 
-    def rows(self, words: Tensor) -> Tensor:
+    def rows(self, words: Tensor, *, probability: bool = False) -> Tensor:
         """The last layer where the target is read, (copies, row, hidden); it is computed nowhere else.
 
-        words: (copies, seq, embedding).
+        words: (copies, seq, embedding). probability: where its probability is.
         """
+        at = rows_of_probability(self.encoding, self.target) if probability else self.target.rows
         outputs = self.loaded.model.bert(
-            inputs_embeds=words, token_type_ids=self._segments, head_mask=self._gates, positions=self._rows
-        )
+            inputs_embeds=words, token_type_ids=self._segments, head_mask=self._gates,
+            positions=torch.tensor([at], device=self.loaded.device),
+        )  # fmt: skip
         rows: Tensor = outputs.last_hidden_state
         return rows
 
@@ -90,7 +91,7 @@ class _TargetOnCopies:
         values = []
         with torch.no_grad():
             for some in torch.split(changed, copies_at_once(self.loaded, len(self.encoding))):
-                rows = self.rows(torch.where(some[..., None], nothing, self.words))
+                rows = self.rows(torch.where(some[..., None], nothing, self.words), probability=probability)
                 values.append(as_array(read(self.loaded, self.target, rows)))
                 counted(report, sum(map(len, values)), len(changed), "changed copies")
         return np.concatenate(values).astype(np.float64)

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from bert_core.analysis.spans import context_places
 from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.records import Target
@@ -21,7 +22,7 @@ def asked_positions(
 ) -> tuple[tuple[int, ...], list[int]]:
     """Where to predict pieces, and where the last layer is read for that, for the target and, at [CLS], the pooler.
 
-    A tagger answers for every token, so then it is read everywhere.
+    A tagger answers for every token, and a reader finds its answer among all, so then it is read everywhere.
     positions: None means every [MASK]; without a trained masked-word head there are none.
     Raises Refused for a target that the model has no trained head for, or a position that does not exist.
     """
@@ -30,9 +31,14 @@ def asked_positions(
     positions = tuple(check_position(encoding, position) for position in given)
     if not loaded.has_mlm:
         positions = ()
-    if loaded.has_tagger:
+    if loaded.has_tagger or finds_answers(loaded, encoding):
         return positions, list(range(len(encoding)))
     return positions, sorted({0, *positions, *(() if target is None else target.rows)})
+
+
+def finds_answers(loaded: LoadedModel, encoding: Encoding) -> bool:
+    """Whether the model looks in the second text for an answer to the first."""
+    return loaded.has_reader and encoding.pair is not None
 
 
 def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None) -> None:
@@ -58,6 +64,10 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
             raise Refused(f"{loaded.name} has no trained tagger of tokens: choose another target")
         if not 0 <= target.label < len(loaded.tags):
             raise Refused(f"tag {target.label} does not exist: this model has 0 to {len(loaded.tags) - 1}")
+    elif target.asks.head == "reader":
+        if not loaded.has_reader:
+            raise Refused(f"{loaded.name} was not trained to find answers in a text: choose another target")
+        _check_span(encoding, *target.rows)
     elif not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: choose another target")
     for position in target.rows:
@@ -66,6 +76,18 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
     for token in (*(token for _, token in target.asked), target.against):
         if token is not None and not 0 <= token <= last:
             raise Refused(f"token {token} does not exist: the vocabulary has 0 to {last}")
+
+
+def _check_span(encoding: Encoding, first: int, last: int) -> None:
+    """Raise Refused unless an answer can stand there."""
+    if encoding.pair is None:
+        raise Refused("an answer is looked for in a second text: give the context of the question")
+    places = context_places(encoding)
+    if (first, last) != (0, 0) and not (first in places and last in places and first <= last):
+        raise Refused(
+            f"no answer can stand at positions {shown(first)} to {shown(last)}: the context has {places[0]} to "
+            f"{places[-1]}, and 0 to 0 means that there is none"
+        )
 
 
 def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
@@ -79,6 +101,8 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
         return class_logits(loaded, _pooled(loaded, rows))[:, target.label]
     if asks.head == "tagger":
         return tag_logits(loaded, rows[:, 0])[:, target.label]
+    if asks.head == "reader":
+        return span_logits(loaded, rows).diagonal(dim1=1, dim2=2).sum(-1)
     if asks.head == "next":
         logits = _wide(heads.seq_relationship(_pooled(loaded, rows)))
         return torch.sub(logits[:, 0], logits[:, 1])
@@ -93,10 +117,16 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     return of_pieces.mean(-1) if asks.mean else of_pieces.sum(-1)
 
 
+def rows_of_probability(encoding: Encoding, target: Target) -> tuple[int, ...]:
+    """Where the last layer is read for `target_probabilities`: behind an answer's own two places, all that it beats."""
+    return target.rows if target.asks.head != "reader" else (*target.rows, 0, *context_places(encoding))
+
+
 def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; of class or tag.
 
-    Of several pieces it is the product of theirs, and of a loss their geometric mean. rows: as for `target_values`.
+    Of several pieces it is the product of theirs, and of a loss their geometric mean; of an answer the product of its
+    first token's and its last one's. rows: (copies, row, hidden), at `rows_of_probability`.
     Raises Refused for a classifier whose output is a number.
     """
     if target.asks.link is not None:
@@ -104,6 +134,10 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
         return values.exp() if target.asks.link == "exp" else values.sigmoid()
     if target.asks.head == "tagger":
         return tag_logits(loaded, rows[:, 0]).softmax(-1)[:, target.label]
+    if target.asks.head == "reader":
+        logits = span_logits(loaded, rows)
+        own, among = logits[:, :2].diagonal(dim1=1, dim2=2), logits[:, 2:].logsumexp(1)
+        return (own - among).sum(-1).exp()
     if is_number(loaded.config):
         raise Refused(f"{loaded.name} gives a number and no class, so there is no probability to follow")
     logits = class_logits(loaded, _pooled(loaded, rows))
@@ -130,6 +164,13 @@ def tag_logits(loaded: LoadedModel, rows: Tensor) -> Tensor:
     """rows: (..., hidden), of the last layer. Returns (..., label)."""
     assert loaded.tagger is not None  # has_tagger was asked
     logits: Tensor = loaded.tagger.classifier(rows)
+    return _wide(logits)
+
+
+def span_logits(loaded: LoadedModel, rows: Tensor) -> Tensor:
+    """rows: (..., hidden), of the last layer. Returns (..., 2): as the first token of an answer, and as its last."""
+    assert loaded.reader is not None  # has_reader was asked
+    logits: Tensor = loaded.reader.qa_outputs(rows)
     return _wide(logits)
 
 

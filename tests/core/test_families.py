@@ -62,6 +62,11 @@ def tagger_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
+def reader_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_family(family, tmp_path_factory.mktemp("families") / "answers", "ForQuestionAnswering")
+
+
+@pytest.fixture(scope="module")
 def classifier(classifier_folder: Path) -> LoadedModel:
     return bert_core.load(classifier_folder, device="cpu")
 
@@ -180,6 +185,28 @@ def test_tags_and_their_gradients_are_those_of_transformers(family: str, tagger_
     gradients = torch.autograd.grad(theirs.logits[0, 4, 1], theirs.attentions)
     for layer, gradient in enumerate(gradients):
         assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
+
+
+def test_answers_and_their_gradients_are_those_of_transformers(family: str, reader_folder: Path) -> None:
+    """A reader's two logits of every token and the gradients of one answer agree."""
+    reader = bert_core.load(reader_folder, device="cpu")
+    assert reader.has_reader and not reader.report.unexpected
+    assert not (reader.has_mlm or reader.has_nsp or reader.has_classifier or reader.has_tagger)
+    encoding = reader.tokenizer.encode(TEXT.replace("[MASK]", "walked"), PAIR)
+    theirs = reference_of(family, reader_folder, "ForQuestionAnswering")(
+        **reference_inputs(encoding), output_attentions=True
+    )
+    first, last = encoding.sides.index("B"), len(encoding) - 2
+    run = capture(reader, encoding, target=Target("span", first, last=last))
+    assert run.spans is not None and run.gradient is not None and run.target_value is not None
+    assert_near(run.spans.start_logits, theirs.start_logits[0], TOLERANCE)
+    assert_near(run.spans.end_logits, theirs.end_logits[0], TOLERANCE)
+    asked = theirs.start_logits[0, first] + theirs.end_logits[0, last]
+    assert_near(run.target_value, asked, TOLERANCE, of=1.0)
+    gradients = torch.autograd.grad(asked, theirs.attentions)
+    for layer, gradient in enumerate(gradients):
+        assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
+    assert run.spans.start[: first - 1].sum() == run.spans.start[0] and bert_core.best_spans(encoding, run.spans)
 
 
 @pytest.mark.parametrize("head", ["words", "classes"])
@@ -315,21 +342,29 @@ def test_fine_tuning_goes_on_in_the_familys_own_format(family: str, folder: Path
     assert_near(classes.logits, theirs.logits[0], TOLERANCE)
 
 
-@pytest.mark.parametrize("head", ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"])
+@pytest.mark.parametrize(
+    "head", ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering"]
+)
 def test_what_is_saved_is_in_the_familys_own_format(
-    head: str, family: str, folder: Path, classifier_folder: Path, tagger_folder: Path, tmp_path: Path
+    head: str,
+    family: str,
+    folder: Path,
+    classifier_folder: Path,
+    tagger_folder: Path,
+    reader_folder: Path,
+    tmp_path: Path,
 ) -> None:
     """transformers reads the saved folder back without a word, with the same logits; so does its tokenizer."""
-    source = {"ForMaskedLM": folder, "ForTokenClassification": tagger_folder}.get(head, classifier_folder)
+    source = {
+        "ForMaskedLM": folder, "ForTokenClassification": tagger_folder, "ForQuestionAnswering": reader_folder,
+    }.get(head, classifier_folder)  # fmt: skip
     loaded = bert_core.load(source, device="cpu")
     saved = bert_core.save(loaded, tmp_path / "saved")
     encoding = loaded.tokenizer.encode(TEXT, PAIR)
     kind = type(reference_of(family, source, head))
     theirs, info = kind.from_pretrained(saved, attn_implementation="eager", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
-    before, after = (
-        m.eval()(**reference_inputs(encoding)).logits for m in (reference_of(family, source, head), theirs)
-    )
+    before, after = (m.eval()(**reference_inputs(encoding))[0] for m in (reference_of(family, source, head), theirs))
     assert torch.equal(before, after)
     assert theirs.config.to_dict().keys() >= reference_of(family, source, head).config.to_dict().keys()
     fast: Any = transformers.AutoTokenizer.from_pretrained(saved)

@@ -92,6 +92,11 @@ class Asked:
         return bert_core.patch(self.loaded, self.encoding, self.encoding, self.target, layers=[0])
 
     @property
+    def spans(self) -> bert_core.SpanPrediction:
+        """Of a reader that tells no token from another."""
+        return bert_core.SpanPrediction(*np.zeros((4, len(self.encoding)), np.float32))
+
+    @property
     def scores(self) -> np.ndarray:
         """One of a method, for every token."""
         return np.arange(len(self.encoding), dtype=float)[None]
@@ -268,6 +273,7 @@ DOORS: dict[str, Door] = {
     "target against": lambda a, v: capture_for(a, Target("contrast", 2, 9, against=v)),
     "target label": lambda a, v: capture_for(a, Target("class", label=v)),
     "target tag": lambda a, v: capture_for(a, Target("tag", 2, label=v)),
+    "target last": lambda a, v: capture_for(a, Target("span", 2, last=v)),
     "target pieces": lambda a, v: capture_for(a, Target("joint", pieces=v)),
     "word_target tokenizer": lambda a, v: bert_core.word_target(v, a.encoding, "cat"),
     "word_target text": lambda a, v: bert_core.word_target(a.tokenizer, v, "cat"),
@@ -456,6 +462,10 @@ DOORS: dict[str, Door] = {
     "read_curve": lambda a, v: bert_core.read_curve(v),
     "read_judgements": lambda a, v: bert_core.read_judgements(v),
     "read_pairs": lambda a, v: bert_core.read_pairs(v),
+    "best_spans": lambda a, v: bert_core.best_spans(v, a.spans),
+    "best_spans scores": lambda a, v: bert_core.best_spans(a.encoding, v),
+    "best_spans count": lambda a, v: bert_core.best_spans(a.encoding, a.spans, v),
+    "best_spans longest": lambda a, v: bert_core.best_spans(a.encoding, a.spans, longest=v),
     "read_translators": lambda a, v: bert_core.read_translators(v),
     "rollout": lambda a, v: bert_core.attention_rollout(v),
     "flow queries": lambda a, v: bert_core.attention_flow(np.full((2, 1, 3, 3), 1 / 3), v),
@@ -871,14 +881,15 @@ def test_any_text_is_encoded_or_refused(asked: Asked, text: Any, pair: Any, leng
 
 
 @often
-@given(kind=st.sampled_from(["mlm", "contrast", "joint", "loss", "nsp", "class", "tag", "x"]), positions=lists,
-       mask=gates, at=numbers, token=numbers, against=numbers, label=numbers, pieces=pairs, top=numbers)  # fmt: skip
+@given(kind=st.sampled_from(["mlm", "contrast", "joint", "loss", "nsp", "class", "tag", "span", "x"]),
+       positions=lists, mask=gates, at=numbers, token=numbers, against=numbers, label=numbers, pieces=pairs,
+       last=numbers, top=numbers)  # fmt: skip
 def test_any_question_is_answered_or_refused(
     asked: Asked, kind: str, positions: Any, mask: Any, at: Any, token: Any, against: Any, label: Any, pieces: Any,
-    top: Any,
+    last: Any, top: Any,
 ) -> None:  # fmt: skip
     """Maps whose rows sum to 1, finite gradients, and probabilities of all pieces."""
-    target = or_refused(lambda: Target(kind, at, token, label, against, pieces))
+    target = or_refused(lambda: Target(kind, at, token, label, against, pieces, last))
     for question in (None, target):
         run = or_refused(
             lambda question=question: bert_core.capture(

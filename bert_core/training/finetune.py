@@ -25,12 +25,12 @@ from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
     as_begun,
-    begins_anew,
     inputs_of,
     longest_first,
     run_in,
     start_of,
     tune,
+    was_begun,
 )
 
 
@@ -120,6 +120,7 @@ def finetune(
     pair: str | None = None,
     held_out: Path | float = 0.1,
     start: str = "headlight-mini",
+    keep: int = 0,
     device: str | None = None,
     report: Progress = printed,
 ) -> Scores:
@@ -129,7 +130,10 @@ def finetune(
     start: a bundled model, a checkpoint folder, or a hub id; a classifier of the same classes goes on from its own.
     The folder gets a checkpoint with the tokenizer, the classifier, and the heads that the start had, unchanged; each
     better result replaces it at once. Progress goes to `report` and, as one JSON object a line, to `log.jsonl`.
-    While it lasts, `unfinished.json` says what it was begun with: the same call begins anew where one was killed.
+    While it lasts, `unfinished.json` says what it was begun with: the same call goes on where one was stopped, to the
+    same weights, or begins anew where one was killed within its first minutes.
+    keep: of how many steps the weights are kept, in `steps/NUMBER`, where `load` opens them: the start, the end, and
+    others evenly between, all together 4 GiB at most; 0 for none.
     Returns the held-out scores of the weights that were kept.
     Raises Refused if the table, the start, the settings or the device cannot be used, the loss is lost, or the folder
     holds a model, another run that was not finished, or one that writes to it now.
@@ -144,7 +148,7 @@ def finetune(
         examples, asked = split_off(examples, held_out, settings.seed)
     files = {"text": train, **({"held_out": held_out} if isinstance(held_out, Path) else {})}
     now = as_begun(settings, {"start": str(start), "columns": [text, label, pair], "held_out": str(held_out)}, files)
-    begins_anew(folder, now)
+    was_begun(folder, now)
 
     source = model_folder(start)
     tokenizer = Tokenizer.from_folder(source)
@@ -172,7 +176,7 @@ def finetune(
     with run_in(folder, source, now, here, report):
         origin.to(here)
         classifier.to(here)
-        best = tune(task, settings, folder, pooled=True, device=here, report=report)
+        best = tune(task, settings, folder, pooled=True, keep=keep, device=here, report=report)
     for line in best.table():
         report(None, line)
     return best

@@ -8,7 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -23,11 +25,13 @@ from bert_core.naming import Family
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone, as_kept, check_same, read_kept
+from bert_core.training.keeping import StepKeeper, resume_place, save_place
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.runs import LOG_FILE, adamw, fast_forward, in_words, log, trapezoid, update
+from bert_core.training.runs import STATE_FILE, adamw, fast_forward, in_words, log, trapezoid, update
 
 UNFINISHED_FILE = "unfinished.json"  # what a run was begun with, while it lasts
-REPORT_EVERY = 20  # steps
+REPORT_EVERY = 20  # steps, or more often in a short run
+SAVE_EVERY = 300.0  # seconds between notes of where a run is
 _SORTED_TOGETHER = 16  # batches
 Model = TypeVar("Model", bound=BertPreTrainedModel)
 
@@ -117,9 +121,9 @@ def as_begun(settings: FinetuneSettings, given: Mapping[str, object], files: Map
     return as_kept({**given, **read, **asdict(settings)})
 
 
-def begins_anew(folder: Path, now: Mapping[str, object]) -> bool:
-    """Whether a run was killed in a folder that has its best model so far. Raises Refused for any other model there."""
-    if not (folder / checkpoint.CONFIG_FILE).exists():
+def was_begun(folder: Path, now: Mapping[str, object]) -> bool:
+    """Whether a run was stopped in a folder, with what it has so far. Raises Refused for any other model there."""
+    if not any((folder / name).exists() for name in (checkpoint.CONFIG_FILE, STATE_FILE)):
         return False
     if not (folder / UNFINISHED_FILE).is_file():
         raise Refused(f"{folder} already holds a model: choose another folder")
@@ -133,18 +137,18 @@ def run_in(
 ) -> Iterator[None]:
     """One run in a folder, alone: what it was begun with stands there until it is done, beside the tokenizer.
 
-    source: the folder of the start. Raises Refused as `begins_anew`, and where another run writes to the folder.
+    source: the folder of the start. Raises Refused as `was_begun`, and where another run writes to the folder.
     """
     folder.mkdir(parents=True, exist_ok=True)
     begun = folder / UNFINISHED_FILE
     with alone(folder):
-        if begins_anew(folder, now):
+        if was_begun(folder, now) and not (folder / STATE_FILE).is_file():
             report(None, f"the run in {folder} was stopped before its end: it begins anew")
         checkpoint.write_whole(begun, json.dumps(now, indent=1) + "\n")
         copy_tokenizer(source, folder)
-        (folder / LOG_FILE).unlink(missing_ok=True)  # of a run that was not finished
         report(None, in_words(device))
         yield
+        (folder / STATE_FILE).unlink(missing_ok=True)
         begun.unlink()
 
 
@@ -191,58 +195,84 @@ def tune(
     folder: Path,
     *,
     pooled: bool,
+    keep: int = 0,
     device: torch.device,
     report: Progress,
 ) -> Scores:
     """The loop: an epoch, a look at the held-out examples, and on until it gets no better; the best scores.
 
-    pooled: whether the head stands on the pooler, which is then taught too.
-    Raises Refused where the loss is lost.
+    Where `folder` holds what an earlier run left when it was stopped, it goes on there, to the same weights.
+    pooled: whether the head stands on the pooler, which is then taught too. keep: of how many steps the weights are
+    kept, as `StepKeeper` has it.
+    Raises Refused where the loss is lost, or as `StepKeeper` and `resume_place` do.
     """
     parameters = list(task.model.parameters())
+    nbytes = sum(parameter.numel() * parameter.element_size() for parameter in parameters)
+    keeper = StepKeeper(folder, keep, partial(_save, task.origin, task.model, pooled=pooled), nbytes)
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     in_epoch = math.ceil(len(task.training) / settings.batch)
     steps = in_epoch * settings.epochs
+    every = max(1, min(REPORT_EVERY, steps // 50))
+    place = resume_place(folder, task.model, optimizer)
     best: Scores | None = None
-    best_epoch = step = texts_done = 0
-    started = time.monotonic()
-    for epoch in range(1, settings.epochs + 1):
-        task.model.train()
-        smooth: float | None = None
-        for batch in _batches(task.training, settings.batch, np.random.default_rng([settings.seed, epoch])):
-            torch.manual_seed(settings.seed * 1_000_003 + step)  # dropout
-            with fast_forward(device):
-                loss = task.loss(batch)
-            loss.backward()  # type: ignore[no-untyped-call]
-            rate = settings.learning_rate * trapezoid(step, steps=steps, warmup=steps // 10, decay=steps)
-            update(optimizer, parameters, rate)
-            step, texts_done = step + 1, texts_done + len(batch)
-            value = loss.item()
-            if not math.isfinite(value):
-                raise Refused(f"the loss is no longer a number at step {step}: take a lower learning rate")
-            smooth = value if smooth is None else 0.9 * smooth + 0.1 * value
-            if step % REPORT_EVERY == 0 or step % in_epoch == 0:
-                speed = texts_done / (time.monotonic() - started)
-                left = (settings.epochs * len(task.training) - texts_done) / speed
-                log(folder, {"epoch": epoch, "step": step, "rate": rate, "loss": round(smooth, 5)})
-                report(
-                    step / steps,
-                    f"epoch {epoch}/{settings.epochs}  step {step}/{steps}  loss {smooth:.3f}  "
-                    f"{speed:,.1f} examples/s  {_duration(left)} left",
-                )
-        task.model.eval()
-        scores = task.judge()
-        better = best is None or scores.rank > best.rank
-        log(folder, {"epoch": epoch, "held_out": scores.figures, "kept": better})
-        report(None, f"held out after epoch {epoch}: {scores.said}" + (", the best so far: kept" if better else ""))
-        if better:
-            best, best_epoch = scores, epoch
-            _save(task.origin, task.model, folder, pooled)
-        elif epoch - best_epoch >= settings.patience and epoch < settings.epochs:
-            report(None, f"no better for {settings.patience} epochs: stopped early")
-            break
-    assert best is not None  # there is at least one epoch
-    report(None, f"kept: the weights after epoch {best_epoch}, in {folder}")
+    if place.step:
+        report(None, f"goes on at step {place.step} of {steps}")
+    else:
+        log(folder, {"steps": steps, "examples": len(task.training), "held": len(task.held)})
+    keeper.begin(place.step)
+    started = saved = time.monotonic()
+    first, whole = place.step, True  # whole: no update is half done
+    try:
+        for epoch in range(place.judged + 1, settings.epochs + 1):
+            if place.judged and place.judged - place.best_epoch >= settings.patience:
+                report(None, f"no better for {settings.patience} epochs: stopped early")
+                break
+            task.model.train()
+            batches = _batches(task.training, settings.batch, np.random.default_rng([settings.seed, epoch]))
+            for batch in islice(batches, place.step - (epoch - 1) * in_epoch, None):
+                torch.manual_seed(settings.seed * 1_000_003 + place.step)  # dropout
+                with fast_forward(device):
+                    loss = task.loss(batch)
+                loss.backward()  # type: ignore[no-untyped-call]
+                rate = settings.learning_rate * trapezoid(place.step, steps=steps, warmup=steps // 10, decay=steps)
+                value = loss.item()
+                if not math.isfinite(value):
+                    raise Refused(f"the loss is no longer a number at step {place.step}: take a lower learning rate")
+                whole = False
+                update(optimizer, parameters, rate)
+                place.step += 1
+                whole = True
+                place.smooth = value if place.smooth is None else 0.9 * place.smooth + 0.1 * value
+                keeper.add(place.step)
+                if place.step % every == 0 or place.step % in_epoch == 0:
+                    seconds = (time.monotonic() - started) / (place.step - first)
+                    log(folder, {"epoch": epoch, "step": place.step, "rate": rate, "loss": round(place.smooth, 5)})
+                    report(
+                        place.step / steps,
+                        f"epoch {epoch}/{settings.epochs}  step {place.step}/{steps}  loss {place.smooth:.3f}  "
+                        f"{settings.batch / seconds:,.1f} examples/s  {_duration((steps - place.step) * seconds)} left",
+                    )
+                if time.monotonic() - saved > SAVE_EVERY:
+                    save_place(folder, place, task.model, optimizer)
+                    saved = time.monotonic()
+            task.model.eval()
+            scores = task.judge()
+            better = place.best is None or scores.rank > place.best
+            if better:
+                _save(task.origin, task.model, folder, pooled=pooled)
+                best, place.best, place.best_epoch = scores, tuple(map(float, scores.rank)), epoch
+            place.judged = epoch
+            log(folder, {"epoch": epoch, "step": place.step, "held_out": scores.figures, "kept": better})
+            report(None, f"held out after epoch {epoch}: {scores.said}" + (", the best so far: kept" if better else ""))
+    except BaseException as error:  # whatever stops it: a Ctrl-C, or what a report raises
+        if whole and not isinstance(error, Refused | OSError):
+            save_place(folder, place, task.model, optimizer)
+        raise
+    keeper.add(place.step, last=True)
+    if best is None:  # it was found before the run was stopped
+        checkpoint.fill(task.model, checkpoint.read(folder)[1], str(folder))
+        best = task.judge()
+    report(None, f"kept: the weights after epoch {place.best_epoch}, in {folder}")
     return best
 
 
@@ -283,7 +313,7 @@ def _batches(examples: Sequence[Example], size: int, rng: np.random.Generator) -
         yield [examples[n] for n in batches[number]]
 
 
-def _save(origin: BertForPreTraining, model: BertPreTrainedModel, folder: Path, pooled: bool) -> None:
+def _save(origin: BertForPreTraining, model: BertPreTrainedModel, folder: Path, *, pooled: bool) -> None:
     """Write the encoder, the head that is taught, and those that the start had; no head that was never trained."""
     report = origin.load_report
     parts = {

@@ -93,11 +93,15 @@ def finetune(
     dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="While training.")] = 0.1,
     patience: Annotated[int, typer.Option(min=1, help="Epochs without a better result before it stops.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Of the new classifier, batches and held-out rows.")] = 0,
+    keep: Annotated[
+        int, typer.Option(min=0, max=100, help="Of how many steps the weights are kept, in FOLDER/steps; 0: of none.")
+    ] = 0,
     device: Device = "auto",
 ) -> None:
     """Teach a model the classes of your own texts.
 
-    The weights that do best on held-out rows are kept, ready for `headlight app --models FOLDER`.
+    The weights that do best on held-out rows are kept, ready for `headlight app --models FOLDER`. Stopped, the same
+    command goes on to the same weights.
     """
     from bert_core.training import finetune as classes
     from bert_core.training.tuning import FinetuneSettings
@@ -108,7 +112,7 @@ def finetune(
     )  # fmt: skip
     classes.finetune(
         train, folder, settings, text=text, label=label, pair=pair, held_out=_parse_held_out(held_out),
-        start=start, device=device, report=say,
+        start=start, keep=keep, device=device, report=say,
     )  # fmt: skip
 
 

@@ -32,6 +32,7 @@ _NAMES = {
     "checkpoint": "CheckpointError LoadReport",
     "edits": "Cut Put Scaled",
     "editing": "edited unedited",
+    "pooling": "Pooling",
     "loading": "LoadedDecoder LoadedModel best_device bundled_models load load_decoder save",
     "pruning": "pruned zero_filled",
     "translators": "Translators read_translators",
@@ -46,6 +47,7 @@ _NAMES = {
     "records.neurons": "NeuronAttribution NeuronRun NeuronWords Suppression",
     "records.probes": "ProbePoint",
     "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun Span SpanPrediction TagPrediction",
+    "records.similarity": "Similarity",
     "records.targets": "Target loss_target word_target",
     "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
     "methods": "METHODS Method faithfulness layer_scores token_scores",
@@ -67,6 +69,7 @@ _NAMES = {
     ),
     "run.plans": "propose_plan",
     "run.scoring": "score_pairs",
+    "run.similarity": "read_sentence sentence_vector similar similarity_target unrelated_cosines",
     "run.states": "answers_erased",
     "run.walk": "walk",
     "run.vectors": "head_vectors",
@@ -97,6 +100,7 @@ _NAMES = {
     ),
     "analysis.sinks": "Pull Sinks effective_rank pull_of sinks",
     "analysis.scoring": "PairRow pair_columns pairs_csv read_pairs",
+    "analysis.similarity": "cosine_parts",
     "analysis.spans": "best_spans",
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
@@ -197,6 +201,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.scoring import pair_columns as pair_columns
     from bert_core.analysis.scoring import pairs_csv as pairs_csv
     from bert_core.analysis.scoring import read_pairs as read_pairs
+    from bert_core.analysis.similarity import cosine_parts as cosine_parts
     from bert_core.analysis.sinks import Pull as Pull
     from bert_core.analysis.sinks import Sinks as Sinks
     from bert_core.analysis.sinks import effective_rank as effective_rank
@@ -255,6 +260,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.modeling import BertPreTrainingHeads as BertPreTrainingHeads
     from bert_core.modeling import PreTrainedBertModel as PreTrainedBertModel
     from bert_core.numpy_bert import create_bert_model as create_bert_model
+    from bert_core.pooling import Pooling as Pooling
     from bert_core.progress import Progress as Progress
     from bert_core.pruning import pruned as pruned
     from bert_core.pruning import zero_filled as zero_filled
@@ -287,6 +293,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.run import Span as Span
     from bert_core.records.run import SpanPrediction as SpanPrediction
     from bert_core.records.run import TagPrediction as TagPrediction
+    from bert_core.records.similarity import Similarity as Similarity
     from bert_core.records.targets import Target as Target
     from bert_core.records.targets import loss_target as loss_target
     from bert_core.records.targets import word_target as word_target
@@ -331,6 +338,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.perturbation import values_without as values_without
     from bert_core.run.plans import propose_plan as propose_plan
     from bert_core.run.scoring import score_pairs as score_pairs
+    from bert_core.run.similarity import read_sentence as read_sentence
+    from bert_core.run.similarity import sentence_vector as sentence_vector
+    from bert_core.run.similarity import similar as similar
+    from bert_core.run.similarity import similarity_target as similarity_target
+    from bert_core.run.similarity import unrelated_cosines as unrelated_cosines
     from bert_core.run.states import answers_erased as answers_erased
     from bert_core.run.vectors import head_vectors as head_vectors
     from bert_core.run.walk import walk as walk

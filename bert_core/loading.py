@@ -31,6 +31,15 @@ from bert_core.modeling import (
     BertLMHeadModel,
     BertPreTrainedModel,
 )
+from bert_core.pooling import (
+    LIMITS_FILES,
+    MODULE_FOLDER,
+    MODULES_FILE,
+    PROMPTS_FILE,
+    Pooling,
+    read_pooling,
+    write_pooling,
+)
 from bert_core.refused import Refused, checked, shown
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
 
@@ -42,6 +51,7 @@ LARGEST_RATIO = 20  # of these to the .zip's own: weights hardly shrink
 LONGEST_READ = 1_000_000  # bytes; more at once is read only of a .zip's table of contents, of ten thousand files or so
 HUB_FILES = (
     "config.json", "model.safetensors", "pytorch_model.bin", *TOKENIZER_FILES, "tuned_lens.safetensors",
+    MODULES_FILE, PROMPTS_FILE, *LIMITS_FILES,
 )  # fmt: skip
 
 
@@ -52,6 +62,7 @@ class LoadedModel:
     classifier, tagger: the same encoder with the classifier, of texts or of tokens, that the checkpoint was fine-tuned
         to; None if it has none.
     reader: the same encoder with the scores that find the answer to a question in a text; None if it has none.
+    pooling: how it makes one vector of a text, as a folder of sentence-transformers says; None if its file does not.
     has_mlm, has_nsp, has_classifier, has_tagger, has_reader: whether that head came trained; an untrained head means
         nothing.
     edits: what is changed in it while it runs (`edited`).
@@ -66,6 +77,7 @@ class LoadedModel:
     edits: tuple[Edit, ...] = ()
     tagger: BertForTokenClassification | None = None
     reader: BertForQuestionAnswering | None = None
+    pooling: Pooling | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -135,6 +147,17 @@ class LoadedModel:
         """Names of the classes; none without a trained classifier."""
         return self.config.labels if self.has_classifier else ()
 
+    @property
+    def pools(self) -> Pooling:
+        """How one vector is made of a text: as its file says, or else the mean, for which it was not trained."""
+        return self.pooling or Pooling()
+
+    @property
+    def longest_sentence(self) -> int:
+        """How many tokens are read of a text whose vector is asked for."""
+        own, most = self.pools.max_length, self.config.max_position_embeddings
+        return most if own is None else min(own, most)
+
 
 @dataclass(frozen=True)
 class LoadedDecoder:
@@ -184,7 +207,7 @@ def load(
     """A BERT by name, in evaluation mode, its parameters frozen (`model.requires_grad_(True)` to train it).
 
     name: a bundled model, a checkpoint folder, one in a .zip file, or a hub id such as `bert-base-uncased` (needs a
-        network).
+        network). A folder may be one of sentence-transformers.
     Raises CheckpointError if it cannot be found or is not a BERT checkpoint, ValueError for an unknown device.
     """
     chosen, name = best_device(device), os.fspath(name)
@@ -195,10 +218,13 @@ def load(
 
 
 def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
+    folder, pooling = read_pooling(folder)
     config, weights = checkpoint.read(folder)
     if config.is_decoder or config.add_cross_attention:
         raise CheckpointError(f"{name} is a decoder, which reads a text from left to right: load_decoder takes it")
     tokenizer = _tokenizer_of(folder, config)
+    if pooling is not None and pooling.lower_case:
+        tokenizer.read_lower_case()
     with checkpoint.sizes_alone():
         model = BertForPreTraining(config)
     report = checkpoint.fill(model, weights, str(folder))
@@ -218,7 +244,7 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
         one.eval().requires_grad_(False).to(chosen)
     model.load_report = report
     model.eval().requires_grad_(False).to(chosen)
-    return LoadedModel(name, model, tokenizer, report, chosen, **tuned)
+    return LoadedModel(name, model, tokenizer, report, chosen, **tuned, pooling=pooling)
 
 
 @contextmanager
@@ -227,8 +253,7 @@ def _unpacked(path: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with _Packed(path) as file, zipfile.ZipFile(file) as archive:
-                # Bare names: no path in the file can lead out of the folder.
-                entries = [entry for entry in archive.infolist() if entry.filename in HUB_FILES]
+                entries = [entry for entry in archive.infolist() if _is_read(entry.filename)]
                 size = sum(entry.file_size for entry in entries)  # no more of an entry is ever read
                 if size > (room := min(LARGEST_UNPACKED, shutil.disk_usage(folder).free)):
                     raise CheckpointError(
@@ -242,9 +267,18 @@ def _unpacked(path: Path) -> Iterator[Path]:
             raise CheckpointError(f"{path} cannot be unpacked: {error.strerror or error}") from error
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
             raise CheckpointError(f"{path} is not a whole .zip file: {error}") from error
-        if not (Path(folder) / checkpoint.CONFIG_FILE).is_file():
+        if not any((Path(folder) / name).is_file() for name in (checkpoint.CONFIG_FILE, MODULES_FILE)):
             raise CheckpointError(f"{path} has no {checkpoint.CONFIG_FILE} at its top: it holds no checkpoint")
         yield Path(folder)
+
+
+def _is_read(name: str) -> bool:
+    """Whether a file of a .zip belongs to a checkpoint: by its bare name, or in the folder of a module.
+
+    So no path in the .zip can lead out of the folder that it is unpacked to.
+    """
+    folder, _, file = name.rpartition("/")
+    return file in HUB_FILES and (not folder or MODULE_FOLDER.fullmatch(folder) is not None)
 
 
 class _Packed(io.FileIO):
@@ -294,8 +328,8 @@ def save(loaded: LoadedModel, destination: str | os.PathLike[str]) -> Path:
             if destination.suffix == ".zip":
                 packed = Path(space) / "packed"
                 with zipfile.ZipFile(packed, "w") as archive:  # stored: numbers like these hardly shrink
-                    for file in sorted(folder.iterdir()):
-                        archive.write(file, file.name)
+                    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+                        archive.write(file, file.relative_to(folder).as_posix())
                 packed.replace(destination)
             else:
                 folder.replace(destination)
@@ -316,6 +350,8 @@ def _write_files(loaded: LoadedModel, folder: Path) -> None:
     trained = {name: tensor for name, tensor in tensors.items() if name not in loaded.report.missing}
     checkpoint.write_tensors(trained, config, folder)
     loaded.tokenizer.save(folder, segments=loaded.has_segments)
+    if loaded.pooling is not None:
+        write_pooling(loaded.pooling, model.config.hidden_size, folder)
 
 
 @checked
@@ -358,7 +394,7 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
-        return Path(snapshot_download(name, allow_patterns=list(HUB_FILES)))
+        return Path(snapshot_download(name, allow_patterns=[*HUB_FILES, *(f"[0-9]_*/{file}" for file in HUB_FILES)]))
     except HFValidationError as error:
         raise CheckpointError(f"{name!r} is neither a folder, nor bundled ({bundled}), nor a hub id") from error
     except LocalEntryNotFoundError as error:

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import tokenizers
+from tokenizers import normalizers
 from tokenizers.implementations.bert_wordpiece import BertWordPieceTokenizer
 from tokenizers.models import BPE, Unigram, WordPiece
 
@@ -425,6 +426,13 @@ class Tokenizer:
             ),
             input_ids=tuple(self.mask_id if h else i for h, i in zip(hidden, encoding.input_ids, strict=True)),
         )
+
+    def read_lower_case(self) -> None:
+        """Read every text in lower case from now on, whatever the vocabulary's own rule."""
+        own = self.backend.normalizer
+        if own is None or own.normalize_str("A") != "a":
+            parts = [normalizers.Lowercase(), *([] if own is None else [own])]
+            self.backend.normalizer = normalizers.Sequence(parts)
 
     @checked
     def id_of(self, token: str) -> int:

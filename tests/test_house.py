@@ -40,10 +40,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         "torch", "bert_core.config", "bert_core.recording", "bert_core.edits", "bert_core.attention",
         "bert_core.checkpoint",
     },
+    "bert_core.pooling": {"torch", "bert_core.config", "bert_core.checkpoint"},
     "bert_core.generation": {"torch", "bert_core.modeling"},
     "bert_core.loading": {
         "torch", "safetensors", "huggingface_hub",
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint", "bert_core.edits",
+        "bert_core.pooling",
     },
     "bert_core.editing": {"torch", "bert_core.config", "bert_core.edits", "bert_core.modeling", "bert_core.loading"},
     "bert_core.pruning": {
@@ -83,7 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "bert_core.training": {
         "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
-        "bert_core.tokenizer", "bert_core.recording",
+        "bert_core.tokenizer", "bert_core.recording", "bert_core.pooling",
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
         "bert_core.calibration", "bert_core.scenes", "bert_core.agreement", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.edits",
@@ -205,8 +207,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "typer", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.pruning", "bert_core.calibration", "bert_core.scenes", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "bert_core.training",
-        "viz_app", "viz_app.classroom", "viz_app.door", "viz_app.notation", "viz_app.maps", "viz_app.comparison",
-        "viz_app.lessons", "bert_core.editing",
+        "bert_core.pooling", "viz_app", "viz_app.classroom", "viz_app.door", "viz_app.notation", "viz_app.maps",
+        "viz_app.comparison", "viz_app.lessons", "bert_core.editing",
         "viz_app.export",
         "viz_app.export.bertviz", "viz_app.shell", "viz_app.pages",
     },

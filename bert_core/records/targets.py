@@ -19,7 +19,7 @@ class TargetKind:
     """What one kind of target asks for, and how it is said: the one place that knows.
 
     needs: what a `Target` of it must give. head: which head of the model answers, "words", "next", "classifier",
-    "tagger" or "reader".
+    "tagger" or "reader", or "pooling", which makes one vector of the text.
     unit: what its value is counted in. link: what makes a probability of the value, "exp" or "sigmoid"; None: the head
     itself must say. mean: whether it is the mean over its pieces, else their sum.
     question, speaks_for, says: what is asked, what a positive part speaks for, and how sure the model is, to be
@@ -85,12 +85,18 @@ TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
         ("position", "last"), "reader", "units of its two logits", None,
         "Why the answer “{word}”?", "the answer “{word}”", "sum of its two logits {value}",
     ),
+    # There is no probability of it: the cosine itself is followed.
+    "similarity": TargetKind(
+        ("other", "pooled"), "pooling", "units of the cosine", None,
+        "What makes it like “{text}”?", "being like “{text}”", "cosine {value}",
+    ),
 })  # fmt: skip
 
 
 _GIVEN = {
     "position": "a position", "token_id": "a token_id", "against": "the one it stands against", "label": "a label",
     "pieces": "the pieces that it asks for", "last": "a last place",
+    "other": "another text", "pooled": "the positions that are pooled",
 }  # fmt: skip
 
 
@@ -114,10 +120,11 @@ class Target:
     "loss", minus the masked-word loss over `pieces`: the mean of their log-probabilities;
     "nsp", logit(B follows A) - logit(B does not);
     "class", the logit of the class with the number `label`;
-    "tag", the logit of the tag with the number `label` for the token at `position`; or
+    "tag", the logit of the tag with the number `label` for the token at `position`;
     "span", the logit of `position` as the first token of an answer plus that of `last` as its last one; with 0 for
-    both, that there is no answer.
-    pieces: (position, token_id) of each.
+    both, that there is no answer; or
+    "similarity", the cosine of the text's vector with that of the text `other`, which stays as it is.
+    pieces: (position, token_id) of each. pooled: the positions whose states make the text's vector.
     """
 
     kind: str
@@ -127,6 +134,8 @@ class Target:
     against: int | None = None
     pieces: tuple[tuple[int, int], ...] = ()
     last: int | None = None
+    other: Encoding | None = None
+    pooled: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.kind, str) or self.kind not in TARGET_KINDS:
@@ -135,6 +144,10 @@ class Target:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole(f"the {name} of a target", getattr(self, name), None))
         object.__setattr__(self, "pieces", tuple(map(_piece, several("pieces", self.pieces, _PIECES))))
+        if self.other is not None and not isinstance(self.other, Encoding):
+            raise Refused(f"the other text of a target is {shown(self.other)}: it must be an Encoding")
+        pooled = several("pooled", self.pooled, "positions")
+        object.__setattr__(self, "pooled", tuple(whole("a pooled position", position, None) for position in pooled))
         if any(getattr(self, name) in (None, ()) for name in self.asks.needs):
             *first, last = (_GIVEN[name] for name in self.asks.needs)
             needs = f"{', '.join(first)} and {last}" if first else last
@@ -149,9 +162,12 @@ class Target:
 
     @property
     def rows(self) -> tuple[int, ...]:
-        """The positions of the last layer that it is read from: its own, or the first for the text as a whole."""
+        """The positions of the last layer that it is read from: its own, or the first for the text as a whole.
+
+        Those that are pooled, where its vector is asked for.
+        """
         own: list[int] = [getattr(self, name) for name in ("position", "last") if name in self.asks.needs]
-        return tuple(own) or tuple(position for position, _ in self.pieces) or (0,)
+        return tuple(own) or tuple(position for position, _ in self.pieces) or self.pooled or (0,)
 
     @property
     def asked(self) -> tuple[tuple[int, int], ...]:

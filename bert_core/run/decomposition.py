@@ -20,7 +20,7 @@ from bert_core.run.arrays import as_array
 from bert_core.run.inputs import embedded
 from bert_core.run.memory import BYTES_AT_ONCE, check_memory, vectors_bytes
 from bert_core.run.passes import LayerPass, layer_passes
-from bert_core.run.targets import check_target
+from bert_core.run.targets import check_target, vector_of_other
 from bert_core.tokenizer import Encoding
 
 # ---------------------------------------------------------------------------- sizes of what is added
@@ -200,7 +200,8 @@ def decompx(
     Signed; the parts sum to the logit, and `gap` is by how much rounding makes them miss it. Of a word the logit is
     explained and not the log-probability: that depends on all other words too (a contrast says it of two). Layer norms
     and activations are taken as the multiplications they come to on this text; each bias is shared out among the tokens
-    by the size of its products with their vectors, which is a choice.
+    by the size of its products with their vectors, which is a choice; so is the length of a text's vector, where it is
+    asked what makes two texts alike.
     Raises Refused for a target that the model has no trained head for, or where the vectors do not fit in memory.
     Source: Modarressi 2023, section 3 (arXiv:2306.02873).
     """
@@ -211,6 +212,14 @@ def decompx(
     for number, one in enumerate(layer_passes(loaded, encoding, head_mask)):
         asked = target.rows if number == layers - 1 else range(length)
         vectors, leaving = _through_layer(one, vectors, asked)
+    if target.asks.head == "pooling":
+        # Each token's part of the vector, along that of the other text.
+        vector = loaded.pools.pooled(leaving)
+        along = F.normalize(vector_of_other(loaded, target), dim=-1) / vector.norm()
+        parts = torch.einsum("rh,rth,h->t", loaded.pools.shares(leaving), vectors, along)
+        return Attribution(
+            encoding, target, "DecompX", as_array(parts), (vector @ along).item(), signed=True, complete=True
+        )
     # Of several pieces, and the two ends of an answer, each has its own row, and its own way through the head.
     each = [Target("mlm", *place) for place in target.pieces] or [target] * len(target.rows)
     ends = [_through_head(loaded, *end) for end in zip(each, range(len(each)), vectors, leaving, strict=True)]

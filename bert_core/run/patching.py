@@ -521,7 +521,7 @@ def _partners(
     theirs = without_noise(source)
     if align == "words":
         partners = word_partners(theirs, text).partners
-        missing = [row for row in target.rows if partners[row] is None]
+        missing = [row for row in target.rows if partners[row] is None and not target.pooled]
         if missing:
             raise Refused(
                 f"position {missing[0]} of the text, where the answer is read, has no partner in the source: hide the "
@@ -548,6 +548,8 @@ def reading_of_source(
     if isinstance(source, MeanOf):
         return other, math.nan
     rows = [row for row in (asked.partners[row] for row in target.rows) if row is not None]
+    if target.pooled:  # of the source all that counts in its own vector
+        rows = list(loaded.pools.rows(other.last.shape[1]))
     value = target_values(loaded, target, other.last[:, rows]).item()
     if asked.partners == tuple(range(other.last.shape[1])):
         return other, value

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from bert_core.analysis.spans import context_places
 from bert_core.config import BertConfig
+from bert_core.editing import unedited
 from bert_core.loading import LoadedModel
 from bert_core.records import Target
 from bert_core.refused import Refused, several, shown
-from bert_core.run.inputs import check_position, known_text
+from bert_core.run.inputs import check_position, gate_tensor, ids_of, known_text, segments_of
 from bert_core.tokenizer import Encoding
 
 
@@ -68,6 +70,15 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
         if not loaded.has_reader:
             raise Refused(f"{loaded.name} was not trained to find answers in a text: choose another target")
         _check_span(encoding, *target.rows)
+    elif target.asks.head == "pooling":
+        assert target.other is not None  # Target checks this
+        known_text(unedited(loaded), target.other)
+        rows = loaded.pools.rows(len(encoding))
+        if target.pooled != rows:
+            raise Refused(
+                f"the target pools {len(target.pooled)} positions of a text, and of this one {loaded.name} pools "
+                f"{len(rows)}, by {loaded.pools.mode!r}: make it with similarity_target"
+            )
     elif not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: choose another target")
     for position in target.rows:
@@ -106,6 +117,8 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     if asks.head == "next":
         logits = _wide(heads.seq_relationship(_pooled(loaded, rows)))
         return torch.sub(logits[:, 0], logits[:, 1])
+    if asks.head == "pooling":
+        return F.cosine_similarity(_wide(loaded.pools.pooled(rows)), vector_of_other(loaded, target)[None], dim=-1)
     if "against" in asks.needs:
         words, head = [target.token_id, target.against], heads.predictions
         decoder = head.decoder
@@ -127,6 +140,7 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
 
     Of several pieces it is the product of theirs, and of a loss their geometric mean; of an answer the product of its
     first token's and its last one's. rows: (copies, row, hidden), at `rows_of_probability`.
+    Of how alike two texts are there is none: it is the cosine itself.
     Raises Refused for a classifier whose output is a number.
     """
     if target.asks.link is not None:
@@ -138,11 +152,35 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
         logits = span_logits(loaded, rows)
         own, among = logits[:, :2].diagonal(dim1=1, dim2=2), logits[:, 2:].logsumexp(1)
         return (own - among).sum(-1).exp()
+    if target.asks.head == "pooling":
+        return target_values(loaded, target, rows)
     if is_number(loaded.config):
         raise Refused(f"{loaded.name} gives a number and no class, so there is no probability to follow")
     logits = class_logits(loaded, _pooled(loaded, rows))
     probabilities = logits.softmax(-1) if is_exclusive(loaded.config) else logits.sigmoid()
     return probabilities[:, target.label]
+
+
+@torch.no_grad()
+def vector_of_other(loaded: LoadedModel, target: Target) -> Tensor:
+    """The vector (hidden,) of the text that a text is like: of the model as it was loaded, all heads on, no edits.
+
+    One more pass for each batch of copies; nothing is kept, so that weights may change.
+    """
+    assert target.other is not None  # Target checks this
+    plain = unedited(loaded)
+    return plain.pools.pooled(_wide(states_pooled(plain, target.other)))
+
+
+def states_pooled(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None = None) -> Tensor:
+    """The states of the last layer that make a text's vector, (row, hidden)."""
+    rows = torch.tensor([loaded.pools.rows(len(known_text(loaded, encoding)))], device=loaded.device)
+    outputs = loaded.model.bert(
+        ids_of(loaded, encoding), token_type_ids=segments_of(loaded, encoding),
+        head_mask=gate_tensor(loaded, head_mask), positions=rows,
+    )  # fmt: skip
+    states: Tensor = outputs.last_hidden_state[0]
+    return states
 
 
 def _pooled(loaded: LoadedModel, rows: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 from bert_core import checkpoint
 from bert_core.loading import best_device, model_folder
 from bert_core.modeling import BertForSequenceClassification
+from bert_core.pooling import read_pooling
 from bert_core.progress import Progress, printed
 from bert_core.refused import Refused
 from bert_core.studies.rows import LabelledText, read_labelled
@@ -150,7 +151,7 @@ def finetune(
     now = as_begun(settings, {"start": str(start), "columns": [text, label, pair], "held_out": str(held_out)}, files)
     was_begun(folder, now)
 
-    source = model_folder(start)
+    source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, classifier = start_of(

@@ -159,9 +159,10 @@ def _check_offered(name: str) -> None:
     """Raise Refused unless a model of this name may be there: what the app would only say on its page."""
     from bert_core.checkpoint import read_config
     from bert_core.loading import bundled_models
+    from bert_core.pooling import read_pooling
 
     if Path(name).is_dir():
-        read_config(name)
+        read_config(read_pooling(Path(name))[0])
     elif name.endswith(".zip") and Path(name).is_file():
         return  # what is in it, the page says
     elif name not in bundled_models() and not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", name):

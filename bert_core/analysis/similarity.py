@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, shaped
 
 
-@checked
+@shaped(first="token hidden", second="other hidden")
 def cosine_parts(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """What each pair of tokens adds to the cosine of two sums of vectors, (first's token, second's token) float64.
 
@@ -15,9 +15,7 @@ def cosine_parts(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     product of two sums is the sum of all products.
     Raises Refused for other shapes, or a text whose vector has no length.
     """
-    one, other = np.asarray(first, np.float64), np.asarray(second, np.float64)
-    if one.ndim != 2 or other.ndim != 2 or one.shape[1] != other.shape[1]:
-        raise Refused(f"the texts' vectors are {one.shape} and {other.shape}: (token, hidden) each, of one width")
+    one, other = first.astype(np.float64), second.astype(np.float64)
     lengths = np.linalg.norm(one.sum(0)) * np.linalg.norm(other.sum(0))
     if not lengths > 0:
         raise Refused("the vector of a text has no length, so it points nowhere: there is no cosine")

@@ -55,8 +55,12 @@ def test_two_tokens_against_two_by_hand() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "said"),
     [
-        (np.ones((2, 3)), np.ones((2, 4)), r"the texts' vectors are \(2, 3\) and \(2, 4\)"),
-        (np.ones(3), np.ones((2, 3)), r"the texts' vectors are \(3,\) and \(2, 3\)"),
+        (
+            np.ones((2, 3)),
+            np.ones((2, 4)),
+            r"second is \(2, 4\): it must be \(other, hidden\), and hidden is 3",
+        ),
+        (np.ones(3), np.ones((2, 3)), r"first is \(3,\): it must be \(token, hidden\)"),
         (np.array([[1.0], [-1.0]]), np.ones((1, 1)), "has no length"),
     ],
 )
@@ -260,7 +264,7 @@ def test_a_target_belongs_to_its_text(tiny_loaded: LoadedModel) -> None:
     one, other = both(tiny_loaded)
     target = similarity_target(tiny_loaded, one, other)
     assert hash(target) == hash(similarity_target(tiny_loaded, one, other))
-    with pytest.raises(Refused, match="the target pools 9 positions of a text, and of this one .* pools 11, by 'mean'"):
+    with pytest.raises(Refused, match=r"the target pools 9 positions of a text, and of this .* pools 11, by 'mean'"):
         capture(tiny_loaded, other, target=target)
     with pytest.raises(Refused, match="a 'similarity' target needs another text and the positions that are pooled"):
         Target("similarity")

@@ -178,7 +178,7 @@ def test_without_a_mask_there_is_nothing_to_ask(tiny_loaded: LoadedModel, origin
 
 def test_every_kind_says_what_it_asks(tiny_loaded: LoadedModel, encoding: Encoding) -> None:
     """Every template takes the names that a page gives it; a probability is that of the sigmoid, or of the exponent."""
-    names = dict.fromkeys(("word", "other", "label", "first", "last", "count", "verdict"), "x")
+    names = dict.fromkeys(("word", "other", "label", "first", "last", "count", "verdict", "text"), "x")
     numbers = dict.fromkeys(("value", "probability", "loss"), "1")
     for kind in TARGET_KINDS.values():
         for said in (kind.question.format(**names), kind.speaks_for.format(**names), kind.says.format(**numbers)):
@@ -189,4 +189,4 @@ def test_every_kind_says_what_it_asks(tiny_loaded: LoadedModel, encoding: Encodi
         elif kind.link == "exp":
             np.testing.assert_allclose(found, np.exp([-700, -2, 0]), rtol=1e-12)
         else:
-            assert found == [None] * 3 and kind.head in ("classifier", "tagger", "reader")
+            assert found == [None] * 3 and kind.head in ("classifier", "tagger", "reader", "pooling")

@@ -33,6 +33,7 @@ from bert_core import (
     checkpoint,
     loading,
 )
+from bert_core.pooling import LIMITS_FILES
 from bert_core.tokenizer import TOKENIZER_FILES
 
 Weights = dict[str, Tensor]

@@ -24,9 +24,10 @@ _NAMES = {
     "attention": "BertAttention BertSelfAttention BertSelfOutput",
     "modeling": (
         "ACT2FN BertEmbeddings BertEncoder BertForMaskedLM BertForNextSentencePrediction BertForPreTraining "
-        "BertForQuestionAnswering BertForSequenceClassification BertForTokenClassification BertIntermediate "
-        "BertLMHeadModel BertLMPredictionHead BertLayer BertModel BertOnlyMLMHead BertOnlyNSPHead BertOutput "
-        "BertPooler BertPreTrainedModel BertPreTrainingHeads BertPredictionHeadTransform PreTrainedBertModel"
+        "BertForQuestionAnswering BertForReplacedTokenDetection BertForSequenceClassification "
+        "BertForTokenClassification BertIntermediate BertLMHeadModel BertLMPredictionHead BertLayer BertModel "
+        "BertOnlyMLMHead BertOnlyNSPHead BertOutput BertPooler BertPreTrainedModel BertPreTrainingHeads "
+        "BertPredictionHeadTransform PreTrainedBertModel"
     ),
     "generation": "generate",
     "checkpoint": "CheckpointError LoadReport",
@@ -244,6 +245,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.modeling import BertForNextSentencePrediction as BertForNextSentencePrediction
     from bert_core.modeling import BertForPreTraining as BertForPreTraining
     from bert_core.modeling import BertForQuestionAnswering as BertForQuestionAnswering
+    from bert_core.modeling import BertForReplacedTokenDetection as BertForReplacedTokenDetection
     from bert_core.modeling import BertForSequenceClassification as BertForSequenceClassification
     from bert_core.modeling import BertForTokenClassification as BertForTokenClassification
     from bert_core.modeling import BertIntermediate as BertIntermediate

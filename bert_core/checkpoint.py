@@ -44,7 +44,10 @@ BLIP_DEFAULTS: Mapping[str, Any] = {
 # Patterns of keys that published files have too many: a table of numbers from 0 on, which we count ourselves.
 NO_NEWS = (r"position_ids$",)
 # What a model can do without: the app then does not show what it would have computed.
-OPTIONAL_PARTS = ("cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.", "qa_outputs.")
+OPTIONAL_PARTS = (
+    "cls.predictions.", "cls.seq_relationship.", "bert.pooler.", "classifier.", "qa_outputs.",
+    "discriminator_predictions.",
+)  # fmt: skip
 # Models of texts that are built otherwise than BERT, and how.
 REFUSED_TYPES = {
     "deberta": "whose attention looks at words and places apart",
@@ -285,6 +288,11 @@ def holds_reader(weights: Mapping[str, Tensor]) -> bool:
 def _is_a(architecture: str, config: BertConfig) -> bool:
     architectures = config.extra.get("architectures")
     return isinstance(architectures, list | tuple) and architecture in architectures
+
+
+def holds_detector(weights: Mapping[str, Tensor]) -> bool:
+    """Whether a file has an ELECTRA's head that says of each token whether it was replaced."""
+    return "discriminator_predictions.dense_prediction.weight" in weights
 
 
 def fill(

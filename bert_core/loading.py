@@ -26,6 +26,7 @@ from bert_core.edits import Edit, check_unedited
 from bert_core.modeling import (
     BertForPreTraining,
     BertForQuestionAnswering,
+    BertForReplacedTokenDetection,
     BertForSequenceClassification,
     BertForTokenClassification,
     BertLMHeadModel,
@@ -63,8 +64,9 @@ class LoadedModel:
         to; None if it has none.
     reader: the same encoder with the scores that find the answer to a question in a text; None if it has none.
     pooling: how it makes one vector of a text, as a folder of sentence-transformers says; None if its file does not.
-    has_mlm, has_nsp, has_classifier, has_tagger, has_reader: whether that head came trained; an untrained head means
-        nothing.
+    detector: the same encoder with an ELECTRA's discriminator head, which finds replaced tokens; None if it has none.
+    has_mlm, has_nsp, has_classifier, has_tagger, has_reader, has_detector: whether that head came trained; an untrained
+        head means nothing.
     edits: what is changed in it while it runs (`edited`).
     """
 
@@ -78,6 +80,7 @@ class LoadedModel:
     tagger: BertForTokenClassification | None = None
     reader: BertForQuestionAnswering | None = None
     pooling: Pooling | None = None
+    detector: BertForReplacedTokenDetection | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -98,7 +101,7 @@ class LoadedModel:
     @property
     def tuned(self) -> dict[str, BertPreTrainedModel]:
         """The models beside `model` that stand on its encoder, each with a head of its own, by their names here."""
-        there = {"classifier": self.classifier, "tagger": self.tagger, "reader": self.reader}
+        there = {"classifier": self.classifier, "tagger": self.tagger, "reader": self.reader, "detector": self.detector}
         return {name: one for name, one in there.items() if one is not None}
 
     def own_of(self, head: str) -> dict[str, Tensor]:
@@ -120,6 +123,11 @@ class LoadedModel:
     def has_segments(self) -> bool:
         """Whether the model is told which of two texts a token is of; without, no next sentences were asked."""
         return self.config.type_vocab_size > 1 and self.tokenizer.special_tokens.segment > 0
+
+    @property
+    def asks_nsp(self) -> bool:
+        """Whether models of its kind are trained to say if one text follows another, be its own head there or not."""
+        return self.has_segments and self.config.family.next_sentences
 
     @property
     def has_classifier(self) -> bool:
@@ -146,6 +154,11 @@ class LoadedModel:
     def labels(self) -> tuple[str, ...]:
         """Names of the classes; none without a trained classifier."""
         return self.config.labels if self.has_classifier else ()
+
+    @property
+    def has_detector(self) -> bool:
+        """Whether the model says of each token whether it was replaced, by weights that were in the file."""
+        return self.detector is not None and not self.report.lacks("discriminator_predictions.")
 
     @property
     def pools(self) -> Pooling:
@@ -237,6 +250,8 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
                 tuned["tagger"] = BertForTokenClassification(config, model.bert)
             if checkpoint.holds_reader(weights):
                 tuned["reader"] = BertForQuestionAnswering(config, model.bert)
+            if checkpoint.holds_detector(weights):
+                tuned["detector"] = BertForReplacedTokenDetection(config, model.bert)
     except Refused as error:
         raise CheckpointError(f"the classes of {folder} cannot be read: {error}") from error
     for one in tuned.values():

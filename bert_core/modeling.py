@@ -174,6 +174,16 @@ class QuestionAnsweringOutput(ModelOutput):
 
 
 @dataclass
+class ReplacedTokenOutput(ModelOutput):
+    """loss: scalar, when labels were given. logits: (batch, seq); above 0 a token rather was replaced."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
 class CausalLMOutput(ModelOutput):
     """loss: scalar, or (batch,) with reduction "none". logits: (batch, seq, vocab). The rest as BertEncoderOutput."""
 
@@ -615,6 +625,21 @@ class BertPreTrainingHeads(nn.Module):
     def forward(self, sequence_output: Tensor, pooled_output: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (batch, seq, vocab) and (batch, 2) from the two outputs of BertModel."""
         return self.predictions(sequence_output), self.seq_relationship(pooled_output)
+
+
+class BertDiscriminatorPredictions(nn.Module):
+    """A score for every token: whether it was put in the place of another (Clark 2020, arXiv:2003.10555, 3.1)."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = _activation(config.hidden_act)
+        self.dense_prediction = nn.Linear(config.hidden_size, 1)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        """(..., hidden) -> (...)."""
+        scores: Tensor = self.dense_prediction(self.activation(self.dense(hidden_states)))
+        return scores.squeeze(-1)
 
 
 # ---------------------------------------------------------------------------- models
@@ -1213,6 +1238,41 @@ class BertForQuestionAnswering(BertPreTrainedModel):
             loss=loss,
             start_logits=start_logits,
             end_logits=end_logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+class BertForReplacedTokenDetection(BertPreTrainedModel):
+    """BERT with an ELECTRA's discriminator head: whether each token was replaced; it has no pooler."""
+
+    def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
+        """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
+        super().__init__(config)
+        self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
+        self.discriminator_predictions = BertDiscriminatorPredictions(config)
+        if bert is None:
+            self.init_weights()
+        else:
+            self.discriminator_predictions.apply(self._init_weights)
+
+    def forward(
+        self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
+    ) -> ReplacedTokenOutput:
+        """labels: (batch, seq), 1 where a token was replaced and 0 where not; padding has no part in the loss.
+
+        model_arguments: as BertModel.forward.
+        """
+        outputs = self.bert(input_ids, **model_arguments)
+        logits = self.discriminator_predictions(outputs.last_hidden_state)
+        loss = None
+        if labels is not None:
+            mask = model_arguments.get("attention_mask")
+            there = torch.ones_like(labels, dtype=torch.bool) if mask is None else mask == 1
+            loss = F.binary_cross_entropy_with_logits(logits[there].float(), labels[there].float())
+        return ReplacedTokenOutput(
+            loss=loss,
+            logits=logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )

@@ -20,6 +20,7 @@ class Family:
     sizes: its own names in config.json, by ours. implied: what its files mean where they do not say it.
     counts_from_pad: whether positions begin behind the number of the padding token, so that the table has more rows
         than a text has places.
+    next_sentences: whether its models were asked in pre-training if one text follows another.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Family:
     sizes: Mapping[str, str] = field(default_factory=dict)
     implied: Mapping[str, Any] = field(default_factory=dict)
     counts_from_pad: bool = False
+    next_sentences: bool = False
 
     def ours(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
         """Its weights by our names."""
@@ -63,7 +65,7 @@ class Family:
         return {_replaced(name, beginnings, inside): weight for name, weight in weights.items()}
 
 
-BERT = Family("bert", "BertForSequenceClassification", implied={"pooler_act": "tanh"})
+BERT = Family("bert", "BertForSequenceClassification", implied={"pooler_act": "tanh"}, next_sentences=True)
 # Sanh 2019 (arXiv:1910.01108): no segments and no pooler; what stands before the classifier is one with a ReLU.
 DISTILBERT = Family(
     "distilbert",
@@ -116,7 +118,29 @@ ROBERTA = Family(
 )
 XLM_ROBERTA = replace(ROBERTA, name="xlm-roberta", classifier="XLMRobertaForSequenceClassification")
 CAMEMBERT = replace(ROBERTA, name="camembert", classifier="CamembertForSequenceClassification")
-FAMILIES = {family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT)}
+# Clark 2020 (arXiv:2003.10555): tables that may be narrower than the layers, no pooler and no next sentences; a
+# generator of words, and a discriminator that says of each token whether it was replaced. What stands before a
+# classifier is a pooler with a GELU.
+ELECTRA = Family(
+    "electra",
+    "ElectraForSequenceClassification",
+    sign="electra.",
+    beginnings=(
+        ("classifier.dense.", "bert.pooler.dense."),
+        ("classifier.out_proj.", "classifier."),
+        ("generator_predictions.dense.", "cls.predictions.transform.dense."),
+        ("generator_predictions.LayerNorm.", "cls.predictions.transform.LayerNorm."),
+        ("generator_lm_head.bias", "cls.predictions.bias"),
+        ("generator_lm_head.", "cls.predictions.decoder."),
+        ("electra.embeddings_project.", "bert.embeddings.embeddings_project."),
+        ("electra.", "bert."),
+    ),
+    implied={
+        "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024,
+        "pooler_act": "gelu",
+    },
+)  # fmt: skip
+FAMILIES = {family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA)}
 
 
 def family_of(model_type: object) -> Family:
@@ -142,6 +166,8 @@ def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
             name = name.removesuffix("gamma") + "weight"
         elif name.endswith(".beta"):
             name = name.removesuffix("beta") + "bias"
+        if name.startswith("embeddings_project."):  # of a bare ELECTRA
+            name = "embeddings." + name
         if not prefixed and name.startswith(("embeddings.", "encoder.", "pooler.")):
             name = "bert." + name
         renamed[name] = value

@@ -321,6 +321,19 @@ class NSPHead:
         return keep("nsp_logits", self.dense.forward(pooled_output))
 
 
+class DetectorHead:
+    """A score for every token, of an ELECTRA's discriminator: above 0 it rather was put in the place of another."""
+
+    def __init__(self, config: BertConfig, weights: Weights) -> None:
+        self.dense, self.last = Dense(weights, "dense"), Dense(weights, "dense_prediction")
+        self.activation = ACTIVATION[config.hidden_act] if isinstance(config.hidden_act, str) else config.hidden_act
+
+    def forward(self, sequence_output: np.ndarray, keep: Keep = keep_nothing) -> np.ndarray:
+        """(..., hidden) -> (...)."""
+        activated = self.activation(keep("detector.dense", self.dense.forward(sequence_output)))
+        return keep("replaced_logits", self.last.forward(keep("detector.activated", activated))[..., 0])
+
+
 # ---------------------------------------------------------------------------- models
 
 
@@ -373,6 +386,7 @@ class _Model(ABC):
         layer.N.intermediate_dense, .intermediate: (batch, seq, intermediate), before and after the activation.
         pooler_dense, pooler: (batch, hidden). mlm.dense, .activated, .transform: (batch, seq, embedding).
         mlm_logits: (batch, seq, vocab). nsp_logits: (batch, 2).
+        detector.dense, .activated: (batch, seq, hidden). replaced_logits: (batch, seq).
         """
         seen: dict[str, np.ndarray] = {}
 
@@ -508,7 +522,7 @@ class BertModel(_Model):
 
 
 class BertForPretraining(_Model):
-    """BERT with the masked-word head and the next-sentence head, as far as their weights are there."""
+    """BERT with the masked-word head, the next-sentence head and a detector, as far as their weights are there."""
 
     def __init__(self, config: BertConfig, weights: Weights, *, word_scale: float = 1.0) -> None:
         self.config = config
@@ -517,14 +531,16 @@ class BertForPretraining(_Model):
         has_mlm, has_nsp = "predictions.decoder.weight" in heads, "seq_relationship.weight" in heads
         self.mlm = MaskedLMHead(config, _part(heads, "predictions.")) if has_mlm else None
         self.nsp = NSPHead(heads) if has_nsp and self.bert.pooler is not None else None
+        detector = _part(weights, DETECTOR)
+        self.detector = DetectorHead(config, detector) if detector else None
 
     def forward(
         self, token_ids: np.ndarray, *, keep: Keep = keep_nothing, **model_arguments: Any
     ) -> dict[str, np.ndarray]:
         """What comes out, by name, without those that a checkpoint has no weights for.
 
-        mlm_logits (batch, seq, vocab), nsp_logits (batch, 2), sequence_output (batch, seq, hidden) and
-        pooled_output (batch, hidden).
+        mlm_logits (batch, seq, vocab), nsp_logits (batch, 2), replaced_logits (batch, seq), sequence_output
+        (batch, seq, hidden) and pooled_output (batch, hidden).
         model_arguments: as BertModel.forward.
         """
         sequence_output = self.bert.forward(token_ids, keep=keep, **model_arguments)
@@ -532,6 +548,7 @@ class BertForPretraining(_Model):
         outputs = {
             "mlm_logits": None if self.mlm is None else self.mlm.forward(sequence_output, keep),
             "nsp_logits": None if self.nsp is None or pooled_output is None else self.nsp.forward(pooled_output, keep),
+            "replaced_logits": None if self.detector is None else self.detector.forward(sequence_output, keep),
             "sequence_output": sequence_output,
             "pooled_output": pooled_output,
         }
@@ -620,7 +637,8 @@ def _count(config: BertConfig) -> int:
 
 
 # What a checkpoint may lack, each as a whole.
-OPTIONAL_PARTS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.")
+DETECTOR = "discriminator_predictions."
+OPTIONAL_PARTS = ("bert.pooler.", "cls.predictions.", "cls.seq_relationship.", DETECTOR)
 
 
 def _dense(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
@@ -663,6 +681,9 @@ def _checked(weights: Weights, config: BertConfig, dtype: np.dtype[Any]) -> dict
     if config.num_hidden_layers > max(len(named), 1000):  # before a name is made for each weight of each layer
         raise Refused(f"{config.num_hidden_layers:,} layers of {len(named):,} weights: it is not a whole BERT")
     shapes = parameter_shapes(config)
+    if any(name.startswith(DETECTOR) for name in named):  # which no other model has
+        hidden = config.hidden_size
+        shapes |= _dense(f"{DETECTOR}dense", hidden, hidden) | _dense(f"{DETECTOR}dense_prediction", hidden, 1)
     missing = [name for name in shapes if name not in named]
     if essential := [name for name in missing if not name.startswith(OPTIONAL_PARTS)]:
         raise Refused(f"{len(essential)} weights are missing, the first is {essential[0]}: it is not a whole BERT")

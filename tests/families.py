@@ -18,7 +18,7 @@ from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
-FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet")
+FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra")
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
 OF_ROBERTA = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
@@ -27,10 +27,14 @@ OF_ROBERTA = {
 SIZES: dict[str, dict[str, Any]] = {
     "distilbert": {"dim": 32, "n_layers": 3, "n_heads": 4, "hidden_dim": 48, "seq_classif_dropout": 0.3},
     "roberta": OF_ROBERTA, "xlm-roberta": OF_ROBERTA, "camembert": OF_ROBERTA, "bertweet": OF_ROBERTA,
+    "electra": {
+        "embedding_size": 24, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
+        "intermediate_size": 48,
+    },
 }  # fmt: skip
 MODELS = {
     "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
-    "bertweet": "Roberta",
+    "bertweet": "Roberta", "electra": "Electra",
 }  # fmt: skip
 
 
@@ -48,12 +52,16 @@ def save_tokenizer(family: str, folder: Path, *, cased: bool = False) -> int:
     return len(fast)
 
 
-def _word_pieces(cased: bool) -> Any:
+def _word_pieces(*inputs: str) -> Callable[[bool], Any]:
+    """A tokenizer of word pieces that gives these inputs to its model."""
+    return lambda cased: _trained_word_pieces(cased, list(inputs))
+
+
+def _trained_word_pieces(cased: bool, inputs: list[str]) -> Any:
     made = BertWordPieceTokenizer(lowercase=not cased, strip_accents=None)
     made.train_from_iterator(sentences(), vocab_size=700, min_frequency=1, special_tokens=list(SPECIAL_TOKENS))
     made = BertWordPieceTokenizer(made.get_vocab(), lowercase=not cased)
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
-    inputs = ["input_ids", "attention_mask"]
     settings = {**dict(zip(names, SPECIAL_TOKENS, strict=True)), "model_input_names": inputs}
     return transformers.PreTrainedTokenizerFast(tokenizer_object=made._tokenizer, **settings)
 
@@ -121,7 +129,8 @@ def _unigrams(kind: str) -> Callable[[bool], Any]:
 
 
 _TRAINED = {
-    "distilbert": _word_pieces,
+    "distilbert": _word_pieces("input_ids", "attention_mask"),
+    "electra": _word_pieces("input_ids", "token_type_ids", "attention_mask"),
     "roberta": _byte_pairs,
     "xlm-roberta": _unigrams("XLMRobertaTokenizer"),
     "camembert": _unigrams("CamembertTokenizer"),

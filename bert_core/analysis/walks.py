@@ -80,6 +80,12 @@ def follows(walk: Walk) -> float:
     return float(softmax(walk.values["nsp_logits"])[0])
 
 
+def shares_replaced(walk: Walk) -> np.ndarray:
+    """The probability that each token was put in the place of another, (seq,); those of padding too."""
+    shares: np.ndarray = 1 / (1 + np.exp(-walk.values["replaced_logits"].astype(np.float64)))
+    return shares
+
+
 @checked
 def step_angles(walk: Walk) -> np.ndarray:
     """How far each layer turns each token's vector: the cosine of before and after, (layer, seq).

@@ -87,7 +87,8 @@ class Walk:
         layer.N.output_dense, .output_sum, .output: (seq, hidden).
         hidden_states: (layer + 1, seq, hidden), what enters each layer, and what leaves the last.
         pooler_dense, pooler: (hidden,). mlm.dense, .activated, .transform: (embedding,). mlm_logits: (vocab,).
-        nsp_logits: (2,), index 0 means that B follows A. Each only where its head was trained.
+        nsp_logits: (2,), index 0 means that B follows A. detector.dense, .activated: (seq, hidden).
+        replaced_logits: (seq,), above 0 a token rather was replaced. Each only where its head was trained.
         A head that was pruned is NaN in all that has heads.
     """
 

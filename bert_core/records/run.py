@@ -115,6 +115,7 @@ class ModelRun:
     nsp: probability that B follows A; None for a single text or a model without that head.
     classes, tags: what the classifier of texts, and of tokens, says; None for a model without one.
     spans: where the answer to a question stands in its context; None for a single text or a model without a reader.
+    replaced: (seq,), probability that each token was put in the place of another; None for a model without that head.
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
     edits: what was changed in the model while it ran.
@@ -136,6 +137,7 @@ class ModelRun:
     norms: np.ndarray | None = None
     tags: TagPrediction | None = None
     spans: SpanPrediction | None = None
+    replaced: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         for array in self._arrays():

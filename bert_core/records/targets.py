@@ -19,7 +19,7 @@ class TargetKind:
     """What one kind of target asks for, and how it is said: the one place that knows.
 
     needs: what a `Target` of it must give. head: which head of the model answers, "words", "next", "classifier",
-    "tagger" or "reader", or "pooling", which makes one vector of the text.
+    "tagger", "reader" or "detector", or "pooling", which makes one vector of the text.
     unit: what its value is counted in. link: what makes a probability of the value, "exp" or "sigmoid"; None: the head
     itself must say. mean: whether it is the mean over its pieces, else their sum.
     question, speaks_for, says: what is asked, what a positive part speaks for, and how sure the model is, to be
@@ -90,6 +90,11 @@ TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
         ("other", "pooled"), "pooling", "units of the cosine", None,
         "What makes it like “{text}”?", "being like “{text}”", "cosine {value}",
     ),
+    "replaced": TargetKind(
+        ("position",), "detector", "nats of log-odds", "sigmoid",
+        "Why is “{word}” at position {first} called replaced, or not?", "“{word}” was replaced",
+        "probability that it was replaced: {probability}",
+    ),
 })  # fmt: skip
 
 
@@ -122,8 +127,9 @@ class Target:
     "class", the logit of the class with the number `label`;
     "tag", the logit of the tag with the number `label` for the token at `position`;
     "span", the logit of `position` as the first token of an answer plus that of `last` as its last one; with 0 for
-    both, that there is no answer; or
-    "similarity", the cosine of the text's vector with that of the text `other`, which stays as it is.
+    both, that there is no answer;
+    "similarity", the cosine of the text's vector with that of the text `other`, which stays as it is; or
+    "replaced", the logit that the token at `position` was put in the place of another.
     pieces: (position, token_id) of each. pooled: the positions whose states make the text's vector.
     """
 

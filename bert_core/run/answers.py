@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,18 +14,27 @@ from bert_core.config import BertConfig
 from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
 from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
-from bert_core.run.targets import class_logits, finds_answers, is_exclusive, is_number, span_logits, tag_logits
+from bert_core.run.targets import (
+    class_logits,
+    finds_answers,
+    is_exclusive,
+    is_number,
+    replaced_logits,
+    span_logits,
+    tag_logits,
+)
 from bert_core.tokenizer import Encoding
 
 
 class Answer(NamedTuple):
-    """What a model says of one text, as `ModelRun` has it: words for gaps, what follows, classes, tags, answers."""
+    """What a model says of one text, as `ModelRun` has it: for its gaps, of its two sentences, classes and tokens."""
 
     predictions: tuple[MaskPrediction, ...]
     nsp: float | None
     classes: ClassPrediction | None
     tags: TagPrediction | None
     spans: SpanPrediction | None
+    replaced: np.ndarray | None
 
 
 @torch.no_grad()  # what is only read needs no way back
@@ -36,10 +46,10 @@ def answers_of(
     rows: Sequence[Sequence[int]],
     top_k: int,
 ) -> list[Answer]:
-    """What the heads say of each text: its predictions, whether B follows A, its classes, tags of its tokens, answers.
+    """What the heads say of each text: its gaps, whether B follows A, its classes, answers, and of each of its tokens.
 
-    outputs: of all texts, last_hidden_state (text, some, hidden); with a tagger or a reader at every token. positions:
-    where each asks for pieces; rows: which of `some` these are.
+    outputs: of all texts, last_hidden_state (text, some, hidden); with a tagger, a reader or a detector at every token.
+    positions: where each asks for pieces; rows: which of `some` these are.
     """
     heads, states = loaded.model.cls, outputs.last_hidden_state
     texts = [text for text, of_text in enumerate(rows) for _ in of_text]
@@ -50,6 +60,7 @@ def answers_of(
     follows = heads.seq_relationship(outputs.pooler_output).float().softmax(-1)[:, 0] if loaded.has_nsp else None
     pooled = outputs.pooler_output
     logits = class_logits(loaded, pooled) if pooled is not None and loaded.has_classifier else None
+    replaced = replaced_logits(loaded, states).sigmoid().cpu().numpy() if loaded.has_detector else None
     answers, first = [], 0
     for text, encoding in enumerate(encodings):
         last = first + len(rows[text])
@@ -59,6 +70,7 @@ def answers_of(
             None if logits is None else _classes(loaded.config, logits[text]),
             None if not loaded.has_tagger else _tags(loaded, states[text, : len(encoding)]),
             None if not finds_answers(loaded, encoding) else _spans(loaded, encoding, states[text, : len(encoding)]),
+            None if replaced is None else replaced[text, : len(encoding)].copy(),
         ))  # fmt: skip
         first = last
     return answers

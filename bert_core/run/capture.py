@@ -78,22 +78,18 @@ def capture(
         if slopes:
             gate_gradient = np.where(np.isnan(gate_gradient), np.nan, slopes[0].cpu().numpy())
     rows = [wanted.index(position) for position in positions]
-    ((predictions, nsp, classes, tags, spans),) = answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
+    (answer,) = answers_of(loaded, [encoding], outputs, [positions], [rows], top_k)
     return ModelRun(
         encoding=encoding,
         attention=attention,
         head_mask=gates,
-        predictions=predictions,
-        nsp=nsp,
+        **answer._asdict(),
         target=target,
         target_value=target_value,
         gradient=gradient,
         gate_gradient=gate_gradient,
-        classes=classes,
         edits=loaded.edits,
         norms=_norms(loaded, outputs.hidden_states, there)[0] if norms else None,
-        tags=tags,
-        spans=spans,
     )
 
 
@@ -142,21 +138,15 @@ def captures(
             encoding=encoding,
             attention=_stack([one[number : number + 1, :, :length, :length] for one in maps], there, config),
             head_mask=gates,
-            predictions=predictions,
-            nsp=nsp,
+            **answer._asdict(),
             target=None,
             target_value=None,
             gradient=None,
             gate_gradient=None,
-            classes=classes,
             edits=loaded.edits,
             norms=None if lengths_brought is None else lengths_brought[number, ..., :length].copy(),
-            tags=tags,
-            spans=spans,
         )
-        for number, (encoding, length, (predictions, nsp, classes, tags, spans)) in enumerate(
-            zip(encodings, lengths, answers, strict=True)
-        )
+        for number, (encoding, length, answer) in enumerate(zip(encodings, lengths, answers, strict=True))
     ]
 
 

@@ -279,6 +279,11 @@ def _through_head(
     elif target.asks.head == "reader":
         assert loaded.reader is not None  # check_target has seen to it
         last, wanted = loaded.reader.qa_outputs, [number, None]
+    elif target.asks.head == "detector":
+        assert loaded.detector is not None  # check_target has seen to it
+        detector = loaded.detector.discriminator_predictions
+        vectors, row = _through_dense(detector.dense, detector.activation, vectors, row)
+        last, wanted = detector.dense_prediction, [0, None]
     else:
         pooler = loaded.model.bert.pooler
         assert pooler is not None  # a pre-training model has one

@@ -24,7 +24,8 @@ def asked_positions(
 ) -> tuple[tuple[int, ...], list[int]]:
     """Where to predict pieces, and where the last layer is read for that, for the target and, at [CLS], the pooler.
 
-    A tagger answers for every token, and a reader finds its answer among all, so then it is read everywhere.
+    A tagger, or a detector of replaced tokens, answers for every token, and a reader finds its answer among all, so
+    then it is read everywhere.
     positions: None means every [MASK]; without a trained masked-word head there are none.
     Raises Refused for a target that the model has no trained head for, or a position that does not exist.
     """
@@ -33,7 +34,7 @@ def asked_positions(
     positions = tuple(check_position(encoding, position) for position in given)
     if not loaded.has_mlm:
         positions = ()
-    if loaded.has_tagger or finds_answers(loaded, encoding):
+    if loaded.has_tagger or loaded.has_detector or finds_answers(loaded, encoding):
         return positions, list(range(len(encoding)))
     return positions, sorted({0, *positions, *(() if target is None else target.rows)})
 
@@ -79,6 +80,9 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
                 f"the target pools {len(target.pooled)} positions of a text, and of this one {loaded.name} pools "
                 f"{len(rows)}, by {loaded.pools.mode!r}: make it with similarity_target"
             )
+    elif target.asks.head == "detector":
+        if not loaded.has_detector:
+            raise Refused(f"{loaded.name} has no trained detector of replaced tokens: choose another target")
     elif not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: choose another target")
     for position in target.rows:
@@ -114,6 +118,8 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
         return tag_logits(loaded, rows[:, 0])[:, target.label]
     if asks.head == "reader":
         return span_logits(loaded, rows).diagonal(dim1=1, dim2=2).sum(-1)
+    if asks.head == "detector":
+        return replaced_logits(loaded, rows)[:, 0]
     if asks.head == "next":
         logits = _wide(heads.seq_relationship(_pooled(loaded, rows)))
         return torch.sub(logits[:, 0], logits[:, 1])
@@ -136,7 +142,7 @@ def rows_of_probability(encoding: Encoding, target: Target) -> tuple[int, ...]:
 
 
 def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
-    """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; of class or tag.
+    """The target as a probability, (copies,): of the word; of it and not the other; that B follows A; and so on.
 
     Of several pieces it is the product of theirs, and of a loss their geometric mean; of an answer the product of its
     first token's and its last one's. rows: (copies, row, hidden), at `rows_of_probability`.
@@ -209,6 +215,13 @@ def span_logits(loaded: LoadedModel, rows: Tensor) -> Tensor:
     """rows: (..., hidden), of the last layer. Returns (..., 2): as the first token of an answer, and as its last."""
     assert loaded.reader is not None  # has_reader was asked
     logits: Tensor = loaded.reader.qa_outputs(rows)
+    return _wide(logits)
+
+
+def replaced_logits(loaded: LoadedModel, states: Tensor) -> Tensor:
+    """states: (..., hidden), the last layer. Returns (...): above 0 a token rather was put in the place of another."""
+    assert loaded.detector is not None  # has_detector was asked
+    logits: Tensor = loaded.detector.discriminator_predictions(states)
     return _wide(logits)
 
 

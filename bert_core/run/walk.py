@@ -95,6 +95,7 @@ def walk(
         has_pooler=not loaded.report.lacks("bert.pooler."),
         has_mlm=loaded.has_mlm,
         has_nsp=loaded.has_nsp and encoding.pair is not None,
+        has_detector=loaded.has_detector,
     )
     values = _with_gaps((_by_torch if engine == "torch" else _by_numpy)(loaded, inputs, report), layer, config)
     return Walk(
@@ -129,6 +130,7 @@ class _WalkInputs:
     has_pooler: bool
     has_mlm: bool
     has_nsp: bool
+    has_detector: bool
 
 
 class _Overheard(TorchFunctionMode):
@@ -231,6 +233,8 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
         with torch.no_grad():
             logits = model.cls.seq_relationship(outputs.pooler_output)[0]
         answers |= _copied({"nsp_logits": logits})
+    if inputs.has_detector:
+        answers |= _tokens_by_torch(loaded, outputs.last_hidden_state[0])
     return _copied(found) | answers
 
 
@@ -248,6 +252,17 @@ def _words_by_torch(loaded: LoadedModel, state: Tensor) -> dict[str, np.ndarray]
             "mlm_logits": logits,
         }
     )
+
+
+def _tokens_by_torch(loaded: LoadedModel, states: Tensor) -> dict[str, np.ndarray]:
+    """What the detector of replaced tokens makes of the last layer (seq, hidden)."""
+    assert loaded.detector is not None  # has_detector was asked
+    with torch.no_grad(), _Overheard(loaded.detector) as heard:
+        logits = loaded.detector.discriminator_predictions(states)
+    (_, dense), (activated, _) = (
+        heard.modules[f"discriminator_predictions.{n}"] for n in ("dense", "dense_prediction")
+    )
+    return _copied({"detector.dense": dense, "detector.activated": activated, "replaced_logits": logits})
 
 
 def _copied(found: dict[str, Tensor]) -> dict[str, np.ndarray]:
@@ -271,7 +286,10 @@ def _with_gaps(values: dict[str, np.ndarray], layer: int, config: BertConfig) ->
 
 def _twin(loaded: LoadedModel) -> BertForPretraining:
     """The NumPy model with the same weights."""
-    weights = {name: tensor.detach().cpu().numpy() for name, tensor in loaded.model.state_dict().items()}
+    tensors = loaded.model.state_dict()
+    if loaded.has_detector:
+        tensors |= loaded.own_of("detector")
+    weights = {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
     return BertForPretraining.from_weights(weights, loaded.config)
 
 
@@ -353,5 +371,7 @@ def _by_numpy(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
         twin.mlm.forward(sequence_output[:, inputs.position], keep)
     if inputs.has_nsp and twin.nsp is not None and pooled_output is not None:
         twin.nsp.forward(pooled_output, keep)
+    if inputs.has_detector and twin.detector is not None:
+        twin.detector.forward(sequence_output, keep)
     # Copied: some are views of the model's own weights.
     return {name: np.array(value, np.float32) for name, value in found.items()}

@@ -21,6 +21,7 @@ from bert_core.numpy_bert import BertForPretraining
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
 from bert_core.run.decomposition import decompx
+from bert_core.run.inputs import ids_of, segments_of
 from bert_core.run.lens import logit_lens
 from bert_core.run.walk import walk
 from bert_core.spelling import SPACE
@@ -126,8 +127,9 @@ def trimmed(span: tuple[int, int], typed: str) -> tuple[int, int]:
     return (start, end) if typed[start:end].strip() else span
 
 
-def reference_inputs(encoding: bert_core.Encoding) -> dict[str, Tensor]:
-    return {"input_ids": torch.tensor([encoding.input_ids])}
+def reference_inputs(loaded: LoadedModel, encoding: bert_core.Encoding) -> dict[str, Tensor]:
+    segments = segments_of(loaded, encoding)
+    return {"input_ids": ids_of(loaded, encoding), **({} if segments is None else {"token_type_ids": segments})}
 
 
 @pytest.mark.parametrize("pair", [None, PAIR])
@@ -138,9 +140,9 @@ def test_states_maps_words_and_gradients_are_those_of_transformers(
     encoding = loaded.tokenizer.encode(TEXT, pair)
     (position,) = encoding.mask_positions
     reference = reference_of(family, folder)
-    theirs = reference(**reference_inputs(encoding), output_attentions=True, output_hidden_states=True)
+    theirs = reference(**reference_inputs(loaded, encoding), output_attentions=True, output_hidden_states=True)
     answer = loaded.tokenizer.encode("walked").input_ids[1]
-    ours = loaded.model.bert(torch.tensor([encoding.input_ids]), output_hidden_states=True)
+    ours = loaded.model.bert(**reference_inputs(loaded, encoding), output_hidden_states=True)
     for mine, its in zip(ours.hidden_states, theirs.hidden_states, strict=True):
         assert_near(mine, its, TOLERANCE)
     assert_near(loaded.model.cls.predictions(ours.last_hidden_state), theirs.logits, TOLERANCE)
@@ -161,7 +163,7 @@ def test_classes_and_their_gradients_are_those_of_transformers(
     assert classifier.labels == tuple(CLASSES.values()) and not classifier.has_mlm and not classifier.has_nsp
     encoding = classifier.tokenizer.encode(TEXT.replace("[MASK]", "walked"), PAIR)
     reference = reference_of(family, classifier_folder, "ForSequenceClassification")
-    theirs = reference(**reference_inputs(encoding), output_attentions=True)
+    theirs = reference(**reference_inputs(classifier, encoding), output_attentions=True)
     run = capture(classifier, encoding, target=Target("class", label=1))
     assert run.classes is not None and run.gradient is not None
     assert_near(run.classes.logits, theirs.logits[0], TOLERANCE)
@@ -177,7 +179,7 @@ def test_tags_and_their_gradients_are_those_of_transformers(family: str, tagger_
     assert not (tagger.has_mlm or tagger.has_nsp or tagger.has_classifier or tagger.labels)
     encoding = tagger.tokenizer.encode(TEXT.replace("[MASK]", "walked"), PAIR)
     theirs = reference_of(family, tagger_folder, "ForTokenClassification")(
-        **reference_inputs(encoding), output_attentions=True
+        **reference_inputs(tagger, encoding), output_attentions=True
     )
     run = capture(tagger, encoding, target=Target("tag", 4, label=1))
     assert run.tags is not None and run.gradient is not None
@@ -194,7 +196,7 @@ def test_answers_and_their_gradients_are_those_of_transformers(family: str, read
     assert not (reader.has_mlm or reader.has_nsp or reader.has_classifier or reader.has_tagger)
     encoding = reader.tokenizer.encode(TEXT.replace("[MASK]", "walked"), PAIR)
     theirs = reference_of(family, reader_folder, "ForQuestionAnswering")(
-        **reference_inputs(encoding), output_attentions=True
+        **reference_inputs(reader, encoding), output_attentions=True
     )
     first, last = encoding.sides.index("B"), len(encoding) - 2
     run = capture(reader, encoding, target=Target("span", first, last=last))
@@ -244,7 +246,9 @@ def test_heads_can_be_switched_off_pruned_and_put_back(family: str, loaded: Load
         assert_near(capture(one, encoding).predictions[0].top[0][1], off.top[0][1], TOLERANCE)
         again = bert_core.load(bert_core.save(one, tmp_path / f"{len(one.model.pruned_heads)}"), device="cpu")
         assert capture(again, encoding).predictions[0].top == capture(one, encoding).predictions[0].top
-    logits = reference_of(family, tmp_path / "0")(**reference_inputs(encoding)).logits[0, encoding.mask_positions[0]]
+    logits = reference_of(family, tmp_path / "0")(**reference_inputs(loaded, encoding)).logits[
+        0, encoding.mask_positions[0]
+    ]
     assert int(logits.argmax()) == off.top[0][0]
     assert_near(logits.softmax(-1).max(), off.top[0][1], TOLERANCE)
 
@@ -336,7 +340,7 @@ def test_fine_tuning_goes_on_in_the_familys_own_format(family: str, folder: Path
     assert made.labels == ("long", "short") and made.has_mlm
     assert made.config.family.classifier == f"{MODELS[family]}ForSequenceClassification"
     encoding = made.tokenizer.encode("The cat sat on the mat.")
-    theirs = reference_of(family, tmp_path / "made", "ForSequenceClassification")(**reference_inputs(encoding))
+    theirs = reference_of(family, tmp_path / "made", "ForSequenceClassification")(**reference_inputs(made, encoding))
     classes = capture(made, encoding).classes
     assert classes is not None
     assert_near(classes.logits, theirs.logits[0], TOLERANCE)
@@ -364,7 +368,9 @@ def test_what_is_saved_is_in_the_familys_own_format(
     kind = type(reference_of(family, source, head))
     theirs, info = kind.from_pretrained(saved, attn_implementation="eager", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"]
-    before, after = (m.eval()(**reference_inputs(encoding))[0] for m in (reference_of(family, source, head), theirs))
+    before, after = (
+        m.eval()(**reference_inputs(loaded, encoding))[0] for m in (reference_of(family, source, head), theirs)
+    )
     assert torch.equal(before, after)
     assert theirs.config.to_dict().keys() >= reference_of(family, source, head).config.to_dict().keys()
     fast: Any = transformers.AutoTokenizer.from_pretrained(saved)
@@ -378,7 +384,9 @@ def test_a_bare_encoder_is_read_too(family: str, tmp_path: Path) -> None:
     loaded = bert_core.load(save_family(family, tmp_path / "bare", "Model"), device="cpu")
     assert not (loaded.has_mlm or loaded.has_nsp or loaded.has_classifier)
     encoding = loaded.tokenizer.encode(TEXT)
-    theirs = reference_of(family, tmp_path / "bare", "Model")(**reference_inputs(encoding), output_attentions=True)
+    theirs = reference_of(family, tmp_path / "bare", "Model")(
+        **reference_inputs(loaded, encoding), output_attentions=True
+    )
     assert_near(capture(loaded, encoding).attention[-1], theirs.attentions[-1][0], TOLERANCE)
 
 

@@ -274,6 +274,7 @@ DOORS: dict[str, Door] = {
     "target label": lambda a, v: capture_for(a, Target("class", label=v)),
     "target tag": lambda a, v: capture_for(a, Target("tag", 2, label=v)),
     "target last": lambda a, v: capture_for(a, Target("span", 2, last=v)),
+    "target replaced": lambda a, v: capture_for(a, Target("replaced", v)),
     "target pieces": lambda a, v: capture_for(a, Target("joint", pieces=v)),
     "target other": lambda a, v: capture_for(a, Target("similarity", other=v, pooled=(0,))),
     "target pooled": lambda a, v: capture_for(a, Target("similarity", other=a.encoding, pooled=v)),
@@ -897,7 +898,7 @@ def test_any_text_is_encoded_or_refused(asked: Asked, text: Any, pair: Any, leng
 
 
 @often
-@given(kind=st.sampled_from(["mlm", "contrast", "joint", "loss", "nsp", "class", "tag", "span", "x"]),
+@given(kind=st.sampled_from(["mlm", "contrast", "joint", "loss", "nsp", "class", "tag", "span", "replaced", "x"]),
        positions=lists, mask=gates, at=numbers, token=numbers, against=numbers, label=numbers, pieces=pairs,
        last=numbers, top=numbers)  # fmt: skip
 def test_any_question_is_answered_or_refused(

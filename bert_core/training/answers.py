@@ -1,0 +1,323 @@
+"""Fine-tuning for questions: a reader that finds the answer in a context, learned from files of SQuAD's form."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bert_core import checkpoint
+from bert_core.analysis.spans import best_spans, context_places, span_at, span_probabilities
+from bert_core.loading import best_device, model_folder
+from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput
+from bert_core.progress import Progress, printed
+from bert_core.records import SpanPrediction
+from bert_core.refused import Refused
+from bert_core.tokenizer import Encoding, Tokenizer
+from bert_core.training.squad import Question, exact_match, f1, read_squad
+from bert_core.training.tuning import (
+    FinetuneSettings,
+    Task,
+    as_begun,
+    begins_anew,
+    inputs_of,
+    longest_first,
+    run_in,
+    start_of,
+    tune,
+)
+
+OUTPUTS = ("LABEL_0", "LABEL_1")  # names of a reader's two scores, in published files
+LONGEST_QUESTION = 64  # pieces, as in the recipe of Devlin 2019
+_WHOLE = 2**31  # no text is cut
+
+
+@dataclass(frozen=True)
+class AnswerSettings(FinetuneSettings):
+    """As FinetuneSettings; a question and a context that are longer than max_length are read in several windows.
+
+    stride: pieces from the beginning of one window to that of the next.
+    """
+
+    max_length: int = 384
+    stride: int = 128
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.stride < 1:
+            raise Refused(f"stride is {self.stride}: 1 is the least")
+
+
+@dataclass(frozen=True)
+class AnswerScores:
+    """How a reader does on questions that it was not trained on, by SQuAD's measures.
+
+    exact, f1: (question,), of each the best over the answers that were given. answered: (question,), whether its context
+    holds an answer. loss: mean of the two cross-entropies over all windows, in nats.
+    """
+
+    exact: np.ndarray
+    f1: np.ndarray
+    answered: np.ndarray
+    loss: float
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """What decides which weights are better: F1, then exact matches, then the loss."""
+        return float(self.f1.mean()), float(self.exact.mean()), -self.loss
+
+    @property
+    def said(self) -> str:
+        """The most telling figures, as a part of a sentence."""
+        return f"exact match {self.exact.mean():.1%}, F1 {self.f1.mean():.1%}, loss {self.loss:.3f}"
+
+    @property
+    def figures(self) -> Mapping[str, object]:
+        """The figures as the log holds them."""
+        return {
+            "exact": round(float(self.exact.mean()), 5), "f1": round(float(self.f1.mean()), 5),
+            "loss": round(self.loss, 5),
+        }  # fmt: skip
+
+    def table(self) -> list[str]:
+        """The figures as lines of text: a header, then all questions, and apart those with an answer and without."""
+        parts = {"all": np.ones_like(self.answered), "with an answer": self.answered, "without": ~self.answered}
+        lines = [f"{'questions':<14}    exact      F1   number"]
+        for name, which in parts.items():
+            if which.any() and not (name == "with an answer" and which.all()):
+                exact, shared = self.exact[which].mean(), self.f1[which].mean()
+                lines.append(f"{name:<14} {exact:>8.1%} {shared:>7.1%} {which.sum():>8,}")
+        return lines
+
+
+@dataclass(frozen=True)
+class Window:
+    """A question with a part of its context, as the model reads it.
+
+    question: its number. start, end: positions of the first and the last piece of the answer; 0 and 0 where it is not
+    in this part as a whole, or not at all. encoding: the same with its texts; of windows that are judged.
+    """
+
+    input_ids: tuple[int, ...]
+    token_type_ids: tuple[int, ...]
+    question: int
+    start: int
+    end: int
+    encoding: Encoding | None = None
+
+
+def finetune_reader(
+    train: Path,
+    folder: Path,
+    settings: AnswerSettings,
+    *,
+    held_out: Path | float = 0.1,
+    start: str = "headlight-mini",
+    skip_broken: bool = False,
+    device: str | None = None,
+    report: Progress = printed,
+) -> AnswerScores:
+    """Train a reader on a file of questions in SQuAD's form, and keep the weights that do best on held-out questions.
+
+    held_out: another file, or the share of contexts to hold out. skip_broken: leave out questions whose answers do not
+    stand in their contexts. Where some have no answer, "there is none" is an answer that it may give; else it may not.
+    The rest is as for `finetune`.
+    Source: Devlin 2019, sections 4.2 and 4.3 (arXiv:1810.04805).
+    """
+    here = best_device(device)
+    questions = _read(train, skip_broken, report)
+    if isinstance(held_out, Path):
+        asked = _read(held_out, skip_broken, report)
+    else:
+        questions, asked = split_contexts(questions, held_out, settings.seed)
+    files = {"text": train, **({"held_out": held_out} if isinstance(held_out, Path) else {})}
+    given = {"start": str(start), "answers": True, "held_out": str(held_out), "skip_broken": skip_broken}
+    now = as_begun(settings, given, files)
+    begins_anew(folder, now)
+
+    source = model_folder(start)
+    tokenizer = Tokenizer.from_folder(source)
+    torch.manual_seed(settings.seed)  # the weights that the start does not have
+    origin, reader = start_of(
+        source, settings, OUTPUTS, BertForQuestionAnswering, lambda family: family.reader,
+        lambda config, weights: checkpoint.holds_reader(weights),
+    )  # fmt: skip
+    tokenizer.check_against(origin.config)
+    none = sum(not one.answers for one in questions)
+    report(
+        None,
+        f"{len(questions):,} questions to train on, {len(asked):,} held out; "
+        + (f"{none:,} have no answer" if none else "each has an answer"),
+    )
+    if seen := len({one.context for one in asked} & {one.context for one in questions}):
+        report(None, f"{seen:,} held-out contexts also stand among those to train on: the scores flatter the model")
+    # The texts of windows that are learned from are needed no more.
+    training = [dataclasses.replace(window, encoding=None) for window in _windows(questions, tokenizer, settings)]
+    held = list(_windows(asked, tokenizer, settings))
+    if len(training) > len(questions):
+        report(None, f"{len(training):,} windows of at most {settings.max_length} tokens hold the training contexts")
+    pad = tokenizer.pad_id
+    task = Task(
+        origin, reader, training, held,
+        partial(_loss, reader, pad=pad, device=here),
+        lambda: evaluate(reader, asked, held, none=none > 0, pad=pad, device=here, batch=settings.batch),
+    )  # fmt: skip
+    with run_in(folder, source, now, here, report):
+        origin.to(here)
+        reader.to(here)
+        best = tune(task, settings, folder, pooled=False, device=here, report=report)
+    for line in best.table():
+        report(None, line)
+    return best
+
+
+def _read(path: Path, skip_broken: bool, report: Progress) -> list[Question]:
+    found, left_out = read_squad(path, skip_broken=skip_broken)
+    if left_out:
+        report(None, f"{left_out:,} questions of {path.name} are left out: their answers are not in their contexts")
+    return found
+
+
+def split_contexts(questions: Sequence[Question], share: float, seed: int) -> tuple[list[Question], list[Question]]:
+    """A share of the contexts, drawn with a seed, is held out with all their questions; those to train on come first.
+
+    Raises Refused for a share that is not between 0 and 1, or a single context.
+    """
+    if not 0 < share < 1:
+        raise Refused(f"the held-out share is {share:g}: it is more than 0 and less than 1")
+    contexts = list(dict.fromkeys(one.context for one in questions))
+    if len(contexts) < 2:
+        raise Refused("there is one context: a held-out share needs two, one to train on and one to ask of")
+    size = min(max(round(share * len(contexts)), 1), len(contexts) - 1)
+    drawn = np.random.default_rng([seed, 2]).permutation(len(contexts))[:size]
+    held = {contexts[number] for number in drawn.tolist()}
+    rest = [one for one in questions if one.context not in held]
+    return rest, [one for one in questions if one.context in held]
+
+
+# ---------------------------------------------------------------------------- windows
+
+
+def windows_of(encoding: Encoding, max_length: int, stride: int) -> list[list[int]]:
+    """The tokens of each window over a long context: the question, and a part of the context that a model can read.
+
+    encoding: of both, not cut. max_length: tokens of a window. stride: context pieces from one window's beginning to
+    the next's; none is left out between two, so that it is at most what a window holds of the context.
+    A question keeps its first pieces, at most 64 and half of the room.
+    Raises Refused where there is no room for a piece of each.
+    Source: Devlin 2019, and its run_squad.py.
+    """
+    places = context_places(encoding)
+    asked = [position for position, side in enumerate(encoding.sides) if side == "A"]
+    frame = len(encoding) - len(asked) - len(places)
+    if max_length < frame + 2:
+        raise Refused(f"max_length {max_length} leaves no room for a token of each text: {frame + 2} is the least")
+    between, behind = range(asked[-1] + 1, places[0]), range(places[-1] + 1, len(encoding))
+    head = [0, *asked[: min(LONGEST_QUESTION, (max_length - frame) // 2)], *between]
+    room = max_length - len(head) - len(behind)
+    step = min(stride, room)
+    starts = range(0, max(1, len(places) - room + step), step)
+    return [[*head, *places[first : first + room], *behind] for first in starts]
+
+
+def part_of(encoding: Encoding, positions: Sequence[int]) -> Encoding:
+    """The same texts, of which these tokens are read."""
+    names = ("tokens", "input_ids", "token_type_ids", "offsets", "words", "sides")
+    return dataclasses.replace(
+        encoding, **{name: tuple(map(getattr(encoding, name).__getitem__, positions)) for name in names}
+    )
+
+
+def answer_places(encoding: Encoding, start: int, end: int) -> tuple[int, int]:
+    """Positions of the first and the last piece with some of these characters of the context; 0 and 0 if none has."""
+    inside = [
+        at for at in context_places(encoding) if encoding.offsets[at][0] < end and encoding.offsets[at][1] > start
+    ]
+    return (inside[0], inside[-1]) if inside else (0, 0)
+
+
+def _windows(questions: Sequence[Question], tokenizer: Tokenizer, settings: AnswerSettings) -> Iterator[Window]:
+    """The windows of all questions. Raises Refused, with its id, for one that cannot be read."""
+    for number, one in enumerate(questions):
+        try:
+            whole = tokenizer.encode(one.question, one.context, max_length=_WHOLE)
+            windows = windows_of(whole, settings.max_length, settings.stride)
+        except Refused as error:
+            raise Refused(f"the question {one.id!r:.60}: {error}") from error
+        places = answer_places(whole, one.start, one.start + len(one.answers[0])) if one.answers else (0, 0)
+        for positions in windows:
+            there = all(place in positions for place in places)
+            start, end = (positions.index(place) if there else 0 for place in places)
+            encoding = part_of(whole, positions)
+            yield Window(encoding.input_ids, encoding.token_type_ids, number, start, end, encoding)
+
+
+# ---------------------------------------------------------------------------- learning and judging
+
+
+def _read_by(
+    reader: BertForQuestionAnswering, batch: Sequence[Window], pad: int, device: torch.device
+) -> QuestionAnsweringOutput:
+    """Both logits of every token, and the loss."""
+    start, end = (torch.tensor([getattr(one, name) for one in batch], device=device) for name in ("start", "end"))
+    found: QuestionAnsweringOutput = reader(
+        **inputs_of(batch, reader.config, pad, device), start_positions=start, end_positions=end
+    )
+    return found
+
+
+def _loss(reader: BertForQuestionAnswering, batch: Sequence[Window], *, pad: int, device: torch.device) -> Tensor:
+    loss = _read_by(reader, batch, pad, device).loss
+    assert loss is not None  # the answers were given
+    return loss
+
+
+@torch.no_grad()
+def evaluate(
+    reader: BertForQuestionAnswering,
+    questions: Sequence[Question],
+    held: Sequence[Window],
+    *,
+    none: bool,
+    pad: int,
+    device: torch.device,
+    batch: int = 16,
+) -> AnswerScores:
+    """Scores on questions, in the precision in which the app runs the model.
+
+    held: their windows. none: whether "there is no answer" may be answered. An answer is the best of all windows; there
+    is none where even the window that believes so least gives that a higher score.
+    """
+    reader.eval()
+    best: dict[int, tuple[float, str]] = {}
+    nothing: dict[int, float] = {}
+    loss = 0.0
+    for windows in longest_first(held, batch):
+        found = _read_by(reader, windows, pad, device)
+        assert found.loss is not None and found.start_logits is not None and found.end_logits is not None
+        loss += found.loss.item() * len(windows)
+        logits = torch.stack([found.start_logits, found.end_logits], 1).cpu().numpy()
+        for row, window in enumerate(windows):
+            encoding, number = window.encoding, window.question
+            assert encoding is not None  # of windows that are judged
+            scores = logits[row, :, : len(encoding)]
+            spans = SpanPrediction(*scores, *span_probabilities(scores, encoding))
+            (likeliest,) = best_spans(encoding, spans, 1)
+            best[number] = max(best.get(number, (-np.inf, "")), (likeliest.score, likeliest.text))
+            nothing[number] = min(nothing.get(number, np.inf), span_at(encoding, spans, 0, 0).score)
+    answers = [
+        "" if none and nothing[number] > best[number][0] else best[number][1] for number in range(len(questions))
+    ]
+    pairs = list(zip(answers, (one.answers for one in questions), strict=True))
+    return AnswerScores(
+        np.array([exact_match(*pair) for pair in pairs]),
+        np.array([f1(*pair) for pair in pairs]),
+        np.array([bool(one.answers) for one in questions]),
+        loss / len(held),
+    )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,12 +26,12 @@ from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
     as_begun,
-    begins_anew,
     inputs_of,
     longest_first,
     run_in,
     start_of,
     tune,
+    was_begun,
 )
 
 OUTPUTS = ("LABEL_0", "LABEL_1")  # names of a reader's two scores, in published files
@@ -58,8 +59,8 @@ class AnswerSettings(FinetuneSettings):
 class AnswerScores:
     """How a reader does on questions that it was not trained on, by SQuAD's measures.
 
-    exact, f1: (question,), of each the best over the answers that were given. answered: (question,), whether its context
-    holds an answer. loss: mean of the two cross-entropies over all windows, in nats.
+    exact, f1: (question,), of each the best over the answers that were given. answered: (question,), whether its
+    context holds an answer. loss: mean of the two cross-entropies over all windows, in nats.
     """
 
     exact: np.ndarray
@@ -119,6 +120,7 @@ def finetune_reader(
     *,
     held_out: Path | float = 0.1,
     start: str = "headlight-mini",
+    keep: int = 0,
     skip_broken: bool = False,
     device: str | None = None,
     report: Progress = printed,
@@ -139,7 +141,7 @@ def finetune_reader(
     files = {"text": train, **({"held_out": held_out} if isinstance(held_out, Path) else {})}
     given = {"start": str(start), "answers": True, "held_out": str(held_out), "skip_broken": skip_broken}
     now = as_begun(settings, given, files)
-    begins_anew(folder, now)
+    was_begun(folder, now)
 
     source = model_folder(start)
     tokenizer = Tokenizer.from_folder(source)
@@ -171,7 +173,7 @@ def finetune_reader(
     with run_in(folder, source, now, here, report):
         origin.to(here)
         reader.to(here)
-        best = tune(task, settings, folder, pooled=False, device=here, report=report)
+        best = tune(task, settings, folder, pooled=False, keep=keep, device=here, report=report)
     for line in best.table():
         report(None, line)
     return best
@@ -229,16 +231,14 @@ def windows_of(encoding: Encoding, max_length: int, stride: int) -> list[list[in
 def part_of(encoding: Encoding, positions: Sequence[int]) -> Encoding:
     """The same texts, of which these tokens are read."""
     names = ("tokens", "input_ids", "token_type_ids", "offsets", "words", "sides")
-    return dataclasses.replace(
-        encoding, **{name: tuple(map(getattr(encoding, name).__getitem__, positions)) for name in names}
-    )
+    some: dict[str, Any] = {name: tuple(map(getattr(encoding, name).__getitem__, positions)) for name in names}
+    return dataclasses.replace(encoding, **some)
 
 
 def answer_places(encoding: Encoding, start: int, end: int) -> tuple[int, int]:
     """Positions of the first and the last piece with some of these characters of the context; 0 and 0 if none has."""
-    inside = [
-        at for at in context_places(encoding) if encoding.offsets[at][0] < end and encoding.offsets[at][1] > start
-    ]
+    spans = encoding.offsets
+    inside = [at for at in context_places(encoding) if spans[at][0] < end and spans[at][1] > start]
     return (inside[0], inside[-1]) if inside else (0, 0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
 import json
 import os
 import platform
@@ -38,6 +39,7 @@ from bert_core.studies.relations import relations_csv, track_relations
 from bert_core.studies.rows import Columns
 from bert_core.studies.table import read_table
 from bert_core.training import launch
+from bert_core.training.answers import AnswerSettings
 from bert_core.training.measures import Measures
 from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.tuning import FinetuneSettings
@@ -491,10 +493,12 @@ def test_evaluate_writes_its_figures_and_a_temperature(
 
 
 def test_the_defaults_of_finetune_are_those_of_the_library() -> None:
-    """Leaving an option out gives what FinetuneSettings() gives."""
+    """Leaving an option out gives what FinetuneSettings() gives, and for questions AnswerSettings()."""
     defaults = {name: p.default for name, p in inspect.signature(cli.train.finetune).parameters.items()}
     settings = dataclasses.asdict(FinetuneSettings())
-    del settings["weight_decay"]  # no option
+    for name in ("weight_decay", "max_length"):  # no option; its own for tables and for questions
+        del settings[name]
+    assert defaults["stride"] == AnswerSettings().stride and defaults["max_length"] is None
     assert settings == {name: defaults[name] for name in settings}
 
 
@@ -513,6 +517,36 @@ def test_finetune_prints_its_progress_and_leaves_a_model(
     assert re.search(r"held out after epoch 3: accuracy [\d.]+%, macro-F1 [\d.]+, loss [\d.]+", out)
     assert [line.split()[0] for line in out.splitlines()[-3:]] == ["class", "pet", "ruler"]
     assert bert_core.load(str(tmp_path / "model"), device="cpu").labels == ("pet", "ruler")
+
+
+def test_finetune_learns_answers_from_a_file_of_questions(
+    headlight: Run, tiny_model_folder: Path, tmp_path: Path
+) -> None:
+    """Questions go in; how many have no answer, both scores and a table come out, and a model that finds answers."""
+    paragraphs = []
+    for number, (who, where) in enumerate(
+        itertools.product(("cat", "dog", "king"), ("house", "city", "river", "door"))
+    ):
+        answers = [{"text": where, "answer_start": 20}] if number % 3 else []
+        asked = {"id": str(number), "question": f"where was the {who}", "answers": answers}
+        paragraphs.append({"context": f"the {who:<4} ran to the {where}", "qas": [asked]})
+    file = tmp_path / "questions.json"
+    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+    common = ("finetune", file, "--start", tiny_model_folder, "--device", "cpu", "--folder")
+    code, out, err = headlight(*common, tmp_path / "model", "--held-out", 0.25, "--epochs", 2, "--max-length", 64)
+    assert (code, err) == (0, "")
+    assert re.search(r"^9 questions to train on, 3 held out; \d have no answer\n", out)
+    assert re.search(r"held out after epoch 2: exact match [\d.]+%, F1 [\d.]+%, loss [\d.]+", out)
+    assert "questions         exact      F1   number\nall" in out
+    assert bert_core.load(str(tmp_path / "model"), device="cpu").has_reader
+    code, _, err = headlight(*common, tmp_path / "a", "--text", "a")
+    assert code == 2 and "questions.json is a file of questions: --text, --label and --pair are for tables" in err
+    paragraphs[1]["qas"][0]["answers"][0]["answer_start"] = 3
+    file.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+    code, _, err = headlight(*common, tmp_path / "b")
+    assert code == 2 and "of '1'): mend them, or leave them out with --skip-broken" in err
+    code, out, _ = headlight(*common, tmp_path / "b", "--skip-broken", "--epochs", 1)
+    assert code == 0 and "1 questions of questions.json are left out" in out
 
 
 def test_minilm_starts_from_the_files_of_its_package(

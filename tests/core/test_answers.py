@@ -27,6 +27,7 @@ from bert_core.training.answers import (
     windows_of,
 )
 from bert_core.training.squad import Question, exact_match, f1, read_squad
+from tests.core.test_families import reference_inputs
 from tests.families import FAMILIES, reference_of, save_family, save_tokenizer, sentences
 from tests.near import assert_near
 
@@ -191,8 +192,8 @@ def test_long_contexts_are_learned_in_windows(tiny_model_folder: Path, tmp_path:
     assert "windows of at most 40 tokens hold" in (tmp_path / "model" / "said.txt").read_text(encoding="utf-8")
 
 
-def test_two_runs_with_one_seed_are_equal_and_a_killed_one_begins_anew(tiny_model_folder: Path, tmp_path: Path) -> None:
-    """Equal weights; a run that was broken off says what it was, and only the same call begins it anew."""
+def test_two_runs_with_one_seed_are_equal_and_a_stopped_one_goes_on(tiny_model_folder: Path, tmp_path: Path) -> None:
+    """Equal weights; a run that was broken off says what it was, and only the same call goes on with it."""
     train = write(tmp_path / "train.json", questions(24, 4))
     settings = AnswerSettings(epochs=2, max_length=40)
 
@@ -241,7 +242,7 @@ def test_it_goes_on_in_the_familys_own_format(family: str, tmp_path: Path) -> No
         made.has_reader and made.has_mlm and made.config.family.name == reference_of(family, folder).config.model_type
     )
     encoding = made.tokenizer.encode("Who?", "The old man walked along the river.")
-    theirs = reference_of(family, tmp_path / "made", "ForQuestionAnswering")(torch.tensor([encoding.input_ids]))
+    theirs = reference_of(family, tmp_path / "made", "ForQuestionAnswering")(**reference_inputs(made, encoding))
     spans = capture(made, encoding).spans
     assert spans is not None
     assert_near(spans.start_logits, theirs.start_logits[0], 1e-4)

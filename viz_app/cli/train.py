@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, TextFile, check_place, kind_of_file, load, note_each, say
+from viz_app.cli.shared import Device, ModelName, TextColumn, TextFile, check_place, kind_of_file, load, note_each, say
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.training.measures import Measures
@@ -74,22 +74,37 @@ def pretrain(
 
 def finetune(
     train: Annotated[
-        Path, typer.Argument(exists=True, dir_okay=False, help="A CSV file: a header, then a text and its class a row.")
+        Path,
+        typer.Argument(
+            exists=True,
+            dir_okay=False,
+            help="A CSV file: a header, then a text and its class a row; or questions, a .json file as SQuAD's.",
+        ),
     ],
-    text: Annotated[str, typer.Option(metavar="COLUMN", help="The column of the texts.")],
-    label: Annotated[str, typer.Option(metavar="COLUMN", help="The column of the classes.")],
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where the model and its log go.")],
+    text: TextColumn = None,
+    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of the classes.")] = None,
     pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of second texts.")] = None,
     held_out: Annotated[
-        str, typer.Option(metavar="CSV_OR_SHARE", help="Another CSV file, or the share of each class to ask on.")
+        str,
+        typer.Option(metavar="FILE_OR_SHARE", help="Another file, or the share of each class or of contexts to ask."),
     ] = "0.1",
     start: Annotated[
         str, typer.Option("--init", "--start", help="A bundled model, a checkpoint folder, or a hub id.")
     ] = "headlight-mini",
-    epochs: Annotated[int, typer.Option(min=1, help="Times that every row is seen, at most.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="Times that every example is seen, at most.")] = 5,
     learning_rate: Annotated[float, typer.Option(min=0.0, help="The highest; it rises first and then falls.")] = 5e-5,
     batch: Annotated[int, typer.Option(min=1, help="Texts of one step.")] = 16,
-    max_length: Annotated[int, typer.Option(min=5, help="Tokens of a text; longer ones are cut.")] = 128,
+    max_length: Annotated[
+        int | None,
+        typer.Option(min=5, help="Tokens of a text, 128, longer ones are cut; of a question and context, 384."),
+    ] = None,
+    stride: Annotated[
+        int, typer.Option(min=1, help="Pieces of a longer context from one window's beginning to the next's.")
+    ] = 128,
+    skip_broken: Annotated[
+        bool, typer.Option("--skip-broken", help="Leave out questions whose answer is not in its context.")
+    ] = False,
     dropout: Annotated[float, typer.Option(min=0.0, max=0.9, help="While training.")] = 0.1,
     patience: Annotated[int, typer.Option(min=1, help="Epochs without a better result before it stops.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Of the new classifier, batches and held-out rows.")] = 0,
@@ -98,22 +113,30 @@ def finetune(
     ] = 0,
     device: Device = "auto",
 ) -> None:
-    """Teach a model the classes of your own texts.
+    """Teach a model the classes of your own texts, or to find the answers to questions in them.
 
     The weights that do best on held-out rows are kept, ready for `headlight app --models FOLDER`. Stopped, the same
     command goes on to the same weights.
     """
-    from bert_core.training import finetune as classes
+    from bert_core.training.answers import AnswerSettings, finetune_reader
+    from bert_core.training.finetune import finetune as finetune_classes
     from bert_core.training.tuning import FinetuneSettings
 
-    settings = FinetuneSettings(
-        epochs=epochs, learning_rate=learning_rate, batch=batch, max_length=max_length, dropout=dropout,
-        patience=patience, seed=seed,
-    )  # fmt: skip
-    classes.finetune(
-        train, folder, settings, text=text, label=label, pair=pair, held_out=_parse_held_out(held_out),
-        start=start, keep=keep, device=device, report=say,
-    )  # fmt: skip
+    given: dict[str, Any] = {
+        "epochs": epochs, "learning_rate": learning_rate, "batch": batch, "dropout": dropout, "patience": patience,
+        "seed": seed, **({} if max_length is None else {"max_length": max_length}),
+    }  # fmt: skip
+    run: dict[str, Any] = {
+        "held_out": _parse_held_out(held_out), "start": start, "keep": keep, "device": device, "report": say,
+    }  # fmt: skip
+    if train.suffix.lower() == ".json":
+        if text is not None or label is not None or pair is not None:
+            raise Refused(f"{train.name} is a file of questions: --text, --label and --pair are for tables")
+        finetune_reader(train, folder, AnswerSettings(stride=stride, **given), skip_broken=skip_broken, **run)
+        return
+    if text is None or label is None:
+        raise Refused(f"{train.name} is a table: name its columns by --text and --label")
+    finetune_classes(train, folder, FinetuneSettings(**given), text=text, label=label, pair=pair, **run)
 
 
 def evaluate(

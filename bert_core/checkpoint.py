@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from bert_core.config import BertConfig, json_object
-from bert_core.naming import FAMILIES, rename
+from bert_core.naming import FAMILIES, rename, renumbered
 from bert_core.refused import Refused, shown
 
 WEIGHTS_FILE = "model.safetensors"
@@ -29,12 +29,6 @@ OLD_WEIGHTS_FILE = "pytorch_model.bin"
 CONFIG_FILE = "config.json"
 OF_SAFETENSORS = ".tmp" + 6 * "[0-9A-Za-z]"  # the names, as a pattern, under which safetensors writes a file at first
 CAPTIONER_FILE = "captioner.json"  # not config.json: a folder with that file is a BERT for texts
-# Parameters that a file may leave out because another name holds the same numbers.
-TIED = {
-    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-    "cls.predictions.bias": "cls.predictions.decoder.bias",
-}
 # Captioners whose text decoder is a BERT (Li 2022, arXiv:2201.12086), and the sizes that their files may leave out.
 BLIP_TYPES = ("blip", "blip_text_model")
 BLIP_DEFAULTS: Mapping[str, Any] = {
@@ -56,6 +50,7 @@ REFUSED_TYPES = {
     "modernbert": "which norms before each part and turns queries and keys by their place",
 }
 WORD_TABLE = "bert.embeddings.word_embeddings.weight"
+PROJECTION = "bert.embeddings.embeddings_project.weight"
 PLACE_TABLE = "bert.embeddings.position_embeddings.weight"
 MOST_LAYERS = 1000  # twenty times the deepest published BERT
 SPARE_NUMBERS = 2**24  # so many may be drawn for any file; beyond, no more than the file holds
@@ -123,15 +118,20 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     given, said = tuple(weights[WORD_TABLE].shape), (config.vocab_size, config.embedding_width)
     if given != said:
         raise CheckpointError(f"{WORD_TABLE} in {folder} has shape {given}, but the configuration says {said}")
+    if PROJECTION in weights and config.embedding_width == config.hidden_size:
+        raise CheckpointError(
+            f"{PROJECTION} is in {folder}, but embedding_size and hidden_size are both {config.hidden_size}: only "
+            "vectors of another width are mapped"
+        )
     check_layers(config, weights, "bert.", str(folder))
-    return config, weights
+    return config, renumbered(weights, lambda group: group * config.layers_together)
 
 
 def check_layers(config: BertConfig, weights: Mapping[str, Tensor], prefix: str, source: str) -> None:
     """Raise CheckpointError if a configuration has more layers than the weights that begin so, or than can be."""
     numbers = (re.match(rf"{re.escape(prefix)}encoder\.layer\.(\d{{1,9}})\.", name) for name in weights)
     there = max((int(number[1]) for number in numbers if number), default=-1) + 1
-    if config.num_hidden_layers > min(there, MOST_LAYERS):
+    if config.num_hidden_layers > min(there * config.layers_together, MOST_LAYERS):
         raise CheckpointError(
             f"{source} says {config.num_hidden_layers:,} layers and holds {there:,}: it must hold all, and at most "
             f"{MOST_LAYERS:,} are built"
@@ -316,10 +316,11 @@ def fill(
     prefix = "" if hasattr(model, "bert") else "bert."
     # A tied weight is one tensor under several names: a file may give it under each of them, or under one.
     own = {prefix + name: tensor for name, tensor in model.state_dict(keep_vars=True).items()}
-    found = {name: name for name in own}
-    for name, other in TIED.items():
-        if name in own and name not in weights and own[name] is own.get(other):
-            found[name] = other
+    given: dict[int, str] = {}  # the first name under which a file gives a tensor
+    for name, tensor in own.items():
+        if name in weights:
+            given.setdefault(id(tensor), name)
+    found = {name: name if name in weights else given.get(id(tensor), name) for name, tensor in own.items()}
     missing = tuple(n for n, where in found.items() if where not in weights and not _matches(n, may_lack))
     unexpected = tuple(n for n in weights if n not in own and not _matches(n, may_have))
     essential = [name for name in missing if not name.startswith(OPTIONAL_PARTS)]
@@ -335,9 +336,9 @@ def fill(
                 f"{where} in {source} has shape {tuple(weights[where].shape)}, but the configuration says "
                 f"{tuple(own[name].shape)}" + _of_pruned_parts(model, where)
             )
-    for name, other in TIED.items():
-        given_twice = own.get(name) is own.get(other) and name in weights and other in weights
-        if given_twice and not torch.equal(weights[name], weights[other]):
+    for name in own:
+        other = given.get(id(own[name]), name)
+        if name in weights and name != other and not torch.equal(weights[name], weights[other]):
             raise CheckpointError(f"{name} and {other} differ in {source}: the configuration ties them")
     lacking = {name: own[name] for name, where in found.items() if where not in weights}
     drawn, held = sum(t.numel() for t in lacking.values()), sum(t.numel() for t in taken.values())
@@ -460,6 +461,7 @@ def write_tensors(
     if config.first_position and PLACE_TABLE in kept:
         table = kept[PLACE_TABLE]
         kept[PLACE_TABLE] = torch.cat([table.new_zeros(config.first_position, table.shape[1]), table])
+    kept = renumbered(kept, lambda layer: layer // config.layers_together)
     kept = config.family.own(kept, pooled=not _is_a(config.family.tagger, config))
     write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))

@@ -59,6 +59,8 @@ class BertConfig:
     # Width of the tables, brought to hidden_size by a linear map where it is another. None: as wide as hidden_size.
     # Given, hidden_size need not be a multiple of num_attention_heads.
     embedding_size: int | None = None
+    # So many groups of layers in a row, each with the weights of one layer. None: every layer has its own.
+    num_hidden_groups: int | None = None
     label_smoothing: float = 0.1  # of the next-token loss
     chunk_size_feed_forward: int = 0  # 0: the whole sequence at once
     tie_word_embeddings: bool = True
@@ -76,7 +78,7 @@ class BertConfig:
             self._require_size(name, least=1)
         for name in ("num_hidden_layers", "type_vocab_size", "chunk_size_feed_forward", "pad_token_id"):
             self._require_size(name, least=0)
-        for name in ("embedding_size", "encoder_width"):
+        for name in ("embedding_size", "encoder_width", "num_hidden_groups"):
             if getattr(self, name) is not None:
                 self._require_size(name, least=1)
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout", "label_smoothing"):
@@ -104,12 +106,22 @@ class BertConfig:
             )
         if self.pad_token_id >= self.vocab_size:
             raise Refused(f"pad_token_id {self.pad_token_id} is not in a vocabulary of {self.vocab_size} tokens")
+        if self.num_hidden_groups is not None and self.num_hidden_layers % self.num_hidden_groups:
+            raise Refused(
+                f"num_hidden_layers {self.num_hidden_layers} is not a multiple of num_hidden_groups "
+                f"{self.num_hidden_groups}"
+            )
         object.__setattr__(self, "pruned_layers", self._checked_layers())
         for name, one, of_layer, read in (
             ("pruned_heads", "head", self.num_attention_heads, _one_by_one),
             ("pruned_neurons", "neuron", self.intermediate_size, _of_ranges),
         ):
             object.__setattr__(self, name, MappingProxyType(self._checked_parts(name, one, of_layer, read)))
+        if self.layers_together > 1 and (self.pruned_heads or self.pruned_neurons):
+            raise Refused(
+                f"num_hidden_groups is {self.num_hidden_groups}: layers that share their weights have lost no heads or "
+                "neurons of their own"
+            )
         object.__setattr__(self, "extra", MappingProxyType(dict(self.extra)))
 
     def _require_size(self, name: str, least: int) -> None:
@@ -170,6 +182,15 @@ class BertConfig:
         """The neurons that the feed-forward network of a layer has, by their first numbers."""
         gone = cast("Collection[int]", self.pruned_neurons.get(layer, ()))  # of checked ones: no ranges any more
         return _left(self.intermediate_size, gone) if gone else range(self.intermediate_size)
+
+    @property
+    def layers_together(self) -> int:
+        """How many layers in a row share their weights; 1 where each has its own."""
+        return 1 if self.num_hidden_groups is None else max(1, self.num_hidden_layers // self.num_hidden_groups)
+
+    def first_of_group(self, layer: int) -> int:
+        """The first of the layers that share their weights with one; that one itself where it shares none."""
+        return layer - layer % self.layers_together
 
     @property
     def family(self) -> Family:
@@ -251,6 +272,9 @@ class BertConfig:
         if not isinstance(values, Mapping) or not all(isinstance(name, str) for name in values):
             raise Refused(f"the configuration is {shown(values)}: it must give values by name")
         family = family_of(values.get("model_type"))
+        for name, value in family.only.items():
+            if values.get(name, value) != value:
+                raise Refused(f"{name} is {shown(values[name])}: only models with {value} are built")
         ours = {own: name for name, own in family.sizes.items()}
         read = {**family.implied, **{ours.get(name, name): value for name, value in values.items()}}
         known = {f.name for f in dataclasses.fields(cls)} - {"extra"}
@@ -276,7 +300,10 @@ class BertConfig:
         }
         values["pruned_layers"] = list(self.pruned_layers)
         family = self.family
+        if self.num_hidden_groups is None and "num_hidden_groups" in family.implied:
+            values["num_hidden_groups"] = self.num_hidden_layers  # one for each
         unsaid = {name for name, value in family.implied.items() if values[name] == value} - set(family.sizes)
+        unsaid |= {"num_hidden_groups"} if values["num_hidden_groups"] is None else set()
         own = {family.sizes.get(name, name): value for name, value in values.items() if name not in unsaid}
         return {**self.extra, **own}
 

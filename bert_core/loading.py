@@ -120,6 +120,11 @@ class LoadedModel:
         return self.report.has_nsp and self.has_segments
 
     @property
+    def asks_order(self) -> bool:
+        """Whether that head was trained to tell two texts in order from the same two swapped, as an ALBERT's."""
+        return self.config.family.asks_order
+
+    @property
     def has_segments(self) -> bool:
         """Whether the model is told which of two texts a token is of; without, no next sentences were asked."""
         return self.config.type_vocab_size > 1 and self.tokenizer.special_tokens.segment > 0

@@ -452,6 +452,8 @@ class BertEncoder(nn.Module):
         super().__init__()
         self.config = config
         self.layer = nn.ModuleList(BertLayer(config, layer_num) for layer_num in range(config.num_hidden_layers))
+        for layer_num, layer in enumerate(self.layer):
+            _share(layer, self.layer[config.first_of_group(layer_num)])
         self.gradient_checkpointing = False
 
     def forward(
@@ -517,6 +519,14 @@ class BertEncoder(nn.Module):
             cross_attentions=cast("tuple[Tensor, ...]", tuple(cross_attentions)) if crossed else None,
         )
         return encoded if return_dict else encoded.to_tuple()
+
+
+def _share(layer: nn.Module, first: nn.Module) -> None:
+    """Give a layer the weights of another: what is seen and changed of it stays its own."""
+    if layer is not first:
+        for module, other in zip(layer.modules(), first.modules(), strict=True):
+            for name, parameter in other.named_parameters(recurse=False):
+                setattr(module, name, parameter)
 
 
 def _of_layer(states: States | None, layer_num: int) -> Tensor | None:
@@ -738,11 +748,23 @@ class BertPreTrainedModel(nn.Module):
         gone = {number: tuple(sorted(layer.attention.pruned_heads)) for number, layer in enumerate(layers)}
         return {number: heads for number, heads in gone.items() if heads}
 
+    def unshare_layers(self) -> None:
+        """Give every layer weights of its own, in place, equal to those that it shared; the model grows by them."""
+        if self.config.layers_together == 1:
+            return
+        for number, layer in enumerate(self.base_model.encoder.layer):
+            if number != self.config.first_of_group(number):
+                for module in layer.modules():
+                    for name, shared in list(module.named_parameters(recurse=False)):
+                        setattr(module, name, nn.Parameter(shared.detach().clone(), shared.requires_grad))
+        self._change_config(num_hidden_groups=None)
+
     def prune_heads(self, heads_to_prune: Mapping[int, Collection[int]]) -> None:
         """Take self-attention heads out for good, in place; `bert_core.pruned` makes a new model instead.
 
         heads_to_prune: layer -> its heads, by their first numbers, which the others keep; those that are gone already
-        are passed over. Raises ValueError for one that never was, and then nothing is pruned.
+        are passed over. Layers that share their weights get their own first.
+        Raises ValueError for one that never was, and then nothing is pruned.
         """
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer, heads in heads_to_prune.items():
@@ -750,6 +772,8 @@ class BertPreTrainedModel(nn.Module):
                 raise Refused(f"layer {layer} does not exist: this model has layers 0 to {len(layers) - 1}")
             for head in heads:
                 layers[layer].attention.check_head(head)
+        if any(heads_to_prune.values()):
+            self.unshare_layers()
         for layer, heads in heads_to_prune.items():
             layers[layer].attention.prune_heads(heads)
         self._change_config()
@@ -760,6 +784,8 @@ class BertPreTrainedModel(nn.Module):
         for layer, neurons in neurons_to_prune.items():
             for neuron in neurons:
                 check_part("neuron", layer, neuron, len(layers), self.config.intermediate_size)
+        if any(neurons_to_prune.values()):
+            self.unshare_layers()
         for layer, neurons in neurons_to_prune.items():
             layers[layer].prune_neurons(neurons)
         self._change_config()
@@ -773,6 +799,8 @@ class BertPreTrainedModel(nn.Module):
         layers = cast("list[BertLayer]", list(self.base_model.encoder.layer))
         for layer in layers_to_prune:
             check_part("head", layer, 0, len(layers), self.config.num_attention_heads)
+        if layers_to_prune:
+            self.unshare_layers()
         for layer in layers_to_prune:
             if not layers[layer].gone:
                 layers[layer].take_out()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -18,9 +19,11 @@ class Family:
     beginnings: how names of weights begin, its own and ours; of two of its own for one of ours the first counts.
     inside: parts of the names within a layer, its own and ours, replaced in this order.
     sizes: its own names in config.json, by ours. implied: what its files mean where they do not say it.
+    only: what its files may say of a size that is here always the same.
     counts_from_pad: whether positions begin behind the number of the padding token, so that the table has more rows
         than a text has places.
     next_sentences: whether its models were asked in pre-training if one text follows another.
+    asks_order: whether its head of two texts was trained to say which comes first, not whether B follows A.
     """
 
     name: str
@@ -30,8 +33,10 @@ class Family:
     inside: tuple[tuple[str, str], ...] = ()
     sizes: Mapping[str, str] = field(default_factory=dict)
     implied: Mapping[str, Any] = field(default_factory=dict)
+    only: Mapping[str, Any] = field(default_factory=dict)
     counts_from_pad: bool = False
     next_sentences: bool = False
+    asks_order: bool = False
 
     def ours(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
         """Its weights by our names."""
@@ -140,12 +145,59 @@ ELECTRA = Family(
         "pooler_act": "gelu",
     },
 )  # fmt: skip
-FAMILIES = {family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA)}
+# Lan 2020 (arXiv:1909.11942): the layers of a group share their weights, and two texts are in order or swapped.
+ALBERT = Family(
+    "albert",
+    "AlbertForSequenceClassification",
+    sign=".albert_layers.",
+    beginnings=(
+        ("albert.encoder.embedding_hidden_mapping_in.", "bert.embeddings.embeddings_project."),
+        ("albert.encoder.albert_layer_groups.", "bert.encoder.layer."),
+        ("albert.embeddings.", "bert.embeddings."),
+        ("albert.pooler.", "bert.pooler.dense."),
+        ("encoder.embedding_hidden_mapping_in.", "bert.embeddings.embeddings_project."),
+        ("encoder.albert_layer_groups.", "bert.encoder.layer."),
+        ("embeddings.", "bert.embeddings."),
+        ("pooler.", "bert.pooler.dense."),
+        ("predictions.dense.", "cls.predictions.transform.dense."),
+        ("predictions.LayerNorm.", "cls.predictions.transform.LayerNorm."),
+        ("predictions.decoder.", "cls.predictions.decoder."),
+        ("predictions.bias", "cls.predictions.bias"),
+        ("sop_classifier.classifier.", "cls.seq_relationship."),
+    ),
+    inside=(
+        (".albert_layers.0.attention.query.", ".attention.self.query."),
+        (".albert_layers.0.attention.key.", ".attention.self.key."),
+        (".albert_layers.0.attention.value.", ".attention.self.value."),
+        (".albert_layers.0.attention.dense.", ".attention.output.dense."),
+        (".albert_layers.0.attention.LayerNorm.", ".attention.output.LayerNorm."),
+        (".albert_layers.0.ffn.", ".intermediate.dense."),
+        (".albert_layers.0.ffn_output.", ".output.dense."),
+        (".albert_layers.0.full_layer_layer_norm.", ".output.LayerNorm."),
+    ),
+    sizes={"classifier_dropout": "classifier_dropout_prob"},
+    implied={
+        "embedding_size": 128, "num_hidden_groups": 1, "hidden_act": "gelu_new", "pooler_act": "tanh",
+        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.1,
+    },
+    only={"inner_group_num": 1},
+    next_sentences=True,
+    asks_order=True,
+)  # fmt: skip
+FAMILIES = {family.name: family for family in (BERT, DISTILBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, ELECTRA, ALBERT)}
 
 
 def family_of(model_type: object) -> Family:
     """The family of a `model_type`; BERT where it says nothing, or nothing that is known."""
     return FAMILIES.get(model_type, BERT) if isinstance(model_type, str) else BERT
+
+
+def renumbered(weights: Mapping[str, Weight], number: Callable[[int], int]) -> dict[str, Weight]:
+    """The same weights, by our names, each layer under another number: the name of a group is that of a layer."""
+    return {
+        re.sub(r"(?<=encoder\.layer\.)\d{1,9}(?=\.)", lambda found: str(number(int(found[0]))), name): weight
+        for name, weight in weights.items()
+    }
 
 
 def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
@@ -176,11 +228,12 @@ def rename(state_dict: Mapping[str, Weight]) -> dict[str, Weight]:
 
 def _replaced(name: str, beginnings: tuple[tuple[str, str], ...], inside: tuple[tuple[str, str], ...]) -> str:
     """A name with the first beginning that fits, and every part inside a layer, replaced: old, new."""
+    given = name
     for old, new in beginnings:
         if name.startswith(old):
             name = new + name.removeprefix(old)
             break
-    if ".layer." in name:
+    if ".layer." in given or ".layer." in name:
         for old, new in inside:
             name = name.replace(old, new)
     return name

@@ -30,7 +30,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from bert_core.config import BertConfig
-from bert_core.naming import rename
+from bert_core.naming import rename, renumbered
 from bert_core.refused import Refused, checked, whole
 
 IGNORED_LABEL = -100  # a position with this label has no part in a loss
@@ -370,7 +370,9 @@ class _Model(ABC):
             weights = load_file(folder / "model.safetensors")
         except (SafetensorError, TypeError, AttributeError, OSError) as error:  # a number type that NumPy does not have
             raise Refused(f"{folder / 'model.safetensors'} cannot be read as NumPy arrays: {error}") from error
-        return cls.from_weights(weights, BertConfig.from_json(folder / "config.json"), dtype)
+        config = BertConfig.from_json(folder / "config.json")
+        weights = renumbered(rename(weights), lambda group: group * config.layers_together)
+        return cls.from_weights(weights, config, dtype)
 
     def walk(self, token_ids: np.ndarray, **model_arguments: Any) -> dict[str, np.ndarray]:
         """Every intermediate value by name, in the order of computation; the arguments are those of `forward`.
@@ -413,7 +415,7 @@ class BertModel(_Model):
         self.projection = Dense(parts, "embeddings.embeddings_project") if widened else None
         self.blocks: list[BertBlock | PassedOn] = [
             PassedOn() if layer in config.pruned_layers
-            else BertBlock(config, _part(parts, f"encoder.layer.{layer}."), layer)
+            else BertBlock(config, _part(parts, f"encoder.layer.{config.first_of_group(layer)}."), layer)
             for layer in range(config.num_hidden_layers)
         ]  # fmt: skip
         self.pooler = Dense(parts, "pooler.dense") if "pooler.dense.weight" in parts else None
@@ -611,7 +613,7 @@ def parameter_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
     if width != hidden:
         shapes |= _dense("bert.embeddings.embeddings_project", width, hidden)
     for layer in range(config.num_hidden_layers):
-        if layer in config.pruned_layers:
+        if layer in config.pruned_layers or layer != config.first_of_group(layer):
             continue
         at, heads = f"bert.encoder.layer.{layer}", len(config.heads_of(layer)) * config.attention_head_size
         inner = config.intermediate_size - len(config.pruned_neurons.get(layer, ()))

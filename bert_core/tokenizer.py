@@ -81,7 +81,8 @@ class SpecialTokens:
 
 OF_BERT = SpecialTokens()
 OF_ROBERTA = SpecialTokens("<s>", ("</s>", "</s>"), "</s>", "<mask>", "<pad>", "<unk>", segment=0)
-FAMILIES = (OF_BERT, OF_ROBERTA)
+OF_ALBERT = SpecialTokens(pad="<pad>", unknown="<unk>")
+FAMILIES = (OF_BERT, OF_ROBERTA, OF_ALBERT)
 
 
 @dataclass(frozen=True)
@@ -524,7 +525,7 @@ def _check_parts(values: Mapping[str, Any]) -> None:
     for one in parts["normalizer"]:
         if one["type"] == "Precompiled":
             check_charsmap(one.get("precompiled_charsmap"))
-        if one["type"] == "Replace" and (one.get("pattern") != SEVERAL_SPACES or one.get("content") not in (" ", "▁")):
+        if one["type"] == "Replace" and not _is_harmless(one.get("pattern"), one.get("content")):
             raise Refused(f"its normalizer is {shown(one)}: it must be one of those without a pattern of its own")
     cut = parts["pre_tokenizer"]
     for one in cut:
@@ -535,6 +536,14 @@ def _check_parts(values: Mapping[str, Any]) -> None:
             f"its pre_tokenizer is {shown(values.get('pre_tokenizer'))}: it must be ByteLevel for a model of type "
             "'BPE', and for no other"
         )
+
+
+def _is_harmless(pattern: object, content: object) -> bool:
+    """Whether a normalizer replaces some spaces by one, or signs that stand as they are by no more signs."""
+    if pattern == SEVERAL_SPACES:
+        return content in (" ", "▁")
+    signs = pattern.get("String") if isinstance(pattern, Mapping) and len(pattern) == 1 else None
+    return isinstance(signs, str) and isinstance(content, str) and 0 < len(signs) <= 100 and len(content) <= len(signs)
 
 
 def _word_pieces(model: Mapping[str, Any]) -> Sequence[object]:

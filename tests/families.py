@@ -18,7 +18,7 @@ from tokenizers.implementations.byte_level_bpe import ByteLevelBPETokenizer
 from bert_core.tokenizer import SPECIAL_TOKENS
 
 TEN_LANGUAGES = Path(__file__).parent / "data" / "ten_languages.txt"
-FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra")
+FAMILIES = ("distilbert", "roberta", "xlm-roberta", "camembert", "bertweet", "electra", "albert")
 CLASSES = {0: "calm", 1: "glad", 2: "sad"}
 OF_ROBERTA = {
     "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
@@ -31,10 +31,14 @@ SIZES: dict[str, dict[str, Any]] = {
         "embedding_size": 24, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4,
         "intermediate_size": 48,
     },
+    "albert": {
+        "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48,
+        "embedding_size": 24, "max_position_embeddings": 512,
+    },
 }  # fmt: skip
 MODELS = {
     "distilbert": "DistilBert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert",
-    "bertweet": "Roberta", "electra": "Electra",
+    "bertweet": "Roberta", "electra": "Electra", "albert": "Albert",
 }  # fmt: skip
 
 
@@ -113,6 +117,7 @@ def _unigrams(kind: str) -> Callable[[bool], Any]:
     def train(cased: bool) -> Any:
         special = {
             "XLMRobertaTokenizer": ["<s>", "<pad>", "</s>", "<unk>"],
+            "AlbertTokenizer": ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"],
             "CamembertTokenizer": ["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<s>", "</s>"],
         }[kind]
         backend = tokenizers.Tokenizer(models.Unigram())
@@ -120,6 +125,8 @@ def _unigrams(kind: str) -> Callable[[bool], Any]:
         trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=special, unk_token="<unk>")
         backend.train_from_iterator(sentences(), trainer)
         vocabulary = [tuple(piece) for piece in json.loads(backend.to_str())["model"]["vocab"]]
+        if kind == "AlbertTokenizer":
+            return transformers.AlbertTokenizer(vocab=vocabulary, do_lower_case=not cased, keep_accents=cased)
         fast = getattr(transformers, kind)(vocab=[*vocabulary, ("<mask>", 0.0)])
         if not cased:
             fast.backend_tokenizer.normalizer = normalizers.Lowercase()
@@ -134,6 +141,7 @@ _TRAINED = {
     "roberta": _byte_pairs,
     "xlm-roberta": _unigrams("XLMRobertaTokenizer"),
     "camembert": _unigrams("CamembertTokenizer"),
+    "albert": _unigrams("AlbertTokenizer"),
 }
 
 
@@ -142,7 +150,7 @@ def save_family(family: str, folder: Path, head: str = "ForMaskedLM", *, cased: 
     folder.mkdir(parents=True, exist_ok=True)
     vocab_size = save_tokenizer(family, folder, cased=cased)
     prefix = MODELS[family]
-    classes = {0: "first", 1: "last"} if head == "ForQuestionAnswering" else CLASSES
+    classes = {0: "first", 1: "last"} if head in ("ForQuestionAnswering", "ForPreTraining") else CLASSES
     config = getattr(transformers, f"{prefix}Config")(
         vocab_size=vocab_size, id2label=classes, label2id={name: number for number, name in classes.items()},
         **{**SIZES[family], **sizes},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -143,11 +144,12 @@ class _Overheard(TorchFunctionMode):
         """passed: told how many layers are done."""
         super().__init__()
         self._passed = passed
-        self._names = {
-            id(weight): name.removesuffix(".weight")
-            for name, weight in model.named_parameters()
-            if name.endswith(".weight")
-        }
+        # Layers that share their weights take turns, from the bottom up.
+        self._names: dict[int, list[str]] = {}
+        for name, weight in model.named_parameters(remove_duplicate=False):
+            if name.endswith(".weight"):
+                self._names.setdefault(id(weight), []).append(name.removesuffix(".weight"))
+        self._turns: Counter[int] = Counter()
         self.modules: dict[str, tuple[Tensor, Tensor]] = {}
         self.scores: dict[int, Tensor] = {}  # what went into the softmax of each layer that builds its map
         self._layer = 0
@@ -159,7 +161,7 @@ class _Overheard(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if called in ("linear", "embedding", "layer_norm"):
             given = (*args, *(kwargs or {}).values())
-            name = next((self._names[id(value)] for value in given if id(value) in self._names), None)
+            name = next((self._name_of(id(value)) for value in given if id(value) in self._names), None)
             if name is not None:
                 self.modules[name] = (args[0], result)
                 if layer := re.search(r"layer\.(\d+)\.(.*)", name):
@@ -167,6 +169,14 @@ class _Overheard(TorchFunctionMode):
                     if layer[2] == "output.LayerNorm":
                         self._passed(self._layer + 1)
         return result
+
+    def _name_of(self, weight: int) -> str:
+        """The module that a weight is used for now: of layers that share it the one whose turn it is."""
+        names = self._names[weight]
+        if names[0].endswith(".attention.self.query"):  # with which a layer begins
+            self._turns[weight] += 1
+            return names[(self._turns[weight] - 1) % len(names)]
+        return next((name for name in names if f".layer.{self._layer}." in name), names[0])
 
 
 def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dict[str, np.ndarray]:
@@ -207,7 +217,7 @@ def _by_torch(loaded: LoadedModel, inputs: _WalkInputs, report: Progress) -> dic
         bare.cuts = ()
         with torch.no_grad(), record([inputs.layer]), _Overheard(model) as unmasked:
             bare(modules[layer + "attention.self.query"][_INTO])
-        scores = unmasked.scores[inputs.layer]
+        (scores,) = unmasked.scores.values()  # of the one layer, under whatever number
 
     found: dict[str, Tensor] = {}
     for name, (module, side) in _EMBEDDINGS.items():

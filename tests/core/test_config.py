@@ -59,6 +59,7 @@ OTHER: dict[str, Any] = {
     "classifier_dropout": 0.3,
     "is_decoder": True,
     "embedding_size": 20,
+    "num_hidden_groups": 3,
     "label_smoothing": 0.2,
     "add_cross_attention": True,
     "encoder_width": 20,

@@ -93,7 +93,7 @@ TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
     "replaced": TargetKind(
         ("position",), "detector", "nats of log-odds", "sigmoid",
         "Why is “{word}” at position {first} called replaced, or not?", "“{word}” was replaced",
-        "probability that it was replaced: {probability}",
+        "probability {probability}",
     ),
 })  # fmt: skip
 

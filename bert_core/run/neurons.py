@@ -89,7 +89,7 @@ def neuron_words(
     some, head = min(whole("top_k", top_k, 1), loaded.config.vocab_size), loaded.model.cls.predictions
 
     def read(summed: Tensor) -> Tensor:
-        """What the layer's last norm takes -> what the word head compares with the words, both (..., hidden)."""
+        """What the layer's last norm takes (..., hidden) -> what the word head compares with words (..., embedding)."""
         left = one.layer.output.LayerNorm(summed)
         compared: Tensor = head.transform(left if translators is None else translators(layer + 1, left))
         return compared
@@ -97,10 +97,10 @@ def neuron_words(
     activated = _activated(one)
     summed = one.layer.output.dense(activated) + one.normed
     vectors = one.layer.output.dense.weight.T[places]  # (neuron, hidden)
-    pushed = vectors.new_zeros(vectors.shape)
+    pushed = vectors.new_zeros(len(given), head.decoder.in_features)
     shared = vectors.new_zeros(len(given), 1)  # of a log-probability, what all words have in common
     for states in summed[list(at)].split(POSITIONS_AT_ONCE):
-        likely = head.decoder(read(states)).softmax(-1) @ head.decoder.weight  # the mean word, (position, hidden)
+        likely = head.decoder(read(states)).softmax(-1) @ head.decoder.weight  # the mean word, (position, embedding)
         moved = _slope(read, states[:, None].repeat(1, len(vectors), 1), vectors.repeat(len(states), 1, 1))
         pushed += moved.sum(0) / len(at)
         shared += torch.einsum("pnh,ph->n", moved, likely)[:, None] / len(at)

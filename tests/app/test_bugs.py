@@ -26,7 +26,8 @@ def broken(*_: object, **__: object) -> None:
 
 
 ARGUMENTS = {
-    "app": [], "models": [], "predict": [PRIVATE, "--pair", PRIVATE], "nsp": [PRIVATE, PRIVATE], "score": [PRIVATE],
+    "app": [], "models": [], "predict": [PRIVATE, "--pair", PRIVATE], "nsp": [PRIVATE, PRIVATE],
+    "replaced": [PRIVATE], "score": [PRIVATE],
     "heads": ["FILE", "--out", "OUT.csv", "--importance"], "roles": ["FILE"],
     "faithfulness": ["FILE", "--out", "OUT.csv"], "attention": [PRIVATE, "--out", "OUT.png"],
     "patch": [PRIVATE, PRIVATE, "--word", "her"],

@@ -20,13 +20,20 @@ from viz_app.shell.markdown import as_written
 TEXT, PAIR = "The old man walked along the river.", "Er brachte frisches Brot."
 
 
+HEADS = {"MaskedLM": "ForMaskedLM", "classes": "ForSequenceClassification", "detector": "ForPreTraining"}
+
+
 @pytest.fixture(
-    scope="module", params=[(family, head) for family in ("distilbert", "roberta") for head in ("MaskedLM", "classes")]
+    scope="module",
+    params=[
+        *((family, head) for family in ("distilbert", "roberta", "electra") for head in ("MaskedLM", "classes")),
+        ("electra", "detector"),
+    ],
+    ids="-".join,
 )
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     family, head = request.param
-    kind = "ForMaskedLM" if head == "MaskedLM" else "ForSequenceClassification"
-    return save_family(family, tmp_path_factory.mktemp(f"{family}-{head}") / family, kind)
+    return save_family(family, tmp_path_factory.mktemp(f"{family}-{head}") / family, HEADS[head])
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -37,7 +44,7 @@ def test_every_page_opens(path: str, folder: Path, monkeypatch: pytest.MonkeyPat
     app = settled(visited(path, model=str(folder), text=TEXT, pair=PAIR, masked="2", **source))
     assert not app.exception and not app.error
     assert app.session_state.model == str(folder)
-    # Neither has the classifier a word to follow through two texts, nor one loss that any text has.
+    # Neither has the classifier a word to follow through two texts, nor has it or the detector one loss of any text.
     if "Masked" in str(folder.parent) or path not in ("causes", "prune"):
         assert "How to read this" in words(app) and "How it can mislead" in words(app)
     if folder.name == "roberta":
@@ -61,7 +68,9 @@ def test_the_answer_is_drawn_in_words_that_can_be_read(folder: Path, monkeypatch
     app = settled(visited("predict", model=str(folder), text=TEXT, masked="2"))
     loaded = load(str(folder))
     said = words(app)
-    if loaded.has_classifier:
+    if loaded.has_detector:
+        assert "Which token was replaced?" in said and "What belongs in the gap" not in said
+    elif loaded.has_classifier:
         assert any(label in said for label in loaded.labels)
     else:
         tokenizer = loaded.tokenizer

@@ -22,7 +22,8 @@ from bert_core.run.ablation import ablate_heads
 from bert_core.run.capture import capture
 from bert_core.run.decomposition import decompx
 from bert_core.run.inputs import ids_of, segments_of
-from bert_core.run.lens import logit_lens
+from bert_core.run.lens import layer_states, logit_lens
+from bert_core.run.neurons import neuron_words
 from bert_core.run.walk import walk
 from bert_core.spelling import SPACE
 from bert_core.tokenizer import joined
@@ -308,6 +309,25 @@ def test_ablation_and_lenses_run(loaded: LoadedModel) -> None:
     assert_near(np.exp(found.values[2, 3]), without[token], 1e-3)
     seen = logit_lens(loaded, encoding, positions=[position])
     assert int(seen.top[-1, 0, 0]) == token
+
+
+def test_what_a_neuron_says_is_what_adding_a_little_of_it_does(loaded: LoadedModel) -> None:
+    """The slope of the word that a neuron raises most is that of the word's log-probability, by small steps."""
+    encoding = loaded.tokenizer.encode(TEXT)
+    (position,) = encoding.mask_positions
+    layer = loaded.model.bert.encoder.layer[2]
+    found = neuron_words(loaded, encoding, 2, [5], positions=[position])
+    states = layer_states(loaded, encoding).states  # before the last layer and after
+    seen = walk(loaded, encoding, 2, position=position)
+    summed = torch.tensor(seen.of_layer("output_sum")[position])
+    vector, word = layer.output.dense.weight[:, 5], int(found.raised[0, 0])
+
+    def likely(step: float) -> float:
+        state = layer.output.LayerNorm(summed + step * vector)
+        return float(loaded.model.cls.predictions(state).log_softmax(-1)[word])
+
+    assert_near(layer.output.LayerNorm(summed), states[-1, position], TOLERANCE)
+    assert_near(found.raised_slopes[0, 0], (likely(1e-2) - likely(-1e-2)) / 2e-2, 1e-2)
 
 
 @pytest.mark.parametrize("head", ["words", "classes"])

@@ -27,6 +27,8 @@ def predict(
     """The likeliest pieces at every [MASK]; does a second text follow; and the classes of a fine-tuned model."""
     loaded = load(model, device)
     encoding = encode(loaded, text, pair)
+    if loaded.has_detector and not (loaded.has_mlm or loaded.has_nsp or loaded.has_classifier):
+        raise Refused(f"{model} finds replaced tokens and guesses none: ask it with `headlight replaced`")
     if not encoding.mask_positions and encoding.pair is None and not loaded.has_classifier:
         raise Refused("there is no [MASK] in the text: put one where a word is to be guessed")
     if encoding.mask_positions and not (loaded.has_mlm or loaded.has_classifier):
@@ -64,6 +66,29 @@ def nsp(
     probability = _capture(with_cuts(loaded, cut), encoding, top_k=1).nsp
     assert probability is not None  # there is a pair and a head
     typer.echo(_verdict(probability))
+
+
+def replaced(
+    text: Annotated[str, typer.Argument(help="A text, maybe with a word in it that does not belong there.")],
+    pair: Annotated[str | None, typer.Option(help="A second text.")] = None,
+    model: ModelName = "headlight-mini",
+    cut: Arrows = "",
+    device: Device = "auto",
+) -> None:
+    """How likely each token was put in the place of another: what the discriminator of an ELECTRA says."""
+    loaded = load(model, device)
+    encoding = encode(loaded, text, pair)
+    if not loaded.has_detector:
+        raise Refused(f"{model} has no trained detector of replaced tokens: choose the discriminator of an ELECTRA")
+    if encoding.mask_positions:
+        note(f"{model} has never read a {encoding.special_tokens.mask}: leave it out for a fair answer")
+    shares = _capture(with_cuts(loaded, cut), encoding, top_k=1).replaced
+    assert shares is not None  # there is a detector
+    width = max(map(len, encoding.tokens))
+    for position, token in enumerate(encoding.tokens):
+        if not encoding.special[position]:
+            share = float(shares[position])
+            typer.echo(f"{position:4}  {token:<{width}}  {share:.3f}{'  replaced' if share >= 0.5 else ''}")
 
 
 def score(

@@ -30,7 +30,16 @@ app = typer.Typer(
 )
 app.command("app")(serve.open_app)
 app.command("models")(ask.list_models)
-for command in (ask.predict, ask.nsp, ask.score, heads.heads, heads.roles, study.faithfulness, draw.attention):
+for command in (
+    ask.predict,
+    ask.nsp,
+    ask.replaced,
+    ask.score,
+    heads.heads,
+    heads.roles,
+    study.faithfulness,
+    draw.attention,
+):
     app.command()(command)
 app.command()(patch.patch)
 app.command()(probe.probe)

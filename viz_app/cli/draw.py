@@ -198,6 +198,7 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
             *["put a [MASK] into the text"] * loaded.has_mlm,
             *["add --pair"] * loaded.has_nsp,
             *["give --target class:NUMBER"] * loaded.has_classifier,
+            *["give --target replaced:POSITION"] * loaded.has_detector,
         ]
         raise Refused(
             f"a gradient needs something to explain: {' or '.join(ways)}"

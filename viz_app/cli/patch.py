@@ -47,7 +47,10 @@ def patch(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="POSITION:PIECE", help="What to follow, instead of --word; also nsp, or class:NUMBER."),
+        typer.Option(
+            metavar="POSITION:PIECE",
+            help="What to follow, instead of --word; also nsp, class:NUMBER or replaced:POSITION.",
+        ),
     ] = None,
     mask: Annotated[
         list[int] | None,
@@ -194,11 +197,13 @@ def _answers(loaded: LoadedModel, found: Patches) -> str:
     """What is followed, and what both texts answer."""
     from bert_core.tokenizer import joined
 
-    target = found.target
-    what = target.asks.speaks_for.format(
-        word=joined(loaded.tokenizer.token_of(number) for _, number in target.asked),
-        label="" if target.label is None else loaded.labels[target.label],
-    )
+    target, word = found.target, ""
+    if target.asked:
+        word = joined(loaded.tokenizer.token_of(number) for _, number in target.asked)
+    elif target.position is not None:
+        word = found.read.labels[target.position]
+    label = "" if target.label is None else loaded.labels[target.label]
+    what = target.asks.speaks_for.format(word=word, label=label)
     if target.against is not None:
         what += f" rather than “{loaded.tokenizer.token_of(target.against)}”"
 

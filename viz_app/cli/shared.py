@@ -100,7 +100,10 @@ def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") 
 
 
 def parse_target(loaded: LoadedModel, written: str) -> Target:
-    """`4:door`, `nsp` or `class:NUMBER` as a target. Raises Refused for anything else, or an unknown piece."""
+    """`4:door`, `nsp`, `class:NUMBER` or `replaced:POSITION` as a target.
+
+    Raises Refused for anything else, or an unknown piece.
+    """
     from bert_core import Target
 
     if written == "nsp":
@@ -108,8 +111,12 @@ def parse_target(loaded: LoadedModel, written: str) -> Target:
     where, _, piece = written.partition(":")
     if where == "class" and piece.isdecimal():
         return Target("class", label=int(piece))
+    if where == "replaced" and piece.isdecimal():
+        return Target("replaced", int(piece))
     if not where.isdecimal() or not piece:
-        raise Refused(f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, or class:NUMBER")
+        raise Refused(
+            f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, class:NUMBER or replaced:POSITION"
+        )
     number = loaded.tokenizer.id_of(piece)
     if loaded.tokenizer.token_of(number) != piece:
         raise Refused(f"--target is {written!r}: the vocabulary of {loaded.name} has no piece {piece!r}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import streamlit as st
 
 from bert_core.records import HeadSweep, MaskPrediction, ModelRun
@@ -18,8 +19,10 @@ from viz_app.shell.controls import control
 from viz_app.shell.examples import REFERENCE
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
+from viz_app.shell.target import likeliest_replaced
 from viz_app.shell.work import Work, need
 
+MOST_TOKENS = 8  # that are shown before and now
 REPLACEMENT_NAMES = {"zero": "Nothing", "mean": "Its mean on other texts", "resample": "Its output on another text"}
 
 
@@ -66,6 +69,25 @@ def nsp_change(current: Question, before: float, after: float, *, key: str) -> N
         grows=False,
         alt=nsp_words(before, after),
     )
+
+
+def replaced_change(
+    current: Question, before: np.ndarray, after: np.ndarray, *, key: str, at: int | None = None
+) -> None:
+    """Draw how likely tokens were replaced, with all heads and now: those that it is likeliest of on either side.
+
+    before, after: (seq,). at: a position that is shown in any case.
+    """
+    encoding = current.encoding
+    order = likeliest_replaced(encoding, np.maximum(before, after))
+    shown = list(dict.fromkeys([*([] if at is None else [at]), *order]))[:MOST_TOKENS]
+    screen.chart(
+        prediction_bars(
+            [f"{encoding.labels[place]} ({place})" for place in shown], after[shown].tolist(),
+            before=before[shown].tolist(), largest=1.0, dark=current.dark, lecture=current.lecture,
+        ),
+        key=key, least=0.6, alt="Probabilities that tokens were replaced, with all heads on, and now",
+    )  # fmt: skip
 
 
 def choose_instead() -> None:

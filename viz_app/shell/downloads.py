@@ -17,6 +17,7 @@ import streamlit as st
 from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 
 from bert_core.records import HeadVectors, ModelRun
+from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, tables
 from viz_app.export.bertviz import WHAT_IT_IS, View, bertviz_page, layers_that_fit
@@ -194,6 +195,16 @@ def predictions(run: ModelRun, word: Callable[[int], str]) -> None:
         for rank, (piece, probability) in enumerate(prediction.top, 1)
     ]
     _table(dict(zip(("position", "rank", "piece", "probability"), zip(*rows, strict=True), strict=True)), "gaps.csv")
+
+
+def replaced(encoding: Encoding, shares: np.ndarray) -> None:
+    """How likely each token was replaced as CSV, those that were added too. shares: (seq,)."""
+    places = range(len(encoding))
+    columns: dict[str, Sequence[object]] = {
+        "position": places, "token": encoding.labels, "added": [int(encoding.special[at]) for at in places],
+        "probability": [shares[at] for at in places],
+    }  # fmt: skip
+    _table(columns, "replaced.csv")
 
 
 def heads(

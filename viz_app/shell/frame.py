@@ -31,7 +31,7 @@ from viz_app.shell.markdown import SPECIAL_TOKENS, as_written, helped, sentence,
 from viz_app.shell.models import chosen_model, model_settings, say_load_problem
 from viz_app.shell.notices import say_notices, say_of_text, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
-from viz_app.shell.target import OWN_TARGET, STATUS, target_position, with_target
+from viz_app.shell.target import OWN_TARGET, REPLACED, STATUS, target_position, with_target
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
 OWN = {"lecture": flag(), "lang": choice_of(*LANGUAGES, first=ENGLISH)}  # of the frame itself: they name no view
@@ -127,7 +127,7 @@ def _frame(page: Page, pages: Sequence[Page], notices: list[str]) -> Question | 
     loaded = chosen_model()
     if loaded is None:
         return None
-    _text_inputs([one.example for one in pages if one.example is not None], follows=loaded.has_segments)
+    _text_inputs([one.example for one in pages if one.example is not None], follows=loaded.asks_nsp)
     text, pair = state.text, state.pair
     say_notices(notices)
     if len(text) + len(pair) > LONGEST_TEXT:
@@ -191,8 +191,9 @@ def _text_changed() -> None:
     state = st.session_state
     state.masked, state.tokens, state.contrast = (), NO_TOKENS, ""
     state.update(NO_EDITS)
-    if state.target.partition(":")[0].isdigit() and not state.get(OWN_TARGET):
-        state.target = ""  # the best guess of the last text is none of this one's
+    kind = state.target.partition(":")[0]
+    if (kind.isdigit() and not state.get(OWN_TARGET)) or kind == REPLACED:
+        state.target = ""  # the best guess of the last text is none of this one's, nor is its token
 
 
 def _chips(current: Question) -> list[Chip]:

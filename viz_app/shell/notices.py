@@ -61,11 +61,11 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
         )
     if said:
         st.caption(" ".join(said))
-    if not loaded.has_mlm or (loaded.has_segments and not loaded.has_nsp):
+    if not loaded.has_mlm or (loaded.asks_nsp and not loaded.has_nsp):
         name = as_written(shown_name(loaded.name))
         if loaded.has_mlm:
             says = spoken("{model} has no trained next-sentence output, so it makes no such predictions.")
-        elif loaded.has_nsp or not loaded.has_segments:
+        elif loaded.has_nsp or not loaded.asks_nsp:
             says = spoken("{model} has no trained masked-word output, so it makes no such predictions.")
         else:
             says = spoken(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.records import Target, hidden_pieces, word_target
 from bert_core.refused import Refused
-from bert_core.tokenizer import joined
+from bert_core.tokenizer import Encoding, joined
 from viz_app.shell import examples, screen
 from viz_app.shell.choices import Choice
 from viz_app.shell.controls import control, missing, put
@@ -22,6 +23,8 @@ LAST_TARGET = "_last_target"  # what was explained last, to go back to when what
 OWN_TARGET = "_target_chosen"  # whether the visitor chose what is explained
 STATUS = "status"  # where the status line stands
 OFFERED_CLASSES = 20  # as targets, the likeliest first
+OFFERED_TOKENS = 5  # as replaced ones, the same
+REPLACED = "replaced"  # how the address begins that asks for one
 
 
 def with_target(current: Question) -> Question:
@@ -71,6 +74,8 @@ def target_position(current: Question) -> int | None:
     place, masks = st.session_state.target.partition(":")[0], current.encoding.mask_positions
     if place.isdecimal() and int(place) in masks:
         return int(place)
+    if (at := _linked_token(current)) is not None:
+        return at
     # Of another text, or none: the first mask is what will be chosen.
     return next(iter(masks), None) if current.loaded.has_mlm and (not place or place.isdecimal()) else None
 
@@ -99,7 +104,7 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
     options: dict[str, Target] = {}
     labels: dict[str, str] = {}
     positions = encoding.mask_positions[:20] if loaded.has_mlm else ()
-    run = current.run() if positions or loaded.has_classifier else None
+    run = current.run() if positions or loaded.has_classifier or loaded.has_detector else None
     for position in positions:
         prediction = run.prediction_at(position) if run is not None else None
         words = [] if prediction is None else [token for token, _ in prediction.top[:3]]
@@ -121,10 +126,35 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
         for number in dict.fromkeys((*likely, *linked)):
             options[f"class:{number}"] = Target("class", label=number)
             labels[f"class:{number}"] = spoken("class “{label}”").format(label=loaded.labels[number])
+    if run is not None and run.replaced is not None:
+        says, asked = spoken("“{word}” at {first} was replaced"), _linked_token(current)
+        suspects = likeliest_replaced(encoding, run.replaced)[:OFFERED_TOKENS]
+        for at in dict.fromkeys((*suspects, *([] if asked is None else [asked]))):
+            key = replaced_key(at)
+            options[key], labels[key] = Target("replaced", at), says.format(word=encoding.labels[at], first=at)
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
         labels["nsp"] = spoken("“B follows A”")
     return options, labels
+
+
+def likeliest_replaced(encoding: Encoding, shares: np.ndarray) -> list[int]:
+    """The positions of the tokens that were typed, the likeliest to be replaced first. shares: (seq,)."""
+    return [int(at) for at in np.argsort(-shares, kind="stable") if not encoding.special[at]]
+
+
+def replaced_key(position: int) -> str:
+    """What the address says of a target that asks if the token there was replaced."""
+    return f"{REPLACED}:{position}"
+
+
+def _linked_token(current: Question) -> int | None:
+    """The position of the token that the address asks about, if it is one of the text and the model judges tokens."""
+    kind, _, place = st.session_state.target.partition(":")
+    if kind != REPLACED or not place.isdecimal() or not current.loaded.has_detector:
+        return None
+    special = current.encoding.special
+    return int(place) if int(place) < len(special) and not special[int(place)] else None
 
 
 def _offer(current: Question, target: Target, options: dict[str, Target], labels: dict[str, str]) -> None:
@@ -142,6 +172,8 @@ def names_in(current: Question, target: Target) -> dict[str, str | int]:
     names: dict[str, str | int] = {"first": target.rows[0], "last": target.rows[-1], "count": len(target.pieces)}
     if target.asked:
         names["word"] = as_written(target_word(current, target))
+    elif target.position is not None:
+        names["word"] = as_written(current.encoding.labels[target.position])
     if target.against is not None:
         names["other"] = as_written(current.word(target.against))
     if target.label is not None:

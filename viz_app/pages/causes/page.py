@@ -20,7 +20,7 @@ from viz_app.pages.causes import CARRIED, EXAMPLE, ORIGINS, SOURCE, WAYS
 from viz_app.pages.causes.patches import RANDOM_TEXTS, Sides, sides
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import end_run
-from viz_app.shell.change import give_reference, nsp_change, word_change
+from viz_app.shell.change import give_reference, nsp_change, replaced_change, word_change
 from viz_app.shell.controls import control, missing, put
 from viz_app.shell.edits import keep_put
 from viz_app.shell.markdown import as_written, helped, sentence
@@ -341,6 +341,12 @@ def _said(both: Sides, found: Patches, place: tuple[int, int]) -> None:
         largest = max(one.top[0][1] for one in (first, prediction))
         word_change(current, first, prediction, each=6, most=8, largest=largest, key="patched")
         screen.note("The likeliest words for the gap: before, of the text as it is; now, with this one part put in.")
+    if before.replaced is not None and now.replaced is not None and both.target.kind == "replaced":
+        at = both.target.rows[0]
+        replaced_change(current, before.replaced, now.replaced, key="patched_replaced", at=at)
+        screen.note(
+            "The tokens that are likeliest to be replaced: before, of the text; now, with this one part put in."
+        )
     if before.nsp is not None and now.nsp is not None and both.target.kind == "nsp":
         nsp_change(current, before.nsp, now.nsp, key="patched_nsp")
         screen.note("Before, of the texts as they are; now, with this one part put in.")

@@ -17,6 +17,7 @@ from viz_app.shell.change import (
     largest_of,
     nsp_change,
     nsp_words,
+    replaced_change,
     sweep,
     word_change,
 )
@@ -141,7 +142,10 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
     if after.nsp is not None and before.nsp is not None:
         st.subheader(nsp_words(before.nsp, after.nsp), anchor=False)
         nsp_change(current, before.nsp, after.nsp, key="nsp_before_after")
-    if not after.predictions and after.nsp is None and after.classes is None:
+    if after.replaced is not None and before.replaced is not None:
+        st.subheader("Which token was replaced?", anchor=False)
+        replaced_change(current, before.replaced, after.replaced, key="replaced_before_after")
+    if not after.predictions and after.nsp is None and after.classes is None and after.replaced is None:
         say_no_target(current, "There is nothing to predict yet")
 
 

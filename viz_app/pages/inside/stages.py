@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import plotly.graph_objects as go
 
-from bert_core.analysis.walks import follows, likeliest, step_angles, weighted_values
+from bert_core.analysis.walks import follows, likeliest, shares_replaced, step_angles, weighted_values
 from bert_core.records import Walk
 from viz_app.components.floor_plan import Room
 from viz_app.figures.attention import attention_heatmap
@@ -130,7 +130,8 @@ class Stage:
 
     formula, live: what is computed, in LaTeX, in letters and with numbers of the chosen token.
     says: two sentences on what happens. reading, misleading: how to read the picture, and how it can mislead.
-    axes: what the numbers of the shape count; shape_of: the value that has this shape.
+    axes: what the numbers of the shape count; shape_of: the value that has this shape; else_of: the same two of a model
+    that lacks this value.
     tables: the numbers in the picture, (row, column) each; none where a model lacks this part. draw: the picture.
     needs: the controls that change it, of "layer", "head" and "token".
     """
@@ -146,12 +147,16 @@ class Stage:
     tables: Callable[[View], Tables]
     draw: Callable[[View, Tables], list[go.Figure]]
     needs: tuple[str, ...] = ("layer", "head", "token")
+    else_of: tuple[str, tuple[str, ...]] | None = None
     row_labels: Callable[[View], tuple[str, ...]] = lambda view: view.labels
 
     def shape(self, view: View) -> str:
         """In words: 12 heads × 14 tokens × 32 numbers."""
-        shape = view.of(self.shape_of).shape[: len(self.axes)]
-        return " × ".join(f"{size:,} {axis}" for size, axis in zip(shape, self.axes, strict=True))
+        name, axes = self.shape_of, self.axes
+        if self.else_of is not None and name not in view.walk.values:
+            name, axes = self.else_of
+        shape = view.of(name).shape[: len(axes)]
+        return " × ".join(f"{size:,} {axis}" for size, axis in zip(shape, axes, strict=True))
 
 
 def tex(value: float) -> str:
@@ -178,6 +183,7 @@ SYMBOLS = {
     r"\gamma": "a learned scale for each number",
     r"\beta": "a learned offset for each number",
     "W": "learned weights; the letter below says what they make",
+    "w": "learned weights of a single score",
     "b": "learned offsets",
     "q": "a query",
     "k": "a key",
@@ -422,7 +428,15 @@ def _feed_forward_formula(view: View) -> str:
     return _lines(rf"u_i = {act}(W_u h_i + b_u)", r"y_i = \mathrm{LN}(W_y u_i + b_y + h_i)")
 
 
+def _judges_tokens(view: View) -> bool:
+    """Whether the output is that of an ELECTRA's discriminator, which stands where other models guess words."""
+    return "replaced_logits" in view.walk.values and "mlm_logits" not in view.walk.values
+
+
 def _heads_formula(view: View) -> str:
+    if _judges_tokens(view):
+        inner = rf"w \cdot \mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r) + b"
+        return _lines(rf"s_i = {inner}", r"\Pr(\text{token } i \text{ was replaced}) = \frac{1}{1 + e^{-s_i}}")
     transformed = rf"\mathrm{{LN}}(\mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r))"
     return _lines(
         rf"r = {transformed}",
@@ -458,6 +472,8 @@ def _head_tables(view: View) -> Tables:
         found["score of every piece"] = view.of("mlm_logits")[None]
     if "nsp_logits" in view.walk.values:
         found["B follows A, B does not"] = view.of("nsp_logits")[None]
+    if _judges_tokens(view):
+        found["score of every token"] = view.of("replaced_logits")[:, None]
     return found
 
 
@@ -469,6 +485,13 @@ def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
         figures.append(prediction_bars(words, shares, dark=view.dark, lecture=view.lecture))
     if "nsp_logits" in view.walk.values:
         figures.append(nsp_bar(follows(view.walk), dark=view.dark, lecture=view.lecture))
+    if _judges_tokens(view):
+        figures.append(
+            key_bars(
+                shares_replaced(view.walk), view.labels, signed=False, title="Probability that a token was replaced",
+                dark=view.dark, lecture=view.lecture,
+            )
+        )  # fmt: skip
     return figures
 
 
@@ -484,6 +507,10 @@ def _heads_live(view: View) -> str:
     if "nsp_logits" in view.walk.values:
         one, other = view.of("nsp_logits")
         lines.append(rf"\Pr(\text{{follows}}) = \frac{{1}}{{1 + e^{{{tex(other - one)}}}}} = {tex(follows(view.walk))}")
+    if _judges_tokens(view):
+        score, share = view.of("replaced_logits")[view.query], shares_replaced(view.walk)[view.query]
+        lines.append(rf"s_{{{view.query}}} = {tex(score)}")
+        lines.append(rf"\Pr(\text{{token }} {view.query} \text{{ was replaced}}) = {tex(share)}")
     return _lines(*lines)
 
 
@@ -694,19 +721,23 @@ STAGES: dict[str, Stage] = {
         row_labels=_pooler_rows,
     ),
     "heads": Stage(
-        title="The two outputs",
+        title="The outputs",
         formula=_heads_formula,
         live=_heads_live,
         says="The masked-word output compares the chosen token's vector with the embedding of every piece in the "
         "vocabulary, whether the token is hidden or not. The next-sentence output turns the pooled vector into two "
-        "scores.",
-        reading="the most likely pieces at the chosen token; with two sentences, also whether B follows A.",
-        misleading="for a visible word the model mostly repeats it: it was trained to guess hidden words.",
+        "scores. The discriminator of an ELECTRA has another output: one score for each token, above 0 if it rather "
+        "was replaced.",
+        reading="the most likely pieces at the chosen token; with two sentences, also whether B follows A. Of a "
+        "discriminator, the probability of each token that it was replaced.",
+        misleading="for a visible word the model mostly repeats it: it was trained to guess hidden words. A "
+        "discriminator was taught to find the words of one small generator.",
         shape_of="mlm_logits",
         axes=("pieces",),
+        else_of=("replaced_logits", ("tokens",)),
         tables=_head_tables,
         draw=_draw_heads,
         needs=("token",),
-        row_labels=lambda view: (view.labels[view.query],),
+        row_labels=lambda view: view.labels if _judges_tokens(view) else (view.labels[view.query],),
     ),
 }

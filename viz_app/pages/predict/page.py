@@ -1,4 +1,4 @@
-"""Which class? What belongs in the gap? Does B follow A?"""
+"""Which class? Which token was replaced? What belongs in the gap? Does B follow A?"""
 
 from dataclasses import replace
 from functools import partial
@@ -9,6 +9,7 @@ from bert_core.records import ClassPrediction, MaskPrediction, ModelRun
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
 from viz_app.pages.predict.gaps import put_chosen_word, put_clicked_word, say_if_unsure, swap_sentences, temperature
+from viz_app.pages.predict.replaced import replaced
 from viz_app.shell import downloads, examples, frame, question, screen
 from viz_app.shell.change import largest_of
 from viz_app.shell.controls import control, missing, put
@@ -27,15 +28,18 @@ def draw() -> None:
     questions = []
     if run.classes is not None:
         questions.append(_classes(current, run.classes))
-    if loaded.has_mlm or run.classes is None:
+    if run.replaced is not None:
+        questions.append(replaced(current, run.replaced))
+    tuned = bool(questions)
+    if loaded.has_mlm or not tuned:
         questions.append(("What belongs in the gap?", "Which words the model puts in the place of a hidden word."))
-    if loaded.has_nsp or (run.classes is None and loaded.has_segments):
+    if loaded.has_nsp or (loaded.asks_nsp and not tuned):
         questions.append(("Does B follow A?", "Whether the second sentence could come after the first."))
     asked, says = (" ".join(parts) for parts in zip(*questions, strict=True))
     frame.title(asked, says)
     # Two gaps stand side by side, on one scale, so that they can be compared.
     abreast = min(max(len(run.predictions), 1), 2)
-    if loaded.has_segments:
+    if loaded.asks_nsp:
         gaps, follows = screen.picture().columns([3, 2] if abreast == 1 else [5, 2], gap="large")
         with follows:
             _follows(current, run.nsp)

@@ -1,0 +1,118 @@
+"""Which token was replaced: what an ELECTRA's discriminator says of each token of the text."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import streamlit as st
+
+from viz_app.components.token_strip import Chip, TokenClick, token_strip
+from viz_app.figures.predictions import prediction_bars
+from viz_app.figures.style import shade, two_digits
+from viz_app.shell import downloads, frame, screen
+from viz_app.shell.controls import missing, put
+from viz_app.shell.markdown import as_written
+from viz_app.shell.question import Question
+from viz_app.shell.target import OWN_TARGET, likeliest_replaced, replaced_key
+
+SHOWN_TOKENS = 6
+
+
+def replaced(current: Question, shares: np.ndarray) -> tuple[str, str]:
+    """The text with how likely each token was replaced; what it answers, as a title and a line under it.
+
+    shares: (seq,), a probability for each token.
+    """
+    encoding = current.encoding
+    place = screen.picture().container()
+    likeliest = likeliest_replaced(encoding, shares)
+    with place:
+        token_strip(
+            _chips(current, shares), key="replaced_strip", lecture=current.lecture,
+            label="Tokens with the probability that each was replaced; click a word to explain it",
+            on_click=partial(_explain, current, shares),
+        )  # fmt: skip
+        if encoding.mask_positions:
+            missing(
+                "This model has never read a [MASK], so it judges a text with a hidden word badly: show the words.",
+                "Show the words", put, "masked", (),
+            )  # fmt: skip
+        bars, said = st.columns([3, 2], gap="large", vertical_alignment="center")
+    with bars:
+        shown = likeliest[:SHOWN_TOKENS]
+        screen.chart(
+            prediction_bars(
+                [f"{encoding.labels[at]} ({at})" for at in shown], shares[list(shown)].tolist(), largest=1.0,
+                dark=current.dark, lecture=current.lecture,
+            ),
+            key="replaced_bars", config={"displayModeBar": False},
+            alt="Likeliest to be replaced: " + ", ".join(encoding.labels[at] for at in shown),
+        )  # fmt: skip
+    with said:
+        _said(current, shares, likeliest[0])
+    screen.read(
+        "**How to read this:** the number under each token is the probability that it was put in the place of another "
+        "one; each token is judged alone, and the darker it is, the likelier. Click a word to explain it. "
+        "**How it can mislead:** the model was taught to find the words of one small generator, so it knows what does "
+        "not fit its training texts, not what is false or misspelt."
+    )
+    with st.expander("All numbers", key="open_replaced", on_change="rerun") as opened:
+        if opened.open:
+            rows = [at for at in range(len(encoding)) if not encoding.special[at]]
+            st.dataframe(
+                {
+                    "position": rows,
+                    "token": [encoding.labels[at] for at in rows],
+                    "probability": shares[rows].tolist(),
+                },
+                hide_index=True, width="stretch",
+                column_config={"probability": st.column_config.NumberColumn(format="%.4f")},
+            )  # fmt: skip
+    downloads.replaced(encoding, shares)
+    return "Which token was replaced?", "How likely it is that each token was put in the place of another one."
+
+
+def _said(current: Question, shares: np.ndarray, first: int) -> None:
+    """The answer in a sentence, and the way to its explanation. first: the position of the likeliest token."""
+    token, share = as_written(current.encoding.labels[first]), two_digits(float(shares[first]))
+    if shares[first] >= 0.5:
+        st.markdown(f"#### “{token}” was replaced: {share}")
+    else:
+        st.markdown(f"#### Nothing was replaced: “{token}” is likeliest, with {share}")
+    target = current.target
+    if target is not None and target.kind == "replaced":
+        at = target.rows[0]
+        st.page_link(
+            frame.way_to("why"), label=f"Why {two_digits(float(shares[at]))} for “{current.encoding.labels[at]}”?",
+            icon=":material/help_center:",
+        )  # fmt: skip
+
+
+def _explain(current: Question, shares: np.ndarray, click: TokenClick) -> None:
+    """Choose the likeliest piece of the word that was clicked as what is explained."""
+    pieces = current.encoding.pieces_of(click.word)
+    at = max(pieces, key=lambda position: shares[position])
+    state = st.session_state
+    state.target, state.contrast, state[OWN_TARGET] = replaced_key(at), "", True
+
+
+def _chips(current: Question, shares: np.ndarray) -> list[Chip]:
+    """The text as chips, each shaded by its number; what was added by the model has none."""
+    encoding, target = current.encoding, current.target
+    asked = target.rows[0] if target is not None and target.kind == "replaced" else None
+    return [
+        Chip(
+            text=label,
+            title=label if encoding.special[at] else f"{label}: replaced with probability {shares[at]:.4g}",
+            word=encoding.words[at],
+            side=encoding.sides[at],
+            special=encoding.special[at],
+            target=at == asked,
+            number="" if encoding.special[at] else two_digits(float(shares[at])),
+            shades=None if encoding.special[at] else (
+                shade(float(shares[at]), signed=False, dark=False), shade(float(shares[at]), signed=False, dark=True),
+            ),
+        )
+        for at, label in enumerate(encoding.labels)
+    ]  # fmt: skip

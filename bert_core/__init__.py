@@ -103,6 +103,7 @@ _NAMES = {
     "analysis.scoring": "PairRow pair_columns pairs_csv read_pairs",
     "analysis.similarity": "cosine_parts",
     "analysis.spans": "best_spans",
+    "analysis.tags": "TagSpan TaggedWord tag_spans tagged_spans tagged_words",
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
     "studies.heads": "CorpusSettings heads_over",
@@ -209,6 +210,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.analysis.sinks import pull_of as pull_of
     from bert_core.analysis.sinks import sinks as sinks
     from bert_core.analysis.spans import best_spans as best_spans
+    from bert_core.analysis.tags import TaggedWord as TaggedWord
+    from bert_core.analysis.tags import TagSpan as TagSpan
+    from bert_core.analysis.tags import tag_spans as tag_spans
+    from bert_core.analysis.tags import tagged_spans as tagged_spans
+    from bert_core.analysis.tags import tagged_words as tagged_words
     from bert_core.analysis.walks import Difference as Difference
     from bert_core.analysis.walks import differences as differences
     from bert_core.analysis.walks import likeliest as likeliest

@@ -116,12 +116,10 @@ _NAMES = {
     "studies.explain": "ExplainSettings explain_file",
     "studies.explained": "WordTotal explained_rows read_totals word_totals",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
-    "studies.probes": (
-        "LabelledSentence ProbeSettings label_erasers label_names probe_file probe_points probes_csv "
-        "read_labelled_words read_probes"
-    ),
+    "studies.probes": "ProbeSettings label_erasers probe_file probe_points probes_csv read_probes",
     "studies.others": "judge_scores",
     "studies.treebank": "TreeSentence read_treebank",
+    "studies.words": "LabelledSentence label_names read_labelled_words",
 }
 _HOME = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOME)
@@ -377,14 +375,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.neurons import write_examples as write_examples
     from bert_core.studies.neurons import write_firing as write_firing
     from bert_core.studies.others import judge_scores as judge_scores
-    from bert_core.studies.probes import LabelledSentence as LabelledSentence
     from bert_core.studies.probes import ProbeSettings as ProbeSettings
     from bert_core.studies.probes import label_erasers as label_erasers
-    from bert_core.studies.probes import label_names as label_names
     from bert_core.studies.probes import probe_file as probe_file
     from bert_core.studies.probes import probe_points as probe_points
     from bert_core.studies.probes import probes_csv as probes_csv
-    from bert_core.studies.probes import read_labelled_words as read_labelled_words
     from bert_core.studies.probes import read_probes as read_probes
     from bert_core.studies.relations import relations_csv as relations_csv
     from bert_core.studies.relations import track_relations as track_relations
@@ -393,6 +388,9 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.table import write_table as write_table
     from bert_core.studies.treebank import TreeSentence as TreeSentence
     from bert_core.studies.treebank import read_treebank as read_treebank
+    from bert_core.studies.words import LabelledSentence as LabelledSentence
+    from bert_core.studies.words import label_names as label_names
+    from bert_core.studies.words import read_labelled_words as read_labelled_words
     from bert_core.tokenizer import Encoding as Encoding
     from bert_core.tokenizer import Tokenizer as Tokenizer
     from bert_core.translators import Translators as Translators

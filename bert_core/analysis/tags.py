@@ -55,7 +55,8 @@ def tagged_words(run: ModelRun) -> tuple[TaggedWord, ...]:
     if not isinstance(run, ModelRun) or run.tags is None:
         raise Refused(f"the run is {shown(run) if not isinstance(run, ModelRun) else 'of a model without a tagger'}: "
                       "give what `capture` made with a model that tags tokens")  # fmt: skip
-    encoding, found = run.encoding, []
+    encoding = run.encoding
+    found: list[TaggedWord] = []
     for position, (word, side) in enumerate(zip(encoding.words, encoding.sides, strict=True)):
         if word is not None and side is not None and (not found or found[-1].word != word):
             label = run.tags.order_at(position)[0]

@@ -24,8 +24,7 @@ from bert_core.run.losses import hide_pieces
 from bert_core.run.states import hidden_words, word_states
 from bert_core.studies.lines import check_file
 from bert_core.studies.resume import GrowingTable, alone, as_csv, as_kept, check_same, read_kept
-from bert_core.studies.rows import rows_of
-from bert_core.studies.treebank import TreeSentence, read_treebank
+from bert_core.studies.words import LabelledSentence, read_labelled_words
 from bert_core.tokenizer import Encoding
 
 WHAT = "table of probes"
@@ -33,22 +32,7 @@ FEWEST_SENTENCES = 20
 MOST_LABELS = 100
 MASKED_SENTENCES = 200  # of those held out, in which words are hidden and asked for
 _COLUMNS = tuple(entry.name for entry in dataclasses.fields(ProbePoint))
-_OF_WORDS = ("sentence", "word")  # columns of a table that say what the words are
-_HOW = "a treebank has parts of speech, relations or features; a table a column beside sentence and word"
 _WHOLE = ("depth", "seed", "labels", "learned", "asked")
-
-
-@dataclass(frozen=True)
-class LabelledSentence:
-    """A sentence, where its words stand in it, and the label of each; both (word,), None for a word that has none."""
-
-    text: str
-    spans: tuple[tuple[int, int] | None, ...]
-    labels: tuple[str | None, ...]
-
-    def __post_init__(self) -> None:
-        if len(self.spans) != len(self.labels):
-            raise Refused(f"{len(self.spans)} words have a place and {len(self.labels)} a label: each needs both")
 
 
 @dataclass(frozen=True)
@@ -76,92 +60,6 @@ class ProbeSettings:
 
 
 # ---------------------------------------------------------------------------- what is asked
-
-
-@checked
-def read_labelled_words(path: Path, label: str) -> list[LabelledSentence]:
-    """The sentences of a file and a label of their words.
-
-    path: CoNLL-U, or a `.csv` file of one row a word, with columns `sentence`, which is the same for the words of one,
-    `word`, and the labels. label: of CoNLL-U "upos", "relation", or a feature such as "number"; else a column.
-    A word without the label, or with an empty one, is read and not asked.
-    Raises Refused for a label that no word has, or a file that is neither.
-    """
-    check_file(path)
-    found = _of_table(path, label) if path.suffix.lower() == ".csv" else _of_treebank(path, label)
-    if not any(one is not None for sentence in found for one in sentence.labels):
-        raise Refused(f"no word of {path.name} has the label {label!r:.60}: {_labels_in(path)}")
-    return found
-
-
-@checked
-def label_names(path: Path) -> list[str]:
-    """The labels that words of a file have, as `read_labelled_words` takes them.
-
-    path: as for `read_labelled_words`. Raises Refused for a file that is neither, or none of whose words has a label.
-    """
-    check_file(path)
-    if path.suffix.lower() == ".csv":
-        there: dict[str, bool] = {}
-        for _, fields, _ in rows_of(path, _OF_WORDS):
-            there = {name: there.get(name, False) or bool(label.strip()) for name, label in fields.items()}
-        names = [name for name, any_label in there.items() if any_label and name not in _OF_WORDS]
-    else:
-        features: set[str] = set()
-        whole_file = dict.fromkeys(("upos", "relation"), False)
-        for tree in _trees(path):
-            features |= tree.feature_names
-            whole_file = {name: there or any(tree.labels(name)) for name, there in whole_file.items()}
-        names = [*(name for name, there in whole_file.items() if there), *sorted(features)]
-    if not names:
-        raise Refused(f"no word of {path.name} has a label: {_HOW}")
-    return names
-
-
-def _of_treebank(path: Path, label: str) -> list[LabelledSentence]:
-    return [LabelledSentence(tree.text, tree.spans, tree.labels(label)) for tree in _trees(path)]
-
-
-def _trees(path: Path) -> Iterator[TreeSentence]:
-    try:
-        with path.open(encoding="utf-8") as lines:
-            yield from read_treebank(lines, path.name)
-    except UnicodeDecodeError as error:
-        raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
-
-
-def _of_table(path: Path, label: str) -> list[LabelledSentence]:
-    if label in _OF_WORDS:
-        raise Refused(f"the label is {label!r}, a column that says what the words are: name another")
-    found: list[LabelledSentence] = []
-    words: list[str] = []
-    labels: list[str | None] = []
-    current: str | None = None
-
-    def ended() -> None:
-        if words:
-            starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
-            spans = tuple((start, start + len(word)) for start, word in zip(starts, words, strict=False))
-            found.append(LabelledSentence(" ".join(words), spans, tuple(labels)))
-
-    for row, fields, _ in rows_of(path, [*_OF_WORDS, label]):
-        word = " ".join(fields["word"].split())
-        if not word:
-            raise Refused(f"row {row} of {path.name} has no word (the header is row 1): take it out")
-        if fields["sentence"] != current:
-            ended()
-            current, words, labels = fields["sentence"], [], []
-        words.append(word)
-        labels.append(fields[label].strip() or None)
-    ended()
-    return found
-
-
-def _labels_in(path: Path) -> str:
-    if path.suffix.lower() == ".csv":
-        return "its column is empty"
-    names = sorted({name for tree in _trees(path) for name in tree.feature_names})
-    return f"give upos, relation{', or a feature: ' if names else ''}{', '.join(names)}"
 
 
 @dataclass(frozen=True)

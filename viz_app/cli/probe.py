@@ -24,11 +24,16 @@ def probe(
     file: Annotated[
         Path,
         typer.Argument(
-            exists=True, dir_okay=False, help="A treebank, CoNLL-U; or a .csv of columns sentence, word and labels."
+            exists=True,
+            dir_okay=False,
+            help="A treebank, CoNLL-U; a .csv of columns sentence, word and labels; or CoNLL columns.",
         ),
     ],
     label: Annotated[
-        str, typer.Option(metavar="LABEL", help="upos, relation or a feature such as number; of a .csv a column.")
+        str,
+        typer.Option(
+            metavar="LABEL", help="upos, relation or a feature such as number; of a .csv a column; else its number."
+        ),
     ],
     out: Annotated[Path, typer.Option(dir_okay=False, help="The table, .csv or .json: a line a depth and seed.")],
     layers: Annotated[
@@ -50,7 +55,8 @@ def probe(
     """
     from bert_core import checkpoint
     from bert_core.analysis.probes import probe_depths
-    from bert_core.studies.probes import ProbeSettings, probe_file, read_labelled_words
+    from bert_core.studies.probes import ProbeSettings, probe_file
+    from bert_core.studies.words import read_labelled_words
 
     if out.suffix.lower() not in ENDINGS:
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")

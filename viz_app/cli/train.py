@@ -78,16 +78,20 @@ def finetune(
         typer.Argument(
             exists=True,
             dir_okay=False,
-            help="A CSV file: a header, then a text and its class a row; or questions, a .json file as SQuAD's.",
+            help="A .csv of a text and its class a row; words with tags, CoNLL(-U); or questions, .json as SQuAD's.",
         ),
     ],
     folder: Annotated[Path, typer.Option(file_okay=False, help="Where the model and its log go.")],
     text: TextColumn = None,
-    label: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of the classes.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column of the classes; of CoNLL its number, or the last; else upos."),
+    ] = None,
     pair: Annotated[str | None, typer.Option(metavar="COLUMN", help="The column of second texts.")] = None,
+    word: Annotated[int, typer.Option(min=1, help="The number of the column of the words, of CoNLL.")] = 1,
     held_out: Annotated[
         str,
-        typer.Option(metavar="FILE_OR_SHARE", help="Another file, or the share of each class or of contexts to ask."),
+        typer.Option(metavar="FILE_OR_SHARE", help="Another file, or the share of each class or of texts to ask on."),
     ] = "0.1",
     start: Annotated[
         str, typer.Option("--init", "--start", help="A bundled model, a checkpoint folder, or a hub id.")
@@ -113,13 +117,14 @@ def finetune(
     ] = 0,
     device: Device = "auto",
 ) -> None:
-    """Teach a model the classes of your own texts, or to find the answers to questions in them.
+    """Teach a model the classes of your texts, tags of their words, or to find the answers to questions in them.
 
-    The weights that do best on held-out rows are kept, ready for `headlight app --models FOLDER`. Stopped, the same
+    The weights that do best on held-out texts are kept, ready for `headlight app --models FOLDER`. Stopped, the same
     command goes on to the same weights.
     """
     from bert_core.training.answers import AnswerSettings, finetune_reader
     from bert_core.training.finetune import finetune as finetune_classes
+    from bert_core.training.tagging import finetune_tags
     from bert_core.training.tuning import FinetuneSettings
 
     given: dict[str, Any] = {
@@ -133,6 +138,10 @@ def finetune(
         if text is not None or label is not None or pair is not None:
             raise Refused(f"{train.name} is a file of questions: --text, --label and --pair are for tables")
         finetune_reader(train, folder, AnswerSettings(stride=stride, **given), skip_broken=skip_broken, **run)
+        return
+    if train.suffix.lower() != ".csv" and text is None and pair is None:
+        asked = label or ("upos" if train.suffix.lower() == ".conllu" else "last")
+        finetune_tags(train, folder, FinetuneSettings(**given), label=asked, word=word, **run)
         return
     if text is None or label is None:
         raise Refused(f"{train.name} is a table: name its columns by --text and --label")

@@ -21,13 +21,11 @@ from bert_core.records import ProbePoint
 from bert_core.run.states import answers_erased
 from bert_core.studies.probes import (
     MASKED_SENTENCES,
-    LabelledSentence,
     ProbeSettings,
     label_erasers,
-    label_names,
     probe_points,
-    read_labelled_words,
 )
+from bert_core.studies.words import LabelledSentence, label_names, read_labelled_words
 from bert_core.tokenizer import Encoding
 from viz_app.shell.controls import Upload
 from viz_app.shell.models import shown_name

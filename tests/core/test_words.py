@@ -1,0 +1,74 @@
+"""bert_core/studies/words.py: labels of words in columns, as in CoNLL-2003."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bert_core import LabelledSentence, read_labelled_words
+
+NAMES = """-DOCSTART- -X- -X- O
+
+# text = U.N. official
+U.N. NNP B-NP B-ORG
+official NN I-NP O
+# NN I-NP O
+
+Anna NNP B-NP B-PER
+"""
+
+
+def written(folder: Path, text: str, name: str = "names.conll") -> Path:
+    (folder / name).write_text(text, encoding="utf-8")
+    return folder / name
+
+
+def test_columns_are_read_as_they_are_published(tmp_path: Path) -> None:
+    """Marks of documents and comments are passed over, a # that is a word is one, and the line is known."""
+    found = read_labelled_words(written(tmp_path, NAMES), "last")
+    assert found == [
+        LabelledSentence("U.N. official #", ((0, 4), (5, 13), (14, 15)), ("B-ORG", "O", "O")),
+        LabelledSentence("Anna", ((0, 4),), ("B-PER",)),
+    ]
+    assert [one.line for one in found] == [4, 8]
+    assert read_labelled_words(written(tmp_path, NAMES), "4") == found
+    assert read_labelled_words(written(tmp_path, NAMES), "3")[0].labels == ("B-NP", "I-NP", "I-NP")
+
+
+def test_the_words_may_stand_in_another_column_and_tabs_part_columns(tmp_path: Path) -> None:
+    """A word may then hold spaces, and a field may be empty: such a word has no label."""
+    text = "1\tNew  York\tB-LOC\n2\tis\t\n\n"
+    (one,) = read_labelled_words(written(tmp_path, text), "3", word=2)
+    assert one == LabelledSentence("New York is", ((0, 8), (9, 11)), ("B-LOC", None))
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "sentence"),
+    [
+        ("Anna B-PER\nwent\n", "last", "line 2 of names.conll has 1 column: the word stands in column 1 and its label "
+         "in the last, so at least 2 are needed"),
+        ("Anna B-PER\n", "4", "line 1 of names.conll has 2 columns: the word stands in column 1 and its label in "
+         "column 4, so at least 4 are needed"),
+        ("\n \n", "last", "names.conll has no sentence: a word a line with its label, and an empty line behind each"),
+        ("-DOCSTART- O\n\n", "last", "names.conll has no sentence: a word a line with its label, and an empty line "
+         "behind each"),
+        ("Anna\tB-PER\n\tO\n", "2", "line 2 of names.conll has no word in column 1"),
+        ("Anna\t\n", "2", "no word of names.conll has the label '2': its column is empty"),
+        ("Anna B-PER\n", "0", "the column of the labels is 0: it must be a whole number of at least 1"),
+        ("a O\n" * 10_001, "2", "line 1 of names.conll begins a sentence of more than 10,000 lines: an empty line "
+         "ends a sentence"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_columns_is_one_sentence(tmp_path: Path, text: str, label: str, sentence: str) -> None:
+    """Fewer columns, no sentences, no words, no labels: each says where, and what is needed."""
+    with pytest.raises(ValueError) as error:
+        read_labelled_words(written(tmp_path, text), label)
+    assert str(error.value) == sentence
+
+
+def test_other_encodings_are_refused(tmp_path: Path) -> None:
+    """One sentence for a file that is not UTF-8."""
+    (tmp_path / "old.conll").write_bytes("Müller B-PER\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"^old\.conll is not UTF-8: invalid "):
+        read_labelled_words(tmp_path / "old.conll", "last")

@@ -107,6 +107,9 @@ _NAMES = {
     "analysis.walks": "Difference differences likeliest step_angles weighted_values",
     # Studies of files.
     "studies.heads": "CorpusSettings heads_over",
+    "studies.index": "IndexSettings index_file remove_from_index",
+    "studies.indexed": "Index open_index",
+    "studies.search": "Match Matches search",
     "studies.neurons": "Firing NeuronSettings neurons_over write_examples write_firing",
     "studies.compare": "compare_models",
     "studies.relations": "relations_csv track_relations",
@@ -369,6 +372,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.faithfulness import standings as standings
     from bert_core.studies.heads import CorpusSettings as CorpusSettings
     from bert_core.studies.heads import heads_over as heads_over
+    from bert_core.studies.index import IndexSettings as IndexSettings
+    from bert_core.studies.index import index_file as index_file
+    from bert_core.studies.index import remove_from_index as remove_from_index
+    from bert_core.studies.indexed import Index as Index
+    from bert_core.studies.indexed import open_index as open_index
     from bert_core.studies.neurons import Firing as Firing
     from bert_core.studies.neurons import NeuronSettings as NeuronSettings
     from bert_core.studies.neurons import neurons_over as neurons_over
@@ -384,6 +392,9 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.relations import relations_csv as relations_csv
     from bert_core.studies.relations import track_relations as track_relations
     from bert_core.studies.rows import Columns as Columns
+    from bert_core.studies.search import Match as Match
+    from bert_core.studies.search import Matches as Matches
+    from bert_core.studies.search import search as search
     from bert_core.studies.table import read_table as read_table
     from bert_core.studies.table import write_table as write_table
     from bert_core.studies.treebank import TreeSentence as TreeSentence

@@ -75,9 +75,14 @@ def read_translators(loaded: LoadedModel, folder: Path | None = None) -> Transla
     return translators.requires_grad_(False).eval().to(loaded.device)
 
 
-def fingerprint(loaded: LoadedModel) -> str:
-    """A digest of the word head and the last layer, the same however often the weights were stored as float16."""
-    modules = (loaded.model.cls.predictions.transform, loaded.model.bert.encoder.layer[-1])
+def fingerprint(loaded: LoadedModel, *, whole: bool = False) -> str:
+    """A digest of the word head and the last layer, the same however often the weights were stored as float16.
+
+    whole: of the embeddings and all layers instead, on which every state and map depends.
+    """
+    bert = loaded.model.bert
+    last = (loaded.model.cls.predictions.transform, bert.encoder.layer[-1])
+    modules: tuple[nn.Module, ...] = (bert.embeddings, bert.encoder) if whole else last
     digest = sha256(json.dumps([loaded.config.num_hidden_layers, loaded.config.hidden_size]).encode())
     for module in modules:
         for value in module.state_dict().values():

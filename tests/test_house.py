@@ -81,7 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.studies": {
         "filelock", "numpy", "pyarrow", "ray", "bert_core.progress", "bert_core.checkpoint", "bert_core.loading",
         "bert_core.records", "bert_core.tokenizer", "bert_core.run", "bert_core.analysis", "bert_core.methods",
-        "bert_core.edits", "bert_core.config",
+        "bert_core.edits", "bert_core.config", "bert_core.translators",
     },
     "bert_core.training": {
         "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",

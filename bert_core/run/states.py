@@ -1,4 +1,4 @@
-"""The states of many texts at one depth, and what the model says when they are changed there."""
+"""The states of many texts, and what their heads do; what the model says when states are changed at one depth."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from bert_core.modeling import BertLayer, BertModelOutput
 from bert_core.progress import Progress, counted, silent
 from bert_core.refused import Refused, checked, each, several, shown, whole
 from bert_core.run.answers import Answer, answers_of
-from bert_core.run.arrays import as_array
+from bert_core.run.arrays import as_array, with_gaps
 from bert_core.run.losses import AskedText, together
-from bert_core.run.memory import copies_at_once
+from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
 from bert_core.run.targets import asked_positions
 from bert_core.tokenizer import Encoding
 
@@ -190,6 +190,67 @@ def activations(
             if number in layers:
                 yield some, number, as_array(activated[batch.there])
             states = layer.output(activated, normed)
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the tokens of some texts have at one depth, one text after the other, [CLS] and [SEP] too; float32.
+
+    texts: their numbers. depth: 0 for the embeddings, n + 1 for what leaves layer n.
+    states: (token, hidden). brought: (head, token, head size), what each head of the layer below brings: the sum of its
+    values, weighted by its attention, before the output map; NaN for a head that was pruned.
+    keys, weights: (head, token, some), the positions that each head attends to most, falling, and how much: 0 where
+    the text has no more tokens, NaN for a head that was pruned. The last three are None at depth 0.
+    """
+
+    texts: list[int]
+    depth: int
+    states: np.ndarray
+    brought: np.ndarray | None = None
+    keys: np.ndarray | None = None
+    weights: np.ndarray | None = None
+
+
+@torch.no_grad()
+def looked_at(
+    loaded: LoadedModel, encodings: Sequence[Encoding], layers: Collection[int], keys: int
+) -> Iterator[Looked]:
+    """Every token of many texts: the embeddings, and of some layers what leaves them and what their heads do.
+
+    keys: how many of the strongest. Some texts travel together, and come depth by depth; the layers above the last of
+    these are not computed.
+    """
+    heads = loaded.config.num_attention_heads
+
+    def at_once(tokens: int) -> int:
+        return min(copies_at_once(loaded, tokens), max(1, BYTES_AT_ONCE // (4 * heads * tokens**2)))
+
+    for some in together(encodings, at_once):
+        batch = _Padded.of(loaded, [encodings[number] for number in some])
+        states = batch.entering
+        yield Looked(some, 0, as_array(states[batch.there]))
+        for number in range(max(layers, default=-1) + 1):
+            layer = batch.layers[number]
+            if number not in layers:
+                states = layer(states, batch.mask).hidden_states
+                continue
+            attention = layer.attention
+            seen = attention.self(states, batch.mask, output_attentions=True)
+            if not layer.gone:
+                states = layer.feed_forward_chunk(attention.output(seen.context, states))
+            there, left = batch.there, attention.self.heads
+            context = seen.context[there].unflatten(-1, (len(left), attention.self.attention_head_size))
+            strongest = seen.attention_probs.topk(min(keys, seen.attention_probs.shape[-1]), dim=-1)
+            # (text, head, query, some) to (head, token, some), of the tokens that are there
+            at, of = (part.transpose(0, 1)[:, there] for part in (strongest.indices, strongest.values))
+            yield Looked(
+                some,
+                number + 1,
+                as_array(states[there]),
+                with_gaps(as_array(context.transpose(0, 1)), left, heads),
+                with_gaps(as_array(at), left, heads),
+                with_gaps(as_array(of), left, heads),
+            )
 
 
 @dataclass(frozen=True)

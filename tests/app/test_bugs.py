@@ -34,6 +34,7 @@ ARGUMENTS = {
     "neurons": ["FILE", "--out", "OUT.csv"],
     "compare-models": ["headlight-mini", "headlight-mini", "FILE"],
     "explain": ["FILE", "--out", "OUT.csv"],
+    "index": ["FILE", "--out", "OUT"], "search": ["OUT", PRIVATE, "--token", PRIVATE],
     "probe": ["FILE", "--label", "upos", "--out", "OUT.csv"], "prune": ["--out", "OUT"],
     "prune-curve": ["FILE", "--out", "OUT.csv"], "pretrain": ["FILE", "--folder", "OUT"],
     "finetune": ["FILE", "--text", "a", "--label", "b", "--folder", "OUT"], "evaluate": ["headlight-mini", "FILE"],

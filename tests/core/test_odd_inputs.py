@@ -123,6 +123,14 @@ class Asked:
         return pair
 
     @cached_property
+    def index(self) -> bert_core.Index:
+        """Of the file."""
+        folder = self.text.with_name("index")
+        for _ in bert_core.index_file(self.text, folder, self.loaded.report.source, device="cpu"):
+            pass
+        return bert_core.open_index(folder)
+
+    @cached_property
     def batch(self) -> Batch:
         """One example, whose second piece is hidden."""
         ids = np.array([self.encoding.input_ids])
@@ -241,6 +249,17 @@ def firing(a: Asked, **given: Any) -> object:
     """One neuron of a text."""
     right = {"path": a.text, "model": a.loaded.report.source, "settings": bert_core.NeuronSettings(((0, 1),))}
     return bert_core.neurons_over(**{**right, "device": "cpu", **given})
+
+
+def indexed(a: Asked, **given: Any) -> object:
+    """Of no file, so that nothing is written."""
+    return list(bert_core.index_file(**{"path": "nothing.txt", "out": "i", "model": a.loaded.report.source, **given}))
+
+
+def looked_up(a: Asked, **given: Any) -> object:
+    """Where else a state is like that of the third token."""
+    right = {"index": a.index, "loaded": a.loaded, "encoding": a.encoding, "tokens": [2]}
+    return bert_core.search(**{**right, **({} if "heads" in given else {"depth": 1}), **given})
 
 
 DOORS: dict[str, Door] = {
@@ -728,6 +747,31 @@ DOORS: dict[str, Door] = {
     "NeuronSettings window": lambda a, v: bert_core.NeuronSettings(window=v),
     "NeuronSettings seed": lambda a, v: bert_core.NeuronSettings(seed=v),
     "NeuronSettings columns": lambda a, v: bert_core.NeuronSettings(columns=v),
+    "index_file": lambda a, v: indexed(a, path=v),
+    "index_file out": lambda a, v: indexed(a, out=v),
+    "index_file model": lambda a, v: indexed(a, model=v),
+    "index_file settings": lambda a, v: indexed(a, settings=v),
+    "index_file engine": lambda a, v: indexed(a, engine=v),
+    "index_file device": lambda a, v: indexed(a, device=v),
+    "IndexSettings layers": lambda a, v: bert_core.IndexSettings(v),
+    "IndexSettings max_length": lambda a, v: bert_core.IndexSettings(max_length=v),
+    "remove_from_index": lambda a, v: bert_core.remove_from_index(v, "file.txt"),
+    "remove_from_index document": lambda a, v: bert_core.remove_from_index(a.index.folder, v),
+    "open_index": lambda a, v: bert_core.open_index(v),
+    "search": lambda a, v: looked_up(a, index=v),
+    "search model": lambda a, v: looked_up(a, loaded=v),
+    "search encoding": lambda a, v: looked_up(a, encoding=v),
+    "search tokens": lambda a, v: looked_up(a, tokens=v),
+    "search token": lambda a, v: looked_up(a, tokens=[v]),
+    "search depth": lambda a, v: looked_up(a, depth=v),
+    "search heads": lambda a, v: looked_up(a, heads=v),
+    "search head": lambda a, v: looked_up(a, heads=[v]),
+    "search alike": lambda a, v: looked_up(a, heads=[(0, 1)], alike=v),
+    "search phrase": lambda a, v: looked_up(a, phrase=v),
+    "search where": lambda a, v: looked_up(a, where=v),
+    "search word": lambda a, v: looked_up(a, where={"word": v}),
+    "search distance": lambda a, v: looked_up(a, where={"distance": [v]}),
+    "search top": lambda a, v: looked_up(a, top=v),
     "write_firing": lambda a, v: bert_core.write_firing(v, "table.csv"),
     "write_firing path": lambda a, v: bert_core.write_firing(firing(a), v),
     "write_examples": lambda a, v: bert_core.write_examples(v, "table.json"),

@@ -19,7 +19,22 @@ from typer.exceptions import TyperException
 
 from bert_core.refused import Refused
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
-from viz_app.cli import ask, compare, draw, explain, heads, lessons, neurons, patch, probe, prune, serve, study, train
+from viz_app.cli import (
+    ask,
+    compare,
+    draw,
+    explain,
+    heads,
+    lessons,
+    neurons,
+    patch,
+    probe,
+    prune,
+    search,
+    serve,
+    study,
+    train,
+)
 from viz_app.cli.serve import malloc_settings
 from viz_app.cli.shared import note
 
@@ -46,6 +61,8 @@ app.command()(probe.probe)
 app.command()(neurons.neurons)
 app.command()(compare.compare_models)
 app.command()(explain.explain)
+app.command()(search.index)
+app.command()(search.search)
 app.command()(prune.prune)
 app.command("prune-curve")(prune.prune_curve)
 app.add_typer(lessons.app, name="lessons")

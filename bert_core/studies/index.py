@@ -1,0 +1,459 @@
+"""What a model makes of every token of a corpus, kept so that it can be looked up: an index, in shards.
+
+A shard is read by one function, here or on another machine, into a folder of its own; what an index holds does not
+depend on who did the work, nor on where it was stopped and went on. Plain texts are read sentence by sentence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bert_core import checkpoint
+from bert_core.analysis.relations import pieces_of_words
+from bert_core.loading import LoadedModel, load
+from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.run.states import Looked, looked_at
+from bert_core.studies.documents import split_sentences
+from bert_core.studies.engines import check_engine, on_ray
+from bert_core.studies.lines import LONGEST_LINE, Line, Shard, check_file, shards
+from bert_core.studies.resume import as_kept, check_same, read_kept
+from bert_core.studies.texts import TREEBANKS
+from bert_core.studies.treebank import TreeSentence, read_treebank
+from bert_core.tokenizer import Encoding
+from bert_core.translators import fingerprint
+
+KEYS = 4  # of the strongest of each head
+FORMAT = 1
+SHARD_CHARACTERS = 1 << 16  # of text: about 16,000 tokens, and 110 MB of the bundled model's
+CONTENTS, OF_SHARD = "index.json", "shard.json"
+ARRAYS = ("states", "state_scales", "heads", "head_scales", "keys", "weights")
+TREE_COLUMNS = ("upos", "relation", "governor", "distance", "features")
+LARGEST = 127  # of int8
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """What is kept of every text.
+
+    layers: whose heads are kept, and the states that leave them; None: all. The embeddings always are.
+    max_length: tokens of a sentence that are read.
+    Raises Refused for settings that cannot be.
+    """
+
+    layers: tuple[int, ...] | None = None
+    max_length: int = 128
+
+    def __post_init__(self) -> None:
+        if self.layers is not None:
+            given = {whole("a layer", layer) for layer in several("layers", self.layers, "their numbers")}
+            object.__setattr__(self, "layers", tuple(sorted(given)))
+        object.__setattr__(self, "max_length", whole("max_length", self.max_length, 3, 2**16))
+
+
+@dataclass(frozen=True)
+class Passage(Shard):
+    """A shard of a text or of a treebank; of the second each sentence with its tree, as many as lines."""
+
+    trees: tuple[TreeSentence, ...] = ()
+
+
+@dataclass(frozen=True)
+class Packed:
+    """What is kept of a shard.
+
+    arrays: by the names of `ARRAYS`; a depth or a layer after the other, in the order in which these are kept.
+        states (depth, token, hidden) and heads (layer, head, token, head size) int8, rounded from what they stand for;
+        state_scales (depth, 2, token) and head_scales (layer, head, 2, token) float32: what one unit is worth, and the
+        length of the row in these units; NaN for a head that was pruned. keys, weights (layer, head, token, key): the
+        positions in their sentence that a head attends to most, and how much, 0 where there are no more.
+    tokens: columns with a row a token: line (from 1), sentence (of that line, from 0), text (the row in `texts`),
+        position, piece, word (none of [CLS] and [SEP]), start and end in the text; of a treebank `TREE_COLUMNS`.
+    texts: columns with a row a sentence: line, sentence, text, first (its first token).
+    counts: of `lines.Shard`, and of "texts" and "tokens", texts "shortened" to the length that is read, "unreadable".
+    """
+
+    arrays: dict[str, np.ndarray]
+    tokens: dict[str, list[Any]]
+    texts: dict[str, list[Any]]
+    counts: Counter[str]
+
+
+# ---------------------------------------------------------------------------- one shard
+
+
+def index_shard(loaded: LoadedModel, shard: Passage, settings: IndexSettings) -> Packed:
+    """Everything that is kept of a shard."""
+    counts, read = Counter(shard.counts), list(_sentences(loaded, shard, settings))
+    encodings = [encoding for _, _, _, encoding in read if encoding is not None]
+    counts["unreadable"] += len(read) - len(encodings)
+    counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
+    counts["shortened"] += sum(bool(encoding.cut) for encoding in encodings)
+    there = [(line, sentence, tree, encoding) for line, sentence, tree, encoding in read if encoding is not None]
+    firsts = [0, *accumulate(map(len, encodings))]
+    texts: dict[str, list[Any]] = {
+        "line": [line + 1 for line, *_ in there],
+        "sentence": [sentence for _, sentence, *_ in there],
+        "text": [encoding.text for encoding in encodings],
+        "first": firsts[:-1],
+    }
+    return Packed(pack(loaded, encodings, settings), _tokens(there, bool(shard.trees)), texts, counts)
+
+
+def _sentences(
+    loaded: LoadedModel, shard: Passage, settings: IndexSettings
+) -> Iterator[tuple[int, int, TreeSentence | None, Encoding | None]]:
+    """Line, number in the line, tree and encoding of every sentence; no encoding where nothing can be read."""
+    trees: Sequence[TreeSentence | None] = shard.trees or [None] * len(shard.lines)
+    for line, tree in zip(shard.lines, trees, strict=True):
+        for number, text in enumerate([line.text] if tree is not None else split_sentences(line.text)):
+            try:
+                yield line.number, number, tree, loaded.tokenizer.encode(text, max_length=settings.max_length)
+            except Refused:  # nothing in it that can be read
+                yield line.number, number, tree, None
+
+
+def layers_kept(loaded: LoadedModel, settings: IndexSettings) -> tuple[int, ...]:
+    """Raises Refused for a layer that the model does not have."""
+    of = loaded.config.num_hidden_layers
+    layers = tuple(range(of)) if settings.layers is None else settings.layers
+    for layer in layers:
+        whole(f"a layer of {loaded.name}", layer, 0, of - 1)
+    return layers
+
+
+def pack(loaded: LoadedModel, encodings: Sequence[Encoding], settings: IndexSettings) -> dict[str, np.ndarray]:
+    """The arrays of some sentences, one after the other, as `Packed` has them."""
+    layers, config = layers_kept(loaded, settings), loaded.config
+    heads, size, tokens = config.num_attention_heads, config.attention_head_size, sum(map(len, encodings))
+    firsts = np.array([0, *accumulate(map(len, encodings))])
+    found: dict[str, np.ndarray] = {
+        "states": np.zeros((len(layers) + 1, tokens, config.hidden_size), np.int8),
+        "state_scales": np.zeros((len(layers) + 1, 2, tokens), np.float32),
+        "heads": np.zeros((len(layers), heads, tokens, size), np.int8),
+        "head_scales": np.zeros((len(layers), heads, 2, tokens), np.float32),
+        "keys": np.zeros((len(layers), heads, tokens, KEYS), np.uint8 if settings.max_length <= 256 else np.uint16),
+        "weights": np.zeros((len(layers), heads, tokens, KEYS), np.float16),
+    }
+    rows = np.arange(0)
+    for one in looked_at(loaded, encodings, layers, KEYS):
+        if not one.depth:
+            rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in one.texts])
+        place = (0, *(layer + 1 for layer in layers)).index(one.depth)
+        found["states"][place, rows], found["state_scales"][place][:, rows] = rounded(one.states)
+        if one.depth:
+            _keep_heads(found, place - 1, rows, one)
+    return found
+
+
+def _keep_heads(found: Mapping[str, np.ndarray], place: int, rows: np.ndarray, one: Looked) -> None:
+    assert one.brought is not None and one.keys is not None and one.weights is not None  # of a layer
+    values, scales = rounded(one.brought)
+    found["heads"][place][:, rows], found["head_scales"][place][:, :, rows] = values, scales.swapaxes(0, 1)
+    some, weights = one.keys.shape[-1], np.nan_to_num(one.weights)
+    found["keys"][place][:, rows, :some] = np.where(weights > 0, np.nan_to_num(one.keys), 0)
+    found["weights"][place][:, rows, :some] = weights
+
+
+def rounded(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of numbers as int8, and what gives them back.
+
+    values: (..., size). Returns the same as int8, and float32 (2, ...): what one unit is worth, and the length of the
+    row in these units. A row of NaN is one of zeros, whose two figures are NaN.
+    """
+    scale = np.abs(values).max(-1, initial=0) / np.float32(LARGEST)
+    whole_numbers = np.rint(values / np.where(scale > 0, scale, 1)[..., None])
+    length = np.sqrt((whole_numbers * whole_numbers).sum(-1))
+    return np.nan_to_num(whole_numbers).astype(np.int8), np.stack([scale, length]).astype(np.float32)
+
+
+def _tokens(
+    read: Sequence[tuple[int, int, TreeSentence | None, Encoding]], treebank: bool
+) -> dict[str, list[Any]]:  # fmt: skip
+    names = ("line", "sentence", "text", "position", "piece", "word", "start", "end")
+    columns: dict[str, list[Any]] = {name: [] for name in (*names, *(TREE_COLUMNS if treebank else ()))}
+    for row, (line, sentence, tree, encoding) in enumerate(read):
+        words = written_words(encoding)
+        labels: dict[int, tuple[Any, ...]] = {}
+        if tree is not None:
+            for word, pieces in enumerate(pieces_of_words(encoding, tree.spans)):
+                for position in pieces:
+                    words[position], labels[position] = tree.words[word], _labels(tree, word)
+        for position, (start, end) in enumerate(encoding.offsets):
+            own = (line + 1, sentence, row, position, encoding.tokens[position], words[position], start, end)
+            for name, value in zip(columns, (*own, *labels.get(position, (None,) * len(TREE_COLUMNS))), strict=False):
+                columns[name].append(value)
+    return columns
+
+
+def written_words(encoding: Encoding) -> list[str | None]:
+    """The word that each piece is of, as it was typed; None of [CLS] and [SEP]."""
+    spans: dict[int, list[int]] = {}
+    for word, (start, end) in zip(encoding.words, encoding.offsets, strict=True):
+        if word is not None:
+            own = spans.setdefault(word, [start, end])
+            own[1] = max(own[1], end)
+    return [None if word is None else encoding.text[slice(*spans[word])] for word in encoding.words]
+
+
+def _labels(tree: TreeSentence, word: int) -> tuple[Any, ...]:
+    governor = tree.heads[word]
+    written = (tree.tags[word] if tree.tags else "_", tree.relations[word])
+    features = tree.features[word] if tree.features else "_"
+    above = (None, None) if governor is None else (tree.words[governor], governor - word)
+    return (*(None if label == "_" else label for label in written), *above, None if features == "_" else features)
+
+
+# ---------------------------------------------------------------------------- a file
+
+
+@checked
+def index_file(
+    path: Path,
+    out: Path,
+    model: str = "headlight-mini",
+    settings: IndexSettings | None = None,
+    *,
+    engine: str = "local",
+    device: str | None = None,
+) -> Iterator[tuple[Counter[str], float]]:
+    """Add a file to an index, a folder that is made where there is none: every token of a text, or of a treebank.
+
+    path: `.txt` or `.xz`, one paragraph a line, or `.conllu`. It may be stopped at any moment: the same call goes on.
+    engine: "local", or "ray", which reads many shards at once on a Ray cluster. device: as for `load`.
+    Yields what was read of this file so far, as `Packed` counts, and the share of the file. A file that is there whole
+    already is not read again.
+    Raises Refused for a folder that holds something else, an index of other settings or another model, a file of the
+    same name that has changed, an unknown engine, or Ray missing.
+    """
+    settings = IndexSettings() if settings is None else settings
+    check_engine(engine)
+    check_indexable(path)
+    loaded = _ready(model, device if engine == "local" else "cpu", settings)
+    contents = _begun(out, loaded, model, settings)
+    document = _document(contents, path, out)
+    place, counts, size = document["place"], Counter(document["counts"]), max(path.stat().st_size, 1)
+    if counts:
+        yield counts, document["read"] / size
+    if document["whole"]:
+        return
+    _sweep(out, contents)
+    rest = passages(path, **place)
+    if engine == "local":
+        found = ((shard, index_shard(loaded, shard, settings)) for shard in rest)
+    else:
+        found = on_ray(_index_by_name, (model, device, settings), rest, device)  # type: ignore[assignment]
+    for shard, packed in found:
+        if packed.counts["texts"]:
+            _write_shard(out / _folder(document["number"], document["shards"]), packed, path.name)
+            document["shards"] += 1
+        counts = counts + packed.counts
+        after = {"number": shard.number + 1, "start": shard.end, "line": shard.next_line}
+        document |= {"counts": dict(counts), "place": after, "read": shard.read}
+        _write(out, contents)
+        yield counts, min(shard.read / size, 1.0)
+    document["whole"] = True
+    _write(out, contents)
+
+
+@checked
+def remove_from_index(folder: Path, document: str) -> None:
+    """Take a file out of an index, by its name. Raises Refused for one that is not there."""
+    contents = read_contents(folder)
+    names = [one["name"] for one in contents["documents"]]
+    if document not in names:
+        raise Refused(f"{folder} holds no file {shown(document)}: it holds {', '.join(names) or 'none'}")
+    contents["documents"] = [one for one in contents["documents"] if one["name"] != document]
+    _write(folder, contents)
+    _sweep(folder, contents)
+
+
+def check_indexable(path: Path) -> None:
+    """Raise Refused unless there is a text or a treebank to read."""
+    check_file(path)
+    if path.suffix.lower() not in (".txt", ".xz", *TREEBANKS):
+        raise Refused(f"{path.name} is neither a text, .txt or .xz, nor a treebank, .conllu")
+
+
+def passages(path: Path, *, number: int = 0, start: int = 0, line: int = 0) -> Iterator[Passage]:
+    """The shards of a text or a treebank from one on, each of about so many characters, never of half a line."""
+    found = _trees(path, line) if path.suffix.lower() in TREEBANKS else shards(path, start=start, line=line, size=1)
+    lines: list[Line] = []
+    trees: list[TreeSentence] = []
+    counts: Counter[str] = Counter()
+    characters, last = 0, None
+    for last in found:
+        lines += last.lines
+        trees += last.trees if isinstance(last, Passage) else ()
+        counts += last.counts
+        characters += sum(len(one.text) for one in last.lines)
+        if characters >= SHARD_CHARACTERS:
+            yield Passage(number, tuple(lines), last.end, last.next_line, counts, last.read, tuple(trees))
+            number, lines, trees, counts, characters = number + 1, [], [], Counter(), 0
+    if last is not None and counts:
+        yield Passage(number, tuple(lines), last.end, last.next_line, counts, last.read, tuple(trees))
+
+
+def _trees(path: Path, line: int) -> Iterator[Passage]:
+    """The sentences of a treebank from a line on, each by itself."""
+    read = 0
+
+    def counted(lines: Iterator[str]) -> Iterator[str]:
+        nonlocal read
+        for one in lines:
+            read += len(one.encode())
+            yield one
+
+    try:
+        with path.open(encoding="utf-8", newline="\n") as lines:
+            for tree in read_treebank(counted(lines), path.name):
+                if tree.line - 1 >= line:
+                    own = Line(tree.line - 1, tree.text[:LONGEST_LINE])
+                    yield Passage(0, (own,), read, tree.line, Counter(lines=1), read, (tree,))
+    except UnicodeDecodeError as error:
+        raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
+
+
+def _index_by_name(model: str, device: str | None, settings: IndexSettings, shard: Passage) -> Packed:
+    return index_shard(_ready(model, device, settings), shard, settings)
+
+
+@lru_cache(maxsize=1)
+def _ready(model: str, device: str | None, settings: IndexSettings) -> LoadedModel:
+    """The model, once in a process. Raises Refused if it has not what is kept."""
+    loaded = load(model, device=device)
+    layers_kept(loaded, settings)
+    longest = loaded.config.max_position_embeddings
+    if settings.max_length > longest:
+        raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")
+    return loaded
+
+
+# ---------------------------------------------------------------------------- the folder
+
+
+def read_contents(folder: Path) -> dict[str, Any]:
+    """What an index says of itself. Raises Refused for a folder that is none."""
+    place = folder / CONTENTS
+    contents = read_kept(place) if place.is_file() else {}
+    if contents.get("format") != FORMAT or not isinstance(contents.get("documents"), list):
+        raise Refused(f"{folder} is no index: `headlight index FILE --out {folder}` makes one")
+    return contents
+
+
+def _begun(out: Path, loaded: LoadedModel, model: str, settings: IndexSettings) -> dict[str, Any]:
+    """The contents of an index that is there, or those of an empty one. Raises Refused if it is another."""
+    config = loaded.config
+    asked = as_kept({
+        "format": FORMAT, "model": model, "weights": fingerprint(loaded, whole=True), **asdict(settings),
+        "hidden_size": config.hidden_size, "heads": config.num_attention_heads,
+        "head_size": config.attention_head_size, "kept_layers": layers_kept(loaded, settings),
+    })  # fmt: skip
+    if (out / CONTENTS).exists():
+        contents = read_contents(out)
+        if contents.get("weights") != asked["weights"]:
+            raise Refused(f"{out} is an index of other weights than those of {model}: choose another folder")
+        check_same(contents, {name: value for name, value in asked.items() if name != "model"}, out)
+        return contents
+    if out.is_dir() and any(one.name != ".lock" for one in out.iterdir()):
+        raise Refused(f"{out} is there already and holds no index: choose another folder")
+    out.mkdir(parents=True, exist_ok=True)
+    contents = {**asked, "documents": []}
+    _write(out, contents)
+    return contents
+
+
+def _document(contents: dict[str, Any], path: Path, out: Path) -> dict[str, Any]:
+    """What the index holds of a file so far. Raises Refused if the file has changed."""
+    stat = path.stat()
+    known: dict[str, dict[str, Any]] = {one["name"]: one for one in contents["documents"]}
+    asked = {"name": path.name, "bytes": stat.st_size, "changed": stat.st_mtime_ns}
+    if path.name in known:
+        document = known[path.name]
+        if any(document[name] != value for name, value in asked.items()):
+            raise Refused(f"{out} holds another file {path.name}: remove that first, or give this one another name")
+        return document
+    number = max((one["number"] for one in contents["documents"]), default=-1) + 1
+    place = {"number": 0, "start": 0, "line": 0}
+    document = {**asked, "number": number, "shards": 0, "counts": {}, "place": place, "read": 0, "whole": False}
+    contents["documents"].append(document)
+    return document
+
+
+def _folder(document: int, shard: int) -> str:
+    return f"{document:04d}.{shard:06d}"
+
+
+def shard_folders(contents: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The folder of every shard that is whole, and the name of its document, in their order."""
+    return [
+        (_folder(one["number"], shard), one["name"]) for one in contents["documents"] for shard in range(one["shards"])
+    ]
+
+
+def _sweep(out: Path, contents: Mapping[str, Any]) -> None:
+    """Clear away shards that no document has: half written, or of one that was removed."""
+    known = {folder for folder, _ in shard_folders(contents)}
+    for one in out.glob("[0-9]*.[0-9]*"):
+        if one.is_dir() and one.name not in known:
+            shutil.rmtree(one)
+
+
+def _write(out: Path, contents: Mapping[str, Any]) -> None:
+    checkpoint.write_whole(out / CONTENTS, json.dumps(contents, indent=1) + "\n")
+
+
+def _write_shard(folder: Path, packed: Packed, document: str) -> None:
+    """The files of a shard, last of them what they must be: their sizes, and a digest of every part of an array."""
+    folder.mkdir(exist_ok=True)
+    for name, array in packed.arrays.items():
+        checkpoint.write_whole(folder / f"{name}.npy", _saves(array))
+    tokens = {"document": [document] * packed.counts["tokens"], **packed.tokens}
+    for name, columns in (("tokens", tokens), ("texts", packed.texts)):
+        checkpoint.write_whole(folder / f"{name}.parquet", _saves_table(columns))
+    kept: dict[str, Any] = {"tokens": packed.counts["tokens"], "sizes": {}, "digests": {}}
+    for file in sorted(folder.iterdir()):
+        if file.suffix in (".npy", ".parquet"):
+            kept["sizes"][file.name] = file.stat().st_size
+    for name, array in packed.arrays.items():
+        kept["digests"][name] = [digest(part) for part in array]
+    for name in ("tokens", "texts"):
+        kept["digests"][name] = digest((folder / f"{name}.parquet").read_bytes())
+    checkpoint.write_whole(folder / OF_SHARD, json.dumps(kept, indent=1) + "\n")
+
+
+def digest(data: np.ndarray | bytes) -> str:
+    """Of an array, or a file, as its shard keeps it."""
+    return hashlib.sha256(data if isinstance(data, bytes) else np.ascontiguousarray(data).data).hexdigest()[:32]
+
+
+def _saves(array: np.ndarray) -> Any:
+    def save(temporary: str) -> None:
+        with open(temporary, "wb") as file:
+            np.save(file, array, allow_pickle=False)
+
+    return save
+
+
+def _saves_table(columns: Mapping[str, list[Any]]) -> Any:
+    import pyarrow
+    from pyarrow import parquet
+
+    whole_numbers = {"line", "sentence", "text", "position", "start", "end", "first", "distance"}
+
+    def kind(name: str) -> Any:
+        is_text = name not in whole_numbers or (name == "text" and "first" in columns)
+        return pyarrow.string() if is_text else pyarrow.int32()
+
+    rows = pyarrow.table({name: pyarrow.array(values, kind(name)) for name, values in columns.items()})
+    return lambda temporary: parquet.write_table(rows, temporary, compression="zstd")

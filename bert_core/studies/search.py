@@ -1,0 +1,413 @@
+"""Where else: the tokens of an index that are most like some tokens of a text, exactly, every row compared.
+
+Rows and questions are whole numbers of int8, whose products float32 adds up without any rounding (up to 1,040 of them):
+what is found does not depend on the order, the blocks or the threads in which rows are compared.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bert_core.config import check_part
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, counted, silent
+from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.studies.index import TREE_COLUMNS, pack, rounded
+from bert_core.studies.indexed import BrokenShard, Index, IndexedShard
+from bert_core.tokenizer import Encoding
+
+ALIKE = ("brings", "looks")  # what of a head is compared
+PHRASES = ("mean", "each")
+FILTERS = ("document", "piece", "word", *TREE_COLUMNS, "offset")
+FIRST, END = "first", "end"  # [CLS] and [SEP], where an offset stands for a key
+_FIRST, _END = 2**20, 2**20 + 1  # the same among offsets
+_AT_ONCE = 2**18  # numbers of a block, that both fit a processor's own cache
+# Numbers in a matrix that BLAS multiplies by a vector: with more it would wake its threads, which wait for each other
+# where other work has the cores.
+_TOGETHER = 8192
+
+
+@dataclass(frozen=True)
+class Match:
+    """A token like the one asked for, in its sentence.
+
+    score: 1 is the same, as `search` says. line: of the document, from 1; sentence: of that line, from 0.
+    text: the sentence; start, end: of the token in it. position, piece, word: of the token.
+    labels: of a treebank, by the names of `TREE_COLUMNS`. offset: of a head that was asked for, how far on the key is
+    that it looks at most, or "first" or "end" for [CLS] and [SEP]. also: where each token of a phrase has its like.
+    """
+
+    score: float
+    document: str
+    line: int
+    sentence: int
+    text: str
+    start: int
+    end: int
+    position: int
+    piece: str
+    word: str | None
+    labels: Mapping[str, Any] = field(default_factory=dict)
+    offset: int | str | None = None
+    also: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Matches:
+    """The best matches, falling; how many tokens were compared; and what is said of shards that were left out."""
+
+    matches: tuple[Match, ...]
+    compared: int
+    broken: tuple[str, ...] = ()
+
+
+@checked
+def search(
+    index: Index,
+    loaded: LoadedModel,
+    encoding: Encoding,
+    tokens: Sequence[int],
+    *,
+    depth: int | None = None,
+    heads: Sequence[tuple[int, int]] = (),
+    alike: str = "brings",
+    phrase: str = "mean",
+    where: Mapping[str, Sequence[Any]] | None = None,
+    top: int = 20,
+    report: Progress = silent,
+) -> Matches:
+    """Where else in an index a token is in a state like this one, or heads do the like.
+
+    tokens: positions in the text; several are a phrase. depth: of the states, 0 for the embeddings; None with heads.
+    heads: (layer, head) each, in place of a depth: their scores' mean counts.
+    alike: of heads, "brings", the cosine of what each brings to the token; or "looks", how much of its attention to
+    its 4 strongest keys goes to the same offsets, or to [CLS] or [SEP]. Of states it is the cosine.
+    phrase: "mean", tokens like the mean of these; "each", sentences in which each of these has its like: the sum of
+    the best scores (Khattab 2020, section 3.2, arXiv:2004.12832). Of "looks" it is always the second.
+    where: columns, of `FILTERS`, and the values of which each must have one; filtered before rows are compared.
+    Added tokens, [CLS] and [SEP], are found only where one of them is asked for.
+    Of equal scores what stands first in the index comes first. report: told how many shards are done.
+    Raises Refused for a model of other weights, and what is not in the text, the model or the index.
+    """
+    index.check_model(loaded)
+    asked = _Asked.of(index, loaded, encoding, tokens, depth, heads, alike, phrase)
+    conditions = _conditions(where, asked)
+    top = whole("top", top, 1)
+    nothing = (np.zeros(0, np.float32), np.zeros(0, np.int64), 0)
+    best: list[tuple[np.ndarray, np.ndarray, int]] = []
+    broken: dict[int, str] = {}
+    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+
+        def tried(shard: IndexedShard) -> tuple[np.ndarray, np.ndarray, int] | str:
+            try:
+                return _best_of(shard, asked, conditions, top)
+            except BrokenShard as error:
+                return str(error)
+
+        for number, found in enumerate(pool.map(tried, index.shards)):
+            if isinstance(found, str):
+                broken[number], found = found, nothing
+            best.append(found)
+            counted(report, number + 1, len(index.shards), "shards")
+    while True:
+        scores, rows = (np.concatenate([nothing[part], *(own[part] for own in best)]) for part in (0, 1))
+        shards = np.repeat(np.arange(len(best)), [len(own[1]) for own in best])
+        matches = []
+        for at in np.lexsort((rows, shards, -scores))[:top].tolist():
+            number = int(shards[at])
+            try:
+                matches.append(_match(index.shards[number], int(rows[at]), float(scores[at]), asked, conditions))
+            except BrokenShard as error:  # what is written of its tokens
+                broken[number], best[number] = str(error), nothing
+                break
+        else:
+            said = tuple(broken[number] for number in sorted(broken))
+            return Matches(tuple(matches), sum(own[2] for own in best), said)
+
+
+# ---------------------------------------------------------------------------- what is asked
+
+
+@dataclass(frozen=True)
+class _Row:
+    """What a token is compared by in one place: int8 (size,) and its length, or the places of keys and weights."""
+
+    values: np.ndarray
+    length: float
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What is looked for: the places of arrays that are compared, and of each the tokens of the text in it.
+
+    places: (number, head), a depth or a layer by its place in the index; head None of states.
+    rows: place after place, of every token of the phrase, or of their mean. added: whether added tokens are found.
+    each: whether sentences are found, in which every token has its like.
+    """
+
+    places: tuple[tuple[int, int | None], ...]
+    rows: tuple[tuple[_Row, ...], ...]
+    looks: bool
+    added: bool
+    each: bool
+
+    @classmethod
+    def of(
+        cls, index: Index, loaded: LoadedModel, encoding: Encoding, tokens: Sequence[int], depth: int | None,
+        heads: Sequence[tuple[int, int]], alike: str, phrase: str,
+    ) -> _Asked:  # fmt: skip
+        positions = [whole("a token", one, 0, len(encoding) - 1) for one in several("tokens", tokens, "positions")]
+        pairs = [several("a head", one, "two numbers, (layer, head)") for one in several("heads", heads, "pairs")]
+        if not positions:
+            raise Refused("no token is asked for: name at least one of the text")
+        if (depth is None) == (not pairs):
+            raise Refused("either a depth or heads are asked for: give one of them")
+        for name, given, known in (("alike", alike, ALIKE), ("phrase", phrase, PHRASES)):
+            if given not in known:
+                raise Refused(f"{name} {shown(given)} is unknown: one of {', '.join(known)}")
+        if encoding.pair is not None:
+            raise Refused("an index holds single sentences: ask about one text, not a pair")
+        if len(encoding) > index.settings.max_length:
+            raise Refused(f"the text has {len(encoding)} tokens, and {index.folder} was made from up to "
+                          f"{index.settings.max_length} of a sentence: shorten it")  # fmt: skip
+        looks = bool(pairs) and alike == "looks"
+        each = phrase == "each" or (looks and len(positions) > 1)
+        arrays, places = pack(loaded, [encoding], index.settings), cls._places(index, depth, pairs)
+        rows: list[tuple[_Row, ...]] = []
+        for number, head in places:
+            if looks:
+                keys, weights = arrays["keys"][number, head], arrays["weights"][number, head].astype(np.float32)
+                at = _offsets(keys, np.arange(len(encoding)), np.array(encoding.special))
+                own = [_Row(np.stack([at[position], weights[position]]), float(weights[position].sum()))
+                       for position in positions]  # fmt: skip
+            else:
+                name = "states" if head is None else "heads"
+                place = (number,) if head is None else (number, head)
+                values, (scale, length) = arrays[name][place], arrays[f"{name[:-1]}_scales"][place]
+                if phrase == "mean" and len(positions) > 1:
+                    mean = (values[positions] * scale[positions, None]).mean(0)
+                    values, (_, length) = rounded(mean[None])
+                    own = [_Row(values[0].astype(np.float32), float(length[0]))]
+                else:
+                    own = [_Row(values[one].astype(np.float32), float(length[one])) for one in positions]
+            if not all(row.length > 0 for row in own):
+                where = f"depth {index.depths[number]}" if head is None else f"L{index.layers[number]} H{head}"
+                raise Refused(f"{loaded.name} has nothing at {where} for that token: nothing is like it")
+            rows.append(tuple(own))
+        return cls(places, tuple(rows), looks, all(encoding.special[one] for one in positions), each)
+
+    @staticmethod
+    def _places(
+        index: Index, depth: int | None, pairs: Sequence[tuple[Any, ...]]
+    ) -> tuple[tuple[int, int | None], ...]:  # fmt: skip
+        if depth is not None:
+            depth = whole("depth", depth, 0)
+            if depth not in index.depths:
+                raise Refused(f"{index.folder} has no states of depth {depth}: it has {_listed(index.depths)}")
+            return ((index.depths.index(depth), None),)
+        found: list[tuple[int, int | None]] = []
+        for pair in pairs:
+            if len(pair) != 2:
+                raise Refused(f"a head is {shown(pair)}: two numbers, (layer, head)")
+            layer, head = (whole("a head", part, 0) for part in pair)
+            if layer not in index.layers:
+                raise Refused(f"{index.folder} has no heads of layer {layer}: it has those of {_listed(index.layers)}")
+            check_part("head", layer, head, max(index.layers) + 1, index.heads)
+            found.append((index.layers.index(layer), head))
+        return tuple(found)
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _offsets(keys: np.ndarray, positions: np.ndarray, added: np.ndarray) -> np.ndarray:
+    """How far on each key is, or which of `_FIRST` and `_END` it is; int64 (token, key).
+
+    keys: (token, key), positions in their sentences. positions, added: (token,).
+    """
+    keys = keys.astype(np.int64)
+    rows = np.arange(len(positions))[:, None] - positions[:, None] + keys
+    return np.where(added[rows], np.where(keys == 0, _FIRST, _END), keys - positions[:, None])
+
+
+# ---------------------------------------------------------------------------- filters
+
+
+def _conditions(where: Mapping[str, Sequence[Any]] | None, asked: _Asked) -> dict[str, frozenset[Any]]:
+    found: dict[str, frozenset[Any]] = {}
+    if where is not None and not isinstance(where, Mapping):
+        raise Refused(f"where is {shown(where)}: it must be columns and their values")
+    for name, given in (where or {}).items():
+        if name not in FILTERS:
+            raise Refused(f"there is no column {shown(name)} to filter by: one of {', '.join(FILTERS)}")
+        if name == "offset" and asked.places[0][1] is None:
+            raise Refused("an offset is that of a head's strongest key: ask for a head")
+        values = several(f"the values of {name}", given, "values")
+        if name in ("distance", "offset"):
+            names = {FIRST: _FIRST, END: _END} if name == "offset" else {}
+            values = tuple(names[one] if isinstance(one, str) and one in names else whole(name, one, None)
+                           for one in values)  # fmt: skip
+        elif not all(isinstance(one, str) for one in values):
+            raise Refused(f"the values of {name} are {shown(values)}: they must be texts")
+        found[name] = frozenset(one.casefold() if isinstance(one, str) else one for one in values)
+    return found
+
+
+def _passes(shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozenset[Any]]) -> np.ndarray:
+    """Which tokens of a shard are compared at all."""
+    passes: np.ndarray = np.ones(shard.tokens, bool) if asked.added else ~shard.added
+    for name, allowed in conditions.items():
+        if name == "offset":
+            number, head = asked.places[0]
+            passes = passes & np.isin(_strongest(shard, number, head), list(allowed))
+            continue
+        column = shard.column(name)
+        if column is None:
+            return np.zeros(shard.tokens, bool)
+        if name == "distance":
+            values = column.to_numpy(zero_copy_only=False)  # NaN where there is none
+            passes = passes & np.isin(values, list(allowed))
+        else:
+            known = np.array([str(one).casefold() in allowed for one in column.dictionary.to_pylist()] + [False])
+            passes = passes & known[column.indices.fill_null(len(known) - 1).to_numpy(zero_copy_only=False)]
+    return passes
+
+
+def _strongest(shard: IndexedShard, number: int, head: int | None) -> np.ndarray:
+    """The offset of the strongest key of a head, of every token, as `_offsets`."""
+    keys = shard.part("keys", number)[head][:, :1]
+    found: np.ndarray = _offsets(keys, shard.whole_numbers("position"), shard.added)[:, 0]
+    return found
+
+
+# ---------------------------------------------------------------------------- one shard
+
+
+def _best_of(
+    shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozenset[Any]], top: int
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """The best scores of a shard, falling, their rows, and how many rows were compared."""
+    passes = _passes(shard, asked, conditions)
+    some = np.flatnonzero(passes)
+    if not len(some):
+        return np.zeros(0, np.float32), some, 0
+    rows = some if len(some) < shard.tokens / 2 else None  # few are taken out first; of most, all are compared
+    scores = _looks_alike(shard, asked, rows) if asked.looks else _cosines(shard, asked, rows)
+    if rows is None:
+        rows, scores = some, scores[:, some]
+    if not asked.each:
+        alone = scores[0]
+        best = _largest(alone, top)
+        return alone[best], rows[best], len(rows)
+    firsts = shard.whole_numbers("first", of="texts")
+    texts = np.searchsorted(firsts, rows, side="right") - 1
+    own, begins = np.unique(texts, return_index=True)
+    sums = np.maximum.reduceat(scores, begins, axis=1).sum(0)
+    best = _largest(sums, top)
+    # Of a sentence the row that is most like the first token of the phrase stands for it.
+    ends = np.append(begins, len(rows))
+    of_first = [begins[one] + int(np.argmax(scores[0, begins[one] : ends[one + 1]])) for one in best.tolist()]
+    return sums[best], rows[np.array(of_first, np.int64)] if len(own) else some, len(rows)
+
+
+def _largest(scores: np.ndarray, top: int) -> np.ndarray:
+    """Where the largest stand, falling; of equal ones the first."""
+    if len(scores) > top:
+        bar = scores[np.argpartition(-scores, top - 1)[top - 1]]
+        places = np.flatnonzero(scores >= bar)
+    else:
+        places = np.arange(len(scores))
+    order: np.ndarray = places[np.argsort(-scores[places], kind="stable")][:top]
+    return order
+
+
+def _cosines(shard: IndexedShard, asked: _Asked, rows: np.ndarray | None) -> np.ndarray:
+    """(query, row): the mean over the places of the cosine."""
+    found: np.ndarray | None = None
+    for (number, head), questions in zip(asked.places, asked.rows, strict=True):
+        name = "states" if head is None else "heads"
+        values, scales = shard.part(name, number), shard.part(f"{name[:-1]}_scales", number)
+        if head is not None:
+            values, scales = values[head], scales[head]
+        lengths = scales[1]
+        if rows is not None:
+            values, lengths = values[rows], lengths[rows]
+        products = _products(values, [row.values for row in questions])
+        products /= np.maximum(lengths, np.float32(1e-9))
+        products /= np.array([row.length for row in questions], np.float32)[:, None]
+        found = products if found is None else found + products
+    assert found is not None  # there is a place
+    return found / np.float32(len(asked.places))
+
+
+def _products(values: np.ndarray, questions: Sequence[np.ndarray]) -> np.ndarray:
+    """The products of rows with each question, (query, row) float32.
+
+    values: (row, size) int8, on disk; turned into numbers that can be multiplied a block at a time.
+    """
+    count, size = values.shape
+    few = max(1, _TOGETHER // size)
+    block = max(1, _AT_ONCE // (few * size)) * few
+    numbers = np.zeros((min(block, -(-count // few) * few), size), np.float32)
+    found = np.empty((len(questions), -(-count // len(numbers)) * len(numbers)), np.float32)
+    for first in range(0, count, len(numbers)):
+        some = values[first : first + len(numbers)]
+        np.copyto(numbers[: len(some)], some)
+        for number, question in enumerate(questions):
+            into = found[number, first : first + len(numbers)].reshape(-1, few)
+            np.matmul(numbers.reshape(-1, few, size), question, out=into)
+    return found[:, :count]
+
+
+def _looks_alike(shard: IndexedShard, asked: _Asked, rows: np.ndarray | None) -> np.ndarray:
+    """(query, row): the mean over the heads of the share of attention that goes to the same places."""
+    positions, added = shard.whole_numbers("position"), shard.added
+    found: np.ndarray | None = None
+    for (number, head), questions in zip(asked.places, asked.rows, strict=True):
+        places = _offsets(shard.part("keys", number)[head], positions, added)
+        weights = shard.part("weights", number)[head].astype(np.float32)
+        if rows is not None:
+            places, weights = places[rows], weights[rows]
+        totals = weights.sum(1)
+        shares = np.empty((len(questions), len(places)), np.float32)
+        for query, question in enumerate(questions):
+            same = np.zeros(len(places), np.float32)
+            for place, weight in question.values.T:
+                of_place = (weights * (places == place)).sum(1)
+                same += np.minimum(of_place, np.float32(weight))
+            shares[query] = same / np.maximum(totals, np.float32(question.length))
+        found = shares if found is None else found + shares
+    assert found is not None  # there is a head
+    return found / np.float32(len(asked.places))
+
+
+def _match(
+    shard: IndexedShard, row: int, score: float, asked: _Asked, conditions: Mapping[str, frozenset[Any]]
+) -> Match:  # fmt: skip
+    own = shard.row(row)
+    number, head = asked.places[0]
+    offset: int | str | None = None
+    if head is not None:
+        at = int(_strongest(shard, number, head)[row])
+        offset = {_FIRST: FIRST, _END: END}.get(at, at)
+    also: tuple[int, ...] = ()
+    if asked.each:
+        first = row - own["position"]
+        firsts = shard.whole_numbers("first", of="texts")
+        after = np.append(firsts, shard.tokens)[np.searchsorted(firsts, first, side="right")]
+        inside = np.arange(first, after)
+        inside = inside[_passes(shard, asked, conditions)[inside]]
+        alike: Callable[..., np.ndarray] = _looks_alike if asked.looks else _cosines
+        also = tuple(int(inside[best] - first) for best in alike(shard, asked, inside).argmax(1))
+    return Match(
+        score, own["document"], own["line"], own["sentence"], own["sentence_text"], own["start"], own["end"],
+        own["position"], own["piece"], own["word"],
+        {name: own[name] for name in TREE_COLUMNS if name in own}, offset, also,
+    )  # fmt: skip

@@ -1,0 +1,210 @@
+"""Where else: every row is compared, and what is found is what NumPy finds by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bert_core import (
+    Index,
+    IndexSettings,
+    LoadedModel,
+    Match,
+    Refused,
+    capture,
+    head_values,
+    index_file,
+    load,
+    open_index,
+    pruned,
+    search,
+)
+from bert_core.run.states import word_states
+from bert_core.studies import index as study
+
+PLANTED = "the old king saw a red door in paris."
+WORDS = ("the", "old", "king", "saw", "a", "river", "and", "she", "went", "to", "london", "in", "day", "cat", "dog")
+
+
+def texts() -> list[str]:
+    """Sentences drawn from a seed, and five times the same one among them."""
+    rng = np.random.default_rng(0)
+    found = [" ".join(rng.choice(WORDS, rng.integers(3, 12))) + "." for _ in range(120)]
+    for place in (5, 40, 41, 77, 119):
+        found[place] = PLANTED
+    return found
+
+
+@pytest.fixture(scope="module")
+def index(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """Of these, in several shards."""
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "corpus.txt").write_text("\n".join(texts()) + "\n", encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(study, "SHARD_CHARACTERS", 900)
+        for _ in index_file(folder / "corpus.txt", folder / "index", str(tiny_model_folder), device="cpu"):
+            pass
+    return open_index(folder / "index")
+
+
+def places(matches: tuple[Match, ...]) -> list[tuple[int, int]]:
+    """Line and position of each."""
+    return [(one.line, one.position) for one in matches]
+
+
+def test_every_token_finds_itself_first(index: Index, tiny_loaded: LoadedModel) -> None:
+    """At every depth, by every head and by where it looks, with a score of 1."""
+    line, text = next((n, text) for n, text in enumerate(texts(), 1) if texts().count(text) == 1 and len(text) > 40)
+    encoding = tiny_loaded.tokenizer.encode(text)
+    ways: list[dict[str, object]] = [{"depth": depth} for depth in index.depths[1:]]
+    heads = [(layer, head) for layer in range(2) for head in range(4)]
+    ways += [{"heads": [head]} for head in heads] + [{"heads": heads, "alike": "looks"}]
+    for way in ways:
+        for position in range(1, len(encoding) - 1):
+            best = search(index, tiny_loaded, encoding, [position], top=1, **way).matches[0]  # type: ignore[arg-type]
+            assert (best.line, best.position) == (line, position), way
+            assert best.score > 0.9995 and best.text == text
+
+
+def test_planted_duplicates_come_first(index: Index, tiny_loaded: LoadedModel) -> None:
+    """The five, and nothing else, at ranks 1 to 5; of a phrase too, whose tokens find theirs."""
+    encoding = tiny_loaded.tokenizer.encode(PLANTED)
+    lines = [6, 41, 42, 78, 120]
+    for way in ({"depth": 2}, {"heads": [(0, 1), (1, 3)]}, {"heads": [(1, 2)], "alike": "looks"}):
+        found = search(index, tiny_loaded, encoding, [3], top=6, **way).matches  # type: ignore[arg-type]
+        assert sorted(places(found[:5])) == [(line, 3) for line in lines], way
+        assert found[5].score < found[4].score - 1e-3, way
+    for way in ({"phrase": "mean"}, {"phrase": "each"}):
+        found = search(index, tiny_loaded, encoding, [2, 3, 7], top=6, depth=2, **way).matches  # type: ignore[arg-type]
+        if way["phrase"] == "each":
+            assert sorted(one.line for one in found[:5]) == lines and found[5].line not in lines
+            assert {one.also for one in found[:5]} == {(2, 3, 7)}
+            assert abs(found[0].score - 3) < 0.01
+        scores = [one.score for one in found]
+        assert scores == sorted(scores, reverse=True)
+
+
+def by_hand(index: Index, loaded: LoadedModel, text: str, position: int, place: tuple[int, ...]) -> np.ndarray:
+    """Cosines of a token with every typed token of the corpus, in float64, from forward passes of each text."""
+
+    def vectors(one: str) -> tuple[np.ndarray, np.ndarray]:
+        encoding = loaded.tokenizer.encode(one)
+        if len(place) == 1:
+            found = word_states(loaded, [encoding], [[[one] for one in range(len(encoding))]], place[0])
+        else:
+            found = (capture(loaded, encoding).attention @ head_values(loaded, encoding))[place]
+        return found.astype(np.float64), ~np.array(encoding.special)
+
+    asked = vectors(text)[0][position]
+    rows = np.concatenate([own[typed] for own, typed in map(vectors, texts())])
+    return rows @ asked / np.linalg.norm(rows, axis=1) / np.linalg.norm(asked)
+
+
+@pytest.mark.parametrize("place", [(0,), (1,), (2,), (0, 2), (1, 0)])
+def test_search_is_brute_force_in_numpy(index: Index, tiny_loaded: LoadedModel, place: tuple[int, ...]) -> None:
+    """All scores of a state, and of a head, are those of plain passes in float, as near as int8 can be."""
+    text, way = "she saw the big house.", {"depth": place[0]} if len(place) == 1 else {"heads": [place]}
+    encoding = tiny_loaded.tokenizer.encode(text)
+    expected = by_hand(index, tiny_loaded, text, 2, place)
+    found = search(index, tiny_loaded, encoding, [2], top=len(expected) + 5, **way)  # type: ignore[arg-type]
+    assert len(found.matches) == found.compared == len(expected)
+    assert np.abs(np.sort(expected)[::-1] - [one.score for one in found.matches]).max() < 0.02
+
+
+def test_filters_before_are_filters_after(index: Index, tiny_loaded: LoadedModel) -> None:
+    """What is left of the full ranking is what is found, to the last bit, whether few or most tokens pass."""
+    encoding = tiny_loaded.tokenizer.encode("the old king went to london.")
+    for way in ({"depth": 2}, {"heads": [(1, 1)]}, {"heads": [(0, 3), (1, 1)], "alike": "looks"}):
+        every = search(index, tiny_loaded, encoding, [3], top=10_000, **way).matches  # type: ignore[arg-type]
+        conditions: list[dict[str, list[object]]] = [
+            {"word": ["King", "river"]}, {"piece": [w for w in WORDS if w != "the"]}, {"document": ["corpus.txt"]},
+            {"document": ["other.txt"]}, {"upos": ["NOUN"]},
+        ]  # fmt: skip
+        if "heads" in way:
+            conditions.append({"offset": [1, "end"], "word": ["saw", "old", "king"]})
+        for where in conditions:
+            found = search(index, tiny_loaded, encoding, [3], top=10_000, where=where, **way)  # type: ignore[arg-type]
+            assert found.matches == tuple(one for one in every if passes(one, where)), where
+            assert found.compared == len(found.matches)
+
+
+def passes(match: Match, where: dict[str, list[object]]) -> bool:
+    """By what is said of a match."""
+    own = {"word": str(match.word).casefold(), "piece": match.piece, "document": match.document,
+           "offset": match.offset, **match.labels}  # fmt: skip
+    return all(own.get(name) in [str(v).casefold() if name == "word" else v for v in given]
+               for name, given in where.items())  # fmt: skip
+
+
+def test_blocks_and_shards_change_nothing(
+    index: Index, tiny_model_folder: Path, tiny_loaded: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of any size: the same to the last bit; in one shard as in many, to a unit of int8."""
+    from bert_core.studies import search as scanning
+
+    corpus = index.folder.parent / "corpus.txt"
+    for _ in index_file(corpus, tmp_path / "index", str(tiny_model_folder), IndexSettings(), device="cpu"):
+        pass
+    whole = open_index(tmp_path / "index")
+    assert len(whole.shards) == 1 < len(index.shards)
+    encoding = tiny_loaded.tokenizer.encode("a cat and the king.")
+    for way in ({"depth": 1}, {"heads": [(1, 1)]}):
+        sizes = {}
+        for together in (8192, 64, 1):
+            monkeypatch.setattr(scanning, "_TOGETHER", together)
+            monkeypatch.setattr(scanning, "_AT_ONCE", 64 * together)
+            found = search(index, tiny_loaded, encoding, [2], top=3000, **way)  # type: ignore[arg-type]
+            sizes[together] = [(one.score, one.line, one.position) for one in found.matches]
+        assert sizes[8192] == sizes[64] == sizes[1]
+        # Passes in other batches round differently: a unit of int8 here and there.
+        in_one = search(whole, tiny_loaded, encoding, [2], top=3000, **way)  # type: ignore[arg-type]
+        assert np.abs(np.array([one[0] for one in sizes[1]]) - [one.score for one in in_one.matches]).max() < 0.01
+
+
+def test_added_tokens_are_found_only_by_added_ones(index: Index, tiny_loaded: LoadedModel) -> None:
+    """A word finds no [CLS]; with [CLS] every token is compared."""
+    encoding = tiny_loaded.tokenizer.encode("the old cat")
+    assert all(one.word for one in search(index, tiny_loaded, encoding, [2], depth=1, top=5000).matches)
+    found = search(index, tiny_loaded, encoding, [0], depth=1, top=5000)
+    assert [one.piece for one in found.matches].count("[CLS]") == 120 and found.compared == index.tokens
+
+
+def test_pruned_heads_and_odd_questions_are_refused(
+    index: Index, tiny_model_folder: Path, tiny_loaded: LoadedModel, tmp_path: Path
+) -> None:
+    """One sentence each says what is allowed; a head that was pruned has nothing to be like."""
+    encoding = tiny_loaded.tokenizer.encode("the old cat")
+    long = tiny_loaded.tokenizer.encode("the cat " * 100)
+
+    def refused(match: str, **given: object) -> None:
+        right = {"index": index, "loaded": tiny_loaded, "encoding": encoding, "tokens": [2], "depth": 1}
+        with pytest.raises(Refused, match=match):
+            search(**{**right, **given})  # type: ignore[arg-type]
+
+    refused("either a depth or heads", heads=[(0, 1)])
+    refused("either a depth or heads", depth=None)
+    refused("no states of depth 3: it has 0, 1, 2", depth=3)
+    refused("no heads of layer 2: it has those of 0, 1", depth=None, heads=[(2, 0)])
+    refused("head 9", depth=None, heads=[(1, 9)])
+    refused("a token is 9", tokens=[9])
+    refused("no token", tokens=[])
+    refused("alike 'x' is unknown", alike="x")
+    refused("phrase 'x' is unknown", phrase="x")
+    refused("no column 'verb' to filter by", where={"verb": ["x"]})
+    refused("ask for a head", where={"offset": [1]})
+    refused("up to 128 of a sentence", encoding=long)
+    refused("not a pair", encoding=tiny_loaded.tokenizer.encode("a cat", "a dog"))
+    smaller = pruned(load(str(tiny_model_folder), device="cpu"), [(1, 2)])
+    smaller.model.save_pretrained(tmp_path / "pruned")
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (tmp_path / "pruned" / name).write_bytes((tiny_model_folder / name).read_bytes())
+    (tmp_path / "few.txt").write_text("the old cat sat.\n")
+    for _ in index_file(tmp_path / "few.txt", tmp_path / "index", str(tmp_path / "pruned"), device="cpu"):
+        pass
+    few, again = open_index(tmp_path / "index"), load(str(tmp_path / "pruned"), device="cpu")
+    encoding = again.tokenizer.encode("the old cat sat.")
+    assert search(few, again, encoding, [2], heads=[(1, 1)]).matches[0].word == "old"
+    with pytest.raises(Refused, match="has nothing at L1 H2"):
+        search(few, again, encoding, [2], heads=[(1, 2)])

@@ -61,13 +61,23 @@ def best_spans(
 
 def span_at(encoding: Encoding, prediction: SpanPrediction, first: int, last: int) -> Span:
     """The answer from one token to another; with 0 for both, that there is none."""
-    start, end = (encoding.offsets[first][0], encoding.offsets[last][1]) if last else (0, 0)
+    start, end = _characters(encoding, first, last)
     return Span(
         first,
         last,
         start,
         end,
-        (encoding.pair or "")[start:end].strip(),
+        answer_text(encoding, first, last),
         float(prediction.start_logits[first]) + float(prediction.end_logits[last]),
         float(prediction.start[first]) * float(prediction.end[last]),
     )
+
+
+def answer_text(encoding: Encoding, first: int, last: int) -> str:
+    """The answer from one token to another as it was typed; nothing with 0 for both."""
+    start, end = _characters(encoding, first, last)
+    return (encoding.pair or "")[start:end].strip()
+
+
+def _characters(encoding: Encoding, first: int, last: int) -> tuple[int, int]:
+    return (encoding.offsets[first][0], encoding.offsets[last][1]) if last else (0, 0)

@@ -30,6 +30,7 @@ ARGUMENTS = {
     "replaced": [PRIVATE], "score": [PRIVATE],
     "heads": ["FILE", "--out", "OUT.csv", "--importance"], "roles": ["FILE"],
     "faithfulness": ["FILE", "--out", "OUT.csv"], "attention": [PRIVATE, "--out", "OUT.png"],
+    "answer": ["--model", "headlight-mini", "--question", PRIVATE, "--context", PRIVATE],
     "patch": [PRIVATE, PRIVATE, "--word", "her"],
     "neurons": ["FILE", "--out", "OUT.csv"],
     "compare-models": ["headlight-mini", "headlight-mini", "FILE"],

@@ -57,7 +57,8 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "word": PUT_WORDS,
     "label": tuple(label for label, _ in screen.FOLDED.values()),
     "way_to_a_target(current).partition(', or ')[0]": (
-        "click a word to hide it", "add a second sentence", "this model has no trained output, choose another one",
+        "click a word to hide it", "add a second sentence", "add the context as the second text",
+        "this model has no trained output, choose another one",
     ),
 }  # fmt: skip
 

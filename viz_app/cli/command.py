@@ -20,6 +20,7 @@ from typer.exceptions import TyperException
 from bert_core.refused import Refused
 from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
+    answer,
     ask,
     compare,
     draw,
@@ -56,6 +57,7 @@ for command in (
     draw.attention,
 ):
     app.command()(command)
+app.command()(answer.answer)
 app.command()(patch.patch)
 app.command()(probe.probe)
 app.command()(neurons.neurons)

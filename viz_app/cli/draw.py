@@ -192,11 +192,15 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
             prediction = bert_core.capture(loaded, encoding, top_k=1).prediction_at(position)
             assert prediction is not None  # every [MASK] is asked for
             return Target("mlm", position, prediction.top[0][0])
+        run = bert_core.capture(loaded, encoding) if encoding.pair is not None and loaded.has_reader else None
+        if run is not None and run.spans is not None:
+            (best,) = bert_core.best_spans(encoding, run.spans, 1)
+            return Target("span", best.first, last=best.last)
         if encoding.pair is not None and loaded.has_nsp:
             return Target("nsp")
         ways = [
             *["put a [MASK] into the text"] * loaded.has_mlm,
-            *["add --pair"] * loaded.has_nsp,
+            *["add --pair"] * (loaded.has_nsp or loaded.has_reader),
             *["give --target class:NUMBER"] * loaded.has_classifier,
             *["give --target replaced:POSITION"] * loaded.has_detector,
         ]

@@ -100,7 +100,7 @@ def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") 
 
 
 def parse_target(loaded: LoadedModel, written: str) -> Target:
-    """`4:door`, `nsp`, `class:NUMBER` or `replaced:POSITION` as a target.
+    """`4:door`, `nsp`, `class:NUMBER`, `replaced:POSITION` or `span:FIRST:LAST` as a target.
 
     Raises Refused for anything else, or an unknown piece.
     """
@@ -113,9 +113,13 @@ def parse_target(loaded: LoadedModel, written: str) -> Target:
         return Target("class", label=int(piece))
     if where == "replaced" and piece.isdecimal():
         return Target("replaced", int(piece))
+    first, _, last = piece.partition(":")
+    if where == "span" and first.isdecimal() and last.isdecimal():
+        return Target("span", int(first), last=int(last))
     if not where.isdecimal() or not piece:
         raise Refused(
-            f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, class:NUMBER or replaced:POSITION"
+            f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, class:NUMBER, replaced:POSITION or "
+            "span:FIRST:LAST"
         )
     number = loaded.tokenizer.id_of(piece)
     if loaded.tokenizer.token_of(number) != piece:

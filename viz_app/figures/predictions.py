@@ -10,6 +10,8 @@ import plotly.graph_objects as go
 from viz_app.figures.style import SEQUENTIAL, TOKEN_FONT, figure_of, page, plain, two_digits
 
 LONGEST_LABEL = 18
+MOST_NAMED = 60  # tokens under a figure
+NOTABLE = 0.05  # probability
 
 
 def prediction_bars(
@@ -71,6 +73,68 @@ def prediction_bars(
             "range": [len(labels) - 0.5, -0.5],
             "showgrid": False,
             "zeroline": False,
+        },
+    }  # fmt: skip
+    return figure_of(bars, layout, dark=dark, lecture=lecture)
+
+
+def answer_bars(
+    labels: Sequence[str],
+    first: Sequence[float],
+    last: Sequence[float],
+    *,
+    chosen: tuple[int, int],
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Every token's probability as the first of an answer, upwards, and as the last, downwards, in the order given.
+
+    chosen: places of the answer's first and last token; what lies between is framed.
+    Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the lengths differ or a probability is outside 0 to 1.
+    """
+    if not len(labels) == len(first) == len(last):
+        raise ValueError(f"{len(labels)} labels, {len(first)} and {len(last)} probabilities: one of each for each")
+    for number in (*first, *last):
+        _check(number)
+    colours, places = page(dark), list(range(len(labels)))
+    whole = [plain(label, 160) for label in labels]
+    bars = [
+        {
+            "type": "bar", "name": name, "x": places, "y": [sign * number for number in numbers],
+            "marker": _fill(fill, dark), "customdata": list(zip(whole, numbers, strict=True)),
+            "hovertemplate": f"%{{customdata[0]}}<br>{name} %{{customdata[1]:.9g}}<extra></extra>",
+        }
+        for name, fill, sign, numbers in (("as the first", "now", 1, first), ("as the last", "before", -1, last))
+    ]  # fmt: skip
+    # Of many tokens those are named that could be an end of the answer; all others say so on hover.
+    named = [place for place in places if len(places) <= MOST_NAMED or max(first[place], last[place]) >= NOTABLE]
+    layout = {
+        "barmode": "overlay",
+        "bargap": 0.25,
+        "height": round(260 * (1.3 if lecture else 1)),
+        "margin": {"t": 34},
+        "dragmode": False,
+        "hovermode": "x",
+        "shapes": [
+            {
+                "type": "rect", "x0": chosen[0] - 0.5, "x1": chosen[1] + 0.5, "y0": -1.04, "y1": 1.04,
+                "line": {"color": colours.text, "width": 2, "dash": "dot"},
+            }
+        ],
+        "xaxis": {
+            "tickmode": "array",
+            "tickvals": named,
+            "ticktext": [plain(labels[place], LONGEST_LABEL) for place in named],
+            "tickfont": {"family": TOKEN_FONT, "size": 16 if lecture else 12},
+            "tickangle": -50,
+            "range": [-0.7, len(labels) - 0.3],
+            "showgrid": False,
+            "zeroline": False,
+        },
+        "yaxis": {
+            "range": [-1.08, 1.08], "tickvals": [-1, -0.5, 0, 0.5, 1], "ticktext": ["1", "0.5", "0", "0.5", "1"],
+            "title": {"text": "probability"},
         },
     }  # fmt: skip
     return figure_of(bars, layout, dark=dark, lecture=lecture)

@@ -16,7 +16,7 @@ import numpy as np
 import streamlit as st
 from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 
-from bert_core.records import HeadVectors, ModelRun
+from bert_core.records import HeadVectors, ModelRun, Span, SpanPrediction
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, tables
@@ -207,6 +207,23 @@ def replaced(encoding: Encoding, shares: np.ndarray) -> None:
     _table(columns, "replaced.csv")
 
 
+def answers(encoding: Encoding, spans: SpanPrediction, listed: Sequence[Span]) -> None:
+    """Some answers of a reader as CSV, and both probabilities of every token as another one."""
+    names = ("answer", "probability", "score", "first", "last", "start", "end")
+    rows = [
+        (one.text, one.probability, one.score, one.first, one.last, one.start, one.end)
+        for one in sorted(listed, key=lambda one: -one.score)
+    ]
+    ends = [values.tolist() for values in (spans.start, spans.start_logits, spans.end, spans.end_logits)]
+    tokens: dict[str, Sequence[object]] = {
+        "position": range(len(encoding)), "token": encoding.tokens,
+        **dict(zip(("first", "first_logit", "last", "last_logit"), ends, strict=True)),
+    }  # fmt: skip
+    with st.container(horizontal=True):
+        _table(dict(zip(names, zip(*rows, strict=True), strict=True)), "answers.csv", "Answers (CSV)")
+        _table(tokens, "answer-tokens.csv", "Tokens (CSV)")
+
+
 def heads(
     run: ModelRun, off: Collection[tuple[int, int]], slopes: np.ndarray | None, removed: np.ndarray | None
 ) -> None:
@@ -226,8 +243,8 @@ def heads(
     _table(columns, "heads.csv")
 
 
-def _table(columns: Mapping[str, Sequence[object]], name: str) -> None:
-    _button("CSV", partial(tables.labelled_csv, columns), name, icon=":material/table:", width="content")
+def _table(columns: Mapping[str, Sequence[object]], name: str, label: str = "CSV") -> None:
+    _button(label, partial(tables.labelled_csv, columns), name, icon=":material/table:", width="content")
 
 
 def _button(

@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from bert_core.analysis.spans import answer_text, best_spans, context_places
 from bert_core.records import Target, hidden_pieces, word_target
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding, joined
@@ -25,6 +26,8 @@ STATUS = "status"  # where the status line stands
 OFFERED_CLASSES = 20  # as targets, the likeliest first
 OFFERED_TOKENS = 5  # as replaced ones, the same
 REPLACED = "replaced"  # how the address begins that asks for one
+OFFERED_ANSWERS = 5
+SPAN = "span"  # how the address begins that asks for an answer
 
 
 def with_target(current: Question) -> Question:
@@ -84,6 +87,7 @@ def way_to_a_target(current: Question) -> str:
     """What a visitor can do so that there is something to explain: the end of a sentence."""
     loaded = current.loaded
     ways = [*["click a word to hide it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
+    ways += ["add the context as the second text"] * loaded.has_reader
     return ", or ".join(ways) or "this model has no trained output, choose another one"
 
 
@@ -104,7 +108,8 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
     options: dict[str, Target] = {}
     labels: dict[str, str] = {}
     positions = encoding.mask_positions[:20] if loaded.has_mlm else ()
-    run = current.run() if positions or loaded.has_classifier or loaded.has_detector else None
+    asks_all = loaded.has_classifier or loaded.has_detector or (loaded.has_reader and encoding.pair is not None)
+    run = current.run() if positions or asks_all else None
     for position in positions:
         prediction = run.prediction_at(position) if run is not None else None
         words = [] if prediction is None else [token for token, _ in prediction.top[:3]]
@@ -132,6 +137,12 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
         for at in dict.fromkeys((*suspects, *([] if asked is None else [asked]))):
             key = replaced_key(at)
             options[key], labels[key] = Target("replaced", at), says.format(word=encoding.labels[at], first=at)
+    if run is not None and run.spans is not None:
+        best = [(span.first, span.last) for span in best_spans(encoding, run.spans, OFFERED_ANSWERS)]
+        for first, last in dict.fromkeys((*best, (0, 0), *_linked_span(encoding, state.target))):
+            options[span_key(first, last)] = target = Target("span", first, last=last)
+            answer = spoken("answer “{word}”").format(word=_answer_word(encoding, target))
+            labels[span_key(first, last)] = answer if last else spoken("no answer")
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
         labels["nsp"] = spoken("“B follows A”")
@@ -157,6 +168,27 @@ def _linked_token(current: Question) -> int | None:
     return int(place) if int(place) < len(special) and not special[int(place)] else None
 
 
+def span_key(first: int, last: int) -> str:
+    """An answer's first and last token as the address bar holds them."""
+    return f"{SPAN}:{first}:{last}"
+
+
+def _linked_span(encoding: Encoding, key: str) -> tuple[tuple[int, int], ...]:
+    """The answer that a link names, where one can stand there."""
+    kind, *ends = key.split(":")
+    if kind != SPAN or len(ends) != 2 or not all(end.isdecimal() for end in ends):
+        return ()
+    first, last = map(int, ends)
+    places = context_places(encoding)
+    return ((first, last),) if first in places and last in places and first <= last else ()
+
+
+def _answer_word(encoding: Encoding, target: Target) -> str:
+    """An answer as it was typed."""
+    first, last = target.rows
+    return answer_text(encoding, first, last) if last else spoken("no answer")
+
+
 def _offer(current: Question, target: Target, options: dict[str, Target], labels: dict[str, str]) -> None:
     key = _key_of(current, target)
     options[key], labels[key] = target, _label_of(current, target)
@@ -172,6 +204,8 @@ def names_in(current: Question, target: Target) -> dict[str, str | int]:
     names: dict[str, str | int] = {"first": target.rows[0], "last": target.rows[-1], "count": len(target.pieces)}
     if target.asked:
         names["word"] = as_written(target_word(current, target))
+    elif target.kind == "span":
+        names["word"] = as_written(_answer_word(current.encoding, target))
     elif target.position is not None:
         names["word"] = as_written(current.encoding.labels[target.position])
     if target.against is not None:

@@ -1,4 +1,4 @@
-"""Which class? Which token was replaced? What belongs in the gap? Does B follow A?"""
+"""What is the answer? Which class? Which token was replaced? What belongs in the gap? Does B follow A?"""
 
 from dataclasses import replace
 from functools import partial
@@ -8,6 +8,7 @@ import streamlit as st
 from bert_core.records import ClassPrediction, MaskPrediction, ModelRun
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
+from viz_app.pages.predict.answers import draw_answer
 from viz_app.pages.predict.gaps import put_chosen_word, put_clicked_word, say_if_unsure, swap_sentences, temperature
 from viz_app.pages.predict.replaced import replaced
 from viz_app.shell import downloads, examples, frame, question, screen
@@ -26,6 +27,8 @@ def draw() -> None:
     current = question.current()
     loaded, run = current.loaded, current.run()
     questions = []
+    if loaded.has_reader:
+        questions.append(draw_answer(current, run.spans))
     if run.classes is not None:
         questions.append(_classes(current, run.classes))
     if run.replaced is not None:

@@ -1,0 +1,104 @@
+"""The command that looks for the answer to a question in a text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bert_core.refused import Refused
+from viz_app.cli.shared import Device, Notes, PairColumn, TextColumn, encode, load, note
+
+if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
+    from bert_core.loading import LoadedModel
+    from bert_core.records import Span
+    from bert_core.tokenizer import Encoding
+
+NO_ANSWER = "(no answer)"
+
+
+def answer(
+    model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model that finds answers.")],
+    file: Annotated[
+        Path | None,
+        typer.Argument(exists=True, dir_okay=False, help="Many instead: a .csv table of questions and contexts."),
+    ] = None,
+    question: Annotated[str | None, typer.Option(help="The question.")] = None,
+    context: Annotated[str | None, typer.Option(help="The text in which its answer stands.")] = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
+    top_k: Annotated[int, typer.Option(min=1, help="How many answers to one question.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, with the places of each answer.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Where a text answers a question: the likeliest parts of it, as typed, and how probable it is that none does.
+
+    With a table (--text names its column of questions, --pair that of contexts) the best answer to each row, as CSV.
+    """
+    asked = question is not None and context is not None
+    if asked == (file is not None) or (file is None and (text or pair)):
+        raise Refused("give either --question and --context, or a table with --text and --pair")
+    if file is not None and (text is None or pair is None):
+        raise Refused(f"{file.name} is a table: --text names its column of questions, --pair that of contexts")
+    if file is not None and as_json:
+        raise Refused("--json is for one question: a table gives CSV")
+    loaded = load(model, device)
+    if not loaded.has_reader:
+        raise Refused(f"{model} was not trained to find answers in a text: `headlight finetune` can teach it")
+    if file is not None:
+        assert text is not None and pair is not None  # both were asked for
+        typer.echo(_table(loaded, file, text, pair), nl=False)
+        return
+    assert question is not None and context is not None
+    if not context.strip():
+        raise Refused("there is no context: type the text in which the answer stands")
+    best, none = _answers(loaded, encode(loaded, question, context), top_k)
+    if as_json:
+        typer.echo(json.dumps({"answers": [asdict(one) for one in best], "none": asdict(none)}, ensure_ascii=False))
+        return
+    for one in sorted((*best, none), key=lambda span: -span.score):
+        typer.echo(f"{one.probability:.3f}  {' '.join(one.text.split()) if one.last else NO_ANSWER}")
+
+
+def _answers(loaded: LoadedModel, encoding: Encoding, count: int) -> tuple[tuple[Span, ...], Span]:
+    """The best answers, and that there is none."""
+    import bert_core
+    from bert_core.analysis.spans import span_at
+
+    spans = bert_core.capture(loaded, encoding).spans
+    assert spans is not None  # there is a reader and a context
+    return bert_core.best_spans(encoding, spans, count), span_at(encoding, spans, 0, 0)
+
+
+def _table(loaded: LoadedModel, file: Path, text: str, pair: str) -> str:
+    """The best answer to each row, and its numbers, as CSV; what was cut is said on stderr."""
+    from bert_core.studies.rows import Columns, check_rows, row_shards
+    from viz_app.export.tables import labelled_csv
+
+    columns, found, cut = Columns(text, pair), list[tuple[object, ...]](), 0
+    check_rows(file, columns, pairs=True)
+    notes = Notes()
+    for line in (line for shard in row_shards(file, columns) for line in shard.lines):
+        try:
+            encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=loaded.config.max_position_embeddings)
+        except Refused as error:
+            raise Refused(f"row {line.number} of {file.name}: {error}") from error
+        cut += encoding.cut > 0
+        (best,), none = _answers(loaded, encoding, 1)
+        found.append((line.number, line.text, *_shown(best, none)))
+        notes(None, f"{len(found):,} questions")
+    if cut:
+        note(f"{cut:,} of {len(found):,} contexts did not fit: what stands behind their beginning was not read")
+    names = ("row", "question", "answer", "probability", "score", "start", "end", "no_answer", "no_answer_score")
+    return labelled_csv(dict(zip(names, zip(*found, strict=True), strict=True))).decode()
+
+
+def _shown(best: Span, none: Span) -> Iterator[object]:
+    """What is written of a row: nothing is the answer where it has the larger score."""
+    answered = best.score >= none.score
+    yield from (best.text if answered else "", best.probability, best.score, best.start, best.end)
+    yield from (none.probability, none.score)

@@ -92,7 +92,7 @@ TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
     ),
     "replaced": TargetKind(
         ("position",), "detector", "nats of log-odds", "sigmoid",
-        "Why is “{word}” at position {first} called replaced, or not?", "“{word}” was replaced",
+        "Why does “{word}” at position {first} look replaced, or not?", "“{word}” being replaced",
         "probability {probability}",
     ),
 })  # fmt: skip

@@ -132,7 +132,7 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
             options[f"class:{number}"] = Target("class", label=number)
             labels[f"class:{number}"] = spoken("class “{label}”").format(label=loaded.labels[number])
     if run is not None and run.replaced is not None:
-        says, asked = spoken("“{word}” at {first} was replaced"), _linked_token(current)
+        says, asked = spoken("“{word}” at {first} replaced"), _linked_token(current)
         suspects = likeliest_replaced(encoding, run.replaced)[:OFFERED_TOKENS]
         for at in dict.fromkeys((*suspects, *([] if asked is None else [asked]))):
             key = replaced_key(at)

@@ -206,7 +206,7 @@ SYMBOLS = {
     "r": "a token's vector as it meets the vocabulary",
     r"\Pr": "a probability",
 }
-_IN_FORMULA = re.compile(r"\\mathrm\{LN\}|\\(?:text|mathrm|begin|end)\{[^}]*\}|\\[A-Za-z]+|[A-Za-z]")
+_IN_FORMULA = re.compile(r"\[5pt\]|\\mathrm\{LN\}|\\(?:text|mathrm|begin|end)\{[^}]*\}|\\[A-Za-z]+|[A-Za-z]")
 
 
 def legend(formula: str) -> str:

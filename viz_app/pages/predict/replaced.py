@@ -12,11 +12,12 @@ from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import shade, two_digits
 from viz_app.shell import downloads, frame, screen
 from viz_app.shell.controls import missing, put
-from viz_app.shell.markdown import as_written
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.question import Question
 from viz_app.shell.target import OWN_TARGET, likeliest_replaced, replaced_key
 
 SHOWN_TOKENS = 6
+NEVER_READ = "This model has never read a [MASK] in its training, so it judges such a text badly."
 
 
 def replaced(current: Question, shares: np.ndarray) -> tuple[str, str]:
@@ -33,11 +34,10 @@ def replaced(current: Question, shares: np.ndarray) -> tuple[str, str]:
             label="Tokens with the probability that each was replaced; click a word to explain it",
             on_click=partial(_explain, current, shares),
         )  # fmt: skip
-        if encoding.mask_positions:
-            missing(
-                "This model has never read a [MASK], so it judges a text with a hidden word badly: show the words.",
-                "Show the words", put, "masked", (),
-            )  # fmt: skip
+        if st.session_state.masked:
+            missing(f"{NEVER_READ} Show the hidden words.", "Show the words", put, "masked", ())
+        elif encoding.mask_positions:
+            st.info(helped(f"{NEVER_READ} Type a word in its place."))
         bars, said = st.columns([3, 2], gap="large", vertical_alignment="center")
     with bars:
         shown = likeliest[:SHOWN_TOKENS]
@@ -53,7 +53,7 @@ def replaced(current: Question, shares: np.ndarray) -> tuple[str, str]:
         _said(current, shares, likeliest[0])
     screen.read(
         "**How to read this:** the number under each token is the probability that it was put in the place of another "
-        "one; each token is judged alone, and the darker it is, the likelier. Click a word to explain it. "
+        "one; each token is judged alone, and the stronger its colour, the likelier. Click a word to explain it. "
         "**How it can mislead:** the model was taught to find the words of one small generator, so it knows what does "
         "not fit its training texts, not what is false or misspelt."
     )
@@ -76,10 +76,14 @@ def replaced(current: Question, shares: np.ndarray) -> tuple[str, str]:
 def _said(current: Question, shares: np.ndarray, first: int) -> None:
     """The answer in a sentence, and the way to its explanation. first: the position of the likeliest token."""
     token, share = as_written(current.encoding.labels[first]), two_digits(float(shares[first]))
-    if shares[first] >= 0.5:
-        st.markdown(f"#### “{token}” was replaced: {share}")
+    typed = ~np.array(current.encoding.special)
+    many = int((shares[typed] >= 0.5).sum())
+    if many > 1:
+        st.markdown(f"#### {many} of {typed.sum()} tokens look replaced, “{token}” most: {share}")
+    elif many:
+        st.markdown(f"#### “{token}” looks replaced: {share}")
     else:
-        st.markdown(f"#### Nothing was replaced: “{token}” is likeliest, with {share}")
+        st.markdown(f"#### No token looks replaced; “{token}” rather than others: {share}")
     target = current.target
     if target is not None and target.kind == "replaced":
         at = target.rows[0]

@@ -37,6 +37,14 @@ class Spelling:
         """Whether a sign is a word of its own though the vocabulary's pieces do not say so."""
         return False
 
+    def is_part(self, piece: str) -> bool:
+        """Whether a piece begins or ends within a sign."""
+        return False
+
+    def shown_part(self, typed: str, number: int, goes_on: bool) -> str:
+        """Such a piece, by the signs that it is of and how many pieces of them came before, the first being 1."""
+        return (GOES_ON if goes_on else "") + _readable(typed) + "₀₁₂₃₄₅₆₇₈₉"[min(number, 9)]
+
 
 class Unigrams(Spelling):
     """Of SentencePiece: a space is `▁`. Source: Kudo 2018 (arXiv:1808.06226)."""
@@ -92,6 +100,15 @@ class Bytes(Unigrams):
     def piece(self, text: str) -> str:
         """As in `Unigrams`."""
         return "".join(_SIGN_OF[number] for number in text.encode("utf-8", "replace"))
+
+    def is_part(self, piece: str) -> bool:
+        """As in `Spelling`."""
+        numbers = [_BYTE_OF[sign] for sign in piece if sign in _BYTE_OF]
+        try:
+            bytes(numbers).decode()
+        except UnicodeDecodeError:
+            return True
+        return False
 
     def written(self, shown: str) -> tuple[str, ...]:
         """As in `Unigrams`; then with the numbers behind backslashes as bytes."""

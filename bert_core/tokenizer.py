@@ -349,8 +349,15 @@ class Tokenizer:
             spans = [_without_space(typed, places[start], places[end]) for start, end in encoded.offsets[:kept]]
             known = self._known(encoded)
             words, tokens = self._word_groups(encoded, known, spans, typed), list[str]()
+            nth = 0  # of the pieces of a sign that is in several
             for place, (piece, number) in enumerate(zip(encoded.tokens[:kept], known[:kept], strict=True)):
                 goes_on = place > 0 and words[place] == words[place - 1] and tokens[-1] != SPACE
+                start, end = spans[place]
+                if number not in self._special and self.spelling.is_part(piece):
+                    nth = nth + 1 if nth and spans[place - 1][1] > start else 1
+                    tokens.append(self.spelling.shown_part(typed[start:end], nth, goes_on))
+                    continue
+                nth = 0
                 tokens.append(self._shown_in_text(piece, number, goes_on))
             pieces = zip(tokens, known[:kept], spans, words, strict=True)
             rows += [(token, number, segment, span, words_before + word, side) for token, number, span, word in pieces]

@@ -250,7 +250,7 @@ def pieces_of(tokenizer: Tokenizer, word: str) -> tuple[str, ...]:
     read = tokenizer.encode(f" {written}")  # as within a text: some vocabularies count the space to the word
     if read.unknown_count:
         raise Refused(f"{_shortened(written)!r} has characters that are not in the vocabulary: choose another word")
-    return read.tokens[1:-1]
+    return tuple(tokenizer.token_of(number) for number in read.input_ids[1:-1])
 
 
 def _place(encoding: Encoding, pieces: int, position: int | None) -> int:

@@ -155,7 +155,12 @@ _LONG_PAIRS = Mix()
 class ExampleMaker:
     """Draws batches from a corpus."""
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, masking: MaskingRule, mix: Mix = _LONG_PAIRS) -> None:
+    def __init__(
+        self, corpus: Corpus, tokenizer: Tokenizer, masking: MaskingRule, mix: Mix = _LONG_PAIRS,
+        *, swaps: bool = False,
+    ) -> None:  # fmt: skip
+        """swaps: a wrong pair is a right one in the wrong order (Lan 2020, section 3.1), not a B from elsewhere."""
+        self.swaps = swaps
         self.corpus, self.masking, self.mix = corpus, masking, mix
         self.kinds = document_kinds(corpus.pieces_of_documents()) if mix.near else None
         self.cls, self.sep, self.pad, self.mask = (
@@ -239,11 +244,11 @@ class ExampleMaker:
             split = int(np.searchsorted(starts[sentence : last + 1], begin + budget, side="right")) - 1 + sentence
             split = min(max(split, sentence + 1), last - 1)
             first = self.corpus.tokens[begin : int(starts[split])][-budget:]
-            if is_random:
+            if is_random and not self.swaps:
                 split, last = self._elsewhere(document, rng)
             second = self.corpus.tokens[int(starts[split]) : int(starts[last])][: room - len(first)]
             if len(first) and len(second):
-                return first, second
+                return (second, first) if is_random and self.swaps else (first, second)
 
     def _sentences(self, room: int, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], int] | None:
         """A whole sentence, or two as a pair, with the answer to whether the second follows; None if none fits.
@@ -258,11 +263,12 @@ class ExampleMaker:
             document = int(np.searchsorted(documents, sentence, side="right")) - 1
             verdict = int(rng.choice([IGNORED_LABEL, 0, 1], p=[0.5, 0.25, 0.25]))
             chosen = [sentence]
-            if verdict == 0:
-                chosen.append(sentence + 1)
+            neighbours = verdict == 0 or (verdict == 1 and self.swaps)
+            if neighbours:
+                chosen.insert(1 - verdict, sentence + 1)
             elif verdict == 1:
                 chosen.append(self._elsewhere(document, rng)[0])
-            if verdict == 0 and sentence + 1 == documents[document + 1]:
+            if neighbours and sentence + 1 == documents[document + 1]:
                 continue
             segments = tuple(self.corpus.tokens[int(starts[s]) : int(starts[s + 1])] for s in chosen)
             sizes = [len(segment) for segment in segments]

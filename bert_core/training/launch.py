@@ -62,11 +62,14 @@ def launch(
 
     is_first = os.environ.get("RANK", "0") == "0"
     say: Progress = report if is_first else silent
+    swaps = config.family.asks_order
     texts = cache or folder / "corpus"
-    examples = ExampleMaker(shared_corpus(train, tokenizer, texts, say), tokenizer, settings.masking, settings.mix)
+    examples = ExampleMaker(
+        shared_corpus(train, tokenizer, texts, say), tokenizer, settings.masking, settings.mix, swaps=swaps
+    )
     asked = None
     if held_out is not None:
-        asked = ExampleMaker(shared_corpus(held_out, tokenizer, texts, say), tokenizer, EVALUATION_MASKING)
+        asked = ExampleMaker(shared_corpus(held_out, tokenizer, texts, say), tokenizer, EVALUATION_MASKING, swaps=swaps)
     folder.mkdir(parents=True, exist_ok=True)
     with alone(folder) if is_first else nullcontext():
         pretrain(

@@ -223,7 +223,9 @@ def asked_of(
     tokens = 128 if isinstance(length, str) else length
 
     def scores(masking: MaskingRule, near: float = 0.0) -> dict[str, float]:
-        maker = ExampleMaker(corpus, loaded.tokenizer, masking, Mix(whole=float(whole), near=near))
+        maker = ExampleMaker(
+            corpus, loaded.tokenizer, masking, Mix(whole=float(whole), near=near), swaps=loaded.asks_order
+        )
         return evaluate(loaded.model, maker, loaded.device, lengths=(tokens,), batches=batches)[tokens]
 
     usual, near = scores(EVALUATION_MASKING), scores(ALL_HIDDEN, near=1.0)
@@ -235,7 +237,7 @@ def _hidden(
     loaded: LoadedModel, corpus: Corpus, mix: Mix, batches: int, seed: int
 ) -> Iterator[tuple[Tensor, Tensor, list[set[int]]]]:
     """Of each batch of 128 tokens, all behind [MASK]: scores (piece, vocab), what stood there, what its row shows."""
-    maker = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN, mix)
+    maker = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN, mix, swaps=loaded.asks_order)
     for number in range(batches):
         batch = maker.batch(32, 128, np.random.default_rng([seed, number]))
         logits, labels, _, _ = predictions(loaded.model, batch, loaded.device)

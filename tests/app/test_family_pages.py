@@ -20,20 +20,23 @@ from viz_app.shell.markdown import as_written
 TEXT, PAIR = "The old man walked along the river.", "Er brachte frisches Brot."
 
 
-HEADS = {"MaskedLM": "ForMaskedLM", "classes": "ForSequenceClassification", "detector": "ForPreTraining"}
+KINDS = {
+    "words": "ForMaskedLM", "classes": "ForSequenceClassification", "detector": "ForPreTraining",
+    "words and order": "ForPreTraining",
+}  # fmt: skip
+MODELS = [
+    *((family, head) for family in ("distilbert", "roberta", "electra") for head in ("words", "classes")),
+    ("electra", "detector"),
+    *((family, "words") for family in ("bertweet", "xlm-roberta", "camembert")),
+    ("albert", "words and order"),
+]
+LIKE_ROBERTA = ("roberta", "bertweet", "xlm-roberta", "camembert")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        *((family, head) for family in ("distilbert", "roberta", "electra") for head in ("MaskedLM", "classes")),
-        ("electra", "detector"),
-    ],
-    ids="-".join,
-)
+@pytest.fixture(scope="module", params=MODELS, ids="-".join)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     family, head = request.param
-    return save_family(family, tmp_path_factory.mktemp(f"{family}-{head}") / family, HEADS[head])
+    return save_family(family, tmp_path_factory.mktemp(f"{family}-{head[:8]}") / family, KINDS[head])
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -45,11 +48,13 @@ def test_every_page_opens(path: str, folder: Path, monkeypatch: pytest.MonkeyPat
     assert not app.exception and not app.error
     assert app.session_state.model == str(folder)
     # Neither has the classifier a word to follow through two texts, nor has it or the detector one loss of any text.
-    if "Masked" in str(folder.parent) or path not in ("causes", "prune"):
+    if "words" in str(folder.parent) or path not in ("causes", "prune"):
         assert "How to read this" in words(app) and "How it can mislead" in words(app)
-    if folder.name == "roberta":
+    if folder.name in LIKE_ROBERTA:
         assert not re.search(r"\[(CLS|SEP|MASK|PAD|UNK)\]|[ĠĊ▁]", words(app))
-    assert "Does B follow A" not in words(app) and "no trained next-sentence" not in words(app)
+    if folder.name == "albert":
+        assert not re.search(r"\[(PAD|UNK)\]|▁", words(app))
+    assert "Does B follow A" not in words(app) and "output for two sentences" not in words(app)
 
 
 def test_exported_pages_write_what_the_model_writes(tmp_path: Path) -> None:
@@ -77,3 +82,40 @@ def test_the_answer_is_drawn_in_words_that_can_be_read(folder: Path, monkeypatch
         top = capture(loaded, tokenizer.mask_words(tokenizer.encode(TEXT), [2])).predictions[0].top
         offered = [option for group in app.button_group for option in group.options]
         assert as_written(tokenizer.token_of(top[0][0])) in offered
+
+
+def test_an_albert_says_whether_two_texts_are_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where others say whether B follows A, Predict asks for the order, and its words are those of a swap."""
+    folder = save_family("albert", tmp_path / "albert", "ForPreTraining")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    app = settled(visited("predict", model=str(folder), text=TEXT, pair=PAIR))
+    loaded = load(str(folder))
+    follows = capture(loaded, loaded.tokenizer.encode(TEXT, PAIR)).nsp
+    assert follows is not None
+    assert "Are A and B in order?" in words(app) and "neighbours of one text that were swapped" in words(app)
+    assert f"{'In order' if follows >= 0.5 else 'Swapped'}: B follows A with probability" in words(app)
+    alone = settled(visited("predict", model=str(folder), text=TEXT))
+    assert "whether the two are in order or swapped" in words(alone)
+
+
+def test_a_smaller_albert_says_that_it_is_larger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prune warns that layers which share their weights get their own, and that gates cost nothing."""
+    folder = save_family("albert", tmp_path / "albert", "ForPreTraining")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    app = settled(visited("prune", model=str(folder), text=TEXT, off="0.1"))
+    assert "share one set of weights" in words(app)
+
+
+@pytest.mark.parametrize(
+    ("family", "head", "last"), [("xlm-roberta", "ForMaskedLM", "heads"), ("albert", "Model", "pooler")]
+)
+def test_step_by_step_has_only_the_stages_that_there_are(
+    family: str, head: str, last: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model without a pooler, or without outputs, ends before them, also where a link asks for them."""
+    folder = save_family(family, tmp_path / family, head)
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    app = settled(visited("inside", model=str(folder), text=TEXT, stage="heads" if last == "pooler" else "pooler"))
+    assert not app.exception and not app.error
+    assert app.session_state.stage == last and app.button(key="on").disabled
+    assert "There is nothing to show" not in words(app)

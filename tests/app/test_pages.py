@@ -222,7 +222,7 @@ def test_a_model_without_heads_says_so_and_predicts_nothing(
         app = start(text="a b c", pair="b c", masked="1", model=str(bare))
         settled(at(app, page).run())
         assert not app.exception and not app.error
-        assert "has no trained masked-word or next-sentence output" in words(app)
+        assert "has no trained output for words or two sentences" in words(app)
         assert "rank" not in words(app) and "Does B follow A?\n" not in words(app)
 
 
@@ -365,7 +365,7 @@ def test_a_published_classifier_shows_its_classes_alone(
     for page in PAGES:
         app = with_classes(tmp_path, monkeypatch, page, masked="1", pair="the dog ran", show="gradient")
         assert not app.exception and not app.error
-        assert "has no trained masked-word or next-sentence output" in words(app)
+        assert "has no trained output for words or two sentences" in words(app)
         assert "nothing to predict yet" not in words(app) and target_of(app)[0].startswith("class:")
         if page == "predict":
             assert [header.value for header in app.header] == ["Which class is it?"]

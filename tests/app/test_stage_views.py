@@ -77,7 +77,7 @@ def test_the_floor_plan_has_every_stage_once_and_in_order(tiny_loaded: LoadedMod
     def stages(part: str | Room) -> list[str]:
         return [part] if isinstance(part, str) else [name for inner in part.parts for name in stages(inner)]
 
-    house = rooms(view_of(tiny_loaded))
+    house = rooms(view_of(tiny_loaded), tuple(STAGES))
     assert [name for room in house for name in stages(room)] == list(STAGES)
     assert house[1].title == "Layer 1, one of 2" and house[1].parts[0].title == "Attention, head 2"
     with pytest.raises(ValueError, match="the stage 'soup' has no place in the plan"):

@@ -120,6 +120,16 @@ def test_pieces_are_drawn_readable_and_words_grouped_alike(family: str, tmp_path
     assert all(hidden.hidden_piece(at) is not None for at in encoding.pieces_of(1))
 
 
+def test_a_sign_that_is_in_several_pieces_is_drawn_at_each(tmp_path: Path) -> None:
+    """Byte-level pieces that begin or end within a sign are drawn as the sign, with the number of the piece."""
+    save_tokenizer("roberta", tmp_path, cased=True)
+    tokenizer = Tokenizer.from_folder(tmp_path)
+    drawn = ("😀₁", "##😀₂", "##😀₃", "##😀₄")
+    assert tokenizer.encode("a 😀😀").tokens[1:-1] == ("a", "␣", *drawn, *drawn)
+    target = word_target(tokenizer, tokenizer.encode("a" + " [MASK]" * 8), "😀", position=2)
+    assert tuple(number for _, number in target.asked) == tokenizer.encode("a 😀").input_ids[2:-1]
+
+
 def trimmed(span: tuple[int, int], typed: str) -> tuple[int, int]:
     """A span without the spaces before a word, which some tokenizers count to it."""
     start, end = span

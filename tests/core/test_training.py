@@ -237,6 +237,23 @@ def test_pairs_follow_each_other_or_come_from_another_document(length: int, toke
     assert 0.4 < batch.next_sentence_label.mean() < 0.6
 
 
+@pytest.mark.parametrize("mix", [Mix(), Mix(whole=1.0)], ids=["long", "whole"])
+def test_wrong_pairs_can_be_swapped_neighbours(mix: Mix, tokenizer: Tokenizer) -> None:
+    """For a model that tells the order: labelled 0, B begins where A ended; labelled 1, A begins where B ended."""
+    maker = ExampleMaker(numbered_corpus(), tokenizer, NO_MASKING, mix, swaps=True)
+    batch = maker.batch(60, 64, np.random.default_rng(1))
+    found = {0: 0, 1: 0}
+    rows = enumerate([0] * 60) if batch.starts is None else ((int(row), int(at)) for row, at in batch.starts)
+    for (row, begin), label in zip(rows, batch.next_sentence_label.tolist(), strict=True):
+        if label in found:
+            ids = batch.input_ids[row, begin:]
+            middle, last = np.nonzero(ids == tokenizer.id_of("[SEP]"))[0][:2]
+            first, second = ids[1:middle], ids[middle + 1 : last]
+            assert second[0] == first[-1] + 1 if label == 0 else first[0] == second[-1] + 1
+            found[label] += 1
+    assert min(found.values()) > 10
+
+
 def two_kinds() -> tuple[list[np.ndarray], np.ndarray]:
     """Eighty documents in turn about one of two subjects, each with words of its own, and words that all have."""
     rng = np.random.default_rng(5)

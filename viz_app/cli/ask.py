@@ -46,7 +46,7 @@ def predict(
         for token_id, probability in prediction.top:
             typer.echo(f"  {probability:.3f}  {loaded.tokenizer.token_of(token_id)}")
     if run.nsp is not None:
-        typer.echo(_verdict(run.nsp))
+        typer.echo(_verdict(loaded, run.nsp))
 
 
 def nsp(
@@ -65,7 +65,7 @@ def nsp(
         raise Refused(f"{model} has no trained next-sentence head: it cannot say what follows")
     probability = _capture(with_cuts(loaded, cut), encoding, top_k=1).nsp
     assert probability is not None  # there is a pair and a head
-    typer.echo(_verdict(probability))
+    typer.echo(_verdict(loaded, probability))
 
 
 def replaced(
@@ -165,5 +165,6 @@ def _capture(loaded: LoadedModel, encoding: Encoding, top_k: int) -> ModelRun:
     return bert_core.capture(loaded, encoding, top_k=top_k)
 
 
-def _verdict(follows: float) -> str:
-    return f"{'Yes' if follows >= 0.5 else 'No'}: B follows A with probability {follows:#.2g}"
+def _verdict(loaded: LoadedModel, follows: float) -> str:
+    yes, no = ("In order", "Swapped") if loaded.asks_order else ("Yes", "No")
+    return f"{yes if follows >= 0.5 else no}: B follows A with probability {follows:#.2g}"

@@ -185,8 +185,9 @@ def _examples(loaded: LoadedModel, corpus: Path, count: int, length: int) -> tup
         raise Refused(f"--length is {length}: {loaded.name} reads {loaded.config.max_position_embeddings} tokens")
     with tempfile.TemporaryDirectory() as cache:
         maker = ExampleMaker(
-            Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each), loaded.tokenizer, EVALUATION_MASKING
-        )
+            Corpus.prepare(corpus, loaded.tokenizer, Path(cache), note_each), loaded.tokenizer, EVALUATION_MASKING,
+            swaps=loaded.asks_order,
+        )  # fmt: skip
         return maker.examples(count, length, 0), maker.examples(count, length, 1)
 
 

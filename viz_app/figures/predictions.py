@@ -140,22 +140,28 @@ def answer_bars(
     return figure_of(bars, layout, dark=dark, lecture=lecture)
 
 
-def nsp_verdict(probability: float) -> str:
-    """Whether B follows A, in a sentence with the one number that the bar has too. probability: that it follows."""
-    return f"{'Yes' if probability >= 0.5 else 'No'}: B follows A with probability {two_digits(probability)}"
+def nsp_verdict(probability: float, *, order: bool = False) -> str:
+    """Whether B follows A, in a sentence with the one number that the bar has too.
+
+    probability: that it follows. order: whether the model tells that from the two swapped, as an ALBERT does.
+    """
+    yes, no = ("In order", "Swapped") if order else ("Yes", "No")
+    return f"{yes if probability >= 0.5 else no}: B follows A with probability {two_digits(probability)}"
 
 
-def nsp_bar(probability: float, *, before: float | None = None, dark: bool, lecture: bool = False) -> go.Figure:
+def nsp_bar(
+    probability: float, *, before: float | None = None, order: bool = False, dark: bool, lecture: bool = False
+) -> go.Figure:
     """Whether B follows A, as a bar from one half to the side that the model believes.
 
-    probability: that B follows A. before: the same with all heads on, drawn above.
+    probability: that B follows A. before: the same with all heads on, drawn above. order: as for `nsp_verdict`.
     Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError outside 0 to 1.
     """
     rows = {"now": probability} if before is None else {"before": before, "now": probability}
     for number in rows.values():
         _check(number)
-    colours = page(dark)
+    colours, (no, yes) = page(dark), ("swapped", "in order") if order else ("no", "yes")
     bars = [
         {
             "type": "bar", "orientation": "h", "base": [0.5], "x": [number - 0.5], "y": [name],
@@ -181,7 +187,7 @@ def nsp_bar(probability: float, *, before: float | None = None, dark: bool, lect
                 "x": x, "y": 1, "yref": "paper", "xanchor": anchor, "yanchor": "bottom", "text": text,
                 "showarrow": False, "font": {"color": colours.faint},
             }
-            for x, anchor, text in ((0, "left", "◀ no"), (1, "right", "yes ▶"))
+            for x, anchor, text in ((0, "left", f"◀ {no}"), (1, "right", f"{yes} ▶"))
         ],
         "xaxis": {
             "range": [0, 1],

@@ -64,7 +64,7 @@ def nsp_words(before: float, after: float) -> str:
 def nsp_change(current: Question, before: float, after: float, *, key: str) -> None:
     """Draw the probability that B follows A, with all heads and now, as bars."""
     screen.chart(
-        nsp_bar(after, before=before, dark=current.dark, lecture=current.lecture),
+        nsp_bar(after, before=before, order=current.loaded.asks_order, dark=current.dark, lecture=current.lecture),
         key=key,
         grows=False,
         alt=nsp_words(before, after),

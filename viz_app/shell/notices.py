@@ -64,13 +64,11 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
     if not loaded.has_mlm or (loaded.asks_nsp and not loaded.has_nsp):
         name = as_written(shown_name(loaded.name))
         if loaded.has_mlm:
-            says = spoken("{model} has no trained next-sentence output, so it makes no such predictions.")
+            says = spoken("{model} has no trained output for two sentences, so it makes no such predictions.")
         elif loaded.has_nsp or not loaded.asks_nsp:
             says = spoken("{model} has no trained masked-word output, so it makes no such predictions.")
         else:
-            says = spoken(
-                "{model} has no trained masked-word or next-sentence output, so it makes no such predictions."
-            )
+            says = spoken("{model} has no trained output for words or two sentences, so it makes no such predictions.")
         st.info(helped(says.format(model=name)))
     say_off(current.off, keep_place=keep_place)
     say_edits(loaded.edits, encoding)

@@ -17,6 +17,7 @@ from viz_app.pages.inside.walks import (
     enter_next_layer,
     go_to_stage,
     second_walk,
+    stages_of,
     step_stage,
     walk_of,
 )
@@ -35,7 +36,10 @@ def draw() -> None:
     """Draw the page."""
     current = question.current()
     encoding, config, state = current.encoding, current.loaded.config, st.session_state
-    stage, number = STAGES[state.stage], list(STAGES).index(state.stage)
+    names = stages_of(current)
+    if state.stage not in names:  # a link to what another model has
+        state.stage = names[-1]
+    stage, number = STAGES[state.stage], names.index(state.stage)
     room = config.max_position_embeddings - len(encoding)
     frame.title(
         "What happens to my sentence?",
@@ -45,9 +49,9 @@ def draw() -> None:
     # In a lecture the stages stand in sight: what folds away is out of it.
     plan = (screen.strip() if current.lecture else screen.controls()).container()
     row = screen.controls().container(horizontal=True, vertical_alignment="bottom")
-    row.button("Back", on_click=step_stage, args=(-1,), shortcut="P", disabled=number == 0, key="back")
+    row.button("Back", on_click=step_stage, args=(names, -1), shortcut="P", disabled=number == 0, key="back")
     row.button(
-        "Next", on_click=step_stage, args=(1,), shortcut="N", disabled=number + 1 == len(STAGES), key="on",
+        "Next", on_click=step_stage, args=(names, 1), shortcut="N", disabled=number + 1 == len(names), key="on",
         type="primary",
     )  # fmt: skip
     state.inside_layer, state.inside_head = state.head
@@ -85,7 +89,7 @@ def draw() -> None:
     view = look()
     with plan:
         floor_plan(
-            rooms(view), {name: one.title for name, one in STAGES.items()}, state.stage, key="plan",
+            rooms(view, names), {name: STAGES[name].title for name in names}, state.stage, key="plan",
             lecture=current.lecture, label="The stages of a pass; choose one to go there", on_click=go_to_stage,
         )  # fmt: skip
     tables = {} if "head" in stage.needs and not here else stage.tables(view)
@@ -134,7 +138,7 @@ def draw() -> None:
     screen.read(f"**How to read this:** {stage.reading} **How it can mislead:** {stage.misleading}")
 
     # Once, and last, so that the picture waits for one engine alone.
-    if number + 1 == len(STAGES):
+    if number + 1 == len(names):
         with place:
             (other,) = (engine for engine in ENGINES if engine != state.engine)
             beside = None
@@ -167,6 +171,7 @@ def _view(current: Question, layer: int, head: int, token: int, pads: int, engin
         relative=config.position_embedding_type != "absolute",
         hidden_act=config.hidden_act,
         pooler_act=config.pooler_act,
+        asks_order=current.loaded.asks_order,
         word=current.word,
         dark=current.dark,
         lecture=current.lecture,

@@ -36,6 +36,7 @@ class View:
     """What a stage is shown of: one walk, one head of its layer, one token as the query.
 
     relative: whether distances take the place of position vectors. hidden_act, pooler_act: as in the configuration.
+    asks_order: whether two texts are in order or swapped, as an ALBERT says.
     word: a piece as text.
     """
 
@@ -47,6 +48,7 @@ class View:
     dark: bool
     lecture: bool
     pooler_act: str = "tanh"
+    asks_order: bool = False
 
     @property
     def activation(self) -> str:
@@ -484,7 +486,7 @@ def _draw_heads(view: View, tables: Tables) -> list[go.Figure]:
         words, shares = [view.word(token) for token, _ in top], [share for _, share in top]
         figures.append(prediction_bars(words, shares, dark=view.dark, lecture=view.lecture))
     if "nsp_logits" in view.walk.values:
-        figures.append(nsp_bar(follows(view.walk), dark=view.dark, lecture=view.lecture))
+        figures.append(nsp_bar(follows(view.walk), order=view.asks_order, dark=view.dark, lecture=view.lecture))
     if _judges_tokens(view):
         figures.append(
             key_bars(
@@ -523,14 +525,18 @@ MAP = (
 
 
 # The house that a pass walks through; the layer is the one part that there is several times.
-def rooms(view: View) -> list[Room]:
-    """Where the stages stand: what comes before the layers, the chosen layer with its attention, what reads the end."""
+def rooms(view: View, names: Sequence[str]) -> list[Room]:
+    """Where the stages stand: what comes before the layers, the chosen layer with its attention, what reads the end.
+
+    names: of the stages that the model has.
+    """
     layers = len(view.of("hidden_states")) - 1
     attention = Room(f"Attention, head {view.head}", ("qkv", "scores", "mask", "softmax", "context"))
+    end = tuple(name for name in ("pooler", "heads") if name in names)
     return [
         Room("Into vectors", ("pieces", "embeddings", "norm")),
         Room(f"Layer {view.walk.layer}, one of {layers}", (attention, "output", "feed_forward", "next")),
-        Room("What is read out", ("pooler", "heads")),
+        *[Room("What is read out", end)] * bool(end),
     ]
 
 
@@ -575,8 +581,8 @@ STAGES: dict[str, Stage] = {
         formula=_norm_formula,
         live=_norm_live,
         says="Each token's vector is shifted to mean 0 and scaled to standard deviation 1; then each number gets a "
-        "learned scale and offset. So all tokens enter layer 0 with vectors of similar size. In an ELECTRA whose "
-        "tables are narrower than its layers, a linear map then brings each vector to their width.",
+        "learned scale and offset. So all tokens enter layer 0 with vectors of similar size. In an ELECTRA or ALBERT "
+        "whose tables are narrower than its layers, a linear map then brings each vector to their width.",
         reading=ROWS + " Each panel has its own colour scale.",
         misleading="the norm removes the length of a vector: a short and a long one look alike afterwards.",
         shape_of="embeddings.output",
@@ -690,8 +696,8 @@ STAGES: dict[str, Stage] = {
         title="Next layer",
         formula=lambda view: r"x_i^{(l+1)} = y_i^{(l)}, \quad l = 0, \dots, L-1",
         live=_next_live,
-        says="The output of a layer is the input of the next, which does the same with its own weights. Layer by "
-        "layer, the token's vector takes in more of the text around it.",
+        says="The output of a layer is the input of the next, which does the same with its own weights, in "
+        "an ALBERT with the same ones. Layer by layer, the token's vector takes in more of the text around it.",
         reading="the chosen token's vector after the embeddings and after each layer, from top to bottom; the output "
         "of the chosen layer is framed.",
         misleading="columns are kept from layer to layer by the residual connection, but each layer may use the same "
@@ -708,7 +714,7 @@ STAGES: dict[str, Stage] = {
         formula=lambda view: rf"z = {POOLED[view.pooler_act][1]}(W_z\, x^{{(L)}}_0 + b_z)",
         live=_pooler_live,
         says="The last vector of [CLS] goes through a dense layer and tanh, in a DistilBERT a ReLU. In pre-training "
-        "only the next-sentence output used it, so [CLS] learned to stand for the whole text.",
+        "only the output for two sentences used it, so [CLS] learned to stand for the whole text.",
         reading="three rows: [CLS] after the last layer, after the dense layer, and after tanh, from -1 to 1, or a "
         "ReLU, from 0.",
         misleading="it is not a summary of the meaning: without fine-tuning it answers one question only, whether B "
@@ -725,9 +731,9 @@ STAGES: dict[str, Stage] = {
         formula=_heads_formula,
         live=_heads_live,
         says="The masked-word output compares the chosen token's vector with the embedding of every piece in the "
-        "vocabulary, whether the token is hidden or not. The next-sentence output turns the pooled vector into two "
-        "scores. The discriminator of an ELECTRA has another output: one score for each token, above 0 if it rather "
-        "was replaced.",
+        "vocabulary, whether the token is hidden or not. The output for two sentences turns the pooled vector into "
+        "two scores. The discriminator of an ELECTRA has another output: one score for each token, above 0 if it "
+        "rather was replaced.",
         reading="the most likely pieces at the chosen token; with two sentences, also whether B follows A. Of a "
         "discriminator, the probability of each token that it was replaced.",
         misleading="for a visible word the model mostly repeats it: it was trained to guess hidden words. A "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from bert_core.records import Walk
@@ -61,9 +63,18 @@ def chosen_token(current: Question) -> int:
     return next(iter(encoding.mask_positions), 1)
 
 
-def step_stage(by: int) -> None:
-    """Go some stages on, or back; a click on a button."""
-    names = list(STAGES)
+def stages_of(current: Question) -> tuple[str, ...]:
+    """The stages that the model has, in their order: some have no pooler, or none of the outputs."""
+    loaded, lacking = current.loaded, set[str]()
+    if loaded.report.lacks("bert.pooler."):
+        lacking.add("pooler")
+    if not (loaded.has_mlm or loaded.has_nsp or loaded.has_detector):
+        lacking.add("heads")
+    return tuple(name for name in STAGES if name not in lacking)
+
+
+def step_stage(names: Sequence[str], by: int) -> None:
+    """Go some stages on, or back; a click on a button. names: of the stages that there are."""
     place = names.index(st.session_state.stage) + by
     st.session_state.stage = names[min(max(place, 0), len(names) - 1)]
 

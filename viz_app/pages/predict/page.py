@@ -37,7 +37,11 @@ def draw() -> None:
     if loaded.has_mlm or not tuned:
         questions.append(("What belongs in the gap?", "Which words the model puts in the place of a hidden word."))
     if loaded.has_nsp or (loaded.asks_nsp and not tuned):
-        questions.append(("Does B follow A?", "Whether the second sentence could come after the first."))
+        questions.append(
+            ("Are A and B in order?", "Whether the sentences stand as they were written, or were swapped.")
+            if loaded.asks_order
+            else ("Does B follow A?", "Whether the second sentence could come after the first.")
+        )
     asked, says = (" ".join(parts) for parts in zip(*questions, strict=True))
     frame.title(asked, says)
     # Two gaps stand side by side, on one scale, so that they can be compared.
@@ -160,23 +164,31 @@ def _gap(current: Question, prediction: MaskPrediction, before: MaskPrediction |
 
 def _follows(current: Question, probability: float | None) -> None:
     """Whether the second sentence follows the first. probability: that it does; None where nobody knows."""
+    order = current.loaded.asks_order
     if current.loaded.has_nsp and current.encoding.pair is None:
+        says = "whether the two are in order or swapped" if order else "whether it could follow the first"
         missing(
-            "Add a second sentence above, and the model says whether it could follow the first.", "Add an example",
+            f"Add a second sentence above, and the model says {says}.", "Add an example",
             put, "pair", examples.first().pair,
         )  # fmt: skip
     if probability is not None:
-        verdict = nsp_verdict(probability)
+        verdict = nsp_verdict(probability, order=order)
         st.markdown(f"#### {verdict}")
         screen.chart(
-            nsp_bar(probability, dark=current.dark, lecture=current.lecture),
+            nsp_bar(probability, order=order, dark=current.dark, lecture=current.lecture),
             key="nsp",
             grows=False,
             alt=verdict,
         )
         st.button("Swap A and B", on_click=swap_sentences, icon=":material/swap_horiz:")
+        misleading = (
+            "in training, wrong pairs were neighbours of one text that were swapped: what to think of two sentences "
+            "that do not belong together, the model never learned."
+            if order
+            else "in training, wrong pairs came from different texts, so any sentence on the same topic looks like a "
+            "continuation."
+        )
         screen.note(
             "**How to read this:** the bar leans to the side that the model believes. "
-            "**How it can mislead:** in training, wrong pairs came from different texts, so any sentence on the same "
-            "topic looks like a continuation."
+            f"**How it can mislead:** {misleading}"
         )

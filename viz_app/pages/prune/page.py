@@ -251,6 +251,11 @@ def _for_real(questions: PruningQuestions, gone: Sequence[Part]) -> None:
         how = "Switch some heads off" if what == "heads" else f"Take some {what} out"
         screen.note(f"{how} above; then you can measure and download the smaller model here.")
     else:
+        if questions.current.loaded.config.layers_together > 1:
+            screen.note(
+                "The layers of this model share one set of weights. A smaller model cannot: each of its layers gets "
+                "weights of its own first, so the file grows. Heads that are only switched off cost nothing."
+            )
         cost_key = (questions.key, what, gone)
         full_shape = control(st.toggle, "Full shape, with zeros", "full_shape", first=False,
                                help=FULL_SHAPE[what])  # fmt: skip

@@ -276,7 +276,8 @@ def _drawn(content: bytes, loaded: LoadedModel) -> tuple[Batch, ...]:
         path = Path(folder) / "the file.txt"
         path.write_bytes(content)
         corpus = Corpus.prepare(path, loaded.tokenizer, Path(folder))
-        return tuple(ExampleMaker(corpus, loaded.tokenizer, EVALUATION_MASKING).examples(FILE_EXAMPLES, length, 0))
+        maker = ExampleMaker(corpus, loaded.tokenizer, EVALUATION_MASKING, swaps=loaded.asks_order)
+        return tuple(maker.examples(FILE_EXAMPLES, length, 0))
 
 
 def _removed(there: int) -> Sequence[int]:

@@ -27,7 +27,7 @@ def broken(*_: object, **__: object) -> None:
 
 ARGUMENTS = {
     "app": [], "models": [], "predict": [PRIVATE, "--pair", PRIVATE], "nsp": [PRIVATE, PRIVATE],
-    "replaced": [PRIVATE], "score": [PRIVATE],
+    "replaced": [PRIVATE], "tags": [PRIVATE, "--model", "headlight-mini"], "score": [PRIVATE],
     "heads": ["FILE", "--out", "OUT.csv", "--importance"], "roles": ["FILE"],
     "faithfulness": ["FILE", "--out", "OUT.csv"], "attention": [PRIVATE, "--out", "OUT.png"],
     "answer": ["--model", "headlight-mini", "--question", PRIVATE, "--context", PRIVATE],

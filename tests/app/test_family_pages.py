@@ -22,13 +22,14 @@ TEXT, PAIR = "The old man walked along the river.", "Er brachte frisches Brot."
 
 KINDS = {
     "words": "ForMaskedLM", "classes": "ForSequenceClassification", "detector": "ForPreTraining",
-    "words and order": "ForPreTraining",
+    "words and order": "ForPreTraining", "tags": "ForTokenClassification",
 }  # fmt: skip
 MODELS = [
     *((family, head) for family in ("distilbert", "roberta", "electra") for head in ("words", "classes")),
     ("electra", "detector"),
     *((family, "words") for family in ("bertweet", "xlm-roberta", "camembert")),
     ("albert", "words and order"),
+    ("roberta", "tags"),
 ]
 LIKE_ROBERTA = ("roberta", "bertweet", "xlm-roberta", "camembert")
 
@@ -75,6 +76,8 @@ def test_the_answer_is_drawn_in_words_that_can_be_read(folder: Path, monkeypatch
     said = words(app)
     if loaded.has_detector:
         assert "Which token was replaced?" in said and "What belongs in the gap" not in said
+    elif loaded.has_tagger:
+        assert "How is each word tagged?" in said and "What belongs in the gap" not in said
     elif loaded.has_classifier:
         assert any(label in said for label in loaded.labels)
     else:

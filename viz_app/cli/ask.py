@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +29,8 @@ def predict(
     """The likeliest pieces at every [MASK]; does a second text follow; and the classes of a fine-tuned model."""
     loaded = load(model, device)
     encoding = encode(loaded, text, pair)
+    if loaded.has_tagger and not (loaded.has_mlm or loaded.has_nsp or loaded.has_classifier):
+        raise Refused(f"{model} tags words and guesses none: ask it with `headlight tags`")
     if loaded.has_detector and not (loaded.has_mlm or loaded.has_nsp or loaded.has_classifier):
         raise Refused(f"{model} finds replaced tokens and guesses none: ask it with `headlight replaced`")
     if not encoding.mask_positions and encoding.pair is None and not loaded.has_classifier:
@@ -89,6 +93,41 @@ def replaced(
         if not encoding.special[position]:
             share = float(shares[position])
             typer.echo(f"{position:4}  {token:<{width}}  {share:.3f}{'  replaced' if share >= 0.5 else ''}")
+
+
+def tags(
+    texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts whose words are to be tagged.")],
+    model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model that tags words.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, one object a text: its words and spans.")] = False,
+    cut: Arrows = "",
+    device: Device = "auto",
+) -> None:
+    """The tag of every word, and the spans that they come to: names, parts of speech."""
+    import bert_core
+
+    loaded = load(model, device)
+    if not loaded.has_tagger:
+        raise Refused(f"{model} was not trained to tag words: `headlight finetune` can teach it")
+    changed = with_cuts(loaded, cut)
+    for number, text in enumerate(texts):
+        run = _capture(changed, encode(loaded, text, None), top_k=1)
+        words, spans = bert_core.tagged_words(run), bert_core.tagged_spans(run)
+        if as_json:
+            typer.echo(json.dumps(
+                {"text": text, "words": [asdict(one) for one in words], "spans": [asdict(one) for one in spans]},
+                ensure_ascii=False,
+            ))  # fmt: skip
+            continue
+        if number:
+            typer.echo("")
+        width = max(len(word.text) for word in words)
+        of_tag = max(len(word.label) for word in words)
+        kind_of = {place: span.kind for span in spans for place in range(span.first, span.last + 1)}
+        begins = {span.first for span in spans}
+        for word in words:
+            kind = kind_of.get(word.word, "")
+            mark = "" if kind in ("", word.label) else f"  {'' if word.word in begins else '… '}{kind}"
+            typer.echo(f"{word.text:<{width}}  {word.label:<{of_tag}}  {word.probability:.3f}{mark}")
 
 
 def score(

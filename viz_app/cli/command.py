@@ -50,6 +50,7 @@ for command in (
     ask.predict,
     ask.nsp,
     ask.replaced,
+    ask.tags,
     ask.score,
     heads.heads,
     heads.roles,

@@ -203,6 +203,7 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
             *["add --pair"] * (loaded.has_nsp or loaded.has_reader),
             *["give --target class:NUMBER"] * loaded.has_classifier,
             *["give --target replaced:POSITION"] * loaded.has_detector,
+            *["give --target tag:POSITION:TAG"] * loaded.has_tagger,
         ]
         raise Refused(
             f"a gradient needs something to explain: {' or '.join(ways)}"

@@ -49,7 +49,7 @@ def patch(
         str | None,
         typer.Option(
             metavar="POSITION:PIECE",
-            help="What to follow, instead of --word; also nsp, class:NUMBER or replaced:POSITION.",
+            help="What to follow, instead of --word; also nsp, class:NUMBER, tag:POSITION:TAG or replaced:POSITION.",
         ),
     ] = None,
     mask: Annotated[
@@ -202,7 +202,8 @@ def _answers(loaded: LoadedModel, found: Patches) -> str:
         word = joined(loaded.tokenizer.token_of(number) for _, number in target.asked)
     elif target.position is not None:
         word = found.read.labels[target.position]
-    label = "" if target.label is None else loaded.labels[target.label]
+    labels = loaded.tags if target.kind == "tag" else loaded.labels
+    label = "" if target.label is None else labels[target.label]
     what = target.asks.speaks_for.format(word=word, label=label)
     if target.against is not None:
         what += f" rather than “{loaded.tokenizer.token_of(target.against)}”"

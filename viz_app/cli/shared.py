@@ -100,7 +100,7 @@ def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") 
 
 
 def parse_target(loaded: LoadedModel, written: str) -> Target:
-    """`4:door`, `nsp`, `class:NUMBER`, `replaced:POSITION` or `span:FIRST:LAST` as a target.
+    """`4:door`, `nsp`, `class:NUMBER`, `tag:POSITION:TAG`, `replaced:POSITION` or `span:FIRST:LAST` as a target.
 
     Raises Refused for anything else, or an unknown piece.
     """
@@ -111,6 +111,12 @@ def parse_target(loaded: LoadedModel, written: str) -> Target:
     where, _, piece = written.partition(":")
     if where == "class" and piece.isdecimal():
         return Target("class", label=int(piece))
+    place, _, tag = piece.partition(":")
+    if where == "tag" and place.isdecimal() and tag:
+        if tag not in loaded.tags:
+            there = ", ".join(loaded.tags) or "none, as it is no tagger"
+            raise Refused(f"--target is {written!r}: the tags of {loaded.name} are {there}")
+        return Target("tag", int(place), label=loaded.tags.index(tag))
     if where == "replaced" and piece.isdecimal():
         return Target("replaced", int(piece))
     first, _, last = piece.partition(":")
@@ -118,8 +124,8 @@ def parse_target(loaded: LoadedModel, written: str) -> Target:
         return Target("span", int(first), last=int(last))
     if not where.isdecimal() or not piece:
         raise Refused(
-            f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, class:NUMBER, replaced:POSITION or "
-            "span:FIRST:LAST"
+            f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, class:NUMBER, tag:POSITION:TAG, "
+            "replaced:POSITION or span:FIRST:LAST"
         )
     number = loaded.tokenizer.id_of(piece)
     if loaded.tokenizer.token_of(number) != piece:

@@ -127,6 +127,18 @@ def shade(share: float, *, signed: bool, dark: bool) -> tuple[str, str]:
     return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", (LIGHT_PAGE if on_light else DARK_PAGE).text
 
 
+def kind_shades(number: int) -> tuple[tuple[str, str], tuple[str, str]]:
+    """The ground of one of several kinds, and that of writing on it, on a light and on a dark page.
+
+    number: of the kind; after as many as there are colours they come again, so the kind must also stand there in words.
+    """
+    colour, found = _rgb(HEAD_COLOURS[number % len(HEAD_COLOURS)]), []
+    for behind in (LIGHT_PAGE, DARK_PAGE):
+        mixed = [round(0.36 * a + 0.64 * b) for a, b in zip(colour, _rgb(behind.background), strict=True)]
+        found.append((f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", behind.text))
+    return found[0], found[1]
+
+
 def _rgb(colour: str) -> tuple[int, int, int]:
     """#rrggbb as numbers."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)

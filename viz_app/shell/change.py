@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import streamlit as st
 
+from bert_core.analysis.tags import tagged_words
 from bert_core.records import HeadSweep, MaskPrediction, ModelRun
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
@@ -17,6 +18,7 @@ from viz_app.shell import screen
 from viz_app.shell.choices import Choice, choice_of
 from viz_app.shell.controls import control
 from viz_app.shell.examples import REFERENCE
+from viz_app.shell.markdown import as_written
 from viz_app.shell.models import shown_name
 from viz_app.shell.question import Question
 from viz_app.shell.target import likeliest_replaced
@@ -88,6 +90,25 @@ def replaced_change(
         ),
         key=key, least=0.6, alt="Probabilities that tokens were replaced, with all heads on, and now",
     )  # fmt: skip
+
+
+def tags_change(before: ModelRun, after: ModelRun) -> None:
+    """Say which words have another tag now than with all heads, and how likely each was."""
+    pairs = [
+        (first, now)
+        for first, now in zip(tagged_words(before), tagged_words(after), strict=True)
+        if first.label != now.label
+    ]
+    if not pairs:
+        screen.say("Every word has the tag that it has with all heads on.")
+        return
+    said = [
+        f"**{as_written(first.text)}**: {as_written(first.label)} {two_digits(first.probability)} → "
+        f"{as_written(now.label)} {two_digits(now.probability)}"
+        for first, now in pairs[:MOST_TOKENS]
+    ]
+    more = f"; and {len(pairs) - MOST_TOKENS} more" if len(pairs) > MOST_TOKENS else ""
+    screen.say("; ".join(said) + more)
 
 
 def choose_instead() -> None:

@@ -16,7 +16,8 @@ import numpy as np
 import streamlit as st
 from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 
-from bert_core.records import HeadVectors, ModelRun, Span, SpanPrediction
+from bert_core.analysis.tags import TaggedWord
+from bert_core.records import HeadVectors, ModelRun, Span, SpanPrediction, TagPrediction
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, tables
@@ -222,6 +223,18 @@ def answers(encoding: Encoding, spans: SpanPrediction, listed: Sequence[Span]) -
     with st.container(horizontal=True):
         _table(dict(zip(names, zip(*rows, strict=True), strict=True)), "answers.csv", "Answers (CSV)")
         _table(tokens, "answer-tokens.csv", "Tokens (CSV)")
+
+
+def tags(words: Sequence[TaggedWord], found: TagPrediction) -> None:
+    """Every word with its tag and the probability of each tag as CSV."""
+    shares = found.probabilities[[word.position for word in words]]
+    columns: dict[str, Sequence[object]] = {
+        "word": [word.word for word in words], "text": [word.text for word in words],
+        "sentence": [word.side for word in words], "position": [word.position for word in words],
+        "tag": [word.label for word in words],
+        **{f"p({label})": shares[:, number].tolist() for number, label in enumerate(found.labels)},
+    }  # fmt: skip
+    _table(columns, "tags.csv")
 
 
 def heads(

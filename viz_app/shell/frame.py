@@ -31,7 +31,7 @@ from viz_app.shell.markdown import SPECIAL_TOKENS, as_written, helped, sentence,
 from viz_app.shell.models import chosen_model, model_settings, say_load_problem
 from viz_app.shell.notices import say_notices, say_of_text, status
 from viz_app.shell.question import ASKED, EXAMPLES, NO_TOKENS, Question, mask_word, take_example
-from viz_app.shell.target import OWN_TARGET, REPLACED, SPAN, STATUS, target_position, with_target
+from viz_app.shell.target import OWN_TARGET, REPLACED, SPAN, STATUS, TAG, target_position, with_target
 
 LOGO = str(Path(__file__).parent / "headlight.svg")
 OWN = {"lecture": flag(), "lang": choice_of(*LANGUAGES, first=ENGLISH)}  # of the frame itself: they name no view
@@ -192,7 +192,7 @@ def _text_changed() -> None:
     state.masked, state.tokens, state.contrast = (), NO_TOKENS, ""
     state.update(NO_EDITS)
     kind = state.target.partition(":")[0]
-    if (kind.isdigit() and not state.get(OWN_TARGET)) or kind in (REPLACED, SPAN):
+    if (kind.isdigit() and not state.get(OWN_TARGET)) or kind in (REPLACED, SPAN, TAG):
         state.target = ""  # the best guess of the last text is none of this one's, nor are its places
 
 

@@ -9,7 +9,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.spans import answer_text, best_spans, context_places
-from bert_core.records import Target, hidden_pieces, word_target
+from bert_core.analysis.tags import OUTSIDE, tagged_words
+from bert_core.records import ModelRun, TagPrediction, Target, hidden_pieces, word_target
 from bert_core.refused import Refused
 from bert_core.tokenizer import Encoding, joined
 from viz_app.shell import examples, screen
@@ -28,6 +29,8 @@ OFFERED_TOKENS = 5  # as replaced ones, the same
 REPLACED = "replaced"  # how the address begins that asks for one
 OFFERED_ANSWERS = 5
 SPAN = "span"  # how the address begins that asks for an answer
+OFFERED_WORDS, OFFERED_TAGS = 20, 6  # words with their tag, in the order of the text; tags of the word asked about
+TAG = "tag"  # how the address begins that asks for one
 
 
 def with_target(current: Question) -> Question:
@@ -108,8 +111,8 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
     options: dict[str, Target] = {}
     labels: dict[str, str] = {}
     positions = encoding.mask_positions[:20] if loaded.has_mlm else ()
-    asks_all = loaded.has_classifier or loaded.has_detector or (loaded.has_reader and encoding.pair is not None)
-    run = current.run() if positions or asks_all else None
+    asks_all = loaded.has_classifier or loaded.has_detector or loaded.has_tagger
+    run = current.run() if positions or asks_all or (loaded.has_reader and encoding.pair is not None) else None
     for position in positions:
         prediction = run.prediction_at(position) if run is not None else None
         words = [] if prediction is None else [token for token, _ in prediction.top[:3]]
@@ -143,6 +146,11 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
             options[span_key(first, last)] = target = Target("span", first, last=last)
             answer = spoken("answer “{word}”").format(word=_answer_word(encoding, target))
             labels[span_key(first, last)] = answer if last else spoken("no answer")
+    if run is not None and run.tags is not None:
+        says = spoken("“{label}” for “{word}”")
+        for at, number in _offered_tags(current, run, run.tags):
+            options[tag_key(at, number)] = target = Target("tag", at, label=number)
+            labels[tag_key(at, number)] = says.format(label=run.tags.labels[number], word=_tagged(current, target))
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
         labels["nsp"] = spoken("“B follows A”")
@@ -189,6 +197,32 @@ def _answer_word(encoding: Encoding, target: Target) -> str:
     return answer_text(encoding, first, last) if last else spoken("no answer")
 
 
+def tag_key(position: int, label: int) -> str:
+    """What the address says of a target that asks why the token there has this tag."""
+    return f"{TAG}:{position}:{label}"
+
+
+def _offered_tags(current: Question, run: ModelRun, tags: TagPrediction) -> list[tuple[int, int]]:
+    """Positions of words and numbers of tags: of words that are something theirs, of the one asked about more."""
+    words = tagged_words(run)
+    something = [word for word in words if word.label != OUTSIDE] or list(words)
+    found = [(word.position, tags.labels.index(word.label)) for word in something[:OFFERED_WORDS]]
+    kind, place, number = (*st.session_state.target.split(":"), "", "")[:3]
+    special = current.encoding.special
+    if kind == TAG and place.isdecimal() and int(place) < len(special) and not special[int(place)]:
+        more = tags.order_at(int(place))[:OFFERED_TAGS]
+        linked = int(number) if number.isdecimal() and int(number) < len(tags.labels) else more[0]
+        found += [(int(place), one) for one in (linked, *more)]
+    return list(dict.fromkeys(found))
+
+
+def _tagged(current: Question, target: Target) -> str:
+    """The word whose tag is asked for, or of a later piece that piece."""
+    encoding, (at,) = current.encoding, target.rows
+    word = encoding.words[at]
+    return encoding.labels[at] if word is None or encoding.pieces_of(word)[0] != at else encoding.word_text(word)
+
+
 def _offer(current: Question, target: Target, options: dict[str, Target], labels: dict[str, str]) -> None:
     key = _key_of(current, target)
     options[key], labels[key] = target, _label_of(current, target)
@@ -206,12 +240,15 @@ def names_in(current: Question, target: Target) -> dict[str, str | int]:
         names["word"] = as_written(target_word(current, target))
     elif target.kind == "span":
         names["word"] = as_written(_answer_word(current.encoding, target))
+    elif target.kind == "tag":
+        names["word"] = as_written(_tagged(current, target))
     elif target.position is not None:
         names["word"] = as_written(current.encoding.labels[target.position])
     if target.against is not None:
         names["other"] = as_written(current.word(target.against))
     if target.label is not None:
-        names["label"] = as_written(current.loaded.labels[target.label])
+        labels = current.loaded.tags if target.kind == "tag" else current.loaded.labels
+        names["label"] = as_written(labels[target.label])
     return names
 
 

@@ -19,6 +19,7 @@ from viz_app.shell.change import (
     nsp_words,
     replaced_change,
     sweep,
+    tags_change,
     word_change,
 )
 from viz_app.shell.controls import control
@@ -145,7 +146,11 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
     if after.replaced is not None and before.replaced is not None:
         st.subheader("Which token was replaced?", anchor=False)
         replaced_change(current, before.replaced, after.replaced, key="replaced_before_after")
-    if not after.predictions and after.nsp is None and after.classes is None and after.replaced is None:
+    if after.tags is not None and before.tags is not None:
+        st.subheader("How is each word tagged?", anchor=False)
+        tags_change(before, after)
+    answers = (after.nsp, after.classes, after.replaced, after.tags)
+    if not after.predictions and all(one is None for one in answers):
         say_no_target(current, "There is nothing to predict yet")
 
 

@@ -1,4 +1,4 @@
-"""What is the answer? Which class? Which token was replaced? What belongs in the gap? Does B follow A?"""
+"""What is the answer? Which class, which tag? Which token was replaced? What belongs in the gap? Does B follow A?"""
 
 from dataclasses import replace
 from functools import partial
@@ -11,6 +11,7 @@ from viz_app.figures.style import ordinal
 from viz_app.pages.predict.answers import draw_answer
 from viz_app.pages.predict.gaps import put_chosen_word, put_clicked_word, say_if_unsure, swap_sentences, temperature
 from viz_app.pages.predict.replaced import replaced
+from viz_app.pages.predict.tagged import tagged
 from viz_app.shell import downloads, examples, frame, question, screen
 from viz_app.shell.change import largest_of
 from viz_app.shell.controls import control, missing, put
@@ -33,6 +34,8 @@ def draw() -> None:
         questions.append(_classes(current, run.classes))
     if run.replaced is not None:
         questions.append(replaced(current, run.replaced))
+    if run.tags is not None:
+        questions.append(tagged(current, run, run.tags))
     tuned = bool(questions)
     if loaded.has_mlm or not tuned:
         questions.append(("What belongs in the gap?", "Which words the model puts in the place of a hidden word."))

@@ -127,6 +127,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.pages": {
         "viz_app.pages.predict", "viz_app.pages.attention", "viz_app.pages.compare", "viz_app.pages.why",
         "viz_app.pages.layers", "viz_app.pages.heads", "viz_app.pages.roles", "viz_app.pages.prune",
+        "viz_app.pages.finetune",
         "viz_app.pages.score", "viz_app.pages.images", "viz_app.pages.inside", "viz_app.pages.learn",
         "viz_app.pages.glossary", "viz_app.pages.start", "viz_app.pages.causes",
         "viz_app.pages.probes", "viz_app.pages.neurons",
@@ -182,6 +183,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.loading", "bert_core.pruning", "bert_core.records", "bert_core.run", "bert_core.analysis",
         "bert_core.training", "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
+    "viz_app.pages.finetune": {
+        "numpy", "streamlit", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
+        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.training",
+        "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
+    },
     "viz_app.pages.score": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.shell",
@@ -214,7 +220,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.door": {"google", "starlette", "streamlit", "bert_core.refused"},
     "viz_app.server": {"prometheus_client", "streamlit", "viz_app", "viz_app.door", "viz_app.shell"},
-    "viz_app.front": {"streamlit", "viz_app.shell", "viz_app.pages"},
+    "viz_app.front": {"streamlit", "viz_app.door", "viz_app.shell", "viz_app.pages"},
     "streamlit_app": {"streamlit", "viz_app.door", "viz_app.server", "viz_app.front"},
 }  # fmt: skip
 

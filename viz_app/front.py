@@ -8,6 +8,7 @@ from importlib import import_module
 import streamlit as st
 from streamlit.runtime.state import SafeSessionState
 
+from viz_app.door import is_own
 from viz_app.pages import PAGES, START, UNNAMED
 from viz_app.shell import address, classroom, frame, lesson, panel, remembered, screen, work
 from viz_app.shell.calm import PAGE, calm
@@ -30,21 +31,22 @@ def draw() -> None:
     st.logo(frame.LOGO, size="large")
     notices = address.restore(frame.choices_of(PAGES))
     work.begin_run()
-    st.session_state[lesson.PAGES] = {page.path: page for page in PAGES}
+    pages = [page for page in PAGES if is_own() or not page.own]
+    st.session_state[lesson.PAGES] = {page.path: page for page in pages}
     home = _home()
     ways = st.session_state[frame.WAYS] = {
         page.path: st.Page(
             partial(_draw, page), title=spoken(page.title), icon=page.icon, url_path=page.path, default=page is home,
             help=spoken(page.asks),
         )
-        for page in PAGES
+        for page in pages
     }  # fmt: skip
-    groups = {group: [ways[page.path] for page in PAGES if page.group == group] for group in ("", *GROUPS)}
+    groups = {group: [ways[page.path] for page in pages if page.group == group] for group in ("", *GROUPS)}
     opened = st.navigation(
         {spoken(group) if group else "": some for group, some in groups.items()},
         position="top" if st.session_state.lecture else "sidebar", expanded=True,
     )  # fmt: skip
-    page = next((page for page in PAGES if page.path == opened.url_path), home)
+    page = next((page for page in pages if page.path == opened.url_path), home)
     if lesson.ahead() in ways.keys() - {page.path}:
         frame.go_to(str(lesson.ahead()))
     with calm():
@@ -58,7 +60,7 @@ def draw() -> None:
     try:
         st.session_state[PAGE] = page.path
         with calm(screen.picture()):
-            stands = frame.open_frame(page, PAGES, notices)
+            stands = frame.open_frame(page, pages, notices)
             panel.draw(beside)
             if beside is not None or page.path == panel.LEARN:
                 remembered.draw()

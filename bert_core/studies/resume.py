@@ -103,6 +103,17 @@ def alone(place: Path) -> Iterator[None]:
         held.release()
 
 
+def is_written_to(folder: Path) -> bool:
+    """Whether a run writes to a folder now, as `alone` has it."""
+    held = FileLock(folder / ".lock")
+    try:
+        held.acquire(timeout=0)
+    except Timeout:
+        return True
+    held.release()
+    return False
+
+
 @dataclass(frozen=True)
 class GrowingTable:
     """A CSV file that grows by some lines at a time, and may be left in the middle of one.

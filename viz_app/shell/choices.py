@@ -55,7 +55,8 @@ class Page:
     choices: what its address carries beside what all pages share, by the name of the parameter.
     example: what a new visitor sees who opens this page first; None is the first of all.
     text: whether it is about the shared text. models: whether a model can be chosen. switches: whether heads are
-    switched on it, so that it must not move when one goes off.
+    switched on it, so that it must not move when one goes off. own: whether it is there only where the server is for
+    this machine alone.
     """
 
     path: str
@@ -68,6 +69,7 @@ class Page:
     text: bool = True
     models: bool = True
     switches: bool = False
+    own: bool = False
 
 
 def collected(groups: Iterable[Mapping[str, Choice]]) -> dict[str, Choice]:

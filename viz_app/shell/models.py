@@ -117,6 +117,12 @@ def _add_model() -> None:
         return
     if name.startswith("~"):
         name = str(Path(name).expanduser())
+    open_model(name)
+
+
+def open_model(name: str) -> None:
+    """Offer a model, and choose it; a click on a button."""
+    state = st.session_state
     if name not in models_on_offer():
         added_models().append(name)
     state["_model_before"], state.model = state.model, name

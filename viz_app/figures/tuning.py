@@ -1,0 +1,102 @@
+"""A model while it learns: its losses and scores from step to step, and how alike its depths stay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+
+from viz_app.figures.style import HEAD_COLOURS, HEAD_DASHES, SEQUENTIAL, figure_of, page, plain, two_digits
+
+LONGEST_HOVER = 60
+
+
+def tuning_lines(
+    series: Mapping[str, tuple[Sequence[int], Sequence[float]]],
+    *,
+    steps: int,
+    title: str,
+    shares: bool = False,
+    chosen: int | None = None,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """Some figures of a run against its steps; those of few points with marks.
+
+    series: name -> steps, and a number at each. steps: how many there will be. title: what is drawn upwards.
+    shares: of all, from 0 to 1. chosen: a step with a line through it.
+    Names and title are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    """
+    colours = page(dark)
+    form = ".1%" if shares else ".4f"
+    traces: list[dict[str, Any]] = [
+        {
+            "type": "scatter", "x": list(at), "y": list(values), "name": plain(name, 40), "cliponaxis": False,
+            "mode": "lines" if len(at) > 24 else "lines+markers",
+            "line": {"width": 4 if lecture else 2.5, "color": HEAD_COLOURS[number], "dash": HEAD_DASHES[number]},
+            "marker": {"size": 10 if lecture else 7},
+            "hovertemplate": f"{plain(name, LONGEST_HOVER)}<br>step %{{x}}: %{{y:{form}}}<extra></extra>",
+        }
+        for number, (name, (at, values)) in enumerate(series.items())
+    ]  # fmt: skip
+    layout = {
+        "height": 340 if lecture else 260,
+        "margin": {"l": 8, "r": 16, "t": 36, "b": 8},
+        "hovermode": "closest",
+        "showlegend": True,
+        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+        "xaxis": {"title": {"text": "step"}, "range": [0, max(steps, 1)], "fixedrange": True, "zeroline": False},
+        "yaxis": {
+            "title": {"text": plain(title)}, "rangemode": "tozero", "fixedrange": True, "zeroline": False,
+            **({"tickformat": ".0%", "range": [0, 1.02]} if shares else {}),
+        },
+        "shapes": [] if chosen is None else [{
+            "type": "line", "x0": chosen, "x1": chosen, "y0": 0, "y1": 1, "yref": "paper",
+            "line": {"color": colours.accent, "width": 2, "dash": "dot"},
+        }],
+    }  # fmt: skip
+    return figure_of(traces, layout, dark=dark, lecture=lecture)
+
+
+def alike_depths(
+    values: np.ndarray,
+    names: Sequence[str],
+    others: Sequence[str],
+    *,
+    rows: str,
+    columns: str,
+    dark: bool,
+    lecture: bool = False,
+) -> go.Figure:
+    """How alike the states of each depth of a model are to those of each depth of another, 0 to 1.
+
+    values: (depth, depth), rows from below. names, others: of the depths. rows, columns: whose they are.
+    All labels are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the names do not fit the values.
+    """
+    if values.shape != (len(names), len(others)):
+        raise ValueError(f"values of shape {values.shape} with {len(names)} and {len(others)} names: one for each")
+    size = (16 if lecture else 12) if max(values.shape) <= 9 else (12 if lecture else 10)
+    shared = {"showgrid": False, "zeroline": False, "fixedrange": True, "tickfont": {"size": size}}
+    map_ = {
+        "type": "heatmap", "z": np.clip(values, 0, 1), "zmin": 0, "zmax": 1, "xgap": 2, "ygap": 2,
+        "colorscale": SEQUENTIAL.colorscale(dark), "showscale": False, "customdata": values,
+        "text": [[two_digits(float(value)) for value in row] for row in values], "texttemplate": "%{text}",
+        "textfont": {"size": size},
+        "hovertemplate": f"{plain(rows)} %{{y}}<br>{plain(columns)} %{{x}}<br>CKA %{{customdata:.6f}}<extra></extra>",
+    }  # fmt: skip
+    layout = {
+        "height": round(len(names) * (46 if lecture else 36)) + 90,
+        "margin": {"l": 8, "r": 8, "t": 8, "b": 8},
+        "xaxis": {
+            **shared, "title": {"text": plain(columns)}, "tickmode": "array", "tickvals": list(range(len(others))),
+            "ticktext": list(others),
+        },
+        "yaxis": {
+            **shared, "title": {"text": plain(rows)}, "tickmode": "array", "tickvals": list(range(len(names))),
+            "ticktext": list(names),
+        },
+    }  # fmt: skip
+    return figure_of([map_], layout, dark=dark, lecture=lecture)

@@ -1,0 +1,344 @@
+"""What changes while it learns?"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from bert_core.records import ModelComparison
+from bert_core.refused import Refused
+from viz_app.components.head_grid.view import head_grid
+from viz_app.figures.attention import attention_heatmap
+from viz_app.figures.lens import short_names
+from viz_app.figures.tuning import alike_depths, tuning_lines
+from viz_app.pages.finetune import COLOURED_BY
+from viz_app.pages.finetune.changes import FIGURES, Changes, Step, take_example_table, titles_of, zipped
+from viz_app.pages.finetune.runs import (
+    LARGEST_TABLE,
+    RUNS,
+    Asked,
+    TuningRun,
+    columns_of,
+    examples_of,
+    new_run,
+    runs,
+)
+from viz_app.shell import frame, question, screen
+from viz_app.shell.address import publish
+from viz_app.shell.calm import calm
+from viz_app.shell.controls import Upload, control, file_control, missing
+from viz_app.shell.heads import choose_head
+from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.models import open_model, shown_name
+from viz_app.shell.question import Question
+from viz_app.shell.work import as_time, kept, look, offered, seconds_of
+
+EVERY = 1.0  # seconds between two looks at a run
+AGAIN = 15.0  # seconds after which newly kept steps are offered
+QUICK = 20.0  # seconds: two steps are compared unasked
+ASKED_TOKENS = 40  # rows whose length says how long a step takes
+NAMES = {"divergence": "Attention", "importance": "Importance", "entropy": "How widely it looks"}
+_LIKELY = (("text", "sentence", "review", "comment"), ("label", "class", "category", "topic", "stars", "sentiment"))
+
+
+def draw() -> None:
+    """Draw the page."""
+    current, state = question.current(), st.session_state
+    frame.title(
+        "What changes while it learns?",
+        "Teach the model the classes of a table of yours, and see how every head changes from step to step.",
+    )
+    there = {run.name: run for run in runs()}
+    if state.tuned not in there:
+        state.tuned = ""
+    with screen.controls():
+        if there:
+            control(
+                st.selectbox, "Run", "tuned", options=("", *there), first="", width=320,
+                format_func=lambda name: name or "A new run",
+            )  # fmt: skip
+        run = there.get(state.tuned)
+        upload = _table() if run is None else None
+    with screen.picture():
+        if run is None:
+            _begin(current, upload)
+            return
+        running = run.is_running
+        st.fragment(calm()(_watch), run_every=EVERY if running else None)(run, current, running, len(run.steps))
+    _changed(current, run)
+    if not running:
+        _result(run)
+
+
+# ---------------------------------------------------------------------------- a new run
+
+
+def _table() -> Upload | None:
+    """The table that was given."""
+    return file_control(
+        st, "A table, .csv: a header, then a text and its class in each row", "tuning_table", types=["csv"],
+        megabytes=LARGEST_TABLE,
+    )  # fmt: skip
+
+
+def _begin(current: Question, upload: Upload | None) -> None:
+    """What a new run should learn, and its button."""
+    state = st.session_state
+    if upload is None:
+        missing(
+            "Give a table above; or try it with 200 made-up sentences, each **good** or **bad**.",
+            "Take the example", take_example_table,
+        )  # fmt: skip
+        return
+    columns = columns_of(upload)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        text = control(
+            st.selectbox, "Text", "tuning_text", options=columns, first=_likely(columns, 0, columns[0]), width=180,
+        )  # fmt: skip
+        label = control(
+            st.selectbox, "Class", "tuning_label", options=columns, first=_likely(columns, 1, columns[-1]), width=180,
+        )  # fmt: skip
+        pair = control(
+            st.selectbox, "Second text", "tuning_pair", options=("", *columns), first="", width=180,
+            format_func=lambda name: name or "none",
+        )  # fmt: skip
+        name = control(st.text_input, "Name of the run", "tuning_name", first=Path(upload.name).stem[:60], width=200)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        epochs = control(
+            st.number_input, "Epochs", "tuning_epochs", first=3, min_value=1, max_value=100, step=1, width=130,
+            help="Times that every row is read, at most: it ends where two of them bring nothing better.",
+        )  # fmt: skip
+        rate = control(
+            st.number_input, "Learning rate", "tuning_rate", first=5e-5, min_value=1e-7, max_value=1e-2, step=1e-5,
+            format="%.1e", width=170,
+        )  # fmt: skip
+        batch = control(
+            st.number_input, "Texts of a step", "tuning_batch", first=16, min_value=1, max_value=256, step=1, width=140
+        )
+        length = control(
+            st.number_input, "Tokens of a text", "tuning_length", first=min(128, _longest(current)), min_value=5,
+            max_value=_longest(current), step=1, width=150, help="Longer texts are cut.",
+        )  # fmt: skip
+        keep = control(
+            st.number_input, "Kept steps", "tuning_keep", first=8, min_value=2, max_value=50, step=1, width=130,
+            help="Of so many steps, evenly over the run, the weights are kept on this machine, 4 GiB at most.",
+        )  # fmt: skip
+    asked = Asked(
+        current.loaded.name, upload.name, text, label, pair or None, epochs=epochs, learning_rate=rate, batch=batch,
+        max_length=length, keep=keep,
+    )  # fmt: skip
+    rows, tokens = kept(
+        ("tuning table", upload.data, text, label, pair, asked.start, length),
+        lambda: _measured(current, asked, upload.data),
+    )
+    seconds = seconds_of(current.loaded, tokens, 3.5 * rows * epochs)
+    if st.button(
+        f"Start, about {as_time(seconds)} or less", icon=":material/play_arrow:", type="primary", key="start_tuning"
+    ):
+        run = new_run(name, asked, upload.data)
+        run.go_on()
+        state.tuned = run.name
+        st.rerun()
+    screen.note(
+        f"{rows:,} rows, a tenth of each class held out. {as_written(shown_name(asked.start))} stays as it is: a copy "
+        f"learns, in the folder {as_written(str((RUNS / name.strip()).absolute()))}, in a process of its own that "
+        "leaves a core to the pages and goes on when you leave this one."
+    )
+
+
+def _likely(columns: list[str], kind: int, otherwise: str) -> str:
+    return next((column for column in columns if column.lower() in _LIKELY[kind]), otherwise)
+
+
+def _longest(current: Question) -> int:
+    return current.loaded.config.max_position_embeddings
+
+
+def _measured(current: Question, asked: Asked, table: bytes) -> tuple[int, int]:
+    """How many rows a table has, and tokens of a typical one. Raises Refused for a table that cannot be used."""
+    examples = examples_of(asked, table)
+    encode = current.loaded.tokenizer.encode
+    lengths = [len(encode(one.text, one.pair, max_length=asked.max_length)) for one in examples[:ASKED_TOKENS]]
+    return len(examples), round(float(np.mean(lengths)))
+
+
+# ---------------------------------------------------------------------------- while it goes on
+
+
+def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int) -> None:
+    """How far it is, its curves, and its buttons; comes back by itself while it goes on.
+
+    running, offered_steps: as they were when the page was drawn.
+    """
+    state, log = st.session_state, run.log
+    if running and not run.is_running:
+        st.rerun()
+    many = len(run.steps)
+    if running and many != offered_steps and (offered_steps < 2 <= many or time.time() - state.get("_seen", 0) > AGAIN):
+        state._seen = time.time()
+        st.rerun()
+    if running:
+        share = log.step / log.steps if log.steps else 0.0
+        st.progress(min(share, 1.0), text=as_written(run.said or "Starting"))
+        st.button("Stop", key="stop_tuning", icon=":material/stop:", on_click=run.stop)
+    elif not run.is_done:
+        if run.failed:
+            st.error(helped(as_written(run.failed)), icon=":material/error:")
+        else:
+            where = f"at step {log.step:,} of {log.steps:,}" if log.steps else "before it began"
+            st.info(helped(f"It was stopped {where}. It goes on from there, to the weights of a run without a stop."))
+        if st.button("Go on", key="go_on_tuning", icon=":material/play_arrow:", type="primary"):
+            run.go_on()
+            st.rerun()
+    if log.losses:
+        _curves(current, run)
+    publish()
+
+
+def _curves(current: Question, run: TuningRun) -> None:
+    log = run.log
+    looks = {
+        name: ([step for step, _ in log.held_out], [float(figures[name]) for _, figures in log.held_out])
+        for name in ("loss", "accuracy", "macro_f1")
+    }
+    losses = {"training": ([step for step, _ in log.losses], [loss for _, loss in log.losses])}
+    if log.held_out:
+        losses["held out"] = looks["loss"]
+    left, right = st.columns(2, gap="medium")
+    with left:
+        screen.chart(
+            tuning_lines(losses, steps=log.steps, title="loss (nats)", dark=current.dark, lecture=current.lecture),
+            key="tuning_losses", grows=False, config={"displayModeBar": False},
+            alt=f"Loss while training, now {log.losses[-1][1]:.3f} nats",
+        )  # fmt: skip
+    with right:
+        if not log.held_out:
+            screen.note("Scores come after each epoch, on rows that were held out.")
+            return
+        scores = {"accuracy": looks["accuracy"], "macro-F1": looks["macro_f1"]}
+        screen.chart(
+            tuning_lines(
+                scores, steps=log.steps, title="held-out rows", shares=True, dark=current.dark, lecture=current.lecture
+            ),
+            key="tuning_scores", grows=False, config={"displayModeBar": False},
+            alt=f"Scores on held-out rows, accuracy now {looks['accuracy'][1][-1]:.1%}",
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- what changed
+
+
+def _changed(current: Question, run: TuningRun) -> None:
+    """How every head changed from the start to a kept step."""
+    state = st.session_state
+    steps = run.steps
+    numbers = list(steps)
+    if len(numbers) < 2:
+        return
+    screen.heading("What changed since the start?")
+    if state.tuned_step not in numbers or not state.tuned_step:
+        state.tuned_step = min(numbers[1:], key=lambda number: abs(number - (state.tuned_step or numbers[-1])))
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="large"):
+        step = control(st.select_slider, "Kept step", "tuned_step", options=numbers[1:], width=420)
+        by = control(
+            st.segmented_control, "Colour", "tuned_by", options=COLOURED_BY, format_func=NAMES.__getitem__,
+            required=True,
+        )  # fmt: skip
+    changes = Changes(run, Step(0, steps[0]), Step(step, steps[step]))
+    work = changes.compared()
+    if offered("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=QUICK):
+        found = look(work, slot="tuned", asked="tuned").value
+        if found is not None:
+            _heads(current, found, by)
+    _maps(current, changes)
+
+
+def _heads(current: Question, found: ModelComparison, by: str) -> None:
+    """The grid of heads, and how alike the depths stay."""
+    assert found.divergence is not None  # a run changes no shape
+    values = found.divergence if by == "divergence" else found.change(by)
+    layers, heads = values.shape
+    left, right = st.columns([1.25, 1], gap="large")
+    with left:
+        head_grid(
+            layers=layers, heads=heads, values=values, signed=by != "divergence", unit=FIGURES[by],
+            selected=_head(values.shape), titles=titles_of(found, values, by), key="tuned_heads",
+            lecture=current.lecture, on_click=choose_head,
+        )  # fmt: skip
+    with right:
+        names = short_names(len(found.cka))
+        screen.chart(
+            alike_depths(
+                found.cka, names, names, rows="at the start", columns="at this step", dark=current.dark,
+                lecture=current.lecture,
+            ),
+            key="tuned_cka", grows=False, config={"displayModeBar": False},
+            alt=f"CKA of the depths of the start and this step, {found.cka[-1, -1]:.2f} at the last",
+        )  # fmt: skip
+    screen.note(
+        f"On the first {found.texts} rows, {found.tokens:,} tokens. **How to read this:** left, each head; right, how "
+        "alike the states of two depths are (CKA), 1 for the same distances between tokens. **How it can mislead:** "
+        "a head may look elsewhere to no effect; importance is that of the loss of these rows' classes, whose output "
+        f"is random at the start; with few tokens CKA is high for any states (unbiased at the last depth "
+        f"{found.cka_unbiased[-1, -1]:.2f})."
+    )
+
+
+def _head(shape: tuple[int, ...]) -> tuple[int, int]:
+    """The chosen head, where these models have one of that number."""
+    layer, head = st.session_state.head
+    return (layer, head) if layer < shape[0] and head < shape[1] else (0, 0)
+
+
+def _maps(current: Question, changes: Changes) -> None:
+    """The attention of the chosen head on the text above, at the start and at the step."""
+    loaded = changes.start.model()
+    config, text = loaded.config, current.original
+    encoding = loaded.tokenizer.encode(text.text, text.pair, max_length=config.max_position_embeddings)
+    layer, head = _head((config.num_hidden_layers, config.num_attention_heads))
+    screen.heading(f"L{layer} H{head} on the text above")
+    for place, step in zip(st.columns(2, gap="medium"), (changes.start, changes.step), strict=True):
+        with place:
+            run = changes.read(step, encoding)
+            title = "at the start" if not step.number else f"at step {step.number:,}"
+            if not np.isfinite(run.attention[layer, head]).all():
+                raise Refused(f"L{layer} H{head} was pruned: choose another head")
+            screen.chart(
+                attention_heatmap(
+                    run.attention[layer, head], encoding.tokens, encoding.tokens, signed=False, title=title,
+                    dark=current.dark, lecture=current.lecture,
+                ),
+                key=f"tuned_map_{int(bool(step.number))}", grows=False, config={"displayModeBar": False},
+                alt=f"Attention of L{layer} H{head} {title}",
+            )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------- what came out
+
+
+def _result(run: TuningRun) -> None:
+    """The best weights, to be opened or taken along."""
+    if not run.is_done:
+        return
+    log = run.log
+    best = log.kept[-1] if log.kept else log.step
+    figures = dict(log.held_out).get(best, {})
+    screen.heading("What came out")
+    with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
+        st.button(
+            "Open it on all pages", key="open_tuned", icon=":material/open_in_new:", type="primary",
+            on_click=open_model, args=(str(run.folder.absolute()),),
+        )  # fmt: skip
+        st.download_button(
+            "Model as .zip", partial(zipped, run.folder), f"{run.name}.zip", "application/zip", on_click="ignore",
+            icon=":material/download:", key="tuned_zip",
+        )  # fmt: skip
+    said = f" ({figures['accuracy']:.1%} right of the held-out rows)" if "accuracy" in figures else ""
+    screen.note(
+        f"The weights that did best, after step {best:,}{said}, in {as_written(str(run.folder.absolute()))}; kept "
+        "steps in its folder *steps*. The same from a terminal: `headlight finetune`, with `--keep`."
+    )

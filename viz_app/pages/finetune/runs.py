@@ -1,0 +1,250 @@
+"""Fine-tuning runs of this machine: each a folder, and while it goes on a process of its own.
+
+A run takes hours where the queue's jobs take minutes: as one of them it would hold up every other long one, and end
+with the page of whoever asked. As a process it leaves a core, goes on whatever page is open, and is the command
+`headlight finetune` itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bert_core import checkpoint
+from bert_core.refused import Refused
+from bert_core.studies.resume import is_written_to, read_kept
+from bert_core.studies.rows import LabelledText, read_labelled, separator_of
+from bert_core.training.keeping import TuningLog, kept_steps, read_log
+from bert_core.training.labelled import classes_of, split_off
+from bert_core.training.tuning import UNFINISHED_FILE
+from viz_app.door import is_own
+from viz_app.shell.controls import Upload
+
+RUNS = Path("runs")  # where the server was started
+TABLE_FILE, ABOUT_FILE, SAID_FILE = "table.csv", "run.json", "said.txt"
+NICENESS = 10
+PATIENCE = 30.0  # seconds that a stopped run has to note where it is
+LARGEST_TABLE = 50  # megabytes
+_NAME = re.compile(r"\w[\w. -]{0,59}")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked to do.
+
+    start: the model that it begins from. table: the name of the file. text, label, pair: its columns. held_out: the
+    share of each class that is asked on. keep: of how many steps the weights are kept. All else: `FinetuneSettings`.
+    """
+
+    start: str
+    table: str
+    text: str
+    label: str
+    pair: str | None = None
+    held_out: float = 0.1
+    epochs: int = 3
+    learning_rate: float = 5e-5
+    batch: int = 16
+    max_length: int = 128
+    seed: int = 0
+    keep: int = 8
+
+
+@dataclass(frozen=True)
+class TuningRun:
+    """A run in its folder."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """As it was given."""
+        return self.folder.name
+
+    @property
+    def asked(self) -> Asked:
+        """What it was begun with. Raises Refused for a folder that says something else."""
+        try:
+            return Asked(**read_kept(self.folder / ABOUT_FILE))
+        except TypeError as error:
+            raise Refused(f"{self.folder / ABOUT_FILE} is not what this page writes: choose another run") from error
+
+    @property
+    def table(self) -> Path:
+        """The rows that it learns from, and is asked on."""
+        return self.folder / TABLE_FILE
+
+    @property
+    def log(self) -> TuningLog:
+        """What it has said so far."""
+        return read_log(self.folder)
+
+    @property
+    def steps(self) -> dict[int, Path]:
+        """The steps whose weights are kept so far."""
+        return kept_steps(self.folder)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it goes on now, in a process of this server or of another one."""
+        process = _processes.get(self.folder.resolve())
+        if process is not None and process.poll() is None:
+            return True
+        return (self.folder / UNFINISHED_FILE).is_file() and is_written_to(self.folder)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it came to its end."""
+        return (self.folder / checkpoint.CONFIG_FILE).is_file() and not (self.folder / UNFINISHED_FILE).is_file()
+
+    @property
+    def said(self) -> str:
+        """The last line that it printed; empty if there is none."""
+        with suppress(OSError):
+            lines = (self.folder / SAID_FILE).read_text(encoding="utf-8", errors="replace").splitlines()
+            return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return ""
+
+    @property
+    def failed(self) -> str:
+        """Why it ended before its end, in its own words; empty where it did not, or was stopped."""
+        process = _processes.get(self.folder.resolve())
+        code = None if process is None else process.poll()
+        return "" if code in (None, 0, 130, -signal.SIGINT) or self.is_done else self.said
+
+    def go_on(self) -> None:
+        """Begin, or go on where it was stopped.
+
+        Raises Refused for a server that others reach, and while any run goes on.
+        """
+        if not is_own():
+            raise Refused("only a page that this machine alone can open may train a model")
+        asked = self.asked
+        with _begins:
+            busy = next((place for place, other in _processes.items() if other.poll() is None), None)
+            if busy is not None or self.is_running:
+                name = self.name if busy is None else busy.name
+                raise Refused(f"the run {name!r} goes on now: one at a time, so stop it first")
+            _processes[self.folder.resolve()] = _started(self.folder, asked)
+
+    def stop(self) -> None:
+        """Ask it to stop: it notes where it is, and then ends."""
+        process = _processes.get(self.folder.resolve())
+        if process is not None and process.poll() is None:
+            _interrupt(process)
+
+
+def runs() -> list[TuningRun]:
+    """The runs of this machine, the newest first."""
+    about = (path for path in RUNS.glob(f"*/{ABOUT_FILE}"))
+    return [TuningRun(path.parent) for path in sorted(about, key=lambda path: -path.stat().st_mtime)]
+
+
+def new_run(name: str, asked: Asked, table: bytes) -> TuningRun:
+    """A run in a folder of its own, ready to begin.
+
+    Raises Refused for a server that others reach, a name that is taken or none, and a table that cannot be used.
+    """
+    if not is_own():
+        raise Refused("only a page that this machine alone can open may write to its disk")
+    name = name.strip()
+    if not _NAME.fullmatch(name):
+        raise Refused(
+            f"the name is {name[:80]!r}: 60 letters, digits, spaces, points and dashes at most, a letter or digit first"
+        )
+    folder = RUNS / name
+    if folder.exists():
+        raise Refused(f"there is a folder {str(folder)!r} already: choose another name")
+    examples_of(asked, table)
+    folder.mkdir(parents=True)
+    checkpoint.write_whole(folder / TABLE_FILE, table)
+    checkpoint.write_whole(folder / ABOUT_FILE, json.dumps(asdict(asked), indent=1) + "\n")
+    return TuningRun(folder)
+
+
+def columns_of(upload: Upload) -> list[str]:
+    """The names of a table's columns. Raises Refused for a file without any."""
+    header = upload.data[: 1 << 16].decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0].strip()
+    names = [name.strip() for name in next(csv.reader([header], delimiter=separator_of(header)), [])]
+    if len(set(names)) < 2 or len(set(names)) < len(names) or "" in names:
+        raise Refused(f"{upload.name} has the columns {', '.join(names) or 'none'}: a text and its class are needed")
+    return names
+
+
+def examples_of(asked: Asked, table: bytes) -> list[LabelledText]:
+    """The rows of a table, if they can be learned from. Raises Refused as `headlight finetune` does."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / Path(asked.table).name
+        path.write_bytes(table)
+        examples = read_labelled(path, asked.text, asked.label, asked.pair)
+    classes_of(examples, asked.label)
+    split_off(examples, asked.held_out, asked.seed)
+    return examples
+
+
+# ---------------------------------------------------------------------------- processes
+
+_begins = threading.Lock()
+_processes: dict[Path, subprocess.Popen[bytes]] = {}
+
+
+def _started(folder: Path, asked: Asked) -> subprocess.Popen[bytes]:
+    here = str(Path(__file__).parents[3])
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    settings = {
+        "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
+        "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(max(1, cores - 1)),
+    }  # fmt: skip
+    with (folder / SAID_FILE).open("ab") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "viz_app.cli", *arguments_of(folder, asked)],
+            stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, env={**os.environ, **settings},
+        )  # fmt: skip
+    if hasattr(os, "setpriority"):
+        with suppress(OSError):  # it is gone already
+            os.setpriority(os.PRIO_PROCESS, process.pid, NICENESS)
+    return process
+
+
+def arguments_of(folder: Path, asked: Asked) -> list[str]:
+    """What `headlight` is called with for a run."""
+    settings = {
+        "--text": asked.text, "--label": asked.label, "--pair": asked.pair, "--folder": folder, "--init": asked.start,
+        "--held-out": asked.held_out, "--epochs": asked.epochs, "--learning-rate": asked.learning_rate,
+        "--batch": asked.batch, "--max-length": asked.max_length, "--seed": asked.seed, "--keep": asked.keep,
+        "--device": os.environ.get("HEADLIGHT_DEVICE"),
+    }  # fmt: skip
+    # Written as one word each: a column may be called -x.
+    given = [f"{name}={value}" for name, value in settings.items() if value is not None]
+    return ["finetune", str(folder / TABLE_FILE), *given]
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    if sys.platform == "win32":
+        process.terminate()
+    else:
+        process.send_signal(signal.SIGINT)
+
+
+def stop_all() -> None:
+    """Stop every run of this server, and wait a moment until each has noted where it is."""
+    going = [process for process in _processes.values() if process.poll() is None]
+    for process in going:
+        _interrupt(process)
+    for process in going:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(PATIENCE)
+
+
+atexit.register(stop_all)

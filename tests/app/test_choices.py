@@ -25,6 +25,7 @@ colour
 over normal removal
 label seeds erase erased_at
 parts order going figure
+tuned tuned_step tuned_by
 compared one two variant
 picture seed count shapes word look heat boxes edges
 stage token engine pads
@@ -46,6 +47,7 @@ DEFAULTS = {
     "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"
     "The bank raised its interest rates and lent less money.",
     "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "going": 30, "figure": "loss",
+    "tuned": "", "tuned_step": 0, "tuned_by": "divergence",
     "compared": "pair",
     "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
@@ -57,7 +59,7 @@ DEFAULTS = {
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head also other stage seed shapes word cell several one two source place
-fired neuron lesson step
+fired neuron tuned lesson step
 """
 
 

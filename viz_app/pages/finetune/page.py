@@ -19,17 +19,18 @@ from viz_app.pages.finetune import COLOURED_BY
 from viz_app.pages.finetune.changes import FIGURES, Changes, Step, take_example_table, titles_of, zipped
 from viz_app.pages.finetune.runs import (
     LARGEST_TABLE,
-    RUNS,
     Asked,
     TuningRun,
     columns_of,
     examples_of,
     new_run,
+    place_of,
     runs,
 )
 from viz_app.shell import frame, question, screen
-from viz_app.shell.address import publish
+from viz_app.shell.address import CHOSEN, publish
 from viz_app.shell.calm import calm
+from viz_app.shell.choices import Head
 from viz_app.shell.controls import Upload, control, file_control, missing
 from viz_app.shell.heads import choose_head
 from viz_app.shell.markdown import as_written, helped
@@ -145,7 +146,7 @@ def _begin(current: Question, upload: Upload | None) -> None:
         st.rerun()
     screen.note(
         f"{rows:,} rows, a tenth of each class held out. {as_written(shown_name(asked.start))} stays as it is: a copy "
-        f"learns, in the folder {as_written(str((RUNS / name.strip()).absolute()))}, in a process of its own that "
+        f"learns, in the folder {as_written(str(place_of(name)))}, in a process of its own that "
         "leaves a core to the pages and goes on when you leave this one."
     )
 
@@ -183,7 +184,8 @@ def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int)
         st.rerun()
     if running:
         share = log.step / log.steps if log.steps else 0.0
-        st.progress(min(share, 1.0), text=as_written(run.said or "Starting"))
+        # The command parts what it says by two spaces.
+        st.progress(min(share, 1.0), text=as_written(run.said.replace("  ", " · ") or "Starting"))
         st.button("Stop", key="stop_tuning", icon=":material/stop:", on_click=run.stop)
     elif not run.is_done:
         if run.failed:
@@ -249,15 +251,27 @@ def _changed(current: Question, run: TuningRun) -> None:
             required=True,
         )  # fmt: skip
     changes = Changes(run, Step(0, steps[0]), Step(step, steps[step]))
-    work = changes.compared()
+    work, found = changes.compared(), None
     if offered("tuned", work.key, f"Compare step {step} with the start", work.seconds, quick=QUICK):
         found = look(work, slot="tuned", asked="tuned").value
-        if found is not None:
-            _heads(current, found, by)
-    _maps(current, changes)
+    chosen = _head(changes, found)
+    if found is not None:
+        _heads(current, found, by, chosen)
+    _maps(current, changes, chosen)
 
 
-def _heads(current: Question, found: ModelComparison, by: str) -> None:
+def _head(changes: Changes, found: ModelComparison | None) -> Head:
+    """The chosen head, if these models have it; the one that changed most, as long as none was chosen."""
+    state = st.session_state
+    if found is not None and found.divergence is not None and not state.get(CHOSEN):
+        layer, head = np.unravel_index(np.nanargmax(found.divergence), found.divergence.shape)
+        return int(layer), int(head)
+    config = changes.start.model().config
+    layer, head = state.head
+    return (layer, head) if layer < config.num_hidden_layers and head < config.num_attention_heads else (0, 0)
+
+
+def _heads(current: Question, found: ModelComparison, by: str, chosen: Head) -> None:
     """The grid of heads, and how alike the depths stay."""
     assert found.divergence is not None  # a run changes no shape
     values = found.divergence if by == "divergence" else found.change(by)
@@ -266,7 +280,7 @@ def _heads(current: Question, found: ModelComparison, by: str) -> None:
     with left:
         head_grid(
             layers=layers, heads=heads, values=values, signed=by != "divergence", unit=FIGURES[by],
-            selected=_head(values.shape), titles=titles_of(found, values, by), key="tuned_heads",
+            selected=chosen, titles=titles_of(found, values, by), key="tuned_heads",
             lecture=current.lecture, on_click=choose_head,
         )  # fmt: skip
     with right:
@@ -288,18 +302,12 @@ def _heads(current: Question, found: ModelComparison, by: str) -> None:
     )
 
 
-def _head(shape: tuple[int, ...]) -> tuple[int, int]:
-    """The chosen head, where these models have one of that number."""
-    layer, head = st.session_state.head
-    return (layer, head) if layer < shape[0] and head < shape[1] else (0, 0)
-
-
-def _maps(current: Question, changes: Changes) -> None:
+def _maps(current: Question, changes: Changes, chosen: Head) -> None:
     """The attention of the chosen head on the text above, at the start and at the step."""
     loaded = changes.start.model()
     config, text = loaded.config, current.original
     encoding = loaded.tokenizer.encode(text.text, text.pair, max_length=config.max_position_embeddings)
-    layer, head = _head((config.num_hidden_layers, config.num_attention_heads))
+    layer, head = chosen
     screen.heading(f"L{layer} H{head} on the text above")
     for place, step in zip(st.columns(2, gap="medium"), (changes.start, changes.step), strict=True):
         with place:
@@ -331,7 +339,7 @@ def _result(run: TuningRun) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.button(
             "Open it on all pages", key="open_tuned", icon=":material/open_in_new:", type="primary",
-            on_click=open_model, args=(str(run.folder.absolute()),),
+            on_click=open_model, args=(str(run.folder),),
         )  # fmt: skip
         st.download_button(
             "Model as .zip", partial(zipped, run.folder), f"{run.name}.zip", "application/zip", on_click="ignore",
@@ -339,6 +347,6 @@ def _result(run: TuningRun) -> None:
         )  # fmt: skip
     said = f" ({figures['accuracy']:.1%} right of the held-out rows)" if "accuracy" in figures else ""
     screen.note(
-        f"The weights that did best, after step {best:,}{said}, in {as_written(str(run.folder.absolute()))}; kept "
+        f"The weights that did best, after step {best:,}{said}, in {as_written(str(run.folder))}; kept "
         "steps in its folder *steps*. The same from a terminal: `headlight finetune`, with `--keep`."
     )

@@ -147,8 +147,13 @@ class TuningRun:
 
 def runs() -> list[TuningRun]:
     """The runs of this machine, the newest first."""
-    about = (path for path in RUNS.glob(f"*/{ABOUT_FILE}"))
+    about = RUNS.absolute().glob(f"*/{ABOUT_FILE}")
     return [TuningRun(path.parent) for path in sorted(about, key=lambda path: -path.stat().st_mtime)]
+
+
+def place_of(name: str) -> Path:
+    """The folder of a run."""
+    return RUNS.absolute() / name.strip()
 
 
 def new_run(name: str, asked: Asked, table: bytes) -> TuningRun:
@@ -163,7 +168,7 @@ def new_run(name: str, asked: Asked, table: bytes) -> TuningRun:
         raise Refused(
             f"the name is {name[:80]!r}: 60 letters, digits, spaces, points and dashes at most, a letter or digit first"
         )
-    folder = RUNS / name
+    folder = place_of(name)
     if folder.exists():
         raise Refused(f"there is a folder {str(folder)!r} already: choose another name")
     examples_of(asked, table)

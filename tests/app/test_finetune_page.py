@@ -1,0 +1,237 @@
+"""The page Fine-tune: a table, start, stop, go on, what changed at each kept step; and who may."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from bert_core import Refused
+from tests.core.test_finetune import sentences
+from tests.visit import key_of, settled, visited, words
+from viz_app.figures.tuning import alike_depths, tuning_lines
+from viz_app.pages.finetune import runs as processes
+from viz_app.pages.finetune.changes import example_table, zipped
+from viz_app.pages.finetune.runs import Asked, TuningRun, arguments_of, columns_of, examples_of, new_run, runs
+from viz_app.shell.controls import Upload
+from viz_app.shell.models import added_models
+
+LONGEST_WAIT = 180.0  # seconds for a process on a busy machine
+
+
+def table_of(rows: list[tuple[str, str]], header: tuple[str, ...] = ("text", "class")) -> bytes:
+    out = io.StringIO(newline="")
+    csv.writer(out, lineterminator="\n").writerows([header, *rows])
+    return out.getvalue().encode()
+
+
+ROWS = sentences(400, seed=1)
+TABLE = table_of(ROWS)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_model_folder: Path) -> Iterator[None]:
+    """Runs go into an empty folder, the tiny model is on offer, and no run outlives its test."""
+    monkeypatch.setattr(processes, "RUNS", tmp_path / "runs")
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(tiny_model_folder)]))
+    monkeypatch.setenv("HEADLIGHT_DEVICE", "cpu")
+    offered = added_models()[:]
+    yield
+    processes.stop_all()
+    added_models()[:] = offered
+
+
+def page(folder: Path, **address: str) -> AppTest:
+    app = visited("finetune", text="the cat sat on the mat", model=str(folder), **address)
+    return settled(app, "stop_here")
+
+
+def given(app: AppTest, table: bytes = TABLE, name: str = "rooms.csv") -> AppTest:
+    """The page with a table that was uploaded."""
+    app.session_state["tuning_table"] = Upload(name, table)
+    return settled(app.run(), "stop_here")
+
+
+def choose(app: AppTest, **choices: object) -> AppTest:
+    for name, value in choices.items():
+        app.session_state[name] = value
+    return settled(app.run(), "stop_here")
+
+
+def until(there: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + LONGEST_WAIT
+    while not there():
+        assert time.monotonic() < end, f"waited in vain: {what}"
+        time.sleep(0.1)
+
+
+# ---------------------------------------------------------------------------- the whole way
+
+
+def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
+    """A run goes on in a process of its own, stops where it is asked to, goes on from there, and can be looked at."""
+    app = given(page(tiny_model_folder))
+    assert not app.error and f"{len(ROWS)} rows" in words(app)
+    choose(app, tuning_batch=1, tuning_epochs=1, tuning_keep=4, tuning_length=24)
+    settled(app.button(key="start_tuning").click().run(), "stop_here")
+    assert not app.exception and not app.error, words(app)
+    run = TuningRun(processes.place_of("rooms"))
+    assert app.session_state.tuned == "rooms" and run.is_running
+    until(lambda: run.log.step > 30, "the first steps")
+    settled(app.run(), "stop_here")
+    assert any(button.key == "stop_tuning" for button in app.button)
+
+    other = page(tiny_model_folder, tuned="rooms")  # another session sees the same run
+    assert any(button.key == "stop_tuning" for button in other.button)
+
+    app.button(key="stop_tuning").click().run()
+    until(lambda: not run.is_running, "the stop")
+    assert run.said == "stopped" and not run.is_done and (run.folder / "state.pt").is_file()
+    at = run.log.step
+    settled(app.run(), "stop_here")
+    assert f"It was stopped at step {at} of 361" in words(app) and not app.error, words(app)
+
+    app.button(key="go_on_tuning").click().run()
+    until(lambda: run.is_done and not run.is_running, f"the end: {run.said}")
+    assert "goes on at step" in (run.folder / "said.txt").read_text(encoding="utf-8")
+    assert run.log.step == 361 and list(run.steps) == [0, 128, 256, 361]
+
+    settled(app.run(), "stop_here")
+    assert not app.exception and not app.error, words(app)
+    slider = app.select_slider(key=key_of(app, "tuned_step"))
+    assert slider.options == [str(step) for step in list(run.steps)[1:]]
+    assert "What changed since the start?" in words(app) and "On the first 16 rows" in words(app)
+    middle = list(run.steps)[1]
+    choose(app, tuned_step=middle, tuned_by="importance", head=(1, 2))
+    assert not app.exception and not app.error, words(app)
+    assert "on the text above" in words(app)
+    loaded = bert_core.load(zip_of(run), device="cpu")
+    assert loaded.labels == ("home", "realm", "river")
+    app.button(key="open_tuned").click().run()
+    assert app.session_state.model == str(run.folder)
+    assert [one.name for one in runs()] == ["rooms"]
+
+
+def zip_of(run: TuningRun) -> str:
+    place = run.folder.parent / "taken.zip"
+    place.write_bytes(zipped(run.folder))
+    return str(place)
+
+
+# ---------------------------------------------------------------------------- what cannot be
+
+
+def test_an_empty_page_offers_an_example(tiny_model_folder: Path) -> None:
+    """Without a table the page says what it needs, and a click brings one that can be learned."""
+    app = page(tiny_model_folder)
+    assert "Give a table above" in words(app)
+    next(button for button in app.button if button.label == "Take the example").click()
+    settled(app.run(), "stop_here")
+    assert "200 rows" in words(app) and not app.error
+    asked = Asked("x", "reviews.csv", "text", "class")
+    assert {one.label for one in examples_of(asked, example_table())} == {"good", "bad"}
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        (table_of([("a cat", "pet"), ("a dog", "pet")]), "Every row has the same class"),
+        (table_of([("a cat", "pet"), ("a king", "ruler"), ("a dog", "pet")]), "has one row"),
+        (table_of([("a cat", "pet"), ("a dog", "")]), "have nothing in the column"),
+        (b"text\na cat\n", "a text and its class are needed"),
+        (b"", "a text and its class are needed"),
+        (b"text,class\na cat\n", "has 1 fields and the header 2"),
+        (b"text,class\n\xff\xfe,b\n", "is not UTF-8"),
+    ],
+)  # fmt: skip
+def test_a_table_that_cannot_be_used_is_one_sentence(tiny_model_folder: Path, table: bytes, why: str) -> None:
+    """What is wrong stands on the page before anything starts, and what was chosen stays."""
+    app = given(page(tiny_model_folder), table)
+    assert not app.exception and [one for one in app.error if why in one.value.replace("\\", "")], words(app)
+    assert app.session_state["tuning_table"].name == "rooms.csv" and not processes.RUNS.exists()
+
+
+@pytest.mark.parametrize("name", ["", "../out", "a/b", ".hidden", "taken"])
+def test_a_name_that_cannot_be(tiny_model_folder: Path, name: str) -> None:
+    """A run has a folder of its own below `runs`, and nothing is written elsewhere, or over what is there."""
+    (processes.RUNS / "taken").mkdir(parents=True)
+    app = choose(given(page(tiny_model_folder)), tuning_name=name)
+    settled(app.button(key="start_tuning").click().run(), "stop_here")
+    assert len(app.error) == 1 and not app.exception
+    assert list(processes.RUNS.rglob("*")) == [processes.RUNS / "taken"]
+
+
+def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
+    """The last words of the process stand on the page, which offers to go on."""
+    run = new_run("wrong", Asked(str(tiny_model_folder / "nothing"), "rooms.csv", "text", "class"), TABLE)
+    run.go_on()
+    until(lambda: not run.is_running, "the end")
+    app = page(tiny_model_folder, tuned="wrong")
+    assert run.failed and any("nothing" in one.value for one in app.error), words(app)
+    assert any(button.key == "go_on_tuning" for button in app.button)
+
+
+def test_one_run_at_a_time(tiny_model_folder: Path) -> None:
+    """While one goes on no other begins, and that is said."""
+    asked = Asked(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5)
+    first, second = new_run("first", asked, TABLE), new_run("second", asked, TABLE)
+    first.go_on()
+    with pytest.raises(Refused, match="the run 'first' goes on now"):
+        second.go_on()
+    first.stop()
+    until(lambda: not first.is_running, "the stop")
+
+
+def test_others_see_no_such_page(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a server that others reach the page is not there, and nothing can be begun or written."""
+    run = new_run("mine", Asked(str(tiny_model_folder), "rooms.csv", "text", "class"), TABLE)
+    monkeypatch.setenv("HEADLIGHT_SHARED", "1")
+    app = visited("finetune", text="the cat sat on the mat")
+    assert "What changes while it learns?" not in words(app)
+    with pytest.raises(Refused, match="this machine alone"):
+        run.go_on()
+    with pytest.raises(Refused, match="this machine alone"):
+        new_run("other", run.asked, TABLE)
+
+
+# ---------------------------------------------------------------------------- parts
+
+
+def test_a_run_is_the_command(tiny_model_folder: Path) -> None:
+    """What a process is called with says all that was asked, each in one word, so that a column may be called -x."""
+    asked = Asked("start", "t.csv", "-x", "y", "--pair", keep=5, held_out=0.2)
+    said = arguments_of(Path("runs/one"), asked)
+    assert said[:2] == ["finetune", "runs/one/table.csv"]
+    assert {"--text=-x", "--pair=--pair", "--keep=5", "--held-out=0.2", "--device=cpu"} <= set(said)
+    run = new_run("one", asked, table_of([("a", "b", "p"), ("c", "d", "q")] * 4, ("-x", "--pair", "y")))
+    assert run.asked == asked and runs() == [run]
+    (run.folder / "run.json").write_text('{"other": 1}', encoding="utf-8")
+    with pytest.raises(Refused, match="is not what this page writes"):
+        _ = run.asked
+
+
+def test_columns_are_those_of_the_header() -> None:
+    """Commas or semicolons, with a mark of UTF-8 in front; no two of one name."""
+    assert columns_of(Upload("t.csv", "\ufefftext; class\na;b\n".encode())) == ["text", "class"]
+    assert columns_of(Upload("t.csv", b'"a, b",c\n')) == ["a, b", "c"]
+    with pytest.raises(Refused, match="has the columns a, a"):
+        columns_of(Upload("t.csv", b"a,a\n"))
+
+
+def test_the_pictures_hold_what_they_are_given() -> None:
+    """Lines over all steps; cells of each pair of depths, rows from below, with the exact figure on hover."""
+    lines = tuning_lines({"training": ([1, 2], [0.5, 0.25])}, steps=9, title="loss", dark=False)
+    assert lines.data[0].y == (0.5, 0.25) and lines.layout.xaxis.range == (0, 9)
+    values = np.array([[1.0, 0.25], [0.5, 1.0000001]])
+    cells = alike_depths(values, ["emb.", "L0"], ["emb.", "L0"], rows="one", columns="two", dark=True)
+    np.testing.assert_array_equal(cells.data[0].customdata, values)
+    with pytest.raises(ValueError, match="one for each"):
+        alike_depths(values, ["emb."], ["emb.", "L0"], rows="one", columns="two", dark=True)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -129,6 +132,22 @@ def resume_place(folder: Path, model: nn.Module, optimizer: torch.optim.Optimize
     said = [line for line in read_lines(folder) if _is_before(line, place)]
     checkpoint.write_whole(folder / LOG_FILE, "".join(json.dumps(line) + "\n" for line in said))
     return place
+
+
+@contextmanager
+def unbroken() -> Iterator[None]:
+    """A Ctrl-C inside this block is answered at its end: what is done in it is done whole, or not begun."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no Ctrl-C comes here
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _is_before(line: Mapping[str, Any], place: Place) -> bool:

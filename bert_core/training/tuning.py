@@ -25,7 +25,7 @@ from bert_core.naming import Family
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone, as_kept, check_same, read_kept
-from bert_core.training.keeping import StepKeeper, resume_place, save_place
+from bert_core.training.keeping import StepKeeper, resume_place, save_place, unbroken
 from bert_core.training.launch import copy_tokenizer
 from bert_core.training.runs import STATE_FILE, adamw, fast_forward, in_words, log, trapezoid, update
 
@@ -238,10 +238,10 @@ def tune(
                 value = loss.item()
                 if not math.isfinite(value):
                     raise Refused(f"the loss is no longer a number at step {place.step}: take a lower learning rate")
-                whole = False
-                update(optimizer, parameters, rate)
-                place.step += 1
-                whole = True
+                with unbroken():
+                    whole = False
+                    update(optimizer, parameters, rate)
+                    place.step, whole = place.step + 1, True
                 place.smooth = value if place.smooth is None else 0.9 * place.smooth + 0.1 * value
                 keeper.add(place.step)
                 if place.step % every == 0 or place.step % in_epoch == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.core.test_finetune import sentences
 from tests.visit import key_of, settled, visited, words
 from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.pages.finetune import runs as processes
-from viz_app.pages.finetune.changes import example_table, zipped
+from viz_app.pages.finetune.changes import Changes, example_table, zipped
 from viz_app.pages.finetune.runs import Asked, TuningRun, arguments_of, columns_of, examples_of, new_run, runs
 from viz_app.shell.controls import Upload
 from viz_app.shell.models import added_models
@@ -124,6 +125,25 @@ def zip_of(run: TuningRun) -> str:
     place = run.folder.parent / "taken.zip"
     place.write_bytes(zipped(run.folder))
     return str(place)
+
+
+def test_a_step_that_was_let_go_of_is_another(tiny_model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a run thins its steps while the page looks at one, the page goes on with the nearest that is kept."""
+    run = new_run("short", Asked(str(tiny_model_folder), "rooms.csv", "text", "class", epochs=1, keep=4), TABLE)
+    run.go_on()
+    until(lambda: run.is_done and not run.is_running, f"the end: {run.said}")
+    first, *_, before, last = run.steps
+    step_of, gone = Changes.compared, run.steps[before]
+
+    def thinned(changes: Changes) -> object:
+        if changes.step.number == before:
+            shutil.rmtree(gone, ignore_errors=True)
+        return step_of(changes)
+
+    monkeypatch.setattr(Changes, "compared", thinned)
+    app = page(tiny_model_folder, tuned="short", tuned_step=str(before))
+    assert not app.exception and not app.error, words(app)
+    assert app.session_state.tuned_step in run.steps and before not in run.steps and last > first == 0
 
 
 # ---------------------------------------------------------------------------- what cannot be

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,29 @@ def test_a_stopped_run_goes_on_to_the_same_bits(
     assert logs[0] == logs[1]
     left = {path.name for path in (tmp_path / "halted").iterdir()}
     assert left == {"config.json", "model.safetensors", "steps", "log.jsonl", "vocab.txt", "tokenizer_config.json"}
+
+
+def test_an_update_is_never_half_done(
+    table: Path, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Ctrl-C in the middle of an update is answered after it: the run goes on to the same bits."""
+    run(table, tmp_path / "whole", tiny_model_folder)
+    plain, left = tuning.update, [7]
+
+    def interrupted(optimizer: Any, *given: Any) -> None:
+        left[0] -= 1
+        if not left[0]:
+            signal.raise_signal(signal.SIGINT)
+        plain(optimizer, *given)
+
+    monkeypatch.setattr(tuning, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(table, tmp_path / "halted", tiny_model_folder)
+    said: list[str] = []
+    run(table, tmp_path / "halted", tiny_model_folder, report=lambda done, what="": said.append(what))
+    assert "goes on at step 7 of 15" in said
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "halted"))
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_another_run_is_not_gone_on_with(table: Path, tiny_model_folder: Path, tmp_path: Path) -> None:

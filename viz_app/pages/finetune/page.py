@@ -22,6 +22,7 @@ from viz_app.pages.finetune.runs import (
     Asked,
     TuningRun,
     columns_of,
+    cores,
     examples_of,
     new_run,
     place_of,
@@ -31,7 +32,7 @@ from viz_app.shell import frame, question, screen
 from viz_app.shell.address import CHOSEN, publish
 from viz_app.shell.calm import calm
 from viz_app.shell.choices import Head
-from viz_app.shell.controls import Upload, control, file_control, missing
+from viz_app.shell.controls import control, file_control, missing
 from viz_app.shell.heads import choose_head
 from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import open_model, shown_name
@@ -39,8 +40,10 @@ from viz_app.shell.question import Question
 from viz_app.shell.work import as_time, kept, look, offered, seconds_of
 
 EVERY = 1.0  # seconds between two looks at a run
+SECONDS_TO_BEGIN = 10.0
 AGAIN = 15.0  # seconds after which newly kept steps are offered
 QUICK = 20.0  # seconds: two steps are compared unasked
+MAP_HEIGHT = 580  # pixels at most
 ASKED_TOKENS = 40  # rows whose length says how long a step takes
 NAMES = {"divergence": "Attention", "importance": "Importance", "entropy": "How widely it looks"}
 _LIKELY = (("text", "sentence", "review", "comment"), ("label", "class", "category", "topic", "stars", "sentiment"))
@@ -63,14 +66,18 @@ def draw() -> None:
                 format_func=lambda name: name or "A new run",
             )  # fmt: skip
         run = there.get(state.tuned)
-        upload = _table() if run is None else None
     with screen.picture():
         if run is None:
-            _begin(current, upload)
+            _begin(current)
             return
         running = run.is_running
         st.fragment(calm()(_watch), run_every=EVERY if running else None)(run, current, running, len(run.steps))
-    _changed(current, run)
+    try:
+        _changed(current, run)
+    except (Refused, OSError):
+        if state.tuned_step in run.steps:
+            raise
+        st.rerun()  # the run has let go of this step meanwhile: the nearest one that is kept
     if not running:
         _result(run)
 
@@ -78,17 +85,13 @@ def draw() -> None:
 # ---------------------------------------------------------------------------- a new run
 
 
-def _table() -> Upload | None:
-    """The table that was given."""
-    return file_control(
+def _begin(current: Question) -> None:
+    """What a new run should learn, and its button."""
+    state = st.session_state
+    upload = file_control(
         st, "A table, .csv: a header, then a text and its class in each row", "tuning_table", types=["csv"],
         megabytes=LARGEST_TABLE,
     )  # fmt: skip
-
-
-def _begin(current: Question, upload: Upload | None) -> None:
-    """What a new run should learn, and its button."""
-    state = st.session_state
     if upload is None:
         missing(
             "Give a table above; or try it with 200 made-up sentences, each **good** or **bad**.",
@@ -136,7 +139,9 @@ def _begin(current: Question, upload: Upload | None) -> None:
         ("tuning table", upload.data, text, label, pair, asked.start, length),
         lambda: _measured(current, asked, upload.data),
     )
-    seconds = seconds_of(current.loaded, tokens, 3.5 * rows * epochs)
+    # A text costs a pass there and back on all cores but one; a step moves every weight.
+    seconds = seconds_of(current.loaded, tokens, 3.5 * rows * epochs) * cores() / max(1, cores() - 1)
+    seconds += SECONDS_TO_BEGIN + rows / batch * epochs * current.loaded.nbytes / 2**30
     if st.button(
         f"Start, about {as_time(seconds)} or less", icon=":material/play_arrow:", type="primary", key="start_tuning"
     ):
@@ -315,12 +320,13 @@ def _maps(current: Question, changes: Changes, chosen: Head) -> None:
             title = "at the start" if not step.number else f"at step {step.number:,}"
             if not np.isfinite(run.attention[layer, head]).all():
                 raise Refused(f"L{layer} H{head} was pruned: choose another head")
+            figure = attention_heatmap(
+                run.attention[layer, head], encoding.tokens, encoding.tokens, signed=False, title=title,
+                dark=current.dark, lecture=current.lecture,
+            )  # fmt: skip
+            figure.update_layout(height=min(figure.layout.height, MAP_HEIGHT))  # two stand side by side
             screen.chart(
-                attention_heatmap(
-                    run.attention[layer, head], encoding.tokens, encoding.tokens, signed=False, title=title,
-                    dark=current.dark, lecture=current.lecture,
-                ),
-                key=f"tuned_map_{int(bool(step.number))}", grows=False, config={"displayModeBar": False},
+                figure, key=f"tuned_map_{int(bool(step.number))}", grows=False, config={"displayModeBar": False},
                 alt=f"Attention of L{layer} H{head} {title}",
             )  # fmt: skip
 

@@ -204,14 +204,19 @@ _begins = threading.Lock()
 _processes: dict[Path, subprocess.Popen[bytes]] = {}
 
 
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _started(folder: Path, asked: Asked) -> subprocess.Popen[bytes]:
     here = str(Path(__file__).parents[3])
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     settings = {
         "PYTHONPATH": os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
-        "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(max(1, cores - 1)),
+        "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(max(1, cores() - 1)),
     }  # fmt: skip
-    with (folder / SAID_FILE).open("ab") as said:
+    with (folder / SAID_FILE).open("ab", buffering=0) as said:
+        said.write(b"starting\n")
         process = subprocess.Popen(
             [sys.executable, "-m", "viz_app.cli", *arguments_of(folder, asked)],
             stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True, env={**os.environ, **settings},

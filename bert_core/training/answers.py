@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bert_core import checkpoint
 from bert_core.analysis.spans import best_spans, context_places, span_at, span_probabilities
-from bert_core.loading import best_device, model_folder
+from bert_core.loading import LoadedModel, best_device, model_folder
 from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput
 from bert_core.progress import Progress, printed
 from bert_core.records import SpanPrediction
@@ -177,6 +177,27 @@ def finetune_reader(
     for line in best.table():
         report(None, line)
     return best
+
+
+def reader_scores(
+    loaded: LoadedModel,
+    path: Path,
+    *,
+    stride: int = AnswerSettings.stride,
+    skip_broken: bool = False,
+    report: Progress = printed,
+) -> AnswerScores:
+    """How a reader does on a file of questions in SQuAD's form, as `finetune_reader` judges; long contexts in windows.
+
+    Raises Refused for a model without a trained reader, and as `read_squad`.
+    """
+    if loaded.reader is None or not loaded.has_reader:
+        raise Refused(f"{loaded.name} was not trained to find answers in a text: `headlight finetune` can teach it")
+    questions = _read(path, skip_broken, report)
+    longest = min(AnswerSettings.max_length, loaded.config.max_position_embeddings)
+    windows = list(_windows(questions, loaded.tokenizer, AnswerSettings(max_length=longest, stride=stride)))
+    none = any(not one.answers for one in questions)
+    return evaluate(loaded.reader, questions, windows, none=none, pad=loaded.tokenizer.pad_id, device=loaded.device)
 
 
 def _read(path: Path, skip_broken: bool, report: Progress) -> list[Question]:

@@ -61,12 +61,32 @@ def test_a_table(headlight: Run, tiny_reader_folder: Path, tmp_path: Path) -> No
         assert context[int(row["start"]) : int(row["end"])] == best.text
 
 
+def test_questions_in_squads_form_are_judged(headlight: Run, tiny_reader_folder: Path, tmp_path: Path) -> None:
+    """Exact match and F1 of all questions, and apart of those with an answer and without."""
+    (best, *_), none = found_by(tiny_reader_folder, *ASKED)
+    said = best.text if best.score >= none.score else ""
+    asked = [
+        {"id": "a", "question": ASKED[0], "answers": [{"text": best.text, "answer_start": best.start}]},
+        {"id": "b", "question": ASKED[0], "answers": []},
+    ]
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps({"data": [{"paragraphs": [{"context": ASKED[1], "qas": asked}]}]}), encoding="utf-8")
+    code, out, err = headlight("answer", file, "--model", tiny_reader_folder, "--device", "cpu")
+    right = ("100.0%", "0.0%") if said else ("0.0%", "100.0%")
+    assert (code, err) == (0, "")
+    assert [line.split()[-3:] for line in out.splitlines()[1:]] == [
+        ["50.0%", "50.0%", "2"], [right[0], right[0], "1"], [right[1], right[1], "1"],
+    ]  # fmt: skip
+    code, _, err = headlight("answer", file, "--model", tiny_reader_folder, "--text", "a")
+    assert code == 2 and "--text and --pair name the columns of a table: give one" in err
+
+
 WRONG = {
-    "give either --question and --context, or a table": ("--question", "who?"),
+    "give either --question and --context, or a file of many": ("--question", "who?"),
     "there is no context: type the text in which the answer stands": ("--question", "who?", "--context", " "),
     "there is a second sentence but no first one": ("--question", " ", "--context", "a cat"),
     "asked.csv is a table: --text names its column of questions, --pair that of contexts": ("TABLE", "--text", "q"),
-    "--json is for one question: a table gives CSV": ("TABLE", "--text", "q", "--pair", "c", "--json"),
+    "--json is for one question, and a file was given": ("TABLE", "--text", "q", "--pair", "c", "--json"),
     "the column 'x' is not in asked.csv": ("TABLE", "--text", "x", "--pair", "c"),
     "nothing in the column 'c' (row 3;": ("TABLE", "--text", "q", "--pair", "c"),
 }

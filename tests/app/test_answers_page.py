@@ -29,7 +29,7 @@ def found_by(folder: Path) -> tuple[list[str], list[tuple[int, int]], list[float
     encoding = loaded.tokenizer.encode(QUESTION, CONTEXT)
     spans = capture(loaded, encoding).spans
     assert spans is not None
-    every = (*best_spans(encoding, spans, 8), span_at(encoding, spans, 0, 0))
+    every = (*best_spans(encoding, spans, 5), span_at(encoding, spans, 0, 0))
     return [one.text for one in every], [(one.first, one.last) for one in every], [one.probability for one in every]
 
 
@@ -58,7 +58,6 @@ def test_predict_shows_the_answer_in_its_context(tiny_reader_folder: Path, monke
     table = app.dataframe[0].value
     assert sorted(table["answer"]) == sorted([*texts[:-1], "no answer"])
     assert next(iter(table["probability"])) == pytest.approx(shares[texts.index(said)], rel=1e-4)
-    assert list(table["score"]) == sorted(table["score"], reverse=True)
     labels = [button.label for button in app.get("download_button")]
     assert labels[:2] == ["Answers (CSV)", "Tokens (CSV)"]
 

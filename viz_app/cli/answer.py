@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, Notes, PairColumn, TextColumn, encode, load, note
+from viz_app.cli.shared import Device, Notes, PairColumn, TextColumn, encode, load, note, note_each
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -25,7 +25,7 @@ def answer(
     model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model that finds answers.")],
     file: Annotated[
         Path | None,
-        typer.Argument(exists=True, dir_okay=False, help="Many instead: a .csv table of questions and contexts."),
+        typer.Argument(exists=True, dir_okay=False, help="Many instead: a .csv table, or a .json file as SQuAD's."),
     ] = None,
     question: Annotated[str | None, typer.Option(help="The question.")] = None,
     context: Annotated[str | None, typer.Option(help="The text in which its answer stands.")] = None,
@@ -37,18 +37,26 @@ def answer(
 ) -> None:
     """Where a text answers a question: the likeliest parts of it, as typed, and how probable it is that none does.
 
-    With a table (--text names its column of questions, --pair that of contexts) the best answer to each row, as CSV.
+    With a table (--text names its column of questions, --pair that of contexts) the best answer to each row, as CSV;
+    with questions in SQuAD's form, how many it answers rightly: exact match and F1.
     """
-    asked = question is not None and context is not None
-    if asked == (file is not None) or (file is None and (text or pair)):
-        raise Refused("give either --question and --context, or a table with --text and --pair")
-    if file is not None and (text is None or pair is None):
+    if (question is None) != (context is None) or (question is None) == (file is None):
+        raise Refused("give either --question and --context, or a file of many")
+    judged = file is not None and file.suffix.lower() == ".json"
+    if file is not None and not judged and (text is None or pair is None):
         raise Refused(f"{file.name} is a table: --text names its column of questions, --pair that of contexts")
+    if (file is None or judged) and (text or pair):
+        raise Refused("--text and --pair name the columns of a table: give one")
     if file is not None and as_json:
-        raise Refused("--json is for one question: a table gives CSV")
+        raise Refused("--json is for one question, and a file was given")
     loaded = load(model, device)
     if not loaded.has_reader:
         raise Refused(f"{model} was not trained to find answers in a text: `headlight finetune` can teach it")
+    if file is not None and judged:
+        from bert_core.training.answers import reader_scores
+
+        typer.echo("\n".join(reader_scores(loaded, file, report=note_each).table()))
+        return
     if file is not None:
         assert text is not None and pair is not None  # both were asked for
         typer.echo(_table(loaded, file, text, pair), nl=False)

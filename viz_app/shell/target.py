@@ -8,7 +8,7 @@ import numpy as np
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from bert_core.analysis.spans import answer_text, best_spans, context_places
+from bert_core.analysis.spans import answer_text, best_spans, context_places, span_at
 from bert_core.analysis.tags import OUTSIDE, tagged_words
 from bert_core.records import ModelRun, TagPrediction, Target, hidden_pieces, word_target
 from bert_core.refused import Refused
@@ -89,8 +89,11 @@ def target_position(current: Question) -> int | None:
 def way_to_a_target(current: Question) -> str:
     """What a visitor can do so that there is something to explain: the end of a sentence."""
     loaded = current.loaded
-    ways = [*["click a word to hide it"] * loaded.has_mlm, *["add a second sentence"] * loaded.has_nsp]
-    ways += ["add the context as the second text"] * loaded.has_reader
+    ways = [
+        *["add the context as the second text"] * loaded.has_reader,
+        *["click a word to hide it"] * loaded.has_mlm,
+        *["add a second sentence"] * loaded.has_nsp,
+    ]
     return ", or ".join(ways) or "this model has no trained output, choose another one"
 
 
@@ -141,8 +144,9 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
             key = replaced_key(at)
             options[key], labels[key] = Target("replaced", at), says.format(word=encoding.labels[at], first=at)
     if run is not None and run.spans is not None:
-        best = [(span.first, span.last) for span in best_spans(encoding, run.spans, OFFERED_ANSWERS)]
-        for first, last in dict.fromkeys((*best, (0, 0), *_linked_span(encoding, state.target))):
+        offered = [*best_spans(encoding, run.spans, OFFERED_ANSWERS), span_at(encoding, run.spans, 0, 0)]
+        best = [(span.first, span.last) for span in sorted(offered, key=lambda span: -span.score)]
+        for first, last in dict.fromkeys((*best, *_linked_span(encoding, state.target))):
             options[span_key(first, last)] = target = Target("span", first, last=last)
             answer = spoken("answer “{word}”").format(word=_answer_word(encoding, target))
             labels[span_key(first, last)] = answer if last else spoken("no answer")

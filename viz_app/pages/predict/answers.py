@@ -16,7 +16,7 @@ from viz_app.shell.question import NO_TOKENS, Question
 from viz_app.shell.target import span_key
 
 NO_ANSWER = "no answer"
-SHOWN = 8  # answers in the table
+SHOWN = 5  # answers in the table
 SIGNS_AROUND = 500  # of the context, on either side of the answer
 EXAMPLE = "Who has a car?", "Anna has a red ball. Tom has a blue car. Anna is in the garden."
 
@@ -45,7 +45,7 @@ def _answer(current: Question, spans: SpanPrediction) -> None:
     best, none = best_spans(encoding, spans, SHOWN), span_at(encoding, spans, 0, 0)
     # As the evaluation of SQuAD 2.0 decides it, without a threshold of one model's own.
     answer = max(best[0], none, key=lambda span: span.score)
-    said, listed = st.columns([3, 2], gap="large")
+    said, listed = st.columns(2, gap="large")
     with said:
         st.markdown(f"#### {_written(answer)}: {two_digits(answer.probability)}")
         st.markdown(_marked(encoding, answer))
@@ -66,7 +66,7 @@ def _answer(current: Question, spans: SpanPrediction) -> None:
             lecture=current.lecture,
         ),
         key="answer",
-        least_width=12 * len(places),
+        least_width=20 * len(places),
         config={"displayModeBar": False},
         alt=f"How probable each token of the context is as the first and as the last of the answer: {answer.text}",
     )
@@ -110,12 +110,11 @@ def _table(best: tuple[Span, ...], none: Span) -> None:
         {
             "answer": [span.text if span.last else NO_ANSWER for span in ordered],
             "probability": [span.probability for span in ordered],
-            "score": [span.score for span in ordered],
         },
         hide_index=True,
         width="stretch",
         column_config={
-            "probability": st.column_config.ProgressColumn(format="%.2g", min_value=0, max_value=1),
-            "score": st.column_config.NumberColumn(format="%.2f", help="The sum of the two logits, in their units"),
+            "answer": st.column_config.TextColumn(width="medium"),
+            "probability": st.column_config.NumberColumn(format="%.2g", width="small"),
         },
     )

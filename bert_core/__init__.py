@@ -117,6 +117,7 @@ _NAMES = {
     "studies.table": "read_table write_table",
     "studies.curve": "pruning_curve read_curve",
     "studies.explain": "ExplainSettings explain_file",
+    "studies.dossier": "Dossier Dossiers head_dossiers read_dossiers write_dossiers",
     "studies.explained": "WordTotal explained_rows read_totals word_totals",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
     "studies.probes": "ProbeSettings label_erasers probe_file probe_points probes_csv read_probes",
@@ -358,6 +359,11 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.compare import compare_models as compare_models
     from bert_core.studies.curve import pruning_curve as pruning_curve
     from bert_core.studies.curve import read_curve as read_curve
+    from bert_core.studies.dossier import Dossier as Dossier
+    from bert_core.studies.dossier import Dossiers as Dossiers
+    from bert_core.studies.dossier import head_dossiers as head_dossiers
+    from bert_core.studies.dossier import read_dossiers as read_dossiers
+    from bert_core.studies.dossier import write_dossiers as write_dossiers
     from bert_core.studies.explain import ExplainSettings as ExplainSettings
     from bert_core.studies.explain import explain_file as explain_file
     from bert_core.studies.explained import WordTotal as WordTotal

@@ -46,6 +46,7 @@ SHOTS = {
     "why": ("why", {"text": "He drank a cup of tea with milk.", "masked": "5", "target": "6:tea"}, "light", 1300),
     "layers": ("layers", {"text": "The ship sailed from England to America.", "masked": "5"}, "light", 1000),
     "causes": ("causes", {**HAT, "source": "The woman lost his hat."}, "light", 1200),
+    "dossier": ("dossier", {"head": "3.8"}, "light", 1250),
     "probes": ("probes", {"label": "subject", "erase": "1"}, "light", 1150),
     "neurons": ("neurons", {"text": HERS, "masked": "5", "target": "6:her"}, "light", 1300),
     "score": ("score", {"text": PAIR["text"]}, "dark", 1000),

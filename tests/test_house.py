@@ -130,7 +130,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.pages.finetune",
         "viz_app.pages.score", "viz_app.pages.images", "viz_app.pages.inside", "viz_app.pages.learn",
         "viz_app.pages.glossary", "viz_app.pages.start", "viz_app.pages.causes",
-        "viz_app.pages.probes", "viz_app.pages.neurons",
+        "viz_app.pages.probes", "viz_app.pages.neurons", "viz_app.pages.dossier",
     },
     "viz_app.pages.predict": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.calibration", "bert_core.records", "bert_core.tokenizer",
@@ -159,6 +159,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.loading",
         "bert_core.edits", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.notation",
         "viz_app.figures", "viz_app.export", "viz_app.shell",
+    },
+    "viz_app.pages.dossier": {
+        "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.translators", "bert_core.studies",
+        "viz_app.figures", "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.probes": {
         "numpy", "streamlit", "bert_core.progress", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer",

@@ -23,6 +23,7 @@ ranked fired neuron times
 through lens by laid cell depth several like
 colour
 over normal removal
+asked_of whole tenth hidden
 label seeds erase erased_at
 parts order going figure
 tuned tuned_step tuned_by
@@ -53,13 +54,13 @@ DEFAULTS = {
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
     "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "around": None, "place": None,
-    "label": "", "seeds": 3, "erased_at": 0,
+    "asked_of": "offset", "tenth": 10, "label": "", "seeds": 3, "erased_at": 0,
     "ranked": "added", "fired": None, "neuron": None, "times": 0.0,
     "lesson": "", "step": "predict", "term": "", "lang": "en", "class": "",
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head also other stage seed shapes word cell several one two source place
-fired neuron tuned lesson step
+tenth fired neuron tuned lesson step
 """
 
 

@@ -23,6 +23,7 @@ from viz_app.cli import (
     answer,
     ask,
     compare,
+    dossier,
     draw,
     explain,
     heads,
@@ -63,6 +64,7 @@ app.command()(patch.patch)
 app.command()(probe.probe)
 app.command()(neurons.neurons)
 app.command()(compare.compare_models)
+app.command()(dossier.dossier)
 app.command()(explain.explain)
 app.command()(search.index)
 app.command()(search.search)

@@ -1,0 +1,150 @@
+"""What a head does over a corpus: the page Dossier, what comes with it, an uploaded file, and the command."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+import bert_core
+from bert_core import read_dossiers
+from bert_core.loading import ASSETS
+from bert_core.studies.dossier import Look
+from bert_core.translators import fingerprint
+from tests.app.test_cli import Run, headlight
+from tests.visit import key_of, settled, visited, words
+from viz_app.figures.dossier import share_bars
+from viz_app.pages.dossier import FIRST_HEAD
+from viz_app.pages.dossier.page import AROUND, FILE, marked
+
+__all__ = ["headlight"]  # a fixture
+BUNDLED = ASSETS / "headlight-mini" / FILE
+
+
+def start(**address: str) -> AppTest:
+    """The page as someone sees it who follows a link."""
+    return settled(visited("dossier", **address))
+
+
+def drawn(app: AppTest) -> dict[str, tuple[float, float]]:
+    """Name -> share and chance, as the figure has them."""
+    (chart,) = (json.loads(element.proto.spec)["data"] for element in app.get("plotly_chart"))
+    return {of[0]: (share, of[1]) for of, share in zip(chart[0]["customdata"], chart[0]["x"], strict=True)}
+
+
+def test_the_bundled_dossiers_are_of_the_bundled_model() -> None:
+    """They fit its weights, name their source and licence, have every head, and are no larger than 10 MB."""
+    found = read_dossiers(BUNDLED)
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    assert found.weights == fingerprint(loaded, whole=True)
+    assert len(found.heads) == loaded.config.num_hidden_layers * loaded.config.num_attention_heads
+    assert "English EWT" in found.source and "CC BY-SA 4.0" in found.source
+    assert BUNDLED.stat().st_size <= 10_000_000
+    assert all(look.text for one in found.heads for tenth in one.tenths for look in tenth)
+
+
+def test_a_head_is_shown_beside_chance() -> None:
+    """The bars are those of the file; what is asked and of which tokens are choices; another head has another."""
+    found = read_dossiers(BUNDLED).of(*FIRST_HEAD)
+    app = start()
+    assert not app.exception and f"L{FIRST_HEAD[0]} H{FIRST_HEAD[1]}" in words(app)
+    for whole, bars in ((False, found.active), (True, found.bars)):
+        app.toggle(key=key_of(app, "whole")).set_value(whole).run()
+        expected = {bar.name: (bar.share, bar.chance) for bar in bars["offset"]}
+        shown = drawn(app)
+        assert shown["-1"] == pytest.approx(expected["-1"]) and shown["[CLS]"] == pytest.approx(expected["first"])
+        assert len(shown) == len(expected)
+    assert "How to read this" in words(app) and "How it can mislead" in words(app) and "CC BY-SA" in words(app)
+    assert found.words[0].key in list(app.dataframe[0].value["to"])
+    other = start(head="0.3", asked_of="upos", tenth="1")
+    shown = read_dossiers(BUNDLED).of(0, 3)
+    expected = {bar.name: (bar.share, bar.chance) for bar in shown.active["upos"]}
+    assert drawn(other)["NOUN"] == pytest.approx(expected["NOUN"])
+    assert list(other.dataframe[2].value["sentence"]) == [marked(look) for look in shown.tenths[0]]
+
+
+def test_one_guesses_before_one_sees() -> None:
+    """Ten looks and neither figures nor words; a button shows them."""
+    app = start(hidden="1")
+    assert not app.get("plotly_chart") and len(app.dataframe) == 1 and len(app.dataframe[0].value) == 10
+    assert "by chance" not in words(app)
+    next(button for button in app.button if button.label == "Show its dossier").click().run()
+    assert app.get("plotly_chart") and len(app.dataframe) == 3
+
+
+def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    """One that is none, and one of other weights; an uploaded one is shown."""
+    app = start()
+    upload = app.file_uploader(key="own_dossiers#file")
+    upload.upload("mine.json", b"[]", "application/json").run()
+    assert "mine.json holds no dossiers" in words(app) and not app.exception
+    kept = json.loads(BUNDLED.read_text())
+    kept["weights"] = "0123456789abcdef"
+    app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
+    assert "has other weights" in words(settled(app)) and not app.exception
+    kept = json.loads(BUNDLED.read_text())
+    kept["source"] = "<script>alert(1)</script>"
+    kept["heads"] = [one for one in kept["heads"] if one["layer"] == 1]
+    app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
+    app = settled(app)
+    assert "there is no dossier of L3 H8" in words(app)
+    (corpus,) = [caption.value for caption in app.caption if "Corpus" in caption.value]
+    assert r"\<script\>" in corpus and "<script" not in corpus.replace(r"\<", "")
+
+
+def test_looks_are_marked_in_their_sentences() -> None:
+    """‹From› and «to» in their order, both where they are one, and no more than stands around them."""
+
+    def look(text: str, query: tuple[int, int], key: tuple[int, int] | None) -> Look:
+        return Look("a.txt", 1, text, query, key, "x", 1.0, 1.0)
+
+    assert marked(look("a red cat sat", (2, 5), (6, 9))) == "a ‹red› «cat» sat"
+    assert marked(look("a red cat sat", (6, 9), (2, 5))) == "a «red› ‹cat» sat".replace("red›", "red»").replace(
+        "‹cat»", "‹cat›"
+    )
+    assert marked(look("a red cat", (2, 5), (2, 5))) == "a ‹«red»› cat"
+    assert marked(look("a red cat", (2, 5), None)) == "a ‹red› cat"
+    long = f"{'a ' * 100}red cat{' b' * 100}"
+    assert (
+        marked(look(long, (200, 203), (204, 207)))
+        == f"…{long[200 - AROUND : 200]}‹red› «cat»{long[207 : 207 + AROUND]}…"
+    )
+
+
+def test_bars_are_plain_text_and_of_one_length() -> None:
+    """A name is written as it is; figures of other lengths are a mistake."""
+    figure = share_bars(["<b>x</b>"], [0.5], [0.1], dark=False).to_plotly_json()
+    assert "<b>" not in json.dumps(figure["layout"]["yaxis"]["ticktext"])
+    with pytest.raises(ValueError, match="one of each"):
+        share_bars(["a"], [0.5, 0.1], [0.1], dark=False)
+
+
+def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """An index, then its dossiers as JSON and as a table; and how it says no."""
+    corpus, index = tmp_path / "corpus.txt", tmp_path / "index"
+    corpus.write_text("the cat sat on the mat\na dog ran to the door\n" * 9)
+    code, _, err = headlight("index", corpus, "--model", tiny_model_folder, "--out", index)
+    assert code == 0, err
+    code, printed, err = headlight("dossier", index, "--out", tmp_path / "d.json", "--source", "mine, CC0")
+    assert code == 0 and "heads over" in printed, err
+    found = read_dossiers(tmp_path / "d.json")
+    assert found.source == "mine, CC0" and found.documents == ("corpus.txt",)
+    code, printed, err = headlight("dossier", index, "--heads", "1.2,0.1", "--out", tmp_path / "d.csv")
+    assert code == 0 and "2 heads" in printed, err
+    rows = list(csv.DictReader((tmp_path / "d.csv").read_text().splitlines()))
+    own = found.of(1, 2)
+    shares = {(row["asked"], row["tokens"], row["name"]): row["share"] for row in rows if row["layer"] == "1"}
+    assert float(shares["kind", "all", own.bars["kind"][0].name]) == own.bars["kind"][0].share
+    for given, says in (
+        (("--heads", "3"), "--heads is '3': write layer.head"),
+        (("--heads", "7.1"), "has no heads of layer 7"),
+    ):
+        code, _, err = headlight("dossier", index, "--out", tmp_path / "n.json", *given)
+        assert code == 2 and says in err
+    code, _, err = headlight("dossier", index, "--out", tmp_path / "n.txt")
+    assert code == 2 and "its ending must be one of" in err
+    code, _, err = headlight("dossier", tmp_path, "--out", tmp_path / "n.json")
+    assert code == 2 and "is no index" in err

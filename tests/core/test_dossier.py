@@ -1,0 +1,230 @@
+"""What a head does over a corpus: counted again token by token, beside chance counted again key by key."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bert_core import Index, Refused, head_dossiers, index_file, open_index, read_dossiers, write_dossiers
+from bert_core.studies import dossier
+from bert_core.studies.dossier import ALIKE, Bar, telling
+from tests.core.test_treebank import SENTENCES
+from tests.near import assert_near
+
+
+def indexed(path: Path, out: Path, model: Path) -> Index:
+    """A whole index."""
+    for _ in index_file(path, out, str(model), device="cpu"):
+        pass
+    return open_index(out)
+
+
+@pytest.fixture
+def of_a_text(tiny_model_folder: Path, tmp_path: Path) -> Index:
+    """Of plain text, whose words come again."""
+    path = tmp_path / "corpus.txt"
+    path.write_text("".join(
+        f"The {'old' if n % 3 else 'big'} cat sat on the mat {n}. A dog, a king ran to door {n}!\n" for n in range(30)
+    ))  # fmt: skip
+    return indexed(path, tmp_path / "index", tiny_model_folder)
+
+
+@pytest.fixture
+def of_a_treebank(tiny_model_folder: Path, tmp_path: Path) -> Index:
+    """Of sentences with their trees."""
+    path = tmp_path / "trees.conllu"
+    path.write_text("\n".join(SENTENCES) + "\n")
+    return indexed(path, tmp_path / "index", tiny_model_folder)
+
+
+def rows_of(index: Index) -> list[dict[str, Any]]:
+    """Every token with its number and its sentence."""
+    rows = [shard.row(number) for shard in index.shards for number in range(shard.tokens)]
+    return [row | {"row": number, "first": number - row["position"]} for number, row in enumerate(rows)]
+
+
+def strongest(index: Index, layer: int, head: int, rows: list[dict[str, Any]]) -> dict[int, int]:
+    """Of every typed token the row of its strongest key."""
+    keys = np.concatenate([shard.part("keys", layer)[head, :, 0] for shard in index.shards])
+    return {row["row"]: row["first"] + int(keys[row["row"]]) for row in rows if row["word"] is not None}
+
+
+def kind_of(query: dict[str, Any], key: dict[str, Any]) -> str:
+    """By hand, for words of one piece or two."""
+    if key["word"] is None:
+        return "end" if key["position"] else "first"
+    if key is query:
+        return "itself"
+    if key["word"].lower() == query["word"].lower():
+        return "its word" if key["end"] == query["start"] or query["end"] == key["start"] else "the same word"
+    if key["word"] in ".,!":
+        return "punctuation"
+    return "number" if key["word"].isdigit() else "another word"
+
+
+def as_shares(bars: tuple[Bar, ...]) -> tuple[dict[str, float], dict[str, float]]:
+    return {bar.name: bar.share for bar in bars}, {bar.name: bar.chance for bar in bars}
+
+
+def test_bars_are_counted_and_chance_is_a_key_of_the_sentence(of_a_text: Index) -> None:
+    """Offsets and kinds, each with its chance, of all tokens and of the tenth with most activity."""
+    rows = rows_of(of_a_text)
+    found = head_dossiers(of_a_text, [(0, 1), (1, 0)])
+    for one in found.heads:
+        keys = strongest(of_a_text, one.layer, one.head, rows)
+        assert one.tokens == len(keys)
+        scales = np.concatenate([shard.part("head_scales", one.layer)[one.head] for shard in of_a_text.shards], axis=1)
+        activity = (scales[0] * scales[1])[list(keys)]
+        assert_near(one.deciles, np.quantile(activity / activity.mean(), np.linspace(0, 1, 11)))
+        most = [row for row, at in zip(keys, activity >= np.quantile(activity, 0.9), strict=True) if at]
+        for bars, queries in ((one.bars, list(keys)), (one.active, most)):
+            kinds, offsets, chance = Counter[str](), Counter[str](), Counter[str]()
+            for query in queries:
+                key = rows[keys[query]]
+                kinds[kind_of(rows[query], key)] += 1
+                by = key["row"] - query
+                if abs(by) <= dossier.FARTHEST and key["word"] is not None:
+                    offsets[f"{by:+d}" if by else "0"] += 1
+                sentence = [other for other in rows if other["first"] == rows[query]["first"]]
+                for other in sentence:
+                    chance[kind_of(rows[query], other)] += 1 / len(sentence)  # type: ignore[assignment]
+            shares, by_chance = as_shares(bars["kind"])
+            assert {name: share for name, share in shares.items() if share} == pytest.approx(
+                {name: count / len(queries) for name, count in kinds.items()}
+            )
+            assert by_chance == pytest.approx({name: count / len(queries) for name, count in chance.items()})
+            shares, by_chance = as_shares(bars["offset"])
+            for name, count in offsets.items():
+                assert shares[name] == pytest.approx(count / len(queries))
+            assert sum(shares.values()) == pytest.approx(1) and sum(by_chance.values()) == pytest.approx(1)
+        assert one.sinks == pytest.approx(sum(bar.share for bar in one.bars["kind"] if bar.name in ("first", "end")))
+
+
+def test_relations_are_those_of_the_trees(of_a_treebank: Index) -> None:
+    """A key is the governor of its token, a dependent of it, in the same word, added, or not tied to it."""
+    rows = rows_of(of_a_treebank)
+    ((one,),) = (head_dossiers(of_a_treebank, [(1, 1)]).heads,)
+    keys = strongest(of_a_treebank, 1, 1, rows)
+    # Number the words: in these sentences no word stands beside an equal one.
+    number, last = {}, (None, None)
+    for row in rows:
+        last_word, count = last
+        same = (
+            row["word"] is not None and row["word"] == last_word and row["distance"] == rows[row["row"] - 1]["distance"]
+        )
+        count = (count or 0) + (not same)
+        number[row["row"]], last = count, (row["word"], count)
+
+    def tie(query: int, key: int) -> str:
+        if rows[key]["word"] is None:
+            return "end" if rows[key]["position"] else "first"
+        if number[key] == number[query]:
+            return "its word"
+        if rows[query]["distance"] and number[query] + rows[query]["distance"] == number[key]:
+            return "its governor"
+        if rows[key]["distance"] and number[key] + rows[key]["distance"] == number[query]:
+            return "its dependent"
+        return "not tied to it"
+
+    expected = Counter(tie(query, key) for query, key in keys.items())
+    shares, by_chance = as_shares(one.bars["relation"])
+    assert {name: share for name, share in shares.items() if share} == pytest.approx(
+        {name: count / len(keys) for name, count in expected.items()}
+    )
+    assert by_chance["its governor"] > 0 and by_chance["its dependent"] > 0
+    tags = Counter(rows[key]["upos"] or "added" for key in keys.values())
+    shares, _ = as_shares(one.bars["upos"])
+    assert {name: share for name, share in shares.items() if share} == pytest.approx(
+        {name: count / len(keys) for name, count in tags.items()}
+    )
+
+
+def test_words_and_pairs_stand_beside_what_chance_gives(of_a_text: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted again pair by pair, in one go or in many: the most telling first, and none that is not above chance."""
+    rows = rows_of(of_a_text)
+    whole = head_dossiers(of_a_text)
+    monkeypatch.setattr(dossier, "AT_ONCE", 50)
+    in_parts = head_dossiers(of_a_text)
+    compared = 0
+    for one, other in zip(whole.heads, in_parts.heads, strict=True):
+        keys = strongest(of_a_text, one.layer, one.head, rows)
+        assert [(word.key, word.times) for word in one.words] == [(word.key, word.times) for word in other.words]
+        for joined in (*one.words, *one.pairs):
+            times = expected = 0.0
+            for query, key in keys.items():
+                if joined.query is not None and rows[query]["word"].casefold() != joined.query:
+                    continue
+                sentence = [row for row in rows if row["first"] == rows[query]["first"]]
+                apart = [row for row in sentence if row["word"] and (joined.query is None or row["row"] != query)]
+                expected += sum(row["word"].casefold() == joined.key for row in apart) / len(sentence)
+                times += (rows[key]["word"] or "").casefold() == joined.key and (joined.query is None or key != query)
+            assert joined.times == times >= dossier.LEAST and times > joined.expected
+            assert joined.expected == pytest.approx(expected)
+            compared += 1
+        scores = [telling(np.array(word.times), np.array(word.expected)).item() for word in one.words]
+        assert scores == sorted(scores, reverse=True)
+    assert compared > 20
+    assert telling(np.array([8.0]), np.array([2.0]))[0] == pytest.approx(16 * np.log(4))
+
+
+def test_looks_are_of_their_tenth_and_heads_alike_look_alike(of_a_text: Index) -> None:
+    """Each look is from its tenth of the activity, points into its sentence, and a seed draws it again."""
+    rows = rows_of(of_a_text)
+    found = head_dossiers(of_a_text, examples=2, seed=3)
+    assert found == head_dossiers(of_a_text, examples=2, seed=3) != head_dossiers(of_a_text, examples=2, seed=4)
+    for one in found.heads:
+        for tenth, looks in enumerate(one.tenths):
+            for look in looks:
+                assert one.deciles[tenth] - 1e-6 <= look.activity <= one.deciles[tenth + 1] + 1e-6
+                (own,) = [row for row in rows if (row["line"], row["sentence_text"]) == (look.line, look.text)
+                          and (row["start"], row["end"]) == look.query and row["word"]]  # fmt: skip
+                key = rows[strongest(of_a_text, one.layer, one.head, rows)[own["row"]]]
+                assert look.piece == key["piece"]
+                assert look.key == (None if key["word"] is None else (key["start"], key["end"]))
+        assert [look.activity for look in one.strongest] == sorted(
+            (look.activity for look in one.strongest), reverse=True
+        )
+        assert one.strongest[0].activity == pytest.approx(one.deciles[-1])
+        assert len(one.alike) == min(ALIKE, len(found.heads) - 1)
+        own_keys = np.array(list(strongest(of_a_text, one.layer, one.head, rows).values()))
+        for layer, head, share in one.alike:
+            other = np.array(list(strongest(of_a_text, layer, head, rows).values()))
+            assert share == pytest.approx(np.mean(own_keys == other))
+
+
+def test_a_file_gives_them_back(of_a_treebank: Index, tmp_path: Path) -> None:
+    """What was written is what is read; a file that is broken, or another one, is refused in a sentence."""
+    found, path = head_dossiers(of_a_treebank, source="somebody's, CC0"), tmp_path / "dossier.json"
+    write_dossiers(found, path)
+    assert read_dossiers(path) == found and found.of(1, 0).head == 0
+    whole = json.loads(path.read_text())
+    for broken in ({}, whole | {"format": 9}, whole | {"heads": [{}]}, whole | {"heads": 3}, [1]):
+        path.write_text(json.dumps(broken))
+        with pytest.raises(Refused, match=r"dossier\.json holds no dossiers"):
+            read_dossiers(path)
+    with pytest.raises(Refused, match="there is no file"):
+        read_dossiers(tmp_path / "none.json")
+
+
+def test_what_cannot_be_is_refused(of_a_text: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head that is not there, more than fits, a shard that is broken, an empty index."""
+    with pytest.raises(Refused, match="has no heads of layer 7"):
+        head_dossiers(of_a_text, [(7, 0)])
+    with pytest.raises(Refused, match="head"):
+        head_dossiers(of_a_text, [(0, 99)])
+    with pytest.raises(Refused, match="there is no dossier of L9 H9"):
+        head_dossiers(of_a_text, [(0, 0)]).of(9, 9)
+    with pytest.raises(Refused, match="no typed token"):
+        head_dossiers(dataclasses.replace(of_a_text, shards=()))
+    monkeypatch.setattr(dossier, "LARGEST", 500)
+    with pytest.raises(Refused, match="do not fit in memory: ask for"):
+        head_dossiers(of_a_text)
+    (of_a_text.folder / "0000.000000" / "keys.npy").write_bytes(b"broken")
+    with pytest.raises(Refused, match="is broken"):
+        head_dossiers(open_index(of_a_text.folder), [(0, 0)])

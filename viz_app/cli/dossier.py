@@ -1,0 +1,76 @@
+"""The command that counts what every head does over an index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bert_core.refused import Refused
+from viz_app.cli.shared import Notes, check_place
+
+if TYPE_CHECKING:
+    from bert_core.studies.dossier import Dossier
+
+ENDINGS = (".json", ".csv", ".parquet")
+SHOWN = 8  # heads
+LEAST_CLEAR = 0.05  # of all looks
+
+
+def dossier(
+    index: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A folder that `headlight index` made.")],
+    out: Annotated[
+        Path, typer.Option(dir_okay=False, help="A .json file, which the page Dossier opens; or .csv, .parquet.")
+    ],
+    heads: Annotated[str, typer.Option(help="layer.head with commas, as in 3.8,4.1; or all.")] = "all",
+    each: Annotated[int, typer.Option(min=1, max=100, help="Looks drawn from every tenth of a head's activity.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Of the looks that are drawn.")] = 0,
+    source: Annotated[str, typer.Option(help="Whose text it is, and its licence; shown beside the sentences.")] = "",
+) -> None:
+    """What every head does over a corpus: kinds, offsets, relations and words it looks at, beside what chance gives.
+
+    With sentences from every tenth of its activity, and the heads that look in the same way.
+    """
+    from bert_core.studies.dossier import dossier_columns, head_dossiers, write_dossiers
+    from bert_core.studies.indexed import open_index
+    from bert_core.studies.table import write_columns
+
+    if out.suffix.lower() not in ENDINGS:
+        raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
+    check_place(out, index)
+    found = head_dossiers(
+        open_index(index), _parse_heads(heads), examples=each, seed=seed, source=source, report=Notes()
+    )
+    if out.suffix.lower() == ".json":
+        write_dossiers(found, out)
+    else:
+        write_columns(dossier_columns(found.heads), out)
+    for one in found.heads[:SHOWN]:
+        typer.echo(_line(one))
+    typer.echo(f"{out}: {len(found.heads)} heads over {found.heads[0].tokens:,} tokens")
+
+
+def _parse_heads(written: str) -> list[tuple[int, int]] | None:
+    """`3.8,4.1` as pairs; None for all. Raises Refused for anything else."""
+    if written.strip() == "all":
+        return None
+    pairs = []
+    for part in written.split(","):
+        layer, _, head = part.strip().partition(".")
+        if not (layer.isdecimal() and head.isdecimal()):
+            raise Refused(f"--heads is {written!r}: write layer.head with commas, as in 3.8,4.1, or all")
+        pairs.append((int(layer), int(head)))
+    return pairs
+
+
+def _line(one: Dossier) -> str:
+    """Where a head rests, and what stands out most where it is active."""
+    clear = [
+        (bar.share - bar.chance, asked, bar) for asked, bars in one.active.items() for bar in bars
+        if bar.share - bar.chance > LEAST_CLEAR
+    ]  # fmt: skip
+    best = [f"{asked} {bar.name} {bar.share:.0%} (chance {bar.chance:.0%})"
+            for _, asked, bar in sorted(clear, key=lambda each: -each[0])[:3]]  # fmt: skip
+    rests = f"L{one.layer} H{one.head}: at [CLS] or [SEP] from {one.sinks:.0%}"
+    return f"{rests}; where most active: {', '.join(best) or 'nothing above chance'}"

@@ -1,0 +1,61 @@
+"""What a head looks at, as shares of its looks beside those of chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
+from viz_app.figures.style import SEQUENTIAL, figure_of, page, plain
+
+LONGEST_LABEL = 28
+LEAST_WRITTEN = 0.005
+
+
+def share_bars(
+    names: Sequence[str], shares: Sequence[float], chances: Sequence[float], *, dark: bool, lecture: bool = False
+) -> go.Figure:
+    """A bar for each share, the first on top, and a line across it where chance would end.
+
+    shares, chances: (name,), 0 to 1. Names are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    Raises ValueError if the lengths differ.
+    """
+    if not len(names) == len(shares) == len(chances):
+        raise ValueError(f"{len(names)} names, {len(shares)} shares and {len(chances)} of chance: one of each")
+    colours, places = page(dark), list(range(len(names)))
+    written = [plain(name, LONGEST_LABEL) for name in names]
+    bars = {
+        "type": "bar", "orientation": "h", "x": list(shares), "y": places, "name": "this head", "cliponaxis": False,
+        "marker": {"color": SEQUENTIAL.on(dark)[7]},
+        "hovertemplate": "%{customdata[0]}<br>%{x:.1%}, by chance %{customdata[1]:.1%}<extra></extra>",
+        "customdata": [[name, chance] for name, chance in zip(written, chances, strict=True)],
+    }  # fmt: skip
+    by_chance = {
+        "type": "scatter", "mode": "markers", "x": list(chances), "y": places, "name": "by chance",
+        "marker": {
+            "symbol": "line-ns", "size": 22 if lecture else 16, "line": {"width": 3, "color": colours.text},
+        },
+        "hoverinfo": "skip",
+    }  # fmt: skip
+    numbers = {
+        "type": "scatter", "mode": "text", "y": places, "showlegend": False, "cliponaxis": False, "hoverinfo": "skip",
+        "x": [max(both) for both in zip(shares, chances, strict=True)], "textposition": "middle right",
+        "text": [f"  {share:.0%}" if share >= LEAST_WRITTEN else "" for share in shares],
+    }  # fmt: skip
+    layout = {
+        "height": round(len(names) * (36 if lecture else 25) + 110),
+        "margin": {"l": 8, "r": 56, "t": 40, "b": 8},
+        "bargap": 0.3,
+        "dragmode": False,
+        "showlegend": True,
+        "legend": {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0},
+        "xaxis": {
+            "title": {"text": "share of looks"}, "tickformat": ".0%",
+            "range": [0, 1.12 * max([*shares, *chances, 0.01])],
+        },
+        "yaxis": {
+            "tickmode": "array", "tickvals": places, "range": [len(names) - 0.4, -0.6], "showgrid": False,
+            "ticktext": [f"{name}  " for name in written], "zeroline": False,
+        },
+    }  # fmt: skip
+    return figure_of([bars, by_chance, numbers], layout, dark=dark, lecture=lecture)

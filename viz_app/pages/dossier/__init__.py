@@ -1,0 +1,33 @@
+"""The page Dossier: what each head does over a whole corpus, beside what chance would give."""
+
+from __future__ import annotations
+
+from bert_core.refused import Refused
+from bert_core.studies.dossier import TENTHS
+from viz_app.shell.choices import Choice, Page, choice_of, flag, parse_whole
+
+QUESTIONS = ("offset", "kind", "relation", "upos")
+FIRST_HEAD = (3, 8)  # that is shown before one is chosen: where it is active it looks at what depends on the word
+
+
+def parse_tenth(value: str) -> int:
+    """A tenth, from 1, the weakest. Raises Refused for any other number."""
+    if not 1 <= (tenth := parse_whole(value)) <= TENTHS:
+        raise Refused(f"1 to {TENTHS}")
+    return tenth
+
+
+PAGE = Page(
+    "dossier",
+    "Dossier",
+    ":material/badge:",
+    group="Study",
+    asks="What does a head do over a whole corpus?",
+    choices={
+        "asked_of": choice_of(*QUESTIONS),
+        "whole": flag(),
+        "tenth": Choice(TENTHS, parse_tenth, step=True),
+        "hidden": flag(),
+    },
+    text=False,
+)

@@ -96,7 +96,7 @@ def test_a_click_asks_why_and_a_tag_can_be_chosen(folder: Path, strip: Strip, mo
     assert f"#### “cats” is {word.label}: " in words(app)
     (control,) = [box for box in app.selectbox if str(box.value).startswith("tag:")]
     assert control.value == f"tag:{word.position}:{second}"
-    assert f"tag:{word.position}:{likeliest}" in control.options or "for “cats”" in "".join(control.options)
+    assert f"tag:{word.position}:{likeliest}" in control.options or "Explain “cats” as" in "".join(control.options)
 
 
 @pytest.mark.parametrize("path", ["why", "attention", "heads", "neurons", "causes"])
@@ -105,7 +105,7 @@ def test_a_tag_is_explained_on_every_page_that_explains(folder: Path, path: str)
     source = {"source": "the dogs sat on the mat in london"} if path == "causes" else {}
     app = opened(folder, path, target="tag:2:1", **source)
     (control,) = [box for box in app.selectbox if str(box.value).startswith("tag:")]
-    assert control.value == "tag:2:1" and "Explain “B-PER” for “cats”" in control.options
+    assert control.value == "tag:2:1" and "Explain “cats” as B-PER" in control.options
     if path == "why":
         assert "Why “B-PER” for “cats”?" in words(app)
 

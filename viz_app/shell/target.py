@@ -151,7 +151,7 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
             answer = spoken("answer “{word}”").format(word=_answer_word(encoding, target))
             labels[span_key(first, last)] = answer if last else spoken("no answer")
     if run is not None and run.tags is not None:
-        says = spoken("“{label}” for “{word}”")
+        says = spoken("“{word}” as {label}")
         for at, number in _offered_tags(current, run, run.tags):
             options[tag_key(at, number)] = target = Target("tag", at, label=number)
             labels[tag_key(at, number)] = says.format(label=run.tags.labels[number], word=_tagged(current, target))

@@ -31,18 +31,17 @@ def tagged(current: Question, run: ModelRun, tags: TagPrediction) -> tuple[str, 
         )  # fmt: skip
         if said := _unbegun(words, spans):
             screen.note(as_written(said))
-        bars, answer = st.columns([3, 2], gap="large", vertical_alignment="center")
+        answer, bars = st.columns([2, 3], gap="large", vertical_alignment="center")
     order = tags.order_at(chosen.position)[:SHOWN_TAGS]
     names, shares = [tags.labels[number] for number in order], tags.probabilities[chosen.position, list(order)].tolist()
+    with answer:
+        _answer(current, run, chosen, order)
     with bars:
-        st.markdown(f"**{as_written(chosen.text)}**")
         screen.chart(
             prediction_bars(names, shares, largest=1.0, dark=current.dark, lecture=current.lecture),
             key="tag_bars", config={"displayModeBar": False},
             alt=f"Likeliest tags of “{chosen.text}”: {', '.join(names[:5])}",
         )  # fmt: skip
-    with answer:
-        _answer(current, run, chosen, order)
     each = (
         "words of one kind in a row are one span, whose kind stands under it, and what is O has none"
         if marks_spans(tags.labels)

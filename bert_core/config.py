@@ -208,6 +208,11 @@ class BertConfig:
         return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     @property
+    def word_act(self) -> str | Callable[[Any], Any]:
+        """The activation of the word head."""
+        return self.family.word_act or self.hidden_act
+
+    @property
     def attention_head_size(self) -> int:
         """Width of one head's query, key and value; with an embedding_size, rounded down."""
         return self.hidden_size // self.num_attention_heads

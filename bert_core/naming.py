@@ -23,6 +23,7 @@ class Family:
     counts_from_pad: whether positions begin behind the number of the padding token, so that the table has more rows
         than a text has places.
     next_sentences: whether its models were asked in pre-training if one text follows another.
+    word_act: the activation of its word head, whatever that of its layers is; None: the same.
     asks_order: whether its head of two texts was trained to say which comes first, not whether B follows A.
     """
 
@@ -36,6 +37,7 @@ class Family:
     only: Mapping[str, Any] = field(default_factory=dict)
     counts_from_pad: bool = False
     next_sentences: bool = False
+    word_act: str | None = None
     asks_order: bool = False
 
     def ours(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
@@ -119,6 +121,7 @@ ROBERTA = Family(
         ("roberta.", "bert."),
     ),
     implied={"pad_token_id": 1, "pooler_act": "tanh"},
+    word_act="gelu",
     counts_from_pad=True,
 )
 XLM_ROBERTA = replace(ROBERTA, name="xlm-roberta", classifier="XLMRobertaForSequenceClassification")
@@ -140,6 +143,7 @@ ELECTRA = Family(
         ("electra.embeddings_project.", "bert.embeddings.embeddings_project."),
         ("electra.", "bert."),
     ),
+    word_act="gelu",
     implied={
         "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024,
         "pooler_act": "gelu",

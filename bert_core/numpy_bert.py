@@ -299,7 +299,7 @@ class MaskedLMHead:
 
     def __init__(self, config: BertConfig, weights: Weights) -> None:
         self.dense = Dense(weights, "transform.dense")
-        self.activation = ACTIVATION[config.hidden_act] if isinstance(config.hidden_act, str) else config.hidden_act
+        self.activation = ACTIVATION[config.word_act] if isinstance(config.word_act, str) else config.word_act
         self.norm = LayerNorm(weights, "transform.LayerNorm", config.layer_norm_eps)
         self.decoder = Dense(weights, "decoder")
 

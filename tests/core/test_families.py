@@ -222,6 +222,19 @@ def test_answers_and_their_gradients_are_those_of_transformers(family: str, read
     assert run.spans.start[: first - 1].sum() == run.spans.start[0] and bert_core.best_spans(encoding, run.spans)
 
 
+def test_another_activation_is_taken_where_transformers_takes_it(family: str, tmp_path: Path) -> None:
+    """With a ReLU in its layers a model has transformers' words, whose head may keep its GELU; also in NumPy."""
+    name = "activation" if family == "distilbert" else "hidden_act"
+    folder = save_family(family, tmp_path / family, **{name: "relu"})
+    loaded = bert_core.load(folder, device="cpu")
+    encoding = loaded.tokenizer.encode(TEXT)
+    theirs = reference_of(family, folder)(**reference_inputs(loaded, encoding)).logits
+    ours = loaded.model.cls.predictions(loaded.model.bert(**reference_inputs(loaded, encoding)).last_hidden_state)
+    assert_near(ours, theirs, TOLERANCE)
+    found = BertForPretraining.from_pretrained(folder).forward(np.array([encoding.input_ids]))
+    assert_near(found["mlm_logits"], theirs, TOLERANCE)
+
+
 @pytest.mark.parametrize("head", ["words", "classes"])
 def test_the_numpy_twin_and_both_walks_agree(head: str, loaded: LoadedModel, classifier: LoadedModel) -> None:
     """Every value on the way is the same in torch and in NumPy, the state before a classifier too."""

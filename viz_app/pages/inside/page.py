@@ -172,6 +172,7 @@ def _view(current: Question, layer: int, head: int, token: int, pads: int, engin
         hidden_act=config.hidden_act,
         pooler_act=config.pooler_act,
         asks_order=current.loaded.asks_order,
+        word_act=config.word_act,
         word=current.word,
         dark=current.dark,
         lecture=current.lecture,

@@ -35,8 +35,8 @@ Tables = dict[str, np.ndarray]
 class View:
     """What a stage is shown of: one walk, one head of its layer, one token as the query.
 
-    relative: whether distances take the place of position vectors. hidden_act, pooler_act: as in the configuration.
-    asks_order: whether two texts are in order or swapped, as an ALBERT says.
+    relative: whether distances take the place of position vectors. hidden_act, pooler_act, word_act: as in the
+    configuration. asks_order: whether two texts are in order or swapped, as an ALBERT says.
     word: a piece as text.
     """
 
@@ -49,11 +49,12 @@ class View:
     lecture: bool
     pooler_act: str = "tanh"
     asks_order: bool = False
+    word_act: object = "gelu"
 
     @property
     def activation(self) -> str:
-        """The activation's name in a formula; the kinds of GELU share one."""
-        return ACTIVATIONS.get(str(self.hidden_act).partition("_")[0], "act")
+        """The name of the layers' activation in a formula."""
+        return activation(self.hidden_act)
 
     @property
     def query(self) -> int:
@@ -124,6 +125,11 @@ class View:
                 lecture=self.lecture,
             ),
         ]
+
+
+def activation(name: object) -> str:
+    """An activation's name in a formula; the kinds of GELU share one."""
+    return ACTIVATIONS.get(str(name).partition("_")[0], "act")
 
 
 @dataclass(frozen=True)
@@ -439,7 +445,7 @@ def _heads_formula(view: View) -> str:
     if _judges_tokens(view):
         inner = rf"w \cdot \mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r) + b"
         return _lines(rf"s_i = {inner}", r"\Pr(\text{token } i \text{ was replaced}) = \frac{1}{1 + e^{-s_i}}")
-    transformed = rf"\mathrm{{LN}}(\mathrm{{{view.activation}}}(W_r\, x^{{(L)}}_i + b_r))"
+    transformed = rf"\mathrm{{LN}}(\mathrm{{{activation(view.word_act)}}}(W_r\, x^{{(L)}}_i + b_r))"
     return _lines(
         rf"r = {transformed}",
         r"\Pr(\text{piece } t) = \mathrm{softmax}(E r + b)_t",

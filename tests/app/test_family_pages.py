@@ -40,6 +40,14 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return save_family(family, tmp_path_factory.mktemp(f"{family}-{head[:8]}") / family, KINDS[head])
 
 
+def test_score_needs_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that guesses no words is said to find no sentence likelier; it is no error."""
+    monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
+    app = settled(visited("score", model=str(folder), one=TEXT, two=TEXT.replace("old", "young")))
+    assert not app.exception and not app.error
+    assert ("finds no sentence likelier" in words(app)) == ("Masked" not in str(folder.parent))
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_opens(path: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a pair and a hidden word no page shows an error, and none speaks of a next sentence."""

@@ -13,8 +13,8 @@ from viz_app.shell import frame, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
 from viz_app.shell.heads import heads_off
-from viz_app.shell.markdown import helped
-from viz_app.shell.models import chosen_model
+from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.models import chosen_model, shown_name
 
 SAID = {"pair": "Two sentences", "table": "A table of pairs"}
 READ = {
@@ -35,6 +35,10 @@ def draw() -> None:
         "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
     )
     if loaded is None:
+        end_run()
+    if not loaded.has_mlm:
+        name = as_written(shown_name(loaded.name))
+        st.info(helped(f"{name} has no trained masked-word output, so it finds no sentence likelier than another."))
         end_run()
     gates = heads_off(loaded)
     kind, way = screen.controls().columns([3, 5], vertical_alignment="bottom")

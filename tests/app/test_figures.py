@@ -19,7 +19,7 @@ from viz_app.components.head_grid import CELL_LETTERS, _in_cell, grid_message
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.heads import role_bars, role_map, sweep_scatter
-from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
+from viz_app.figures.predictions import answer_bars, nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import (
     DARK_PAGE,
     DIVERGING,
@@ -254,6 +254,26 @@ def test_prediction_bars() -> None:
     assert (list(before.x), list(now.x)) == ([0.2, 0.3], [0.4, 0.1])
     assert (before.name, now.name) == ("before", "now")
     assert before.marker.pattern.shape and not now.marker.pattern.shape
+
+
+def test_answer_bars_go_up_for_the_first_token_and_down_for_the_last() -> None:
+    """Every number is said as it is, the answer is framed, and of many tokens the notable ones are named."""
+    labels = ["no answer", "<b>a", "cat"]
+    figure = answer_bars(labels, [0.1, 0.7, 0.2], [0.0, 0.3, 0.7], chosen=(1, 2), dark=False)
+    first, last = figure.data
+    assert (list(first.y), list(last.y)) == ([0.1, 0.7, 0.2], [0.0, -0.3, -0.7])
+    assert [row[1] for row in last.customdata] == [0.0, 0.3, 0.7] and first.customdata[1][0] == "&lt;b&gt;a"
+    assert last.marker.pattern.shape == "/" and not first.marker.pattern.shape  # apart without their colours
+    (frame,) = figure.layout.shapes
+    assert (frame.x0, frame.x1) == (0.5, 2.5) and len(figure.layout.xaxis.tickvals) == 3
+    many = np.zeros(200)
+    many[[7, 9]] = 0.5
+    named = answer_bars(["x"] * 200, many.tolist(), many.tolist(), chosen=(7, 9), dark=True).layout.xaxis.tickvals
+    assert list(named) == [7, 9]
+    with pytest.raises(ValueError, match="one of each for each"):
+        answer_bars(labels, [0.1], [0.1, 0.2, 0.3], chosen=(0, 0), dark=False)
+    with pytest.raises(ValueError, match=r"probability 1\.5"):
+        answer_bars(labels, [1.5, 0, 0], [0, 0, 1], chosen=(0, 0), dark=False)
 
 
 def test_nsp_bar_leans_to_the_side_believed() -> None:

@@ -1,0 +1,241 @@
+"""What an index of a corpus costs to make and to search, and what int8 loses.
+
+    python benchmarks/search.py            print the tables
+    python benchmarks/search.py --write    and put them between the markers of benchmarks/README.md
+    python benchmarks/search.py --quick    one run a side on little, to try a change
+
+headlight-mini over the first sentences of the text that HEADLIGHT_TEXT names, or of the guides in docs/. Making: the
+index beside passes of the same sentences that keep their maps, and where its time goes. Recall: of the 50 tokens whose
+states, or what a head brings, are nearest by cosine in float32, the share that the search finds, over tokens drawn from
+a seed. Searching: rows drawn from a seed, by the search of `headlight search` and by usearch's exact scan of the same
+int8 rows, on one thread and on two, in processes whose BLAS has one; both must find the same best row first.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from encoder import KEPT, SEED
+from tables import command, in_own_process
+
+import bert_core
+from bert_core import IndexSettings
+from bert_core.run.losses import attention_maps
+from bert_core.run.states import looked_at
+from bert_core.studies import index as study
+from bert_core.studies.documents import read_documents, split_sentences
+from bert_core.studies.search import _products
+from bert_core.tokenizer import Encoding
+
+MODEL, BEST = "headlight-mini", 50
+TEXT = os.environ.get("HEADLIGHT_TEXT")
+ROWS = ((300_000, 384), (1_000_000, 384), (1_000_000, 32))
+
+
+def sentences(count: int) -> list[str]:
+    """Of the text, paragraph by paragraph."""
+    paths = [Path(TEXT)] if TEXT else sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
+    found: list[str] = []
+    for path in paths:
+        documents = read_documents(path) if TEXT else [path.read_text(encoding="utf-8").splitlines()]
+        for paragraph in chain.from_iterable(documents):
+            found += split_sentences(paragraph)
+            if len(found) >= count:
+                return found[:count]
+    return found
+
+
+def encoded(loaded: bert_core.LoadedModel, count: int) -> list[Encoding]:
+    """What can be read of these."""
+    found = []
+    for text in sentences(count):
+        try:
+            found.append(loaded.tokenizer.encode(text, max_length=IndexSettings().max_length))
+        except bert_core.Refused:
+            continue
+    return found
+
+
+def median_ms(some: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """Of each, taking turns."""
+    took: list[list[float]] = [[] for _ in some]
+    for _ in range(repeats):
+        for own, one in zip(took, some, strict=True):
+            began = time.perf_counter()
+            one()
+            own.append(1000 * (time.perf_counter() - began))
+    return [statistics.median(own) for own in took]
+
+
+def measure_making(count: int, repeats: int) -> dict[str, object]:
+    """Milliseconds of a whole index, of its parts and of passes that keep maps; and bytes a token, by part."""
+    loaded = bert_core.load(MODEL, device="cpu")
+    encodings, layers = encoded(loaded, count), range(loaded.config.num_hidden_layers)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "text.txt")
+        path.write_text("\n\n".join(encoding.text for encoding in encodings) + "\n", encoding="utf-8")
+        number = 0
+
+        def whole() -> None:
+            nonlocal number
+            number += 1
+            for _ in bert_core.index_file(path, Path(folder, str(number)), MODEL, device="cpu"):
+                pass
+
+        def maps() -> None:
+            for _ in attention_maps(loaded, encodings):
+                pass
+
+        def passes() -> None:
+            for _ in looked_at(loaded, encodings, layers, study.KEYS):
+                pass
+
+        def packed() -> None:
+            study.pack(loaded, encodings, IndexSettings())
+
+        whole()  # loads the model once
+        ms = dict(zip(("maps", "passes", "packed", "whole"), median_ms((maps, passes, packed, whole), repeats),
+                      strict=True))  # fmt: skip
+        index = bert_core.open_index(Path(folder, "1"))
+        sizes: dict[str, float] = {}
+        for file in Path(folder, "1").glob("*/*"):
+            sizes[file.name] = sizes.get(file.name, 0) + file.stat().st_size / index.tokens
+    return {"ms": ms, "tokens": index.tokens, "sizes": sizes, "load": os.getloadavg()[0]}
+
+
+def measure_recall(count: int, questions: int) -> dict[str, object]:
+    """Of every depth, and of every head, the mean share of the nearest in float32 that are found."""
+    loaded = bert_core.load(MODEL, device="cpu")
+    encodings, layers = encoded(loaded, count), range(loaded.config.num_hidden_layers)
+    typed = np.concatenate([~np.array(encoding.special) for encoding in encodings])
+    rng = np.random.default_rng(SEED)
+    asked = rng.choice(int(typed.sum()), questions, replace=False)
+    firsts = np.cumsum([0, *map(len, encodings)])
+    values: dict[tuple[int, ...], np.ndarray] = {}
+    for one in looked_at(loaded, encodings, layers, study.KEYS):
+        rows = np.concatenate([np.arange(firsts[number], firsts[number + 1]) for number in one.texts])
+        places = {(one.depth,): one.states}
+        if one.brought is not None:
+            places |= {(one.depth - 1, head): own for head, own in enumerate(one.brought)}
+        for place, own in places.items():
+            values.setdefault(place, np.empty((len(typed), own.shape[-1]), np.float32))[rows] = own
+    found: dict[str, list[float]] = {}
+    for place, whole in values.items():
+        exact = whole[typed].astype(np.float32)
+        exact /= np.linalg.norm(exact, axis=1, keepdims=True)
+        small, (_, lengths) = study.rounded(whole[typed])
+        shares = []
+        for question in asked.tolist():
+            right = np.argpartition(-(exact @ exact[question]), BEST)[:BEST]
+            (products,) = _products(small, [small[question].astype(np.float32)])
+            ours = np.argpartition(-(products / np.maximum(lengths, 1e-9)), BEST)[:BEST]
+            shares.append(len(np.intersect1d(right, ours)) / BEST)
+        found[".".join(map(str, place))] = [float(np.mean(shares)), float(np.min(shares))]
+    return {"recall": found, "tokens": int(typed.sum())}
+
+
+def measure_searching(rows: int, size: int, repeats: int) -> dict[str, object]:
+    """Milliseconds of a scan of so many rows, on one thread and on two, ours and usearch's."""
+    rng = np.random.default_rng(SEED)
+    values = np.empty((rows, size), np.int8)
+    for first in range(0, rows, 50_000):
+        values[first : first + 50_000] = rng.integers(-127, 128, values[first : first + 50_000].shape, np.int8)
+    lengths = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float32))
+    question = values[rows // 2]
+    parts = [slice(first, first + 10_000) for first in range(0, rows, 10_000)]  # as shards are
+
+    def of_part(part: slice) -> tuple[np.ndarray, np.ndarray]:
+        scores = _products(values[part], [question.astype(np.float32)])[0] / lengths[part]
+        best = np.argpartition(-scores, BEST)[:BEST]
+        return scores[best], best + part.start
+
+    def ours(threads: int) -> int:
+        with ThreadPoolExecutor(threads) as pool:
+            scores, places = (np.concatenate(each) for each in zip(*pool.map(of_part, parts), strict=True))
+        return int(places[np.argmax(scores)])
+
+    def theirs(threads: int) -> int:
+        from usearch.index import MetricKind
+        from usearch.index import search as scan
+
+        return int(scan(values, question, BEST, MetricKind.Cos, exact=True, threads=threads).keys[0])
+
+    if {ours(1), theirs(1)} != {rows // 2}:
+        raise SystemExit("a row does not find itself")
+    sides = [lambda: ours(1), lambda: theirs(1), lambda: ours(2), lambda: theirs(2)]
+    return {"ms": median_ms(sides, repeats), "load": os.getloadavg()[0]}
+
+
+def measure(what: str, *given: int) -> dict[str, object]:
+    """One of the three, in a process of its own."""
+    return {"making": measure_making, "recall": measure_recall, "searching": measure_searching}[what](*given)
+
+
+def table(quick: bool) -> str:
+    """The whole measurement as Markdown."""
+    count, questions, repeats = (200, 20, 1) if quick else (800, 200, 3)
+    one_thread = {**KEPT, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    made = in_own_process(__file__, "making", count, repeats, malloc=one_thread)
+    tokens, ms, sizes = made["tokens"], made["ms"], made["sizes"]
+    lines = [
+        f"{platform.machine()}, {os.cpu_count()} CPUs, one thread of torch and of BLAS; torch {torch.__version__}, "
+        f"NumPy {np.__version__}, Python {sys.version.split()[0]}; malloc as `headlight` sets it; "
+        f"{Path(TEXT).name if TEXT else 'the guides in docs/'}, {tokens:,} tokens; medians of {repeats} runs, taking "
+        f"turns; load {made['load']:.1f}.\n",
+        "| making, headlight-mini | tokens/s | of passes that keep maps |",
+        "| --- | ---: | ---: |",
+        f"| passes that keep maps (`attention_maps`) | {1000 * tokens / ms['maps']:,.0f} | 1 |",
+    ]
+    words = {
+        "passes": "passes, with what heads bring and their strongest keys",
+        "packed": "the same, rounded to int8",
+        "whole": "the index, read, tokenized and written",
+    }
+    for name, said in words.items():
+        lines.append(f"| {said} | {1000 * tokens / ms[name]:,.0f} | {ms['maps'] / ms[name]:.2f} |")
+    lines += ["\n| bytes a token |  |", "| --- | ---: |"]
+    lines += [f"| {name} | {sizes[name]:,.1f} |" for name in sorted(sizes, key=lambda name: -sizes[name])]
+    lines.append(f"| together; of 100,000 tokens {sum(sizes.values()) / 1e4:.2f} GB | {sum(sizes.values()):,.1f} |")
+    found = in_own_process(__file__, "recall", count, questions, malloc=one_thread)
+    recall = found["recall"]
+    lines += [
+        f"\n| recall of int8 at {BEST}, {found['tokens']:,} tokens, {questions} questions | mean | lowest |",
+        "| --- | ---: | ---: |",
+    ]
+    for place, (mean, least) in recall.items():
+        if "." not in place:
+            lines.append(f"| states of depth {place} | {mean:.3f} | {least:.2f} |")
+    for layer in sorted({place.split(".")[0] for place in recall if "." in place}):
+        own = {place: figures for place, figures in recall.items() if place.startswith(f"{layer}.")}
+        worst = min(own, key=lambda place: own[place][0])
+        lines.append(
+            f"| heads of L{layer}; the worst, H{worst.split('.')[1]}, {own[worst][0]:.3f} | "
+            f"{np.mean([mean for mean, _ in own.values()]):.3f} | {min(least for _, least in own.values()):.2f} |"
+        )
+    lines += [
+        "\n| searching, ms | ours, one thread | usearch, one | ours, two | usearch, two | load |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for rows, size in ROWS:
+        scan = in_own_process(__file__, "searching", rows // (10 if quick else 1), size, repeats, malloc=one_thread)
+        lines.append(
+            f"| {rows // (10 if quick else 1):,} x {size} | {' | '.join(f'{one:.0f}' for one in scan['ms'])} | "
+            f"{scan['load']:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    command(__file__, "An index of a corpus.", table, measure, quick="one run a side, on little")

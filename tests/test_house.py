@@ -152,8 +152,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages.layers": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer", "bert_core.checkpoint",
-        "bert_core.translators", "bert_core.records", "bert_core.run", "bert_core.analysis", "viz_app.figures",
-        "viz_app.export", "viz_app.shell",
+        "bert_core.translators", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies",
+        "viz_app.figures", "viz_app.door", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.causes": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer", "bert_core.loading",

@@ -7,6 +7,7 @@ what is found does not depend on the order, the blocks or the threads in which r
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -129,6 +130,49 @@ def search(
         else:
             said = tuple(broken[number] for number in sorted(broken))
             return Matches(tuple(matches), sum(own[2] for own in best), said)
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often a value of a column stands among matches, and among all tokens that were typed; shares of 1."""
+
+    value: str
+    among: float
+    of_all: float
+
+
+@checked
+def shares(index: Index, found: Matches, column: str) -> list[Share]:
+    """The values of a column of words among matches, the most frequent first, beside their share of the whole index.
+
+    column: "word", "piece", or one of `TREE_COLUMNS` but "distance". Words count whatever their case.
+    Raises Refused for another column.
+    """
+    if column not in FILTERS or column in ("distance", "offset"):
+        raise Refused(f"there is no column {shown(column)} of words: one of word, piece, upos, relation")
+    here: Counter[str] = Counter()
+    for one in found.matches:
+        value = one.labels.get(column, getattr(one, column, None))
+        if value is not None:
+            here[str(value).casefold()] += 1
+    of_all: Counter[str] = Counter()
+    typed = 0
+    for shard in index.shards:
+        try:
+            own, added = shard.column(column), shard.added
+        except BrokenShard:
+            continue
+        typed += int((~added).sum())
+        if own is None:
+            continue
+        codes = own.indices.fill_null(len(own.dictionary)).to_numpy(zero_copy_only=False)[~added]
+        for value, count in zip(own.dictionary.to_pylist(), np.bincount(codes, minlength=1).tolist(), strict=False):
+            if value.casefold() in here:
+                of_all[value.casefold()] += count
+    return [
+        Share(value, count / max(1, len(found.matches)), of_all[value] / max(1, typed))
+        for value, count in sorted(here.items(), key=lambda one: (-one[1], one[0]))
+    ]
 
 
 # ---------------------------------------------------------------------------- what is asked

@@ -20,7 +20,7 @@ against differs compare_view other other_model
 method measure
 source origin noise carried way estimated around place
 ranked fired neuron times
-through lens by laid cell depth several like
+through lens by laid cell depth sought several like
 colour
 over normal removal
 asked_of whole tenth hidden
@@ -43,7 +43,7 @@ DEFAULTS = {
     "among": "chosen", "weights": (), "against": "masked", "differs": "attention", "compare_view": "curves",
     "other": "",
     "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "through": "words", "lens": "logit",
-    "by": "probability", "laid": "axes", "cell": None, "depth": None, "like": "bank",
+    "by": "probability", "laid": "axes", "cell": None, "depth": None, "sought": None, "like": "bank",
     "several": "They sat on the bank of the river and looked at the water.\n"
     "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"
     "The bank raised its interest rates and lent less money.",
@@ -60,7 +60,7 @@ DEFAULTS = {
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head also other stage seed shapes word cell several one two source place
-tenth fired neuron tuned lesson step
+tenth sought fired neuron tuned lesson step
 """
 
 

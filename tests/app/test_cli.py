@@ -336,6 +336,21 @@ def test_a_folder_of_tables_reaches_the_app(tmp_path: Path, started: list[tuple[
     assert [environment.get("HEADLIGHT_TABLES") for _, environment in started] == [str(tmp_path), None]
 
 
+def test_an_index_reaches_the_app(
+    tmp_path: Path, tiny_model_folder: Path, started: list[tuple[list[str], dict[str, str]]], headlight: Run
+) -> None:
+    """The app gets its whole path; a folder that is none is refused."""
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat.\n", encoding="utf-8")
+    for _ in bert_core.index_file(text, tmp_path / "index", str(tiny_model_folder), device="cpu"):
+        pass
+    with pytest.raises(_Started):
+        cli.main(["app", "--index", str(tmp_path / "index")])
+    assert started[0][1]["HEADLIGHT_INDEX"] == str(tmp_path / "index")
+    code, _, err = headlight("app", "--index", tmp_path)
+    assert code == 2 and "is no index" in err
+
+
 def test_a_teachers_code_is_shown_in_a_terminal_alone(
     headlight: Run,
     capsys: pytest.CaptureFixture[str],

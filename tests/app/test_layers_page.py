@@ -6,6 +6,7 @@ import csv
 import io
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -17,7 +18,7 @@ from tests.visit import at, key_of, settled, visited, words
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names, similarity_matrix, state_map
 from viz_app.pages import PAGES
-from viz_app.pages.layers import EXAMPLE, THROUGH, states
+from viz_app.pages.layers import EXAMPLE, THROUGH, elsewhere, states
 from viz_app.pages.layers import words as layers
 from viz_app.shell import examples, work
 from viz_app.shell.address import TABLE, link_of
@@ -78,6 +79,32 @@ def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
         assert not app.exception and not app.error
         assert "How to read this" in words(app) and "How it can mislead" in words(app)
         assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
+
+
+def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The token's matches in their sentences, nearest first, beside how often their words are; a click opens one.
+
+    Without an index, or with one of other weights, the way is not there; a server of one's own says how to make one.
+    """
+    app = start(text="The old cat sat.", through="elsewhere")
+    assert not app.exception and app.session_state.through == "words"
+    assert "headlight index" in words(start(text="The old cat sat.", through="states"))
+    monkeypatch.setenv("HEADLIGHT_SHARED", "1")
+    assert "headlight index" not in words(start(text="The old cat sat.", through="states"))
+    monkeypatch.delenv("HEADLIGHT_SHARED")
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("The old cat sat.\nA queen saw the sea.\nThe old dog ran <b>home</b>.\n", encoding="utf-8")
+    for _ in bert_core.index_file(corpus, tmp_path / "index", "headlight-mini", device="cpu"):
+        pass
+    monkeypatch.setenv(elsewhere.INDEX, str(tmp_path / "index"))
+    app = start(text="The old cat sat.", through="elsewhere", sought="3")
+    assert not app.exception and not app.error and app.session_state.through == "elsewhere"
+    table = app.dataframe[0].value
+    assert table["match"][0] == "cat" and table["cosine"][0] > 0.999 and table["where"][0] == "corpus.txt:1"
+    assert "The old" in table["before"][0] and list(table["cosine"]) == sorted(table["cosine"], reverse=True)
+    assert set(app.dataframe[1].value["word"]) <= {str(one).casefold() for one in table["match"]}
+    assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
+    assert "single sentences" in start(text="A cat.", pair="A dog.", through="elsewhere").info[0].value
 
 
 def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,6 +23,7 @@ from bert_core import (
 )
 from bert_core.run.states import word_states
 from bert_core.studies import index as study
+from bert_core.studies.search import shares
 
 PLANTED = "the old king saw a red door in paris."
 WORDS = ("the", "old", "king", "saw", "a", "river", "and", "she", "went", "to", "london", "in", "day", "cat", "dog")
@@ -208,3 +209,18 @@ def test_pruned_heads_and_odd_questions_are_refused(
     assert search(few, again, encoding, [2], heads=[(1, 1)]).matches[0].word == "old"
     with pytest.raises(Refused, match="has nothing at L1 H2"):
         search(few, again, encoding, [2], heads=[(1, 2)])
+
+
+def test_shares_are_counted_over_all_that_was_typed(index: Index, tiny_loaded: LoadedModel) -> None:
+    """Of each word among the matches, its share there, and of all words of the corpus, counted by hand."""
+    encoding = tiny_loaded.tokenizer.encode("the old king")
+    found = search(index, tiny_loaded, encoding, [2], depth=2, top=30)
+    typed = [word for text in texts() for word in text.replace(".", " .").split()]
+    here = [str(one.word) for one in found.matches]
+    counted = shares(index, found, "word")
+    assert sum(one.among for one in counted) == pytest.approx(1)
+    for one in counted:
+        assert one.among == here.count(one.value) / 30
+        pieces = sum(len(tiny_loaded.tokenizer.encode(word)) - 2 for word in typed if word == one.value)
+        total = sum(len(tiny_loaded.tokenizer.encode(text)) - 2 for text in texts())
+        assert one.of_all == pytest.approx(pieces / total)

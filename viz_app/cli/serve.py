@@ -38,6 +38,10 @@ def open_app(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="A folder of tables of `headlight heads`, to open on Roles."),
     ] = None,
+    index: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="A folder of `headlight index`, searched on Layers."),
+    ] = None,
     lessons: Annotated[
         Path | None,
         typer.Option(exists=True, file_okay=False, help="A folder of lessons of your own, for the page Learn."),
@@ -123,6 +127,11 @@ def open_app(
         choices[CLASS] = _teachers_code()
     if tables is not None:
         choices["HEADLIGHT_TABLES"] = str(tables.resolve())
+    if index is not None:
+        from bert_core.studies.index import read_contents
+
+        read_contents(index)
+        choices["HEADLIGHT_INDEX"] = str(index.resolve())
     if lessons is not None:
         choices["HEADLIGHT_LESSONS"] = str(lessons.resolve())
     # Threads of a computation that wait for each other sleep: busy waiting would take the cores from other visitors.

@@ -4,6 +4,7 @@ from viz_app.shell.choices import Choice, Page, choice_of, parse_head, parse_who
 from viz_app.shell.examples import Example
 
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
+ELSEWHERE = "elsewhere"  # one way more, where the server has an index
 LENSES = ("logit", "tuned")
 PLANES = ("axes", "neighbours")
 BY = ("probability", "divergence", "entropy", "rank")
@@ -32,12 +33,13 @@ PAGE = Page(
     group="Explain",
     asks="When does the model know its answer?",
     choices={
-        "through": choice_of(*THROUGH),
+        "through": choice_of(*THROUGH, ELSEWHERE),
         "lens": choice_of(*LENSES),
         "by": choice_of(*BY),
         "laid": choice_of(*PLANES),
         "cell": Choice(None, parse_head, write_head, step=True),  # depth and position; None: the answer
         "depth": Choice(None, parse_whole),
+        "sought": Choice(None, parse_whole, step=True),  # the position of a token
         "several": Choice(SEVERAL, step=True, about="several", free=True),
         "like": Choice(LIKE, about="several"),
     },

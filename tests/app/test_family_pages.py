@@ -130,3 +130,4 @@ def test_step_by_step_has_only_the_stages_that_there_are(
     assert not app.exception and not app.error
     assert app.session_state.stage == last and app.button(key="on").disabled
     assert "There is nothing to show" not in words(app)
+    assert "B follows A" not in "".join(formula.value for formula in app.latex)

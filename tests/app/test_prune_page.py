@@ -101,7 +101,7 @@ def test_the_figures_are_those_of_the_library(
     assert (
         figure(app, "Loss (nats)") == f"{found.loss:.3f}" and figure(app, "Hidden pieces right") == f"{found.mlm:.0%}"
     )
-    assert figure(app, "Next sentences right") == f"{found.nsp:.0%}" and "2 of 8 heads are off" in words(app)
+    assert figure(app, "Pairs right") == f"{found.nsp:.0%}" and "2 of 8 heads are off" in words(app)
     worth = plans.loss_importance(tiny_loaded, batches)
     middle = float(np.median(worth))
     app.number_input(key=key_of(app, "lab_below")).set_value(middle).run()

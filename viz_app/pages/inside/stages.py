@@ -36,7 +36,8 @@ class View:
     """What a stage is shown of: one walk, one head of its layer, one token as the query.
 
     relative: whether distances take the place of position vectors. hidden_act, pooler_act, word_act: as in the
-    configuration. asks_order: whether two texts are in order or swapped, as an ALBERT says.
+    configuration. knows_pairs: whether the model has an output for two texts. asks_order: whether that says in order or
+    swapped, as an ALBERT's.
     word: a piece as text.
     """
 
@@ -48,6 +49,7 @@ class View:
     dark: bool
     lecture: bool
     pooler_act: str = "tanh"
+    knows_pairs: bool = True
     asks_order: bool = False
     word_act: object = "gelu"
 
@@ -449,7 +451,7 @@ def _heads_formula(view: View) -> str:
     return _lines(
         rf"r = {transformed}",
         r"\Pr(\text{piece } t) = \mathrm{softmax}(E r + b)_t",
-        r"\Pr(\text{B follows A}) = \mathrm{softmax}(W z + b)_0",
+        *[r"\Pr(\text{B follows A}) = \mathrm{softmax}(W z + b)_0"] * view.knows_pairs,
     )
 
 
@@ -737,10 +739,11 @@ STAGES: dict[str, Stage] = {
         formula=_heads_formula,
         live=_heads_live,
         says="The masked-word output compares the chosen token's vector with the embedding of every piece in the "
-        "vocabulary, whether the token is hidden or not. The output for two sentences turns the pooled vector into "
-        "two scores. The discriminator of an ELECTRA has another output: one score for each token, above 0 if it "
-        "rather was replaced.",
-        reading="the most likely pieces at the chosen token; with two sentences, also whether B follows A. Of a "
+        "vocabulary, whether the token is hidden or not. Where there is an output for two sentences, it "
+        "turns the pooled vector into two scores. The discriminator of an ELECTRA has another output: one score for "
+        "each token, above 0 if it rather was replaced.",
+        reading="the most likely pieces at the chosen token; with two sentences, also whether B follows A, where the "
+        "model says that. Of a "
         "discriminator, the probability of each token that it was replaced.",
         misleading="for a visible word the model mostly repeats it: it was trained to guess hidden words. A "
         "discriminator was taught to find the words of one small generator.",

@@ -33,11 +33,11 @@ ORDER_NAMES = {
     "ablation-resample": "Loss with another output", "iterative": "Gradient, again every 10%",
 }  # fmt: skip
 FIGURE_NAMES = {
-    "loss": "Loss", "mlm": "Hidden pieces", "nsp": "Next sentences", "parameters": "Parameters",
+    "loss": "Loss", "mlm": "Hidden pieces", "nsp": "Pairs", "parameters": "Parameters",
     "tokens_per_second": "Speed",
 }  # fmt: skip
 UNITS = {
-    "loss": "loss (nats)", "mlm": "share of hidden pieces guessed", "nsp": "share of next sentences right",
+    "loss": "loss (nats)", "mlm": "share of hidden pieces guessed", "nsp": "share of pairs of sentences right",
     "parameters": "parameters", "tokens_per_second": "tokens per second",
 }  # fmt: skip
 NAMES_OF_LAYERS = {"ablation": "Loss without each layer", "iterative": "Loss without each, again"}
@@ -200,7 +200,7 @@ def _figures(now: Score, everything: Score) -> None:
     if now.mlm == now.mlm:  # NaN where nothing was asked
         figures.append(("Hidden pieces right", now.mlm, everything.mlm, "{:.0%}"))
     if now.nsp == now.nsp:
-        figures.append(("Next sentences right", now.nsp, everything.nsp, "{:.0%}"))
+        figures.append(("Pairs right", now.nsp, everything.nsp, "{:.0%}"))
     for column, (name, value, before_value, form) in zip(st.columns(len(figures)), figures, strict=True):
         change = form.replace("{:", "{:+").format(value - before_value) if value != before_value else None
         column.metric(

@@ -36,7 +36,7 @@ LARGEST = 2**28  # strongest keys, of all heads together: 12 bytes each
 ALIKE = 5  # heads
 LARGEST_FILE = 64_000_000  # bytes
 KINDS = ("first", "end", "itself", "its word", "the same word", "punctuation", "number", "another word")
-RELATED = ("its governor", "its dependent", "its word", "first", "end", "not tied to it")
+RELATED = ("its governor", "its dependent", "its own word", "first", "end", "not tied to it")
 
 
 @dataclass(frozen=True)

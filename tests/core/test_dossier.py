@@ -125,7 +125,7 @@ def test_relations_are_those_of_the_trees(of_a_treebank: Index) -> None:
         if rows[key]["word"] is None:
             return "end" if rows[key]["position"] else "first"
         if number[key] == number[query]:
-            return "its word"
+            return "its own word"
         if rows[query]["distance"] and number[query] + rows[query]["distance"] == number[key]:
             return "its governor"
         if rows[key]["distance"] and number[key] + rows[key]["distance"] == number[query]:

@@ -20,7 +20,7 @@ def parse_tenth(value: str) -> int:
 PAGE = Page(
     "dossier",
     "Dossier",
-    ":material/badge:",
+    ":material/fingerprint:",
     group="Study",
     asks="What does a head do over a whole corpus?",
     choices={

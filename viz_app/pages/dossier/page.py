@@ -160,7 +160,8 @@ def _grid(found: Dossiers, loaded: LoadedModel) -> None:
         ],
         on_click=choose_head,
     )  # fmt: skip
-    screen.note("Click a head for its dossier. Those without colour look at [CLS] or [SEP] from almost every token.")
+    rests = "" if hidden else " Those without colour look at [CLS] or [SEP] from almost every token."
+    screen.note(f"Click a head for its dossier.{rests}")
 
 
 def _in_words(one: Dossier) -> str:

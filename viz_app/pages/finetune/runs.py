@@ -28,7 +28,7 @@ from bert_core.studies.rows import LabelledText, read_labelled, separator_of
 from bert_core.training.keeping import TuningLog, kept_steps, read_log
 from bert_core.training.labelled import classes_of, split_off
 from bert_core.training.tuning import UNFINISHED_FILE
-from viz_app.door import is_own
+from viz_app.door import is_own, leaving
 from viz_app.shell.controls import Upload
 
 RUNS = Path("runs")  # where the server was started
@@ -136,6 +136,8 @@ class TuningRun:
             if busy is not None or self.is_running:
                 name = self.name if busy is None else busy.name
                 raise Refused(f"the run {name!r} goes on now: one at a time, so stop it first")
+            if not _processes:
+                threading.Thread(target=_leave_too, name="headlight-runs-leave", daemon=True).start()
             _processes[self.folder.resolve()] = _started(self.folder, asked)
 
     def stop(self) -> None:
@@ -255,6 +257,12 @@ def stop_all() -> None:
     for process in going:
         with suppress(subprocess.TimeoutExpired):
             process.wait(PATIENCE)
+
+
+def _leave_too() -> None:
+    """Stop the runs as soon as the server is asked to stop: a signal may end it before it comes to `atexit`."""
+    leaving.wait()
+    stop_all()
 
 
 atexit.register(stop_all)

@@ -194,7 +194,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages.score": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer", "bert_core.records",
-        "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.shell",
+        "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.images": {
         "numpy", "PIL", "streamlit", "bert_core.refused", "bert_core.tokenizer", "bert_core.scenes", "bert_core.vision",

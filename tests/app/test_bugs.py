@@ -35,7 +35,7 @@ ARGUMENTS = {
     "neurons": ["FILE", "--out", "OUT.csv"],
     "dossier": ["FOLDER", "--out", "OUT.json"],
     "compare-models": ["headlight-mini", "headlight-mini", "FILE"],
-    "explain": ["FILE", "--out", "OUT.csv"],
+    "explain": ["FILE", "--out", "OUT.csv"], "similarity": [PRIVATE, PRIVATE],
     "index": ["FILE", "--out", "OUT"], "search": ["OUT", PRIVATE, "--token", PRIVATE],
     "probe": ["FILE", "--label", "upos", "--out", "OUT.csv"], "prune": ["--out", "OUT"],
     "prune-curve": ["FILE", "--out", "OUT.csv"], "pretrain": ["FILE", "--folder", "OUT"],

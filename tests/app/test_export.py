@@ -667,7 +667,7 @@ def test_what_a_model_lacks_is_no_way_to_a_picture(
     save_file({name: value for name, value in weights.items() if "cls." not in name}, bare / "model.safetensors")
     options = ("--model", bare, "--device", "cpu", "--out", tmp_path / "a.svg")
     code, _, err = headlight(capsys, "The [MASK] sat.", "--show", "gradient", *options)
-    assert code == 2 and err.endswith("has no trained head: choose another model\n") and "[MASK]" not in err
+    assert code == 2 and err.endswith("something to explain: give --target like:TEXT\n") and "[MASK]" not in err
     code, _, err = headlight(capsys, "The [MASK] sat.", "--layer", "1", *options)
     assert (code, err) == (2, "layer 1 has no head to draw: all of them are pruned\n")
 

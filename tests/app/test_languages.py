@@ -25,6 +25,7 @@ from viz_app.pages.learn.page import COURSES
 from viz_app.shell import examples, panel, screen
 from viz_app.shell.choices import GROUPS
 from viz_app.shell.language import sentences
+from viz_app.shell.target import ALIKE
 
 __all__ = ["folder"]  # a fixture
 
@@ -55,10 +56,11 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "str(error)": classroom.SAYS,
     "MISLEADS": (screen.MISLEADS,),
     "word": PUT_WORDS,
+    "written": tuple(ALIKE.values()),
     "label": tuple(label for label, _ in screen.FOLDED.values()),
     "way_to_a_target(current).partition(', or ')[0]": (
         "click a word to hide it", "add a second sentence", "add the context as the second text",
-        "this model has no trained output, choose another one",
+        "choose above what to explain",
     ),
 }  # fmt: skip
 

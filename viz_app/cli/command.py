@@ -34,6 +34,7 @@ from viz_app.cli import (
     prune,
     search,
     serve,
+    similarity,
     study,
     train,
 )
@@ -65,6 +66,7 @@ app.command()(probe.probe)
 app.command()(neurons.neurons)
 app.command()(compare.compare_models)
 app.command()(dossier.dossier)
+app.command()(similarity.similarity)
 app.command()(explain.explain)
 app.command()(search.index)
 app.command()(search.search)

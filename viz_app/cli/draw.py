@@ -48,7 +48,7 @@ def attention(
         str | None,
         typer.Option(
             metavar="POSITION:PIECE",
-            help="What a gradient explains; also nsp, or class:NUMBER. Default: the best guess.",
+            help="What a gradient explains; also nsp, class:NUMBER, replaced:POSITION or like:TEXT. Default: the best guess.",
         ),
     ] = None,
     part: Annotated[str, typer.Option(help="all, or from which text to which, as in 'A to B'.")] = "all",
@@ -204,10 +204,7 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
             *["give --target class:NUMBER"] * loaded.has_classifier,
             *["give --target replaced:POSITION"] * loaded.has_detector,
             *["give --target tag:POSITION:TAG"] * loaded.has_tagger,
+            "give --target like:TEXT",
         ]
-        raise Refused(
-            f"a gradient needs something to explain: {' or '.join(ways)}"
-            if ways
-            else f"a gradient needs something to explain, and {loaded.name} has no trained head: choose another model"
-        )
-    return parse_target(loaded, written)
+        raise Refused(f"a gradient needs something to explain: {' or '.join(ways)}")
+    return parse_target(loaded, encoding, written)

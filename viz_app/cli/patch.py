@@ -49,7 +49,8 @@ def patch(
         str | None,
         typer.Option(
             metavar="POSITION:PIECE",
-            help="What to follow, instead of --word; also nsp, class:NUMBER, tag:POSITION:TAG or replaced:POSITION.",
+            help="What to follow, instead of --word; also nsp, class:NUMBER, tag:POSITION:TAG, replaced:POSITION or "
+            "like:TEXT.",
         ),
     ] = None,
     mask: Annotated[
@@ -157,7 +158,7 @@ def _asked(
     import bert_core
 
     if word is None:
-        return parse_target(loaded, target or "")
+        return parse_target(loaded, read, target or "")
     before, at, place = word.rpartition(" at ")
     named, position = (before, int(place)) if at and place.isdecimal() else (word, None)
     return bert_core.word_target(loaded.tokenizer, read, named, position=position, against=against)
@@ -173,7 +174,7 @@ def _check_sides(found: Patches) -> None:
 
     read, source = found.read, found.source
     if isinstance(source, Encoding):
-        for row in found.target.rows:
+        for row in () if found.target.pooled else found.target.rows:
             partner = found.partners[row] or 0
             theirs = source.tokens[partner]
             if read.duties[row] == "mask" != source.duties[partner]:
@@ -204,7 +205,8 @@ def _answers(loaded: LoadedModel, found: Patches) -> str:
         word = found.read.labels[target.position]
     labels = loaded.tags if target.kind == "tag" else loaded.labels
     label = "" if target.label is None else labels[target.label]
-    what = target.asks.speaks_for.format(word=word, label=label)
+    text = "" if target.other is None else target.other.text
+    what = target.asks.speaks_for.format(word=word, label=label, text=text)
     if target.against is not None:
         what += f" rather than “{loaded.tokenizer.token_of(target.against)}”"
 

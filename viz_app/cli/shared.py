@@ -99,16 +99,18 @@ def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") 
     return found
 
 
-def parse_target(loaded: LoadedModel, written: str) -> Target:
-    """`4:door`, `nsp`, `class:NUMBER`, `tag:POSITION:TAG`, `replaced:POSITION` or `span:FIRST:LAST` as a target.
+def parse_target(loaded: LoadedModel, encoding: Encoding, written: str) -> Target:
+    """What `--target` says as a target of a text: `4:door`, `nsp`, `class:NUMBER`, `like:TEXT` and so on.
 
     Raises Refused for anything else, or an unknown piece.
     """
-    from bert_core import Target
+    from bert_core import Target, read_sentence, similarity_target
 
     if written == "nsp":
         return Target("nsp")
     where, _, piece = written.partition(":")
+    if where == "like":
+        return similarity_target(loaded, encoding, read_sentence(loaded, piece))
     if where == "class" and piece.isdecimal():
         return Target("class", label=int(piece))
     place, _, tag = piece.partition(":")
@@ -125,7 +127,7 @@ def parse_target(loaded: LoadedModel, written: str) -> Target:
     if not where.isdecimal() or not piece:
         raise Refused(
             f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, class:NUMBER, tag:POSITION:TAG, "
-            "replaced:POSITION or span:FIRST:LAST"
+            "replaced:POSITION, span:FIRST:LAST or like:TEXT"
         )
     number = loaded.tokenizer.id_of(piece)
     if loaded.tokenizer.token_of(number) != piece:

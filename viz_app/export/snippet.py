@@ -13,7 +13,7 @@ from viz_app.maps import MapView, heads_off
 
 _READ = """\
 loaded = bert_core.load({model!r})
-encoding = loaded.tokenizer.encode({text!r}, {pair!r}, max_length=loaded.config.max_position_embeddings)
+encoding = loaded.tokenizer.encode({text!r}, {pair!r}, max_length={most})
 encoding = loaded.tokenizer.mask_words(encoding, {masked!r})
 head_mask = np.ones((loaded.config.num_hidden_layers, loaded.config.num_attention_heads), np.float32)
 for layer, head in {off!r}:
@@ -23,6 +23,10 @@ _EDITED = "loaded = bert_core.edited(loaded, [{edits}])\n"
 _SOURCE = """\
 source = loaded.tokenizer.encode({text!r}, {pair!r}, max_length=loaded.config.max_position_embeddings)
 source = loaded.tokenizer.mask_words(source, {masked!r})
+"""
+_OTHER = """\
+other = loaded.tokenizer.encode({text!r}, {pair!r}, max_length=loaded.longest_sentence)
+other = loaded.tokenizer.mask_words(other, {masked!r})
 """
 _NOISED = "source = bert_core.Noised(encoding, {size!r}, {positions!r}, {seed!r})\n"
 _CARRIED = """\
@@ -126,6 +130,7 @@ def _read(run: ModelRun, model: str) -> str:
         model=model,
         text=encoding.text,
         pair=encoding.pair,
+        most=f"loaded.{'config.max_position_embeddings' if _like(run) is None else 'longest_sentence'}",
         masked=_hidden(encoding),
         off=list(heads_off(run)),
     )
@@ -154,5 +159,13 @@ def _hidden(encoding: Encoding) -> tuple[int, ...]:
 
 def _capture(run: ModelRun, name: str, *, norms: bool = False) -> str:
     """The lines of a script that make the run again, with the same target. name: what it is called there."""
-    target = "None" if run.target is None else f"bert_core.{run.target!r}"
-    return _RUN.format(run=name, target=target, more=", norms=True" if norms else "")
+    target, other, text = "None" if run.target is None else f"bert_core.{run.target!r}", "", _like(run)
+    if text is not None:
+        other = _OTHER.format(text=text.text, pair=text.pair, masked=_hidden(text))
+        target = "bert_core.similarity_target(loaded, encoding, other)"
+    return other + _RUN.format(run=name, target=target, more=", norms=True" if norms else "")
+
+
+def _like(run: ModelRun) -> Encoding | None:
+    """The other text, where it is explained what makes this one like it."""
+    return None if run.target is None else run.target.other

@@ -96,7 +96,9 @@ def say_no_word_hidden(current: Question, sentence: str) -> None:
     """Say that no word is hidden, and offer to hide the longest of the text."""
     original = current.original
     word = max(range(original.word_count), key=lambda number: len(original.word_text(number)))
-    missing(sentence, f"Hide “{as_written(original.word_text(word)[:40])}”", mask_word, TokenClick(word))
+    missing(
+        sentence, f"Hide “{as_written(original.word_text(word)[:40])}”", mask_word, TokenClick(word), current.first_word
+    )
 
 
 def status(current: Question) -> str:

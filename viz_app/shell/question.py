@@ -41,6 +41,7 @@ class Question:
     loaded: with what the reader changed in it for this text.
     encoding: what the model reads, masks in place. original: the same without the masks that were clicked.
     target: what gradients explain; None if nothing is masked, there is no second sentence, and no classifier.
+    first_word: the number of its first word in the address; of the second sentence read by itself not 0.
     head_mask: (layer, head), 0 for a head that is off.
     """
 
@@ -51,6 +52,7 @@ class Question:
     off: tuple[Head, ...]
     dark: bool
     lecture: bool
+    first_word: int = 0
 
     @property
     def head_mask(self) -> np.ndarray:
@@ -140,9 +142,9 @@ def is_shown(example: Example) -> bool:
     return (example.text, example.pair, example.masked) == (state.text, state.pair, state.masked)
 
 
-def mask_word(click: TokenClick) -> None:
-    """Hide the clicked word from the model, or show it again."""
-    st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {click.word}))
+def mask_word(click: TokenClick, first_word: int = 0) -> None:
+    """Hide the clicked word from the model, or show it again. first_word: as in `Question`, of what was clicked."""
+    st.session_state.masked = tuple(sorted(set(st.session_state.masked) ^ {first_word + click.word}))
 
 
 def parse_words(value: str) -> tuple[int, ...]:

@@ -10,14 +10,17 @@ from streamlit.delta_generator import DeltaGenerator
 
 from bert_core.analysis.spans import answer_text, best_spans, context_places, span_at
 from bert_core.analysis.tags import OUTSIDE, tagged_words
+from bert_core.edits import Scaled
 from bert_core.records import ModelRun, TagPrediction, Target, hidden_pieces, word_target
 from bert_core.refused import Refused
+from bert_core.run.similarity import read_sentence, similarity_target
 from bert_core.tokenizer import Encoding, joined
 from viz_app.shell import examples, screen
 from viz_app.shell.choices import Choice
 from viz_app.shell.controls import control, missing, put
 from viz_app.shell.language import spoken
 from viz_app.shell.markdown import as_written, helped, sentence
+from viz_app.shell.models import shown_name
 from viz_app.shell.notices import say_no_word_hidden, status
 from viz_app.shell.question import Question
 
@@ -31,6 +34,8 @@ OFFERED_ANSWERS = 5
 SPAN = "span"  # how the address begins that asks for an answer
 OFFERED_WORDS, OFFERED_TAGS = 20, 6  # words with their tag, in the order of the text; tags of the word asked about
 TAG = "tag"  # how the address begins that asks for one
+ALIKE = {"alike:A": "A like B", "alike:B": "B like A"}  # as targets, each text read by itself
+LONGEST_QUOTED = 60  # characters of the other text
 
 
 def with_target(current: Question) -> Question:
@@ -70,8 +75,12 @@ def with_target(current: Question) -> Question:
         ),
     )  # fmt: skip
     target = options[state.target]
+    if target is None:
+        return current
     if target.kind == "mlm":
         target = _against(current, target, more[0])
+    if target.kind == "similarity":
+        return _read_apart(current, target)
     return replace(current, target=target)
 
 
@@ -89,12 +98,14 @@ def target_position(current: Question) -> int | None:
 def way_to_a_target(current: Question) -> str:
     """What a visitor can do so that there is something to explain: the end of a sentence."""
     loaded = current.loaded
-    ways = [
-        *["add the context as the second text"] * loaded.has_reader,
-        *["click a word to hide it"] * loaded.has_mlm,
-        *["add a second sentence"] * loaded.has_nsp,
-    ]
-    return ", or ".join(ways) or "this model has no trained output, choose another one"
+    words = ["click a word to hide it"] * loaded.has_mlm
+    if current.encoding.pair is not None:
+        ways = [*words, "choose above what to explain"]
+    elif loaded.has_reader:
+        ways = ["add the context as the second text", *words]
+    else:
+        ways = [*words, "add a second sentence"]
+    return ", or ".join(ways)
 
 
 def say_no_target(current: Question, what: str) -> None:
@@ -102,16 +113,19 @@ def say_no_target(current: Question, what: str) -> None:
     sentence = f"{what}: {way_to_a_target(current)}."
     if current.loaded.has_mlm:
         say_no_word_hidden(current, sentence)
-    elif current.loaded.has_nsp:
+    elif current.encoding.pair is None:
         missing(sentence, "Add an example", put, "pair", examples.first().pair)
     else:
         st.info(helped(sentence))
 
 
-def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
-    """What can be explained without typing, by its key in the address bar, and how each is written."""
+def _targets(current: Question) -> tuple[dict[str, Target | None], dict[str, str]]:
+    """What can be explained without typing, by its key in the address bar, and how each is written.
+
+    None is nothing: a model that was not trained to make one vector of a text is asked for it by choice alone.
+    """
     loaded, encoding = current.loaded, current.encoding
-    options: dict[str, Target] = {}
+    options: dict[str, Target | None] = {}
     labels: dict[str, str] = {}
     positions = encoding.mask_positions[:20] if loaded.has_mlm else ()
     asks_all = loaded.has_classifier or loaded.has_detector or loaded.has_tagger
@@ -158,6 +172,13 @@ def _targets(current: Question) -> tuple[dict[str, Target], dict[str, str]]:
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
         labels["nsp"] = spoken("“B follows A”")
+    # What is cut or put in belongs to the tokens of both texts together.
+    if encoding.pair is not None and all(isinstance(edit, Scaled) for edit in loaded.edits):
+        if not options and loaded.pooling is None:
+            options[""], labels[""] = None, spoken("nothing")
+        both = [_one_of(current, encoding, side) for side in "AB"]
+        for (key, written), (own, other) in zip(ALIKE.items(), (both, both[::-1]), strict=True):
+            options[key], labels[key] = similarity_target(loaded, own, other), spoken(written)
     return options, labels
 
 
@@ -227,7 +248,37 @@ def _tagged(current: Question, target: Target) -> str:
     return encoding.labels[at] if word is None or encoding.pieces_of(word)[0] != at else encoding.word_text(word)
 
 
-def _offer(current: Question, target: Target, options: dict[str, Target], labels: dict[str, str]) -> None:
+def _one_of(current: Question, pair: Encoding, side: str) -> Encoding:
+    """One text of a pair by itself, with the words that are hidden in it."""
+    loaded = current.loaded
+    encoding = read_sentence(loaded, pair.text if side == "A" else pair.pair or "")
+    own = dict.fromkeys(word for word, of in zip(pair.words, pair.sides, strict=True) if of == side)
+    pieces = zip(pair.words, pair.tokens, current.original.tokens, strict=True)
+    changed = {word for word, token, typed in pieces if token != typed}
+    hidden = [number for number, word in enumerate(own) if word in changed and number < encoding.word_count]
+    return loaded.tokenizer.mask_words(encoding, hidden)
+
+
+def _read_apart(current: Question, target: Target) -> Question:
+    """The question of one text of the pair by itself, and a line that says so."""
+    side, pair = st.session_state.target[-1], current.encoding
+    own = _one_of(current, pair, side)
+    says = spoken(
+        "{own} is read by itself here, and {other} by itself too: its vector stays as it is, with all heads on. Pages "
+        "show {own} alone."
+    ).format(own=side, other="BA"["AB".index(side)])
+    if current.loaded.pooling is None:
+        says += " " + spoken(
+            "{model} was not trained to make one vector of a text: the mean of its states is taken, which may mean "
+            "little."
+        ).format(model=as_written(shown_name(current.loaded.name)))
+    st.caption(helped(says))
+    original = _one_of(current, current.original, side)
+    first = next((word for word, of in zip(pair.words, pair.sides, strict=True) if of == side), None) or 0
+    return replace(current, target=target, encoding=own, original=original, first_word=first)
+
+
+def _offer(current: Question, target: Target, options: dict[str, Target | None], labels: dict[str, str]) -> None:
     key = _key_of(current, target)
     options[key], labels[key] = target, _label_of(current, target)
 
@@ -250,6 +301,9 @@ def names_in(current: Question, target: Target) -> dict[str, str | int]:
         names["word"] = as_written(current.encoding.labels[target.position])
     if target.against is not None:
         names["other"] = as_written(current.word(target.against))
+    if target.other is not None:
+        text = target.other.text
+        names["text"] = as_written(text if len(text) <= LONGEST_QUOTED else f"{text[:LONGEST_QUOTED]}…")
     if target.label is not None:
         labels = current.loaded.tags if target.kind == "tag" else current.loaded.labels
         names["label"] = as_written(labels[target.label])

@@ -52,6 +52,8 @@ class Sides:
         assert asked is not None
         if self.partners is None or self.source is not self.current.encoding:
             return asked
+        if asked.pooled:
+            return replace(asked, pooled=self.current.loaded.pools.rows(len(self.read)))
         places = {theirs: own for own, theirs in enumerate(self.partners.partners)}
         if lost := [row for row, _ in asked.asked if row not in places]:
             raise Refused(
@@ -199,8 +201,11 @@ def sides(current: Question) -> Sides:
         if state.way == "out":
             return Sides(current, current.encoding, noised, state.carried)
         return Sides(current, noised, current.encoding, state.carried)
-    typed = loaded.tokenizer.encode(state.source, state.pair, max_length=loaded.config.max_position_embeddings)
-    source = hidden_alike(loaded.tokenizer, typed, current.original, state.masked)
+    read, original = current.encoding, current.original
+    typed = loaded.tokenizer.encode(state.source, original.pair, max_length=loaded.config.max_position_embeddings)
+    pieces = zip(read.words, read.tokens, original.tokens, strict=True)
+    masked = {word for word, token, own in pieces if word is not None and token != own}
+    source = hidden_alike(loaded.tokenizer, typed, original, masked)
     if state.way == "out":
         return Sides(current, current.encoding, source, state.carried)
     return Sides(current, source, current.encoding, state.carried)

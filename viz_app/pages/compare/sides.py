@@ -37,12 +37,12 @@ def compared() -> tuple[Question, Question] | None:
             )
             return None
         return replace(drawn, encoding=drawn.original, target=None), drawn
-    loaded, text, pair = drawn.plain, state.text, state.pair  # what is cut is cut in one text
+    loaded, text, pair = drawn.plain, drawn.original.text, drawn.original.pair  # what is cut is cut in one text
     if state.against == "text":
         if not state.other.strip():
             missing("Type another text to compare with this one.", f"Take “{OTHER}”", put, "other", OTHER)
             return None
-        text, pair = state.other, ""
+        text, pair = state.other, None
     elif state.other_model == state.model:
         others = [name for name in models_on_offer() if name != state.model]
         if others:

@@ -9,6 +9,7 @@ from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
+from viz_app.figures.style import two_digits
 from viz_app.pages.heads import COLOURED_BY
 from viz_app.shell import downloads, frame, question, screen
 from viz_app.shell.change import (
@@ -150,7 +151,13 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
         st.subheader("How is each word tagged?", anchor=False)
         tags_change(before, after)
     answers = (after.nsp, after.classes, after.replaced, after.tags)
-    if not after.predictions and all(one is None for one in answers):
+    target = current.target
+    if target is not None and target.other is not None and before.target_value is not None:
+        at_last = current.run(gradients=True).target_value or 0.0
+        values = [two_digits(value) for value in (before.target_value, at_last)]
+        st.subheader("Cosine with the other text", anchor=False)
+        st.markdown(f"**{values[0]}** with all heads on, **{values[1]}** now; the other text keeps all its heads.")
+    elif not after.predictions and all(one is None for one in answers):
         say_no_target(current, "There is nothing to predict yet")
 
 

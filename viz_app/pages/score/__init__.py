@@ -1,10 +1,10 @@
-"""The page Score: which sentence is likelier."""
+"""The page Score: which sentence is likelier, and how alike two are."""
 
 from bert_core.run import perturbation
 from viz_app.shell.choices import Choice, Page, choice_of
 from viz_app.shell.examples import Example
 
-COMPARED = ("pair", "table")
+COMPARED = ("pair", "alike", "table")
 VARIANTS = perturbation.VARIANTS
 EXAMPLE = Example(
     "The picture of the children is on the wall.",
@@ -18,7 +18,7 @@ PAGE = Page(
     "Score",
     ":material/balance:",
     group="Study",
-    asks="Which of two sentences is likelier?",
+    asks="Which of two sentences is likelier, and how alike are they?",
     choices={
         "compared": choice_of(*COMPARED),
         "one": Choice(EXAMPLE.text, step=True, about="one", free=True),

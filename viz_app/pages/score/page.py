@@ -8,7 +8,7 @@ import streamlit as st
 from bert_core.analysis.scoring import pair_columns
 from bert_core.loading import LoadedModel
 from viz_app.figures.scores import pair_bars
-from viz_app.pages.score import COMPARED, EXAMPLE, VARIANTS, pairs
+from viz_app.pages.score import COMPARED, EXAMPLE, VARIANTS, alike, pairs
 from viz_app.shell import frame, screen
 from viz_app.shell.address import end_run
 from viz_app.shell.controls import control
@@ -16,7 +16,7 @@ from viz_app.shell.heads import heads_off
 from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import chosen_model, shown_name
 
-SAID = {"pair": "Two sentences", "table": "A table of pairs"}
+SAID = {"pair": "Two sentences", "alike": "How alike they are", "table": "A table of pairs"}
 READ = {
     "pair": "each bar shows how surprising a token is when it is hidden and all others are seen: minus its "
     "log-probability. Shaded columns are where the sentences differ. Minus the sum of the bars is the score of the "
@@ -30,10 +30,16 @@ def draw() -> None:
     """Draw the page."""
     state = st.session_state
     loaded = chosen_model()
-    frame.title(
-        "Which sentence does the model find likelier?",
-        "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
-    )
+    if state.compared == "alike":
+        frame.title(
+            "How alike does the model find two sentences?",
+            "Each is read by itself and becomes one vector; the cosine of the two says how alike they are.",
+        )
+    else:
+        frame.title(
+            "Which sentence does the model find likelier?",
+            "Each word is hidden in turn; the sentence whose words the model guesses better is likelier to it.",
+        )
     if loaded is None:
         end_run()
     if not loaded.has_mlm:
@@ -41,10 +47,14 @@ def draw() -> None:
         st.info(helped(f"{name} has no trained masked-word output, so it finds no sentence likelier than another."))
         end_run()
     gates = heads_off(loaded)
-    kind, way = screen.controls().columns([3, 5], vertical_alignment="bottom")
+    kind, way = screen.controls().columns(2, vertical_alignment="bottom")
     control(
         kind.segmented_control, "Compare", "compared", options=COMPARED, format_func=SAID.__getitem__, required=True
     )
+    if state.compared == "alike":
+        control(way.toggle, "Words, not pieces", "words", help="The part of a word is the sum over its pieces.")
+        _alike(loaded, gates)
+        return
     control(
         way.segmented_control, "Hide", "variant", options=VARIANTS,
         format_func=pairs.VARIANT_NAMES.__getitem__, required=True,
@@ -61,8 +71,15 @@ def draw() -> None:
     )
 
 
-def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
-    """Two sentences, token by token. gates: the head mask."""
+def _alike(loaded: LoadedModel, gates: np.ndarray) -> None:
+    """Two sentences, each read by itself. gates: the head mask."""
+    _sentences()
+    alike.draw(loaded, gates, st.session_state.one, st.session_state.two)
+    screen.read(alike.reading(loaded))
+
+
+def _sentences() -> None:
+    """Both sentences, typed; stops the page where one is missing."""
     state = st.session_state
     left, right = screen.controls().columns(2, gap="medium")
     control(left.text_area, "First sentence", "one", height="content")
@@ -70,6 +87,12 @@ def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
     if not (state.one.strip() and state.two.strip()):
         pairs.say_sentence_missing(state.one, state.two)
         end_run()
+
+
+def _pair(loaded: LoadedModel, gates: np.ndarray) -> None:
+    """Two sentences, token by token. gates: the head mask."""
+    state = st.session_state
+    _sentences()
     scores, stale = pairs.scored_pair(loaded, gates, state.one, state.two)
     if stale:
         frame.fade()

@@ -105,7 +105,7 @@ class Answers:
                 word=encoding.words[unit[0]],
                 side=encoding.sides[unit[0]],
                 special=encoding.special[unit[0]],
-                target=not encoding.special[unit[0]] and unit[0] in self.target.rows,
+                target=not encoding.special[unit[0]] and unit[0] in self.target.rows and not self.target.pooled,
                 number=two_digits(float(value)),
                 shades=(shade(share, signed=True, dark=False), shade(share, signed=True, dark=True)),
             )

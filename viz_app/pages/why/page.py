@@ -124,6 +124,8 @@ def _trust(current: Question, found: Answers) -> Trust | None:
             )  # fmt: skip
             st.markdown(answers.in_words(trust, state.measure))
     reads = f"{answers.MEASURE_NAMES[state.measure]} is {answers.MEASURE_READS[state.measure]}"
+    if found.target.other is not None:
+        reads = reads.replace("probability", "cosine")  # of which there is no probability
     screen.note(f"**How to read this:** {reads}. {TRUST_READING}")
     return trust
 
@@ -157,7 +159,8 @@ def _more(current: Question, found: Answers, method: Method) -> None:
         st.info(helped(EXAMPLE.remark), icon=":material/lightbulb:")
     token_strip(
         found.chips(method.name, words), key="why_strip", lecture=current.lecture, disabled=found.stale,
-        label="Tokens with their scores; click a word to hide it and ask again", on_click=mask_word,
+        label="Tokens with their scores; click a word to hide it and ask again",
+        on_click=partial(mask_word, first_word=current.first_word),
     )  # fmt: skip
     if found.encoding.pair is not None:
         st.markdown(f"Sum of the scores: {found.sides(method.name)}; together **{found.total(method.name)}**.")

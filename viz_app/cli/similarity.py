@@ -85,7 +85,6 @@ def _table(loaded: LoadedModel, path: Path, text: str, pair: str) -> None:
     import numpy as np
 
     import bert_core
-    from bert_core.progress import counted
     from bert_core.studies.rows import Columns, check_rows, row_shards
     from viz_app.export.tables import labelled_csv
 
@@ -97,7 +96,7 @@ def _table(loaded: LoadedModel, path: Path, text: str, pair: str) -> None:
     for number, one in enumerate(texts):
         vector = bert_core.sentence_vector(loaded, _read(loaded, one)).astype(np.float64)
         units[one] = vector / np.linalg.norm(vector)
-        counted(report, number + 1, len(texts), "texts")
+        report((number + 1) / len(texts), f"{number + 1:,} of {len(texts):,} texts")
     _note_pooling(loaded)
     written = labelled_csv({
         "row": [line.number for line in lines], "first": [line.text for line in lines],

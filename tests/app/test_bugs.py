@@ -33,7 +33,7 @@ ARGUMENTS = {
     "answer": ["--model", "headlight-mini", "--question", PRIVATE, "--context", PRIVATE],
     "patch": [PRIVATE, PRIVATE, "--word", "her"],
     "neurons": ["FILE", "--out", "OUT.csv"],
-    "dossier": ["FOLDER", "--out", "OUT.json"],
+    "dossier": ["OUT", "--out", "OUT.json"],
     "compare-models": ["headlight-mini", "headlight-mini", "FILE"],
     "explain": ["FILE", "--out", "OUT.csv"], "similarity": [PRIVATE, PRIVATE],
     "index": ["FILE", "--out", "OUT"], "search": ["OUT", PRIVATE, "--token", PRIVATE],

@@ -19,7 +19,7 @@ LEAST_CLEAR = 0.05  # of all looks
 
 
 def dossier(
-    index: Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A folder that `headlight index` made.")],
+    index: Annotated[Path, typer.Argument(help="A folder that `headlight index` made.")],
     out: Annotated[
         Path, typer.Option(dir_okay=False, help="A .json file, which the page Dossier opens; or .csv, .parquet.")
     ],

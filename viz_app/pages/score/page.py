@@ -42,10 +42,6 @@ def draw() -> None:
         )
     if loaded is None:
         end_run()
-    if not loaded.has_mlm:
-        name = as_written(shown_name(loaded.name))
-        st.info(helped(f"{name} has no trained masked-word output, so it finds no sentence likelier than another."))
-        end_run()
     gates = heads_off(loaded)
     kind, way = screen.controls().columns(2, vertical_alignment="bottom")
     control(
@@ -55,6 +51,10 @@ def draw() -> None:
         control(way.toggle, "Words, not pieces", "words", help="The part of a word is the sum over its pieces.")
         _alike(loaded, gates)
         return
+    if not loaded.has_mlm:
+        name = as_written(shown_name(loaded.name))
+        st.info(helped(f"{name} has no trained masked-word output, so it finds no sentence likelier than another."))
+        end_run()
     control(
         way.segmented_control, "Hide", "variant", options=VARIANTS,
         format_func=pairs.VARIANT_NAMES.__getitem__, required=True,

@@ -17,6 +17,7 @@ from bert_core import checkpoint
 from bert_core.analysis.spans import best_spans, context_places, span_at, span_probabilities
 from bert_core.loading import LoadedModel, best_device, model_folder
 from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput
+from bert_core.pooling import read_pooling
 from bert_core.progress import Progress, printed
 from bert_core.records import SpanPrediction
 from bert_core.refused import Refused
@@ -28,9 +29,8 @@ from bert_core.training.tuning import (
     as_begun,
     inputs_of,
     longest_first,
-    run_in,
     start_of,
-    tune,
+    tuned,
     was_begun,
 )
 
@@ -143,7 +143,7 @@ def finetune_reader(
     now = as_begun(settings, given, files)
     was_begun(folder, now)
 
-    source = model_folder(start)
+    source, _ = read_pooling(model_folder(start))
     tokenizer = Tokenizer.from_folder(source)
     torch.manual_seed(settings.seed)  # the weights that the start does not have
     origin, reader = start_of(
@@ -170,13 +170,7 @@ def finetune_reader(
         partial(_loss, reader, pad=pad, device=here),
         lambda: evaluate(reader, asked, held, none=none > 0, pad=pad, device=here, batch=settings.batch),
     )  # fmt: skip
-    with run_in(folder, source, now, here, report):
-        origin.to(here)
-        reader.to(here)
-        best = tune(task, settings, folder, pooled=False, keep=keep, device=here, report=report)
-    for line in best.table():
-        report(None, line)
-    return best
+    return tuned(task, settings, folder, source, now, pooled=False, keep=keep, device=here, report=report)
 
 
 def reader_scores(

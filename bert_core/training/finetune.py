@@ -28,9 +28,8 @@ from bert_core.training.tuning import (
     as_begun,
     inputs_of,
     longest_first,
-    run_in,
     start_of,
-    tune,
+    tuned,
     was_begun,
 )
 
@@ -174,13 +173,7 @@ def finetune(
         partial(_loss, classifier, pad=pad, device=here),
         lambda: evaluate(classifier, held, pad=pad, device=here, batch=settings.batch),
     )  # fmt: skip
-    with run_in(folder, source, now, here, report):
-        origin.to(here)
-        classifier.to(here)
-        best = tune(task, settings, folder, pooled=True, keep=keep, device=here, report=report)
-    for line in best.table():
-        report(None, line)
-    return best
+    return tuned(task, settings, folder, source, now, pooled=True, keep=keep, device=here, report=report)
 
 
 def _loss(

@@ -30,9 +30,8 @@ from bert_core.training.tuning import (
     filled,
     inputs_of,
     longest_first,
-    run_in,
     start_of,
-    tune,
+    tuned,
     was_begun,
 )
 
@@ -174,13 +173,7 @@ def finetune_tags(
         partial(_loss, tagger, pad=pad, device=here),
         lambda: evaluate_tags(tagger, held, pad=pad, device=here, batch=settings.batch),
     )  # fmt: skip
-    with run_in(folder, source, now, here, report):
-        origin.to(here)
-        tagger.to(here)
-        best = tune(task, settings, folder, pooled=False, keep=keep, device=here, report=report)
-    for line in best.table():
-        report(None, line)
-    return best
+    return tuned(task, settings, folder, source, now, pooled=False, keep=keep, device=here, report=report)
 
 
 @torch.no_grad()

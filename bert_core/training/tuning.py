@@ -132,7 +132,7 @@ def was_begun(folder: Path, now: Mapping[str, object]) -> bool:
 
 
 @contextmanager
-def run_in(
+def _run_in(
     folder: Path, source: Path, now: Mapping[str, object], device: torch.device, report: Progress
 ) -> Iterator[None]:
     """One run in a folder, alone: what it was begun with stands there until it is done, beside the tokenizer.
@@ -189,13 +189,38 @@ def start_of(
     return origin, model
 
 
-def tune(
+def tuned(
+    task: Task[Example, Scores],
+    settings: FinetuneSettings,
+    folder: Path,
+    source: Path,
+    now: Mapping[str, object],
+    *,
+    pooled: bool,
+    keep: int,
+    device: torch.device,
+    report: Progress,
+) -> Scores:
+    """One run in its folder, alone, to its end; the best scores, which are reported too.
+
+    source: the folder of the start. now: what it is begun with, as `as_begun` has it. The rest is as for `_tune`.
+    """
+    with _run_in(folder, source, now, device, report):
+        task.origin.to(device)
+        task.model.to(device)
+        best = _tune(task, settings, folder, pooled=pooled, keep=keep, device=device, report=report)
+    for line in best.table():
+        report(None, line)
+    return best
+
+
+def _tune(
     task: Task[Example, Scores],
     settings: FinetuneSettings,
     folder: Path,
     *,
     pooled: bool,
-    keep: int = 0,
+    keep: int,
     device: torch.device,
     report: Progress,
 ) -> Scores:

@@ -68,7 +68,7 @@ def test_answers_are_targets_and_stay_in_the_link(tiny_reader_folder: Path, monk
     app = opened(tiny_reader_folder, monkeypatch, "why")
     value, options = target_of(app)
     assert not app.exception and not app.error and value == "span:{}:{}".format(*places[0])
-    assert "Explain no answer" in options and options[-1] == "Explain “B follows A”"
+    assert {"Explain no answer", "Explain “B follows A”"} <= set(options)
     assert sum(option.startswith("Explain answer “") for option in options) == 5
     assert "Why the answer “" in words(app)
     first = places[0][0]

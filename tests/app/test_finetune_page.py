@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import shutil
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -87,6 +88,8 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     run = TuningRun(processes.place_of("rooms"))
     assert app.session_state.tuned == "rooms" and run.is_running
     until(lambda: run.log.step > 30, "the first steps")
+    process = processes._processes[run.folder.resolve()]
+    process.send_signal(signal.SIGSTOP)  # pages take longer to be drawn than so small a run lasts
     settled(app.run(), "stop_here")
     assert any(button.key == "stop_tuning" for button in app.button)
 
@@ -94,6 +97,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     assert any(button.key == "stop_tuning" for button in other.button)
 
     app.button(key="stop_tuning").click().run()
+    process.send_signal(signal.SIGCONT)
     until(lambda: not run.is_running, "the stop")
     assert run.said == "stopped" and not run.is_done and (run.folder / "state.pt").is_file()
     at = run.log.step

@@ -346,11 +346,12 @@ def test_classes_are_targets_and_stay_in_the_link(
 
 
 def test_a_mask_comes_before_the_classes(tiny_classifier_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was hidden on purpose is the first target; classes and the next sentence can be chosen after it."""
+    """What was hidden on purpose is the first target; classes, and questions about both texts, come after it."""
     app = with_classes(tiny_classifier_folder, monkeypatch, "attention", masked="1", pair="the dog ran")
     value, options = target_of(app)
-    assert value.startswith("2:") and options[-1] == "Explain “B follows A”"
-    assert [option.startswith("Explain class") for option in options[-4:-1]] == [True] * 3
+    assert value.startswith("2:")
+    assert options[-3:] == ["Explain “B follows A”", "Explain A like B", "Explain B like A"]
+    assert [option.startswith("Explain class") for option in options[-6:-3]] == [True] * 3
 
 
 def test_a_published_classifier_shows_its_classes_alone(

@@ -1,0 +1,123 @@
+"""What it costs to look inside other families than BERT: bert_core and transformers, taking turns in one run.
+
+    python benchmarks/families.py            print the table
+    python benchmarks/families.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/families.py --quick    three runs a side, to try a change
+
+Each model is random, seeded, of the size of the one that is named, and written and read as a checkpoint of its family.
+Both sides must find the same maps, gradients and scores before a clock starts; each family has a process of its own.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import tempfile
+import time
+from typing import Any
+
+import torch
+import transformers
+from encoder import MALLOC, TOKEN, Findings, in_turns, ours_forward, ours_gradients, require_same, sentence
+from tables import command, in_own_process
+from torch import Tensor
+
+from bert_core.loading import best_device
+from bert_core.modeling import BertForPreTraining
+
+REPEATS = {16: 11, 128: 7}  # tokens -> how often each side runs
+ROBERTA_BASE = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "distilbert-base": ("DistilBert", {}),
+    "roberta-base": ("Roberta", ROBERTA_BASE),
+    "electra-small": ("Electra", {}),
+    "electra-base": (
+        "Electra",
+        {"embedding_size": 768, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072},
+    ),
+}
+ROWS = (
+    ("all maps", "ours_maps", "theirs_maps"),
+    ("maps and gradients", "ours_gradients", "theirs_written"),
+    ("the same, theirs frozen", "ours_gradients", "theirs_frozen"),
+)
+
+
+@torch.no_grad()
+def theirs_maps(model: Any, ids: Tensor) -> Findings:
+    """Every map, without the head of words."""
+    output = model.base_model(ids, output_attentions=True)
+    return {"hidden": [output.last_hidden_state], "maps": output.attentions}
+
+
+def theirs_gradients(model: Any, ids: Tensor, *, frozen: bool) -> Findings:
+    """Maps and gradients as people write it. frozen: the embeddings alone want a gradient, not the weights."""
+    given = {"inputs_embeds": model.get_input_embeddings()(ids).requires_grad_()} if frozen else {"input_ids": ids}
+    output = model(**given, output_attentions=True)
+    explained = output.logits[0, ids.shape[1] // 2].log_softmax(-1)[TOKEN]
+    for attention in output.attentions:
+        attention.retain_grad()
+    explained.backward()
+    model.zero_grad()
+    gradients = [attention.grad for attention in output.attentions]
+    return {"value": [explained], "scores": output.logits[0], "maps": output.attentions, "gradients": gradients}
+
+
+def measure(name: str, quick: bool) -> list[tuple[str, str, float, float, str]]:
+    """Of one model: what was timed, tokens, median milliseconds of ours and of theirs, and the machine meanwhile."""
+    transformers.utils.logging.disable_progress_bar()
+    kind, sizes = MODELS[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{kind}Config")(**sizes)
+    peers, device = {}, best_device()
+    with tempfile.TemporaryDirectory() as folder:
+        peer = getattr(transformers, f"{kind}ForMaskedLM")
+        peer(config).save_pretrained(folder)
+        for frozen in (False, True):
+            read = peer.from_pretrained(folder, attn_implementation="eager").to(device).eval()
+            peers[frozen] = read.requires_grad_(not frozen)
+        ours = BertForPreTraining.from_pretrained(folder).requires_grad_(False).to(device)
+
+    def ours_maps(ids: Tensor) -> Findings:
+        found = ours_forward(ours, ids, watched=True)
+        return {"hidden": found["hidden"][:1], "maps": found["maps"]}
+
+    runs = {
+        "ours_maps": ours_maps,
+        "theirs_maps": lambda ids: theirs_maps(peers[True], ids),
+        "ours_gradients": lambda ids: ours_gradients(ours, ids),
+        "theirs_written": lambda ids: theirs_gradients(peers[False], ids, frozen=False),
+        "theirs_frozen": lambda ids: theirs_gradients(peers[True], ids, frozen=True),
+    }
+    found = []
+    for tokens, times in REPEATS.items():
+        ids = sentence(tokens)
+        for what, left, right in ROWS:
+            sides = {left: runs[left], right: runs[right]}
+            require_same(*(run(ids) for run in sides.values()), f"{name}, {what}, {tokens} tokens")
+            ms, machine = in_turns(sides, ids, 3 if quick else times)
+            found.append((what, str(tokens), ms[left], ms[right], machine))
+    return found
+
+
+def table(quick: bool) -> str:
+    """The whole measurement as Markdown."""
+    repeats = "three" if quick else ", ".join(f"{times} (at {tokens} tokens)" for tokens, times in REPEATS.items())
+    lines = [
+        f"{torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()}, "
+        f"{torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}; medians of {repeats} runs a side; {time.strftime('%Y-%m-%d')}.\n",
+        "| model of the size of | | tokens | ours, ms | theirs, ms | ratio | load; others' CPUs |",
+        "| --- | --- | ---: | ---: | ---: | ---: | --- |",
+    ]
+    for name in MODELS:
+        for what, tokens, ours, theirs, machine in in_own_process(__file__, name, quick, malloc=MALLOC["default"]):
+            lines.append(
+                f"| {name} | {what} | {tokens} | {ours:.1f} | {theirs:.1f} | {ours / theirs:.3f} | {machine} |"
+            )
+            print(lines[-1], file=sys.stderr)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    command(__file__, "other families than BERT, side by side", table, measure, quick="three runs a side")

@@ -10,8 +10,10 @@ from streamlit.testing.v1 import AppTest
 
 from bert_core import Target, best_spans, capture, checkpoint, load
 from bert_core.analysis.spans import span_at
+from bert_core.run.inputs import head_mask_without
 from tests.app.test_pages import PAGES, at, key_of, settled, start, target_of, words
 from viz_app.figures.style import two_digits
+from viz_app.shell.markdown import as_written
 
 QUESTION, CONTEXT = "who sat on the mat", "[the]  Old cats *sat* on the mat, and a Dog ran."
 
@@ -88,6 +90,23 @@ def test_why_this_answer_asks_for_it(tiny_reader_folder: Path, monkeypatch: pyte
     (place, *_) = found_by(tiny_reader_folder)[1]
     assert not app.exception and app.session_state.target == "span:{}:{}".format(*place)
     assert "Why the answer “" in words(settled(app))
+
+
+def test_heads_says_the_answer_with_all_heads_and_without_some(
+    tiny_reader_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best answer of both passes stands beside the switches, with its probability."""
+    app = opened(tiny_reader_folder, monkeypatch, "heads", off="0.1")
+    loaded = load(str(tiny_reader_folder), device="cpu")
+    encoding = loaded.tokenizer.encode(QUESTION, CONTEXT)
+    runs = [capture(loaded, encoding, head_mask=mask) for mask in (None, head_mask_without(loaded.config, [(0, 1)]))]
+    assert not app.exception and "What is the answer?" in words(app) and "nothing to predict" not in words(app)
+    says = []
+    for run in runs:
+        assert run.spans is not None
+        (best,) = best_spans(encoding, run.spans, 1)
+        says.append(f"**“{as_written(best.text)}”** ({two_digits(best.probability)})")
+    assert f"{says[0]} with all heads on, {says[1]} now." in [one.value for one in app.markdown]
 
 
 def test_another_text_has_its_own_answer(tiny_reader_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

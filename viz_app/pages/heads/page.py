@@ -4,6 +4,7 @@ import numpy as np
 import streamlit as st
 
 from bert_core.analysis.heads import heads_agreement, removal_estimate
+from bert_core.analysis.spans import best_spans
 from bert_core.records import ModelRun
 from viz_app.components.head_grid import HeadClick
 from viz_app.components.head_grid.view import head_grid
@@ -25,7 +26,7 @@ from viz_app.shell.change import (
 )
 from viz_app.shell.controls import control
 from viz_app.shell.heads import head_title, open_head, switch_heads
-from viz_app.shell.markdown import helped
+from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.question import Question
 from viz_app.shell.target import say_no_target
 
@@ -150,7 +151,9 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
     if after.tags is not None and before.tags is not None:
         st.subheader("How is each word tagged?", anchor=False)
         tags_change(before, after)
-    answers = (after.nsp, after.classes, after.replaced, after.tags)
+    if after.spans is not None and before.spans is not None:
+        _answers(current, before, after)
+    answers = (after.nsp, after.classes, after.replaced, after.tags, after.spans)
     target = current.target
     if target is not None and target.other is not None and before.target_value is not None:
         at_last = current.run(gradients=True).target_value or 0.0
@@ -159,6 +162,15 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
         st.markdown(f"**{values[0]}** with all heads on, **{values[1]}** now; the other text keeps all its heads.")
     elif not after.predictions and all(one is None for one in answers):
         say_no_target(current, "There is nothing to predict yet")
+
+
+def _answers(current: Question, before: ModelRun, after: ModelRun) -> None:
+    """The best answer in the context with all heads on, and now."""
+    assert before.spans is not None and after.spans is not None  # asked by the page
+    best = [best_spans(current.encoding, spans)[0] for spans in (before.spans, after.spans)]
+    first, now = (f"**“{as_written(one.text)}”** ({two_digits(one.probability)})" for one in best)
+    st.subheader("What is the answer?", anchor=False)
+    st.markdown(f"{first} with all heads on, {now} now.")
 
 
 def _agreement(current: Question, estimated: np.ndarray, removed: np.ndarray) -> None:

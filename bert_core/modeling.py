@@ -669,6 +669,13 @@ class BertPreTrainedModel(nn.Module):
         super().__init__()
         self.config = config
 
+    def _draw(self, head: nn.Module, *, alone: bool) -> None:
+        """Draw the weights of a head; alone: and those of the encoder that was made for it."""
+        if alone:
+            self.init_weights()
+        else:
+            head.apply(self._init_weights)
+
     def _init_weights(self, module: nn.Module) -> None:
         """Normal weights of width initializer_range, zero biases, layer norms that do nothing."""
         if isinstance(module, nn.Linear | nn.Embedding):
@@ -1180,10 +1187,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
         self.dropout = nn.Dropout(share)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        if bert is None:
-            self.init_weights()
-        else:
-            self._init_weights(self.classifier)
+        self._draw(self.classifier, alone=bert is None)
 
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
@@ -1213,10 +1217,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
         self.dropout = nn.Dropout(share)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
-        if bert is None:
-            self.init_weights()
-        else:
-            self._init_weights(self.classifier)
+        self._draw(self.classifier, alone=bert is None)
 
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any
@@ -1243,10 +1244,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
         self.qa_outputs = nn.Linear(config.hidden_size, 2)
-        if bert is None:
-            self.init_weights()
-        else:
-            self._init_weights(self.qa_outputs)
+        self._draw(self.qa_outputs, alone=bert is None)
 
     def forward(
         self,
@@ -1279,10 +1277,7 @@ class BertForReplacedTokenDetection(BertPreTrainedModel):
         super().__init__(config)
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
         self.discriminator_predictions = BertDiscriminatorPredictions(config)
-        if bert is None:
-            self.init_weights()
-        else:
-            self.discriminator_predictions.apply(self._init_weights)
+        self._draw(self.discriminator_predictions, alone=bert is None)
 
     def forward(
         self, input_ids: Tensor | None = None, *, labels: Tensor | None = None, **model_arguments: Any

@@ -28,8 +28,8 @@ from bert_core.studies.documents import split_sentences
 from bert_core.studies.engines import check_engine, on_ray
 from bert_core.studies.lines import LONGEST_LINE, Line, Shard, check_file, shards
 from bert_core.studies.resume import as_kept, check_same, read_kept
-from bert_core.studies.texts import TREEBANKS
-from bert_core.studies.treebank import TreeSentence, read_treebank
+from bert_core.studies.texts import TREEBANKS, trees_from
+from bert_core.studies.treebank import TreeSentence
 from bert_core.tokenizer import Encoding
 from bert_core.translators import fingerprint
 
@@ -306,22 +306,10 @@ def passages(path: Path, *, number: int = 0, start: int = 0, line: int = 0) -> I
 
 def _trees(path: Path, line: int) -> Iterator[Passage]:
     """The sentences of a treebank from a line on, each by itself."""
-    read = 0
-
-    def counted(lines: Iterator[str]) -> Iterator[str]:
-        nonlocal read
-        for one in lines:
-            read += len(one.encode())
-            yield one
-
-    try:
-        with path.open(encoding="utf-8", newline="\n") as lines:
-            for tree in read_treebank(counted(lines), path.name):
-                if tree.line - 1 >= line:
-                    own = Line(tree.line - 1, tree.text[:LONGEST_LINE])
-                    yield Passage(0, (own,), read, tree.line, Counter(lines=1), read, (tree,))
-    except UnicodeDecodeError as error:
-        raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
+    for tree, read in trees_from(path, line):
+        if tree is not None:
+            own = Line(tree.line - 1, tree.text[:LONGEST_LINE])
+            yield Passage(0, (own,), read, tree.line, Counter(lines=1), read, (tree,))
 
 
 def _index_by_name(model: str, device: str | None, settings: IndexSettings, shard: Passage) -> Packed:

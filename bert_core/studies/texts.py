@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 from bert_core.refused import Refused
 from bert_core.studies.lines import LONGEST_LINE, SHARD_LINES, Line, Shard, check_file, shards
 from bert_core.studies.rows import Columns, check_rows, row_shards
-from bert_core.studies.treebank import read_treebank
+from bert_core.studies.treebank import TreeSentence, read_treebank
 
 TREEBANKS = (".conllu", ".conll")
 
@@ -39,7 +38,11 @@ def text_shards(
     return shards(path, number=number, start=start, line=line, size=size)
 
 
-def _tree_shards(path: Path, number: int, line: int, size: int) -> Iterator[Shard]:
+def trees_from(path: Path, line: int) -> Iterator[tuple[TreeSentence | None, int]]:
+    """The sentences of a treebank from a line on, each with how many bytes were read; None and all bytes at the end.
+
+    Raises Refused as `read_treebank`, and for a file that is not UTF-8.
+    """
     read = 0
 
     def counted(lines: Iterator[str]) -> Iterator[str]:
@@ -48,20 +51,25 @@ def _tree_shards(path: Path, number: int, line: int, size: int) -> Iterator[Shar
             read += len(one.encode())
             yield one
 
-    rows: list[Line] = []
-    counts: Counter[str] = Counter()
     try:
         with path.open(encoding="utf-8", newline="\n") as lines:
-            for tree in chain(read_treebank(counted(lines), path.name), [None]):
-                if tree is not None and tree.line - 1 < line:
-                    continue
-                if rows and (tree is None or len(rows) == size):
-                    following = rows[-1].number + 1 if tree is None else tree.line - 1
-                    yield Shard(number, tuple(rows), read, following, counts, read)
-                    number, rows, counts = number + 1, [], Counter()
-                if tree is not None:
-                    counts["lines"] += 1
-                    counts["overlong"] += len(tree.text) > LONGEST_LINE
-                    rows.append(Line(tree.line - 1, tree.text[:LONGEST_LINE]))
+            for tree in read_treebank(counted(lines), path.name):
+                if tree.line - 1 >= line:
+                    yield tree, read
     except UnicodeDecodeError as error:
         raise Refused(f"{path.name} is not UTF-8: {error.reason}") from error
+    yield None, read
+
+
+def _tree_shards(path: Path, number: int, line: int, size: int) -> Iterator[Shard]:
+    rows: list[Line] = []
+    counts: Counter[str] = Counter()
+    for tree, read in trees_from(path, line):
+        if rows and (tree is None or len(rows) == size):
+            following = rows[-1].number + 1 if tree is None else tree.line - 1
+            yield Shard(number, tuple(rows), read, following, counts, read)
+            number, rows, counts = number + 1, [], Counter()
+        if tree is not None:
+            counts["lines"] += 1
+            counts["overlong"] += len(tree.text) > LONGEST_LINE
+            rows.append(Line(tree.line - 1, tree.text[:LONGEST_LINE]))

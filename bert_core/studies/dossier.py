@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 
 from bert_core import checkpoint
-from bert_core.config import check_part
 from bert_core.progress import Progress, counted, silent
-from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.refused import Refused, checked, whole
 from bert_core.studies.indexed import Index
 from bert_core.studies.resume import read_kept
 
@@ -34,6 +33,7 @@ LEAST = 5  # times that a word, or a pair, must be looked at
 AT_ONCE = 2**21  # pairs of tokens that are counted at once
 LARGEST = 2**28  # strongest keys, of all heads together: 12 bytes each
 ALIKE = 5  # heads
+LEAST_CLEAR = 0.05  # of all looks: what is not so far above chance does not stand out
 LARGEST_FILE = 64_000_000  # bytes
 KINDS = ("first", "end", "itself", "its word", "the same word", "punctuation", "number", "another word")
 RELATED = ("its governor", "its dependent", "its own word", "first", "end", "not tied to it")
@@ -107,6 +107,13 @@ class Dossier:
     def sinks(self) -> float:
         """The share of tokens from which it looks most at an added token, as [CLS] or [SEP]."""
         return sum(bar.share for bar in self.bars["kind"] if bar.name in ("first", "end"))
+
+    @property
+    def standing_out(self) -> list[tuple[str, Bar]]:
+        """What is clearly above chance where it is most active, with what was asked, the farthest above it first."""
+        every = [(asked, bar) for asked, bars in self.active.items() for bar in bars]
+        clear = [(asked, bar) for asked, bar in every if bar.share - bar.chance > LEAST_CLEAR]
+        return sorted(clear, key=lambda one: one[1].chance - one[1].share)
 
 
 @dataclass(frozen=True)
@@ -291,7 +298,8 @@ def head_dossiers(
     Raises Refused for a head that is not kept, an index without a typed token, a broken shard, or more than fits.
     """
     examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, 2**63 - 1)
-    asked = _asked(index, heads)
+    every = [(layer, head) for layer in index.layers for head in range(index.heads)]
+    asked = every if heads is None else list(dict.fromkeys(index.known_heads(heads)))
     corpus = _read(index)
     if not len(corpus.typed):
         raise Refused(f"{index.folder} holds no typed token, so there is nothing to say of a head")
@@ -304,6 +312,7 @@ def head_dossiers(
     looks = {pair: found for pair in asked if (found := _looks(index, corpus, *pair)) is not None}
     expected = _expected(corpus, {pair: _most_joined(corpus, keys) for pair, (keys, _, _) in looks.items()})
     dossiers = []
+    before = list(accumulate((shard.tokens for shard in index.shards), initial=0))  # each shard
     for number, (pair, (keys, shares, activity)) in enumerate(looks.items()):
         deciles = np.quantile(activity, np.linspace(0, 1, TENTHS + 1))
         draw = np.random.default_rng([seed, *pair])
@@ -315,29 +324,12 @@ def head_dossiers(
             *pair, len(keys), float(shares.mean()), _bars(corpus, corpus.typed, keys, chance),
             _bars(corpus, active, keys[top], _by_chance(corpus, active)), _words(corpus, keys, of_words),
             expected[pair], tuple(deciles.tolist()),
-            tuple(tuple(_look(index, corpus, row, keys, shares, activity) for row in rows) for rows in drawn),
-            tuple(_look(index, corpus, row, keys, shares, activity) for row in strongest.tolist()),
+            tuple(tuple(_look(index, before, corpus, row, keys, shares, activity) for row in rows) for rows in drawn),
+            tuple(_look(index, before, corpus, row, keys, shares, activity) for row in strongest.tolist()),
             _alike(pair, looks),
         ))  # fmt: skip
         counted(report, number + 1, len(looks), "heads")
     return Dossiers(index.model, index.weights, tuple(index.documents), tuple(dossiers), source)
-
-
-def _asked(index: Index, heads: Sequence[tuple[int, int]] | None) -> list[tuple[int, int]]:
-    if heads is None:
-        return [(layer, head) for layer in index.layers for head in range(index.heads)]
-    pairs = []
-    for one in several("heads", heads, "pairs (layer, head)"):
-        pair = several("a head", one, "two numbers, (layer, head)")
-        if len(pair) != 2:
-            raise Refused(f"a head is {shown(one)}: two numbers, (layer, head)")
-        layer, head = (whole("a head", part, 0) for part in pair)
-        if layer not in index.layers:
-            kept = ", ".join(map(str, index.layers))
-            raise Refused(f"{index.folder} has no heads of layer {layer}: it has those of {kept}")
-        check_part("head", layer, head, layer + 1, index.heads)
-        pairs.append((layer, head))
-    return list(dict.fromkeys(pairs))
 
 
 def _looks(
@@ -460,9 +452,10 @@ def _drawn(activity: np.ndarray, deciles: np.ndarray, count: int, draw: np.rando
 
 
 def _look(
-    index: Index, corpus: _Corpus, number: int, keys: np.ndarray, shares: np.ndarray, activity: np.ndarray
+    index: Index, before: Sequence[int], corpus: _Corpus, number: int,
+    keys: np.ndarray, shares: np.ndarray, activity: np.ndarray,
 ) -> Look:  # fmt: skip
-    before = list(accumulate((shard.tokens for shard in index.shards), initial=0))
+    """before: how many tokens stand before each shard."""
     row, key = int(corpus.typed[number]), int(keys[number])
     shard = int(np.searchsorted(before, row, side="right")) - 1
     own, other = (index.shards[shard].row(one - before[shard]) for one in (row, key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from weakref import WeakSet
 
 import numpy as np
 
+from bert_core.config import check_part
 from bert_core.loading import LoadedModel
-from bert_core.refused import Refused, checked
+from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.studies.index import (
     OF_SHARD,
     TREE_COLUMNS,
@@ -165,6 +167,21 @@ class Index:
     def tokens(self) -> int:
         """How many it has, of all documents."""
         return sum(self.documents.values())
+
+    def known_heads(self, heads: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Pairs (layer, head) as they were given. Raises Refused for what is no pair, or a head that is not kept."""
+        found = []
+        for one in several("heads", heads, "pairs (layer, head)"):
+            pair = several("a head", one, "two numbers, (layer, head)")
+            if len(pair) != 2:
+                raise Refused(f"a head is {shown(pair)}: two numbers, (layer, head)")
+            layer, head = (whole("a head", part, 0) for part in pair)
+            if layer not in self.layers:
+                kept = ", ".join(map(str, self.layers))
+                raise Refused(f"{self.folder} has no heads of layer {layer}: it has those of {kept}")
+            check_part("head", layer, head, max(self.layers) + 1, self.heads)
+            found.append((layer, head))
+        return found
 
     def check_model(self, loaded: LoadedModel) -> None:
         """Raise Refused for a model of other weights."""

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.config import check_part
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.refused import Refused, checked, several, shown, whole
@@ -207,7 +206,7 @@ class _Asked:
         heads: Sequence[tuple[int, int]], alike: str, phrase: str,
     ) -> _Asked:  # fmt: skip
         positions = [whole("a token", one, 0, len(encoding) - 1) for one in several("tokens", tokens, "positions")]
-        pairs = [several("a head", one, "two numbers, (layer, head)") for one in several("heads", heads, "pairs")]
+        pairs = index.known_heads(heads)
         if not positions:
             raise Refused("no token is asked for: name at least one of the text")
         if (depth is None) == (not pairs):
@@ -248,23 +247,14 @@ class _Asked:
 
     @staticmethod
     def _places(
-        index: Index, depth: int | None, pairs: Sequence[tuple[Any, ...]]
+        index: Index, depth: int | None, pairs: Sequence[tuple[int, int]]
     ) -> tuple[tuple[int, int | None], ...]:  # fmt: skip
         if depth is not None:
             depth = whole("depth", depth, 0)
             if depth not in index.depths:
                 raise Refused(f"{index.folder} has no states of depth {depth}: it has {_listed(index.depths)}")
             return ((index.depths.index(depth), None),)
-        found: list[tuple[int, int | None]] = []
-        for pair in pairs:
-            if len(pair) != 2:
-                raise Refused(f"a head is {shown(pair)}: two numbers, (layer, head)")
-            layer, head = (whole("a head", part, 0) for part in pair)
-            if layer not in index.layers:
-                raise Refused(f"{index.folder} has no heads of layer {layer}: it has those of {_listed(index.layers)}")
-            check_part("head", layer, head, max(index.layers) + 1, index.heads)
-            found.append((index.layers.index(layer), head))
-        return tuple(found)
+        return tuple((index.layers.index(layer), head) for layer, head in pairs)
 
 
 def _listed(numbers: Sequence[int]) -> str:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 ENDINGS = (".json", ".csv", ".parquet")
 SHOWN = 8  # heads
-LEAST_CLEAR = 0.05  # of all looks
 
 
 def dossier(
@@ -66,11 +65,6 @@ def _parse_heads(written: str) -> list[tuple[int, int]] | None:
 
 def _line(one: Dossier) -> str:
     """Where a head rests, and what stands out most where it is active."""
-    clear = [
-        (bar.share - bar.chance, asked, bar) for asked, bars in one.active.items() for bar in bars
-        if bar.share - bar.chance > LEAST_CLEAR
-    ]  # fmt: skip
-    best = [f"{asked} {bar.name} {bar.share:.0%} (chance {bar.chance:.0%})"
-            for _, asked, bar in sorted(clear, key=lambda each: -each[0])[:3]]  # fmt: skip
+    best = [f"{asked} {bar.name} {bar.share:.0%} (chance {bar.chance:.0%})" for asked, bar in one.standing_out[:3]]
     rests = f"L{one.layer} H{one.head}: at [CLS] or [SEP] from {one.sinks:.0%}"
     return f"{rests}; where most active: {', '.join(best) or 'nothing above chance'}"

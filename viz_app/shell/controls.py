@@ -8,8 +8,11 @@ back what a visitor does with it. One that was changed from elsewhere is drawn a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -28,6 +31,14 @@ class Upload:
 
     name: str
     data: bytes
+
+    @contextmanager
+    def on_disk(self) -> Iterator[Path]:
+        """The file under its name in a folder of its own, as long as it is read."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / Path(self.name).name
+            path.write_bytes(self.data)
+            yield path
 
 
 def control(

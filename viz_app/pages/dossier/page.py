@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 import streamlit as st
@@ -31,7 +29,6 @@ LARGEST_UPLOAD = 64  # megabytes
 MOST_BARS = 12
 AROUND = 60  # characters of a sentence, to either side of what is marked in it
 MOST_SAID = 3
-LEAST_CLEAR = 0.05  # of all looks: what is not so far above chance is not said in words
 ASKED = {"offset": "How far on", "kind": "What kind of token", "relation": "Relation", "upos": "Part of speech"}
 NAMES = {
     "first": "[CLS]", "end": "[SEP]", "itself": "the token itself", "its word": "another piece of its word",
@@ -132,9 +129,7 @@ def _read(upload: Upload) -> Dossiers | None:
     """An uploaded file; None while it is read. Raises Refused for any other file."""
 
     def read(report: object) -> Dossiers:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / Path(upload.name).name
-            path.write_bytes(upload.data)
+        with upload.on_disk() as path:
             return read_dossiers(path)
 
     return look(Work(("dossiers", sha256(upload.data).digest()), f"Reading {upload.name}", read)).value
@@ -166,17 +161,12 @@ def _grid(found: Dossiers, loaded: LoadedModel) -> None:
 
 def _in_words(one: Dossier) -> str:
     """What stands out most where the head is active, and how often it rests."""
-    clear = [
-        (bar.share - bar.chance, name, bar)
-        for name in ("relation", "kind", "offset")
-        for bar in one.active.get(name, ())
-        if bar.share - bar.chance > LEAST_CLEAR
-    ]
+    clear = [(name, bar) for name, bar in one.standing_out if name != "upos"]
     says = f"From {one.sinks:.0%} of {one.tokens:,} tokens it looks most at [CLS] or [SEP]."
     if not clear:
         return f"{says} Where it is most active, nothing it looks at is far above chance."
     said: dict[str, str] = {}  # two questions may have one answer, as that it looks at [CLS]
-    for _, name, bar in sorted(clear, key=lambda each: -each[0]):
+    for name, bar in clear:
         said.setdefault(_said(name, bar.name), f"({bar.share:.0%}; by chance {bar.chance:.0%})")
     parts = [f"{name} {shares}" for name, shares in list(said.items())[:MOST_SAID]]
     return f"{says} Where it is most active it looks at {', and at '.join(parts)}."

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from hashlib import sha256
-from pathlib import Path
 
 import numpy as np
 import streamlit as st
@@ -75,9 +73,7 @@ def _totals(upload: Upload) -> list[WordTotal] | None:
     """The totals of an uploaded file; None while it is read. Raises Refused for any other file."""
 
     def read(report: object) -> list[WordTotal]:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / Path(upload.name).name
-            path.write_bytes(upload.data)
+        with upload.on_disk() as path:
             return read_totals(path)
 
     key = ("totals of a file", sha256(upload.data).digest())

@@ -69,7 +69,7 @@ def test_a_longer_source_is_patched_word_by_word(tiny_loaded: LoadedModel, what:
     theirs = Target("mlm", 4, 70)
     assert_near(found.source_value, patch(tiny_loaded, source, source, theirs, layers=[0]).base_value)
     whole = patch(tiny_loaded, source, text, WORD, what=what, align="words", layers=[1], apart=True)
-    np.testing.assert_array_equal(whole.values[1], found.values[1])
+    assert_near(whole.values[1], found.values[1])
     if what == "state":  # at the last depth the answer is read from the state that was put in
         assert_near(found.values[2, 3], found.source_value)
 

@@ -1,4 +1,4 @@
-"""Who measures the shards of a file: this process, or the workers of a Ray cluster; in the order of the file."""
+"""Who measures shards, of a file or of an index: this process, or the workers of a Ray cluster; in their order."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from bert_core.refused import Refused
-from bert_core.studies.lines import Shard
 
 ENGINES = ("local", "ray")
 WAITING_PER_WORKER = 2  # shards: a cluster is never idle, and never holds the file
+Given = TypeVar("Given")
 Found = TypeVar("Found")
 
 
@@ -21,9 +21,9 @@ def check_engine(engine: str) -> None:
 
 
 def on_ray(
-    measure: Callable[..., Found], given: tuple[Any, ...], rest: Iterator[Shard], device: str | None
-) -> Iterator[tuple[Shard, Found]]:
-    """Each shard with what `measure(*given, shard)` finds on a worker, in the order of the file, whoever is done first.
+    measure: Callable[..., Found], given: tuple[Any, ...], rest: Iterator[Given], device: str | None
+) -> Iterator[tuple[Given, Found]]:
+    """Each shard with what `measure(*given, shard)` finds on a worker, in their order, whoever is done first.
 
     A shard whose worker died is measured again by another. device: as for `load`; with one on a GPU a worker takes one.
     Raises Refused if Ray is missing.
@@ -38,7 +38,7 @@ def on_ray(
     task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=-1)(measure)
     workers = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
     most = WAITING_PER_WORKER * max(1, workers)
-    waiting: deque[tuple[Shard, Any]] = deque()
+    waiting: deque[tuple[Given, Any]] = deque()
     for shard in rest:
         waiting.append((shard, task.remote(*given, shard)))
         if len(waiting) >= most:

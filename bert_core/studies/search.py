@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.refused import Refused, checked, several, shown, whole
+from bert_core.studies.engines import check_engine, on_ray
 from bert_core.studies.index import TREE_COLUMNS, pack, rounded
 from bert_core.studies.indexed import BrokenShard, Index, IndexedShard
 from bert_core.tokenizer import Encoding
@@ -80,6 +82,7 @@ def search(
     phrase: str = "mean",
     where: Mapping[str, Sequence[Any]] | None = None,
     top: int = 20,
+    engine: str = "local",
     report: Progress = silent,
 ) -> Matches:
     """Where else in an index a token is in a state like this one, or heads do the like.
@@ -92,29 +95,25 @@ def search(
     the best scores (Khattab 2020, section 3.2, arXiv:2004.12832). Of "looks" it is always the second.
     where: columns, of `FILTERS`, and the values of which each must have one; filtered before rows are compared.
     Added tokens, [CLS] and [SEP], are found only where one of them is asked for.
-    Of equal scores what stands first in the index comes first. report: told how many shards are done.
-    Raises Refused for a model of other weights, and what is not in the text, the model or the index.
+    Of equal scores what stands first in the index comes first. engine: "local", or "ray", where the workers of a Ray
+    cluster that see the same folder look up a shard each, and the best of each are merged: the same matches.
+    report: told how many shards are done.
+    Raises Refused for a model of other weights, what is not in the text, the model or the index, an unknown engine, or
+    Ray missing.
     """
+    check_engine(engine)
     index.check_model(loaded)
     asked = _Asked.of(index, loaded, encoding, tokens, depth, heads, alike, phrase)
     conditions = _conditions(where, asked)
     top = whole("top", top, 1)
     nothing = (np.zeros(0, np.float32), np.zeros(0, np.int64), 0)
-    best: list[tuple[np.ndarray, np.ndarray, int]] = []
+    best: list[_Best] = []
     broken: dict[int, str] = {}
-    with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
-
-        def tried(shard: IndexedShard) -> tuple[np.ndarray, np.ndarray, int] | str:
-            try:
-                return _best_of(shard, asked, conditions, top)
-            except BrokenShard as error:
-                return str(error)
-
-        for number, found in enumerate(pool.map(tried, index.shards)):
-            if isinstance(found, str):
-                broken[number], found = found, nothing
-            best.append(found)
-            counted(report, number + 1, len(index.shards), "shards")
+    for number, found in enumerate(_looked_up(index, engine, asked, conditions, top)):
+        if isinstance(found, str):
+            broken[number], found = found, nothing
+        best.append(found)
+        counted(report, number + 1, len(index.shards), "shards")
     while True:
         scores, rows = (np.concatenate([nothing[part], *(own[part] for own in best)]) for part in (0, 1))
         shards = np.repeat(np.arange(len(best)), [len(own[1]) for own in best])
@@ -321,12 +320,34 @@ def _strongest(shard: IndexedShard, number: int, head: int | None) -> np.ndarray
     return found
 
 
-# ---------------------------------------------------------------------------- one shard
+# ---------------------------------------------------------------------------- shard by shard
+
+_Best = tuple[np.ndarray, np.ndarray, int]
 
 
-def _best_of(
-    shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozenset[Any]], top: int
-) -> tuple[np.ndarray, np.ndarray, int]:
+def _looked_up(
+    index: Index, engine: str, asked: _Asked, conditions: Mapping[str, frozenset[Any]], top: int
+) -> Iterator[_Best | str]:  # fmt: skip
+    """What is found in each shard, in their order."""
+    if engine == "local":
+        with ThreadPoolExecutor(max(1, os.cpu_count() or 1)) as pool:
+            yield from pool.map(partial(_tried, asked, conditions, top), index.shards)
+    else:  # a worker opens its shard anew: what was read here stays here
+        unread = (IndexedShard(shard.folder.resolve(), shard.document) for shard in index.shards)
+        yield from (found for _, found in on_ray(_tried, (asked, conditions, top), unread, None))
+
+
+def _tried(
+    asked: _Asked, conditions: Mapping[str, frozenset[Any]], top: int, shard: IndexedShard
+) -> _Best | str:  # fmt: skip
+    """The best of a shard, or what is said of one that is broken."""
+    try:
+        return _best_of(shard, asked, conditions, top)
+    except BrokenShard as error:
+        return str(error)
+
+
+def _best_of(shard: IndexedShard, asked: _Asked, conditions: Mapping[str, frozenset[Any]], top: int) -> _Best:
     """The best scores of a shard, falling, their rows, and how many rows were compared."""
     passes = _passes(shard, asked, conditions)
     some = np.flatnonzero(passes)

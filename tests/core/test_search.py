@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from dataclasses import astuple
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +32,7 @@ from bert_core.studies.relations import track_relations
 from bert_core.studies.search import shares
 from tests.core.test_relations import conllu, sentences
 
+ROOT = Path(__file__).parents[2]
 PLANTED = "the old king saw a red door in paris."
 WORDS = ("the", "old", "king", "saw", "a", "river", "and", "she", "went", "to", "london", "in", "day", "cat", "dog")
 
@@ -251,3 +257,62 @@ def test_the_head_of_determiners_is_that_of_roles(tmp_path: Path) -> None:
     (row,) = (row for row in tally.rows() if row.relation == "det")
     assert (found <= right + 1e-9).all()
     assert found[best] == pytest.approx(right[best]) and row.offset_accuracy < found[best] <= row.accuracy
+
+
+# Runs by itself, for what Ray leaves in a process. A worker is killed after the first shard.
+DRIVER = """
+import json, os, signal, sys
+from dataclasses import astuple
+from pathlib import Path
+import ray
+from bert_core import load, open_index, search
+
+folder, model = map(Path, sys.argv[1:])
+ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+
+@ray.remote
+def who() -> int:
+    return os.getpid()
+
+def kill(done: float | None, what: str = "") -> None:
+    if not killed:
+        killed.append(ray.get(who.remote()))
+        os.kill(killed[0], signal.SIGKILL)
+
+killed: list[int] = []
+os.chdir(folder.parent)
+index, loaded = open_index(Path(folder.name)), load(str(model), device="cpu")
+encoding = loaded.tokenizer.encode("the old king saw a river.")
+found = []
+for asked in ({"depth": 2}, {"heads": [(1, 3)], "alike": "looks"}, {"depth": 1, "where": {"word": ["king"]}}):
+    one = search(index, loaded, encoding, [2, 3], **asked, top=30, engine="ray", report=kill)
+    found.append([one.compared, one.broken, [astuple(match) for match in one.matches]])
+print("FOUND" + json.dumps([killed, found]))
+"""
+
+
+@pytest.mark.slow
+def test_a_cluster_finds_the_same_though_a_worker_dies(index: Index, tiny_model_folder: Path) -> None:
+    """Two workers, one of them killed between shards: every match, score and place is that of this process."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, index.folder, tiny_model_folder],
+        env=environment, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    killed, there = json.loads(done.stdout.partition("FOUND")[2])
+    assert killed and killed[0] > 0
+    loaded = load(str(tiny_model_folder), device="cpu")
+    encoding = loaded.tokenizer.encode("the old king saw a river.")
+    here = []
+    for asked in ({"depth": 2}, {"heads": [(1, 3)], "alike": "looks"}, {"depth": 1, "where": {"word": ["king"]}}):
+        one = search(index, loaded, encoding, [2, 3], **asked, top=30)
+        here.append([one.compared, one.broken, [astuple(match) for match in one.matches]])
+    assert len(index.shards) > 2 and all(matches for _, _, matches in here)
+    assert there == json.loads(json.dumps(here))
+
+
+def test_an_engine_that_is_unknown_is_refused(index: Index, tiny_loaded: LoadedModel) -> None:
+    """In one sentence, before anything is searched."""
+    with pytest.raises(Refused, match="engine 'spark' is unknown: one of local, ray"):
+        search(index, tiny_loaded, tiny_loaded.tokenizer.encode("the king"), [1], depth=1, engine="spark")

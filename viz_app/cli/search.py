@@ -113,6 +113,7 @@ def search(
     model: Annotated[
         str | None, typer.Option(help="The model that the index was made with, where it is now.")
     ] = None,
+    engine: Annotated[str, typer.Option(help="local, or ray: on a Ray cluster whose machines see INDEX.")] = "local",
     device: Device = "auto",
 ) -> None:  # fmt: skip
     """Where else in a corpus a token is in a state like this one, or heads bring the same or look alike."""
@@ -134,7 +135,7 @@ def search(
     pairs = [] if heads is None else parse_heads(heads, loaded.config.num_hidden_layers, index.heads)
     found = search_index(
         index, loaded, encoding, positions, depth=depth, heads=pairs, alike=alike, phrase=phrase,
-        where=parse_where(where), top=top, report=Notes(),
+        where=parse_where(where), top=top, engine=engine, report=Notes(),
     )  # fmt: skip
     for said in found.broken:
         note(said)

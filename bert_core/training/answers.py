@@ -266,6 +266,11 @@ def _windows(questions: Sequence[Question], tokenizer: Tokenizer, settings: Answ
         except Refused as error:
             raise Refused(f"the question {one.id!r:.60}: {error}") from error
         places = answer_places(whole, one.start, one.start + len(one.answers[0])) if one.answers else (0, 0)
+        if one.answers and places == (0, 0):  # which would be learned as "there is none"
+            raise Refused(
+                f"the question {one.id!r:.60}: no token has a character of its answer {one.answers[0]!r:.40}: leave "
+                "the question out, or give an answer that can be read"
+            )
         for positions in windows:
             there = all(place in positions for place in places)
             start, end = (positions.index(place) if there else 0 for place in places)

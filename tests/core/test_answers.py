@@ -278,7 +278,7 @@ def test_contexts_are_held_out_as_a_whole() -> None:
 
 
 def test_what_cannot_be_used_is_refused(tiny_model_folder: Path, tmp_path: Path) -> None:
-    """An answer that is not there, unless it is left out; a question that cannot be read; a stride of none."""
+    """An answer that is not there, unless it is left out; what cannot be read; a stride of none."""
     paragraphs = questions(8, 6)
     paragraphs[3]["qas"][0]["answers"][0]["answer_start"] += 1
     train = write(tmp_path / "train.json", paragraphs)
@@ -290,6 +290,10 @@ def test_what_cannot_be_used_is_refused(tiny_model_folder: Path, tmp_path: Path)
     paragraphs[2]["qas"][0]["question"] = "\u200b"
     with pytest.raises(Refused, match=r"^the question '6-2': "):
         run(write(train, paragraphs), tmp_path / "b", tiny_model_folder, skip_broken=True)
+    unread = {"id": "none", "question": "who", "answers": [{"text": "\u200b", "answer_start": 4}]}
+    odd = [*questions(8, 6), {"context": "the \u200b cat", "qas": [unread]}]
+    with pytest.raises(Refused, match=r"^the question 'none': no token has a character of its answer '.u200b': leave"):
+        run(write(train, odd), tmp_path / "b", tiny_model_folder)
     with pytest.raises(Refused, match=r"^stride is 0: 1 is the least$"):
         AnswerSettings(stride=0)
     with pytest.raises(Refused, match="too long"):

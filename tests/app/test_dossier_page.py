@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,9 +19,11 @@ from bert_core.studies.dossier import Look
 from bert_core.translators import fingerprint
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
+from viz_app.export.dossier import AROUND, dossier_page, in_words, marked
+from viz_app.export.policy import hash_source
 from viz_app.figures.dossier import share_bars
 from viz_app.pages.dossier import FIRST_HEAD
-from viz_app.pages.dossier.page import AROUND, FILE, marked
+from viz_app.pages.dossier.page import FILE
 
 __all__ = ["headlight"]  # a fixture
 BUNDLED = ASSETS / "headlight-mini" / FILE
@@ -114,6 +119,27 @@ def test_looks_are_marked_in_their_sentences() -> None:
     )
 
 
+def test_the_file_holds_the_dossier_and_nothing_runs_in_it() -> None:
+    """Every question, word and tenth as the page has them, all that a corpus wrote escaped, no script, no address."""
+    found = read_dossiers(BUNDLED)
+    one = found.of(*FIRST_HEAD)
+    evil = "<script>alert(1)</script>{{style}}"
+    joined, looks = replace(one.words[0], key=evil), (replace(one.tenths[0][0], text=evil, query=(0, 8), key=None),)
+    one = replace(one, words=(joined, *one.words[1:]), tenths=(looks, *one.tenths[1:]))
+    written = dossier_page(replace(found, source=evil), one)
+    assert "<script" not in written and not re.search(r"<[^>]*(src|href)=", written)
+    assert written.count(html.escape(evil)) == 2 and written.count("{{style}}") == 3
+    text = html.unescape(re.sub(r"<[^>]*>", " ", written))
+    assert in_words(one) in text and f"{joined.expected:.1f}" in text
+    for look in (*one.strongest, *(look for tenth in one.tenths for look in tenth)):
+        assert marked(look) in text
+    for bar in (*one.bars["offset"], *one.active["offset"]):
+        assert f"{bar.share:.1%}" in text and f"{bar.chance:.1%}" in text
+    policy = re.search(r"style-src '(sha256-[^']*)'", written)
+    style = re.search(r"<style>(.*?)</style>", written, re.DOTALL)
+    assert policy and style and policy[1] == hash_source(style[1]) and "style=" not in written
+
+
 def test_bars_are_plain_text_and_of_one_length() -> None:
     """A name is written as it is; figures of other lengths are a mistake."""
     figure = share_bars(["<b>x</b>"], [0.5], [0.1], dark=False).to_plotly_json()
@@ -134,6 +160,14 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     assert found.source == "mine, CC0" and found.documents == ("corpus.txt",)
     code, printed, err = headlight("dossier", index, "--heads", "1.2,0.1", "--out", tmp_path / "d.csv")
     assert code == 0 and "2 heads" in printed, err
+    code, _, err = headlight(
+        "dossier", index, "--heads", "1.2", "--out", tmp_path / "d.json", "--pages", tmp_path / "p"
+    )
+    assert code == 0, err
+    assert [path.name for path in (tmp_path / "p").iterdir()] == ["dossier.L1.H2.html"]
+    assert "L1 H2 of " in (tmp_path / "p" / "dossier.L1.H2.html").read_text(encoding="utf-8")
+    code, _, err = headlight("dossier", index, "--out", tmp_path / "n.json", "--pages", index)
+    assert code == 2 and "--pages is the index" in err
     rows = list(csv.DictReader((tmp_path / "d.csv").read_text().splitlines()))
     own = found.of(1, 2)
     shares = {(row["asked"], row["tokens"], row["name"]): row["share"] for row in rows if row["layer"] == "1"}

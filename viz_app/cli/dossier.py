@@ -25,19 +25,26 @@ def dossier(
     heads: Annotated[str, typer.Option(help="layer.head with commas, as in 3.8,4.1; or all.")] = "all",
     each: Annotated[int, typer.Option(min=1, max=100, help="Looks drawn from every tenth of a head's activity.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Of the looks that are drawn.")] = 0,
+    pages: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Also a page for each head, .html, into this folder.")
+    ] = None,
     source: Annotated[str, typer.Option(help="Whose text it is, and its licence; shown beside the sentences.")] = "",
 ) -> None:
     """What every head does over a corpus: kinds, offsets, relations and words it looks at, beside what chance gives.
 
     With sentences from every tenth of its activity, and the heads that look in the same way.
     """
+    from bert_core import checkpoint
     from bert_core.studies.dossier import dossier_columns, head_dossiers, write_dossiers
     from bert_core.studies.indexed import open_index
     from bert_core.studies.table import write_columns
+    from viz_app.export.dossier import dossier_page
 
     if out.suffix.lower() not in ENDINGS:
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
     check_place(out, index)
+    if pages is not None and pages.resolve() == index.resolve():
+        raise Refused(f"--pages is the index, {str(pages)!r}: name another folder")
     found = head_dossiers(
         open_index(index), _parse_heads(heads), examples=each, seed=seed, source=source, report=Notes()
     )
@@ -45,6 +52,10 @@ def dossier(
         write_dossiers(found, out)
     else:
         write_columns(dossier_columns(found.heads), out)
+    if pages is not None:
+        pages.mkdir(parents=True, exist_ok=True)
+        for one in found.heads:
+            checkpoint.write_whole(pages / f"dossier.L{one.layer}.H{one.head}.html", dossier_page(found, one))
     for one in found.heads[:SHOWN]:
         typer.echo(_line(one))
     typer.echo(f"{out}: {len(found.heads)} heads over {found.heads[0].tokens:,} tokens")

@@ -10,9 +10,10 @@ import streamlit as st
 
 from bert_core.loading import ASSETS, LoadedModel
 from bert_core.refused import Refused
-from bert_core.studies.dossier import TENTHS, Bar, Dossier, Dossiers, Joined, Look, dossier_columns, read_dossiers
+from bert_core.studies.dossier import TENTHS, Dossier, Dossiers, Joined, Look, dossier_columns, read_dossiers
 from bert_core.translators import fingerprint
 from viz_app.components.head_grid.view import head_grid
+from viz_app.export.dossier import ASKED, NAMES, READING, dossier_page, in_words, largest, marked, tenth_names
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.dossier import share_bars
 from viz_app.pages.dossier import FIRST_HEAD, QUESTIONS
@@ -26,22 +27,6 @@ from viz_app.shell.work import Work, kept_of_model, look
 
 FILE = "dossier.json"  # beside the weights of a bundled model
 LARGEST_UPLOAD = 64  # megabytes
-MOST_BARS = 12
-AROUND = 60  # characters of a sentence, to either side of what is marked in it
-MOST_SAID = 3
-ASKED = {"offset": "How far on", "kind": "What kind of token", "relation": "Relation", "upos": "Part of speech"}
-NAMES = {
-    "first": "[CLS]", "end": "[SEP]", "itself": "the token itself", "its word": "another piece of its word",
-    "added": "[CLS] or [SEP]", "its governor": "the word it depends on", "its dependent": "a word that depends on it",
-    "not tied to it": "a word not tied to it",
-}  # fmt: skip
-READING = (
-    "**How to read this:** of every token of the corpus, the one that the head attends to most; a line across each bar "
-    "is where a token drawn from the same sentence would end. Many heads rest on [CLS] or [SEP] wherever they have "
-    "nothing to do, so *most active* counts only the tenth of the tokens to which the head brings most. "
-    "**How it can mislead:** the strongest key is not all of the attention; what a head looks at need not be what it "
-    "is for, which only its removal says; and another corpus gives another dossier."
-)
 
 
 def draw() -> None:
@@ -78,7 +63,7 @@ def draw() -> None:
         _joined(one)
         _tenths(one)
     screen.read(READING)
-    _files(one)
+    _files(found, one)
 
 
 def _dossiers(loaded: LoadedModel) -> Dossiers | None:
@@ -159,30 +144,9 @@ def _grid(found: Dossiers, loaded: LoadedModel) -> None:
     screen.note(f"Click a head for its dossier.{rests}")
 
 
-def _in_words(one: Dossier) -> str:
-    """What stands out most where the head is active, and how often it rests."""
-    clear = [(name, bar) for name, bar in one.standing_out if name != "upos"]
-    says = f"From {one.sinks:.0%} of {one.tokens:,} tokens it looks most at [CLS] or [SEP]."
-    if not clear:
-        return f"{says} Where it is most active, nothing it looks at is far above chance."
-    said: dict[str, str] = {}  # two questions may have one answer, as that it looks at [CLS]
-    for name, bar in clear:
-        said.setdefault(_said(name, bar.name), f"({bar.share:.0%}; by chance {bar.chance:.0%})")
-    parts = [f"{name} {shares}" for name, shares in list(said.items())[:MOST_SAID]]
-    return f"{says} Where it is most active it looks at {', and at '.join(parts)}."
-
-
-def _said(question: str, name: str) -> str:
-    if question == "offset" and name not in NAMES:
-        by = int(name.strip("<>"))
-        many = f"{abs(by)} token{'s' if abs(by) > 1 else ''}"
-        return "the token itself" if not by else f"what stands {many} {'before' if by < 0 else 'after'} it"
-    return NAMES.get(name, name)
-
-
 def _bars(one: Dossier) -> None:
     state = st.session_state
-    screen.say(_in_words(one))
+    screen.say(in_words(one))
     there = [name for name in QUESTIONS if name in one.bars]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(
@@ -193,7 +157,7 @@ def _bars(one: Dossier) -> None:
             st.toggle, "All tokens", "whole", help="Else only the tenth of the tokens where the head is most active."
         )
     asked = state.asked_of if state.asked_of in there else there[0]
-    bars = _shown((one.bars if state.whole else one.active)[asked], in_order=asked == "offset")
+    bars = largest((one.bars if state.whole else one.active)[asked], in_order=asked == "offset")
     screen.chart(
         share_bars(
             [NAMES.get(bar.name, bar.name) for bar in bars], [bar.share for bar in bars], [bar.chance for bar in bars],
@@ -203,11 +167,6 @@ def _bars(one: Dossier) -> None:
         alt=f"Shares of what L{one.layer} H{one.head} looks at, beside chance: "
         + ", ".join(f"{NAMES.get(bar.name, bar.name)} {bar.share:.0%}, {bar.chance:.0%}" for bar in bars),
     )  # fmt: skip
-
-
-def _shown(bars: Sequence[Bar], *, in_order: bool) -> list[Bar]:
-    """The largest of some bars, the largest first; or those that stand in an order, all of them."""
-    return list(bars) if in_order else sorted(bars, key=lambda bar: -bar.share)[:MOST_BARS]
 
 
 def _joined(one: Dossier) -> None:
@@ -239,7 +198,7 @@ def _table(joined: Iterable[Joined], key: str) -> None:
 
 def _tenths(one: Dossier) -> None:
     screen.heading("In sentences, from every tenth of its activity")
-    names = [f"{'weakest' if not n else 'strongest' if n == TENTHS - 1 else n + 1}" for n in range(TENTHS)]
+    names = tenth_names()
     tenth = control(
         st.segmented_control, "Tenth", "tenth", options=list(range(1, TENTHS + 1)),
         format_func=lambda number: names[number - 1], required=True, label_visibility="collapsed",
@@ -271,19 +230,6 @@ def _sentences(looks: Sequence[Look], key: str) -> None:
     )  # fmt: skip
 
 
-def marked(look: Look) -> str:
-    """The sentence around ‹the token› that looks and «the one» that is looked at; ‹«both»› where they are the same."""
-    spans = [look.query] if look.key in (None, look.query) else sorted([look.query, look.key])
-    start, end = max(spans[0][0] - AROUND, 0), min(spans[-1][1] + AROUND, len(look.text))
-    parts, last = ["" if not start else "…"], start
-    for span in spans:
-        word = look.text[slice(*span)]
-        word = f"«{word}»" if span == look.key else word
-        parts += [look.text[last : span[0]], f"‹{word}›" if span == look.query else word]
-        last = span[1]
-    return "".join([*parts, look.text[last:end], "" if end == len(look.text) else "…"])
-
-
 def _guess(one: Dossier) -> None:
     """Ten looks and nothing else, until somebody wants to see."""
     drawn = [*one.strongest, *(look for tenth in reversed(one.tenths) for look in tenth)][:10]
@@ -292,12 +238,16 @@ def _guess(one: Dossier) -> None:
     st.button("Show its dossier", on_click=put, args=("hidden", False), type="primary")
 
 
-def _files(one: Dossier) -> None:
+def _files(found: Dossiers, one: Dossier) -> None:
     with st.container(horizontal=True, gap="small"):
         st.download_button(
             "This dossier (CSV)", lambda: labelled_csv(dossier_columns([one])),
             f"dossier.L{one.layer}.H{one.head}.csv", "text/csv",
             on_click="ignore", icon=":material/table:", key="dossier_csv",
+        )  # fmt: skip
+        st.download_button(
+            "This dossier (HTML)", lambda: dossier_page(found, one), f"dossier.L{one.layer}.H{one.head}.html",
+            "text/html", on_click="ignore", icon=":material/html:", key="dossier_html",
         )  # fmt: skip
         st.page_link(
             frame.way_to("attention"), label=f"See L{one.layer} H{one.head} in a text of yours",

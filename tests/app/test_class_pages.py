@@ -156,6 +156,23 @@ def test_every_kind_of_answer_is_taken(name: str) -> None:
     assert one.get("plotly_chart") and not one.exception and not one.error
 
 
+def test_what_is_sent_is_what_was_chosen_last() -> None:
+    """Who chooses another answer and presses at once sends that one, though the page has not shown it yet."""
+    app, group = opened()
+    one = student(group)
+    clicked(app, "class_key_1")
+    settled(one.run())
+    one.number_input[0].set_value(30).run()
+    one.number_input[0].set_value(80)
+    clicked(one, "class_say")
+    assert "Your answer: 80 percent." in words(one)
+    one.number_input[0].set_value(20).run()
+    clicked(app, "class_key_2")
+    clicked(one, "class_say")
+    assert "The vote is over. Your answer: 80 percent." in words(one)
+    assert [toast.value for toast in one.toast] == ["No answers are taken now: this vote is over."]
+
+
 def test_a_full_class_and_a_class_that_is_not_there_are_one_sentence() -> None:
     """The 501st is told so; a link to a class that was closed, or that is none, too."""
     _, group = opened()

@@ -138,6 +138,24 @@ def test_a_class_is_led_by_four_keys(for_class: str, browser: Browser) -> None:
             expect(tab.get_by_role("button", name="My answers")).to_be_visible()
 
 
+def test_a_word_that_is_clicked_and_sent_at_once_is_the_answer(for_class: str, browser: Browser) -> None:
+    """A click on another word and one on the button, faster than the server answers, send the other word."""
+    with tabs(browser, 2) as (teacher, student):
+        student.goto(opened_class(teacher, for_class, "Both sides"))
+        expect(student.locator(".st-key-class_student")).to_contain_text("The vote has not begun yet.")
+        teacher.keyboard.press("1")
+        chosen_word(student, "cup")
+        for word in ("drank", "milk", "cup"):
+            other = student.locator(".st-key-class_student").get_by_role("button", name=re.compile(r"^with\b"))
+            other.click()
+            expect(student.get_by_text("Chosen: with")).to_be_visible()
+            expect(student.locator(".st-key-class_say button")).to_be_enabled()
+            chip = student.locator(".st-key-class_student").get_by_role("button", name=re.compile(rf"^{word}\b"))
+            send = student.locator(".st-key-class_say button").element_handle()
+            chip.evaluate("(chip, send) => { chip.click(); send.click(); }", send)
+            expect(student.locator(".st-key-class_student")).to_contain_text(f"Your answer: {word}")
+
+
 def test_copies_keep_a_class_together(copies: list[Copy], proxy: Serve, browser: Browser) -> None:
     """Behind HAProxy the link leads each student to the copy of the class, also who was at another one before."""
     address = proxy(*(copy.port for copy in copies))

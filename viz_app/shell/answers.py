@@ -18,6 +18,8 @@ from viz_app.shell.markdown import as_written
 
 Drafts = dict[str, object]  # what is chosen and not yet said, by the step; may be written to
 
+_PRESSED = "_answer_pressed"
+
 
 def answer_control(one: Lesson, step: str, task: Task, asked: Asked) -> Answer | None:
     """Draw the control of an answer, which stays when the page is left, and return what is chosen; None at first."""
@@ -29,6 +31,23 @@ def answer_control(one: Lesson, step: str, task: Task, asked: Asked) -> Answer |
     if task.answer == "order":
         return _order(CHECKS[task.check].things, drafts, key)
     return _option(task, drafts, key)
+
+
+def press(key: str, question: object) -> None:
+    """Note that the button of an answer was pressed; a click on a button. question: what it is an answer to.
+
+    Not more than that: who chooses another answer and presses at once does both in one run, or before the first of two
+    is over, and means what was chosen last, which is known when its control is drawn.
+    """
+    st.session_state[_PRESSED] = key, question
+
+
+def pressed(key: str) -> Any:
+    """What was answered since this was last asked, by the button of a key; None where it was not pressed."""
+    if st.session_state.get(_PRESSED, ("", None))[0] != key:
+        return None
+    _, question = st.session_state.pop(_PRESSED)
+    return question
 
 
 def words_to_choose(asked: Asked) -> list[int]:

@@ -21,7 +21,7 @@ from viz_app.lessons import STEPS, Lesson, Option, Task, View, paragraphs_of
 from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.shell import classroom, downloads, findings, frame, lesson
-from viz_app.shell.answers import answer_control, in_words, of_now
+from viz_app.shell.answers import answer_control, in_words, of_now, press, pressed
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import Page
 from viz_app.shell.findings.asked import Asked, of_lesson, of_page
@@ -103,12 +103,6 @@ def _go(one: Lesson, step: str) -> None:
     lesson.leave_for(one, step, one.view(step) if step != STEPS[-1] else View(st.session_state[PAGE], {}))
 
 
-def _expect(one: Lesson, answer: Answer, said: str) -> None:
-    """Keep a prediction and go on; a click on a button."""
-    lesson.keep(one, answer=answer, said=said)
-    _go(one, "do")
-
-
 def _fold(folded: bool) -> None:
     st.session_state[_FOLDED] = folded
 
@@ -163,9 +157,13 @@ def _predict(one: Lesson, step: str) -> None:
         return
     asked = _of_lesson(one)
     answer = None if asked is None else answer_control(one, step, task, asked)
+    if pressed("lesson_say") == one.name and asked is not None and answer is not None:
+        lesson.keep(one, answer=answer, said=in_words(task, answer, asked.original))
+        _go(one, "do")
+        st.rerun()
     st.button(
-        spoken("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None, on_click=_expect,
-        args=(one, answer, "" if asked is None or answer is None else in_words(task, answer, asked.original)),
+        spoken("That is what I expect"), type="primary", key="lesson_say", disabled=answer is None, on_click=press,
+        args=("lesson_say", one.name),
     )  # fmt: skip
     _hint(task, said)
 
@@ -270,9 +268,11 @@ def _yours(one: Lesson, step: str) -> None:
             # An answer is one to this text, this head and this model: to others it is given anew.
             given = (asked.encoding, asked.head, asked.loaded.name, answer)
             drafts = lesson.drafts(one)
+            if pressed("lesson_say") == asked.encoding:
+                drafts["given"] = given
             st.button(
-                spoken("Is that right?"), key="lesson_say", disabled=answer is None, on_click=drafts.update,
-                args=({"given": given},),
+                spoken("Is that right?"), key="lesson_say", disabled=answer is None, on_click=press,
+                args=("lesson_say", asked.encoding),
             )  # fmt: skip
             verdict = verdict_of(task, asked, answer) if drafts.get("given") == given else None
         if verdict is not None:

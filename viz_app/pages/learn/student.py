@@ -5,11 +5,12 @@ from __future__ import annotations
 import streamlit as st
 
 from bert_core.refused import Refused
-from viz_app.classroom import Class, Question, Shown
-from viz_app.lessons import Lesson
+from viz_app.classroom import OVER, Class, Question, Shown
+from viz_app.lessons import Lesson, Task
 from viz_app.pages.learn import taken
 from viz_app.shell import classroom, frame, lesson, panel, screen
-from viz_app.shell.answers import answer_control, in_words
+from viz_app.shell.answers import answer_control, in_words, press, pressed
+from viz_app.shell.findings.asked import Asked
 from viz_app.shell.language import spoken
 from viz_app.shell.lesson import Answer
 from viz_app.shell.markdown import as_written, helped
@@ -48,8 +49,7 @@ def _title(asks: str) -> None:
 
 
 def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) -> None:
-    asked, given, task = panel.asked_on(one, question.model), group.answer_of(me), one.predict
-    said = None if given is None else in_words(task, given, asked.original)
+    asked, task = panel.asked_on(one, question.model), one.predict
     if shown.step in ("wait", "ask"):
         panel.paragraphs(task.says, set())
         if task.answer != "word":
@@ -62,9 +62,12 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
             st.markdown(f"**{spoken('A second vote: talk to your neighbours, then answer again.')}**")
         answer = answer_control(one, "predict", task, asked)
         words = None if answer is None else in_words(task, answer, asked.original)
+        if (vote := pressed("class_say")) is not None and answer is not None and words is not None:
+            _answer(one, group, me, vote, answer, words)
+        said = _said(group, me, task, asked)
         st.button(
             spoken("Send my answer") if said is None else spoken("Change my answer"), key="class_say", type="primary",
-            disabled=answer is None or words == said, on_click=_answer, args=(one, group, me, shown, answer, words),
+            disabled=answer is None or words == said, on_click=press, args=("class_say", (shown.number, shown.vote)),
         )  # fmt: skip
         if said is not None:
             st.success(
@@ -77,6 +80,9 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
     elif shown.step == "reveal" and lesson.note_of(one).answer is not None:
         panel.truth(one, asked, lesson.note_of(one).answer)
     else:
+        if pressed("class_say") is not None:
+            st.toast(spoken(OVER))
+        said = _said(group, me, task, asked)
         st.info(
             helped(
                 spoken("The vote is over.")
@@ -91,10 +97,15 @@ def _step(one: Lesson, question: Question, shown: Shown, group: Class, me: str) 
         )  # fmt: skip
 
 
-def _answer(one: Lesson, group: Class, me: str, shown: Shown, answer: Answer, words: str) -> None:
-    """Give an answer to the class and keep it; a click on a button."""
+def _said(group: Class, me: str, task: Task, asked: Asked) -> str | None:
+    given = group.answer_of(me)
+    return None if given is None else in_words(task, given, asked.original)
+
+
+def _answer(one: Lesson, group: Class, me: str, vote: tuple[int, int], answer: Answer, words: str) -> None:
+    """Give an answer to the class and keep it. vote: the question's number, and that of its vote."""
     try:
-        group.answer(me, shown.number, shown.vote, answer)
+        group.answer(me, *vote, answer)
     except Refused as error:
         st.toast(spoken(str(error)))
         return

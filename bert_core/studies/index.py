@@ -308,8 +308,10 @@ def _trees(path: Path, line: int) -> Iterator[Passage]:
     """The sentences of a treebank from a line on, each by itself."""
     for tree, read in trees_from(path, line):
         if tree is not None:
-            own = Line(tree.line - 1, tree.text[:LONGEST_LINE])
-            yield Passage(0, (own,), read, tree.line, Counter(lines=1), read, (tree,))
+            own, counts = Line(tree.line - 1, tree.text[:LONGEST_LINE]), Counter(lines=1)
+            if len(tree.text) > LONGEST_LINE:
+                counts["overlong"] = 1
+            yield Passage(0, (own,), read, tree.line, counts, read, (tree,))
 
 
 def _index_by_name(model: str, device: str | None, settings: IndexSettings, shard: Passage) -> Packed:

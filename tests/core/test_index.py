@@ -206,6 +206,21 @@ def test_a_treebank_brings_its_columns(tiny_model_folder: Path, tmp_path: Path) 
     assert sum(row["word"] == "sleep" for row in rows) > 1  # several pieces
 
 
+def test_overlong_sentences_of_a_treebank_are_counted(
+    tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first of these the beginning is kept, with the labels of its words, and it is counted once."""
+    monkeypatch.setattr(study, "LONGEST_LINE", 8)
+    path = tmp_path / "some.conllu"
+    path.write_text("\n".join(SENTENCES) + "\n", encoding="utf-8")
+    *_, (counts, _) = index_file(path, tmp_path / "index", str(tiny_model_folder), device="cpu")
+    assert counts["lines"] == counts["texts"] == 2 and counts["overlong"] == 1
+    (shard,) = open_index(tmp_path / "index").shards
+    rows = [row for row in map(shard.row, range(shard.tokens)) if row["line"] == 2]
+    assert rows[0]["sentence_text"] == "The cat "
+    assert {row["word"]: row["relation"] for row in rows if row["relation"]} == {"The": "det", "cat": "nsubj"}
+
+
 def test_shards_of_a_file_can_begin_anywhere(corpus: Path, tmp_path: Path) -> None:
     """From where any shard ends the rest of the file is the same, of a text and of a treebank."""
     treebank = tmp_path / "some.conllu"

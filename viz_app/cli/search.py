@@ -200,7 +200,7 @@ def _parse_layers(written: str) -> tuple[int, ...] | None:
 
 def _odd(counts: dict[str, int]) -> str:
     names = {"shortened": "sentences cut to the length that is read", "unreadable": "without a sign that can be read",
-             "overlong": "lines of which only the beginning was read", "not UTF-8": "lines with bytes that are not "
+             "overlong": "so long that only the beginning was read", "not UTF-8": "lines with bytes that are not "
              "UTF-8, which were replaced"}  # fmt: skip
     return "".join(f"; {counts[name]:,} {words}" for name, words in names.items() if counts.get(name))
 

@@ -31,6 +31,7 @@ from bert_core.studies import index as study
 from bert_core.studies.relations import track_relations
 from bert_core.studies.search import shares
 from tests.core.test_relations import conllu, sentences
+from tests.near import assert_near
 
 ROOT = Path(__file__).parents[2]
 PLANTED = "the old king saw a red door in paris."
@@ -120,6 +121,51 @@ def test_search_is_brute_force_in_numpy(index: Index, tiny_loaded: LoadedModel, 
     found = search(index, tiny_loaded, encoding, [2], top=len(expected) + 5, **way)  # type: ignore[arg-type]
     assert len(found.matches) == found.compared == len(expected)
     assert np.abs(np.sort(expected)[::-1] - [one.score for one in found.matches]).max() < 0.02
+
+
+# Runs by itself: two OpenMPs, faiss's and torch's, do not go together.
+BY_FAISS = """
+import json, sys
+import faiss, numpy as np
+
+found = []
+for path in sys.argv[1:]:
+    arrays = np.load(path)
+    index = faiss.IndexFlatIP(arrays["rows"].shape[1])
+    index.add(arrays["rows"])
+    scores, places = index.search(arrays["question"][None], 50)
+    found.append([scores[0].tolist(), places[0].tolist()])
+print(json.dumps(found))
+"""
+
+
+def test_faiss_finds_the_same(index: Index, tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    """Over the same rows as unit vectors in float32 its exact scan has the same best 50, with the same scores, of
+    states and of what heads bring.
+    """
+    encoding = tiny_loaded.tokenizer.encode("she saw the big house.")
+    asked = study.pack(tiny_loaded, [encoding], index.settings)
+    wheres: list[tuple[int, ...]] = [(0,), (1,), (2,), (0, 2), (1, 0)]
+    written = []
+    for number, place in enumerate(wheres):
+        name, more = ("states", ()) if len(place) == 1 else ("heads", place[1:])
+        rows = np.concatenate([shard.part(name, place[0])[more][~shard.added] for shard in index.shards])
+        rows, question = rows.astype(np.float32), asked[name][place][2].astype(np.float32)
+        written.append(tmp_path / f"{number}.npz")
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        np.savez(written[-1], rows=rows, question=question / np.linalg.norm(question))
+    done = subprocess.run([sys.executable, "-c", BY_FAISS, *written], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    typed = [
+        (row["line"], row["position"])
+        for shard in index.shards for row in map(shard.row, np.flatnonzero(~shard.added).tolist())
+    ]  # fmt: skip
+    for place, (scores, rows) in zip(wheres, json.loads(done.stdout), strict=True):
+        way = {"depth": place[0]} if len(place) == 1 else {"heads": [place]}
+        found = search(index, tiny_loaded, encoding, [2], top=50, **way)  # type: ignore[arg-type]
+        assert_near(np.array([one.score for one in found.matches]), np.array(scores))
+        surely = {typed[row] for row, score in zip(rows, scores, strict=True) if score > scores[-1] + 1e-5}
+        assert surely and surely <= set(places(found.matches))
 
 
 def test_filters_before_are_filters_after(index: Index, tiny_loaded: LoadedModel) -> None:

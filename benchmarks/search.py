@@ -5,10 +5,12 @@
     python benchmarks/search.py --quick    one run a side on little, to try a change
 
 headlight-mini over the first sentences of the text that HEADLIGHT_TEXT names, or of the guides in docs/. Making: the
-index beside passes of the same sentences that keep their maps, and where its time goes. Recall: of the 50 tokens whose
-states, or what a head brings, are nearest by cosine in float32, the share that the search finds, over tokens drawn from
-a seed. Searching: rows drawn from a seed, by the search of `headlight search` and by usearch's exact scan of the same
-int8 rows, on one thread and on two, in processes whose BLAS has one; both must find the same best row first.
+index beside passes of the same sentences that keep their maps, where its time goes, and beside what exBERT keeps
+(Hoover 2020, arXiv:1910.05276). Recall: of the 50 tokens whose states, or what a head brings, are nearest by cosine in
+float32, the share that the search finds, over tokens drawn from a seed. Searching: rows drawn from a seed, by the
+search of `headlight search`, by usearch's exact scan of the same int8 rows, and by faiss's of the same rows in float32
+and in fp16, on one thread and on two, in processes whose BLAS has one, taking turns; ours, usearch's first and faiss's
+in float32 must be the same rows.
 """
 
 from __future__ import annotations
@@ -21,18 +23,22 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
+from by_faiss import KINDS, Faiss, drawn
 from encoder import KEPT, SEED
 from tables import command, in_own_process
 
 import bert_core
 from bert_core import IndexSettings
-from bert_core.run.losses import attention_maps
-from bert_core.run.states import looked_at
+from bert_core.run.losses import attention_maps, together
+from bert_core.run.memory import BYTES_AT_ONCE, copies_at_once
+from bert_core.run.states import _Padded, looked_at
 from bert_core.studies import index as study
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.studies.search import _products
@@ -78,8 +84,35 @@ def median_ms(some: Sequence[Callable[[], object]], repeats: int) -> list[float]
     return [statistics.median(own) for own in took]
 
 
+@torch.no_grad()
+def written_whole(loaded: bert_core.LoadedModel, encodings: Sequence[Encoding], folder: Path) -> None:
+    """What exBERT keeps of each sentence, in float32: all states, what all heads bring, and whole maps."""
+    config = loaded.config
+
+    def at_once(tokens: int) -> int:
+        of_maps = 4 * config.num_hidden_layers * config.num_attention_heads * tokens**2
+        return min(copies_at_once(loaded, tokens), max(1, BYTES_AT_ONCE // of_maps))
+
+    with (folder / "states").open("wb") as states, (folder / "contexts").open("wb") as contexts, (
+        folder / "maps"
+    ).open("wb") as maps:  # fmt: skip
+        for some in together(encodings, at_once):
+            batch = _Padded.of(loaded, [encodings[number] for number in some])
+            at, brought, seen = [batch.entering], [], []
+            for layer in batch.layers:
+                inside = layer.attention.self(at[-1], batch.mask, output_attentions=True)
+                at.append(layer.feed_forward_chunk(layer.attention.output(inside.context, at[-1])))
+                brought.append(inside.context)
+                seen.append(inside.attention_probs)
+            for row, number in enumerate(some):
+                length = len(encodings[number])
+                torch.stack([one[row, :length] for one in at]).numpy().tofile(states)
+                torch.stack([one[row, :length] for one in brought]).numpy().tofile(contexts)
+                torch.stack([one[row, :, :length, :length] for one in seen]).numpy().tofile(maps)
+
+
 def measure_making(count: int, repeats: int) -> dict[str, object]:
-    """Milliseconds of a whole index, of its parts and of passes that keep maps; and bytes a token, by part."""
+    """Milliseconds of a whole index, of its parts, of passes that keep maps and of exBERT's way; bytes a token."""
     loaded = bert_core.load(MODEL, device="cpu")
     encodings, layers = encoded(loaded, count), range(loaded.config.num_hidden_layers)
     with tempfile.TemporaryDirectory() as folder:
@@ -104,14 +137,19 @@ def measure_making(count: int, repeats: int) -> dict[str, object]:
         def packed() -> None:
             study.pack(loaded, encodings, IndexSettings())
 
+        def exbert() -> None:
+            Path(folder, "exbert").mkdir(exist_ok=True)
+            written_whole(loaded, encodings, Path(folder, "exbert"))
+
         whole()  # loads the model once
-        ms = dict(zip(("maps", "passes", "packed", "whole"), median_ms((maps, passes, packed, whole), repeats),
-                      strict=True))  # fmt: skip
+        sides = {"maps": maps, "passes": passes, "packed": packed, "whole": whole, "exbert": exbert}
+        ms = dict(zip(sides, median_ms(list(sides.values()), repeats), strict=True))
         index = bert_core.open_index(Path(folder, "1"))
         sizes: dict[str, float] = {}
         for file in Path(folder, "1").glob("*/*"):
             sizes[file.name] = sizes.get(file.name, 0) + file.stat().st_size / index.tokens
-    return {"ms": ms, "tokens": index.tokens, "sizes": sizes, "load": os.getloadavg()[0]}
+        theirs = {file.name: file.stat().st_size / index.tokens for file in Path(folder, "exbert").iterdir()}
+    return {"ms": ms, "tokens": index.tokens, "sizes": sizes, "theirs": theirs, "load": os.getloadavg()[0]}
 
 
 def measure_recall(count: int, questions: int) -> dict[str, object]:
@@ -146,11 +184,9 @@ def measure_recall(count: int, questions: int) -> dict[str, object]:
 
 
 def measure_searching(rows: int, size: int, repeats: int) -> dict[str, object]:
-    """Milliseconds of a scan of so many rows, on one thread and on two, ours and usearch's."""
-    rng = np.random.default_rng(SEED)
-    values = np.empty((rows, size), np.int8)
-    for first in range(0, rows, 50_000):
-        values[first : first + 50_000] = rng.integers(-127, 128, values[first : first + 50_000].shape, np.int8)
+    """Milliseconds of a scan of so many rows, on one thread and on two, ours, usearch's and faiss's."""
+    faiss = Faiss(rows, size, SEED, BEST)
+    values = drawn(rows, size, SEED)
     lengths = np.sqrt(np.einsum("ij,ij->i", values, values, dtype=np.float32))
     question = values[rows // 2]
     parts = [slice(first, first + 10_000) for first in range(0, rows, 10_000)]  # as shards are
@@ -160,21 +196,27 @@ def measure_searching(rows: int, size: int, repeats: int) -> dict[str, object]:
         best = np.argpartition(-scores, BEST)[:BEST]
         return scores[best], best + part.start
 
-    def ours(threads: int) -> int:
+    def ours(threads: int) -> list[int]:
         with ThreadPoolExecutor(threads) as pool:
             scores, places = (np.concatenate(each) for each in zip(*pool.map(of_part, parts), strict=True))
-        return int(places[np.argmax(scores)])
+        found: list[int] = places[np.argsort(-scores)[:BEST]].tolist()
+        return found
 
-    def theirs(threads: int) -> int:
+    def usearch(threads: int) -> list[int]:
         from usearch.index import MetricKind
         from usearch.index import search as scan
 
-        return int(scan(values, question, BEST, MetricKind.Cos, exact=True, threads=threads).keys[0])
+        found: list[int] = scan(values, question, BEST, MetricKind.Cos, exact=True, threads=threads).keys.tolist()
+        return found
 
-    if {ours(1), theirs(1)} != {rows // 2}:
-        raise SystemExit("a row does not find itself")
-    sides = [lambda: ours(1), lambda: theirs(1), lambda: ours(2), lambda: theirs(2)]
-    return {"ms": median_ms(sides, repeats), "load": os.getloadavg()[0]}
+    sides: dict[str, Callable[[int], list[int]]] = {"ours": ours, "usearch": usearch}
+    sides |= {kind: partial(faiss.find, kind) for kind in KINDS}
+    found = {name: side(1) for name, side in sides.items()}
+    if {one[0] for one in found.values()} != {rows // 2} or sorted(found["ours"]) != sorted(found["float32"]):
+        raise SystemExit("a row does not find itself, or faiss finds others")
+    some = [partial(side, threads) for threads in (1, 2) for side in sides.values()]
+    recall = {name: len(set(own) & set(found["float32"])) / BEST for name, own in found.items()}
+    return {"ms": median_ms(some, repeats), "recall": recall, "load": os.getloadavg()[0]}
 
 
 def measure(what: str, *given: int) -> dict[str, object]:
@@ -184,14 +226,15 @@ def measure(what: str, *given: int) -> dict[str, object]:
 
 def table(quick: bool) -> str:
     """The whole measurement as Markdown."""
-    count, questions, repeats = (200, 20, 1) if quick else (800, 200, 3)
+    count, questions, repeats, scans = (200, 20, 1, 3) if quick else (800, 200, 3, 9)
     one_thread = {**KEPT, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     made = in_own_process(__file__, "making", count, repeats, malloc=one_thread)
-    tokens, ms, sizes = made["tokens"], made["ms"], made["sizes"]
+    tokens, ms, sizes, theirs = (made[name] for name in ("tokens", "ms", "sizes", "theirs"))
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, one thread of torch and of BLAS; torch {torch.__version__}, "
-        f"NumPy {np.__version__}, Python {sys.version.split()[0]}; malloc as `headlight` sets it; "
+        f"NumPy {np.__version__}, usearch {version('usearch')}, faiss {version('faiss-cpu')}, Python "
+        f"{sys.version.split()[0]}; malloc as `headlight` sets it; "
         f"{Path(TEXT).name if TEXT else 'the guides in docs/'}, {tokens:,} tokens; medians of {repeats} runs, taking "
         f"turns; load {made['load']:.1f}.\n",
         "| making, headlight-mini | tokens/s | of passes that keep maps |",
@@ -202,12 +245,21 @@ def table(quick: bool) -> str:
         "passes": "passes, with what heads bring and their strongest keys",
         "packed": "the same, rounded to int8",
         "whole": "the index, read, tokenized and written",
+        "exbert": "what exBERT keeps, passes and written, from tokens",
     }
     for name, said in words.items():
         lines.append(f"| {said} | {1000 * tokens / ms[name]:,.0f} | {ms['maps'] / ms[name]:.2f} |")
     lines += ["\n| bytes a token |  |", "| --- | ---: |"]
     lines += [f"| {name} | {sizes[name]:,.1f} |" for name in sorted(sizes, key=lambda name: -sizes[name])]
-    lines.append(f"| together; of 100,000 tokens {sum(sizes.values()) / 1e4:.2f} GB | {sum(sizes.values()):,.1f} |")
+    ours, once = sum(sizes.values()), sum(theirs.values())
+    twice = once + theirs["states"] + theirs["contexts"]
+    lines.append(f"| together; of 100,000 tokens {ours / 1e4:.2f} GB | {ours:,.1f} |")
+    lines += [
+        f"| exBERT's way: {name}, float32 | {theirs[short]:,.1f} |"
+        for short, name in (("states", "states"), ("contexts", "what heads bring"), ("maps", "whole maps"))
+    ]
+    lines.append(f"| together; {once / ours:.1f} times as much | {once:,.1f} |")
+    lines.append(f"| with the first two once more in flat indexes; {twice / ours:.1f} times as much | {twice:,.1f} |")
     found = in_own_process(__file__, "recall", count, questions, malloc=one_thread)
     recall = found["recall"]
     lines += [
@@ -225,15 +277,22 @@ def table(quick: bool) -> str:
             f"{np.mean([mean for mean, _ in own.values()]):.3f} | {min(least for _, least in own.values()):.2f} |"
         )
     lines += [
-        "\n| searching, ms | ours, one thread | usearch, one | ours, two | usearch, two | load |",
-        "| --- | ---: | ---: | ---: | ---: | ---: |",
+        f"\n| searching; medians of {scans} | bytes a row | one thread, ms | of ours | two, ms | of ours | of float32's "
+        f"{BEST} | load |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for rows, size in ROWS:
-        scan = in_own_process(__file__, "searching", rows // (10 if quick else 1), size, repeats, malloc=one_thread)
-        lines.append(
-            f"| {rows // (10 if quick else 1):,} x {size} | {' | '.join(f'{one:.0f}' for one in scan['ms'])} | "
-            f"{scan['load']:.1f} |"
-        )
+        rows //= 10 if quick else 1
+        found = in_own_process(__file__, "searching", rows, size, scans, malloc=one_thread)
+        sides, ms = list(found["recall"]), found["ms"]
+        widths = {"ours": size + 8, "usearch": size, "float32": 4 * size, "fp16": 2 * size}
+        for number, side in enumerate(sides):
+            one, two = ms[number], ms[number + len(sides)]
+            lines.append(
+                f"| {rows:,} x {size}, {f'faiss, {side}' if side in KINDS else side} | {widths[side]:,} | {one:.0f} | "
+                f"{one / ms[0]:.2f} | {two:.0f} | {two / ms[len(sides)]:.2f} | {found['recall'][side]:.2f} | "
+                f"{found['load']:.1f} |"
+            )
     return "\n".join(lines) + "\n"
 
 

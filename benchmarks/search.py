@@ -277,8 +277,8 @@ def table(quick: bool) -> str:
             f"{np.mean([mean for mean, _ in own.values()]):.3f} | {min(least for _, least in own.values()):.2f} |"
         )
     lines += [
-        f"\n| searching; medians of {scans} | bytes a row | one thread, ms | of ours | two, ms | of ours | of float32's "
-        f"{BEST} | load |",
+        f"\n| searching; medians of {scans} | bytes a row | one thread, ms | of ours | two, ms | of ours | of "
+        f"float32's {BEST} | load |",
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for rows, size in ROWS:

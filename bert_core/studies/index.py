@@ -10,9 +10,9 @@ import hashlib
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -94,7 +94,7 @@ class Packed:
 
 def index_shard(loaded: LoadedModel, shard: Passage, settings: IndexSettings) -> Packed:
     """Everything that is kept of a shard."""
-    counts, read = Counter(shard.counts), list(_sentences(loaded, shard, settings))
+    counts, read = Counter(shard.counts), list(sentences_of(loaded, shard, settings))
     encodings = [encoding for _, _, _, encoding in read if encoding is not None]
     counts["unreadable"] += len(read) - len(encodings)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
@@ -110,7 +110,7 @@ def index_shard(loaded: LoadedModel, shard: Passage, settings: IndexSettings) ->
     return Packed(pack(loaded, encodings, settings), _tokens(there, bool(shard.trees)), texts, counts)
 
 
-def _sentences(
+def sentences_of(
     loaded: LoadedModel, shard: Passage, settings: IndexSettings
 ) -> Iterator[tuple[int, int, TreeSentence | None, Encoding | None]]:
     """Line, number in the line, tree and encoding of every sentence; no encoding where nothing can be read."""
@@ -240,6 +240,37 @@ def index_file(
     check_engine(engine)
     check_indexable(path)
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
+    if engine == "local":
+        yield from _added(path, out, loaded, model, settings, partial(_read_here, loaded, settings))
+        return
+
+    def read_there(rest: Iterator[Passage]) -> Iterator[tuple[Passage, Packed]]:
+        return on_ray(_index_by_name, (model, device, settings), rest, device)
+
+    yield from _added(path, out, loaded, model, settings, read_there)
+
+
+def index_loaded(
+    path: Path, out: Path, loaded: LoadedModel, settings: IndexSettings, *, characters: int
+) -> Iterator[tuple[Counter[str], float]]:
+    """The same with a model that is there already, here, in shards of about so many characters."""
+    check_indexable(path)
+    _check_fits(loaded, settings)
+    read = partial(_read_here, loaded, settings)
+    yield from _added(path, out, loaded, loaded.name, settings, read, characters=characters)
+
+
+def _read_here(
+    loaded: LoadedModel, settings: IndexSettings, rest: Iterator[Passage]
+) -> Iterator[tuple[Passage, Packed]]:  # fmt: skip
+    return ((shard, index_shard(loaded, shard, settings)) for shard in rest)
+
+
+def _added(
+    path: Path, out: Path, loaded: LoadedModel, model: str, settings: IndexSettings,
+    read: Callable[[Iterator[Passage]], Iterator[tuple[Passage, Packed]]], *, characters: int | None = None,
+) -> Iterator[tuple[Counter[str], float]]:  # fmt: skip
+    """What `index_file` yields, while shards are read by `read` and kept in their order."""
     contents = _begun(out, loaded, model, settings)
     document = _document(contents, path, out)
     place, counts, size = document["place"], Counter(document["counts"]), max(path.stat().st_size, 1)
@@ -248,12 +279,7 @@ def index_file(
     if document["whole"]:
         return
     _sweep(out, contents)
-    rest = passages(path, **place)
-    if engine == "local":
-        found = ((shard, index_shard(loaded, shard, settings)) for shard in rest)
-    else:
-        found = on_ray(_index_by_name, (model, device, settings), rest, device)  # type: ignore[assignment]
-    for shard, packed in found:
+    for shard, packed in read(passages(path, **place, characters=characters)):
         if packed.counts["texts"]:
             _write_shard(out / _folder(document["number"], document["shards"]), packed, path.name)
             document["shards"] += 1
@@ -285,21 +311,24 @@ def check_indexable(path: Path) -> None:
         raise Refused(f"{path.name} is neither a text, .txt or .xz, nor a treebank, .conllu")
 
 
-def passages(path: Path, *, number: int = 0, start: int = 0, line: int = 0) -> Iterator[Passage]:
+def passages(
+    path: Path, *, number: int = 0, start: int = 0, line: int = 0, characters: int | None = None
+) -> Iterator[Passage]:  # fmt: skip
     """The shards of a text or a treebank from one on, each of about so many characters, never of half a line."""
+    most = SHARD_CHARACTERS if characters is None else characters
     found = _trees(path, line) if path.suffix.lower() in TREEBANKS else shards(path, start=start, line=line, size=1)
     lines: list[Line] = []
     trees: list[TreeSentence] = []
     counts: Counter[str] = Counter()
-    characters, last = 0, None
+    held, last = 0, None
     for last in found:
         lines += last.lines
         trees += last.trees if isinstance(last, Passage) else ()
         counts += last.counts
-        characters += sum(len(one.text) for one in last.lines)
-        if characters >= SHARD_CHARACTERS:
+        held += sum(len(one.text) for one in last.lines)
+        if held >= most:
             yield Passage(number, tuple(lines), last.end, last.next_line, counts, last.read, tuple(trees))
-            number, lines, trees, counts, characters = number + 1, [], [], Counter(), 0
+            number, lines, trees, counts, held = number + 1, [], [], Counter(), 0
     if last is not None and counts:
         yield Passage(number, tuple(lines), last.end, last.next_line, counts, last.read, tuple(trees))
 
@@ -322,11 +351,16 @@ def _index_by_name(model: str, device: str | None, settings: IndexSettings, shar
 def _ready(model: str, device: str | None, settings: IndexSettings) -> LoadedModel:
     """The model, once in a process. Raises Refused if it has not what is kept."""
     loaded = load(model, device=device)
+    _check_fits(loaded, settings)
+    return loaded
+
+
+def _check_fits(loaded: LoadedModel, settings: IndexSettings) -> None:
+    """Raise Refused if a model has not what is kept."""
     layers_kept(loaded, settings)
     longest = loaded.config.max_position_embeddings
     if settings.max_length > longest:
-        raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")
-    return loaded
+        raise Refused(f"{loaded.name} reads {longest} tokens at most, and {settings.max_length} were asked for")
 
 
 # ---------------------------------------------------------------------------- the folder

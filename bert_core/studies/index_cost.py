@@ -1,0 +1,68 @@
+"""What an index of a file will cost: its tokens counted, and its beginning read to see how quickly that goes here."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress, silent
+from bert_core.refused import Refused, checked, whole
+from bert_core.studies.index import IndexSettings, check_indexable, index_loaded, passages, sentences_of
+
+PROBED, PROBES = 1 << 12, 3  # characters of a shard, and shards: about 1,000 tokens each
+
+
+@dataclass(frozen=True)
+class IndexCost:
+    """What an index of a file takes: tokens, bytes, and about how many seconds.
+
+    Tokens are counted; bytes and seconds a token are those of the file's beginning.
+    """
+
+    tokens: int
+    nbytes: int
+    seconds: float
+
+
+@checked
+def index_cost(
+    path: Path, loaded: LoadedModel, settings: IndexSettings | None = None, *, most: int, report: Progress = silent
+) -> IndexCost:
+    """Count the tokens of a file as `index_file` reads them, and index its beginning to see what that takes here.
+
+    most: tokens that are allowed. report: told how far it is, as for `Progress`.
+    Raises Refused for a file that cannot be indexed, that is not UTF-8, without a sentence, or with more tokens.
+    """
+    settings, most = IndexSettings() if settings is None else settings, whole("most", most, 1)
+    check_indexable(path)
+    tokens, size = 0, max(path.stat().st_size, 1)
+    for shard in passages(path, characters=PROBED):
+        if shard.counts["not UTF-8"]:
+            raise Refused(f"{path.name} is not UTF-8, which the text of an index must be: save it so")
+        tokens += sum(len(encoding) for *_, encoding in sentences_of(loaded, shard, settings) if encoding is not None)
+        if tokens > most:
+            raise Refused(f"{path.name} has more than {most:,} tokens")
+        report(0.8 * min(shard.read / size, 1.0))
+    if not tokens:
+        raise Refused(f"{path.name} has no sentence that can be read")
+    seconds, nbytes = _paces(path, loaded, settings)
+    report(1.0)
+    return IndexCost(tokens, round(nbytes * tokens), seconds * tokens)
+
+
+def _paces(path: Path, loaded: LoadedModel, settings: IndexSettings) -> tuple[float, float]:
+    """Seconds and bytes a token, of the quickest of a file's first shards: other work only makes them slower."""
+    quickest, read, probes, began = float("inf"), 0, 0, time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for counts, _ in index_loaded(path, Path(folder), loaded, settings, characters=PROBED):
+            now, more = time.perf_counter(), counts["tokens"] - read
+            if more:
+                quickest, probes = min(quickest, (now - began) / more), probes + 1
+            began, read = now, counts["tokens"]
+            if probes == PROBES:
+                break
+        nbytes = sum(file.stat().st_size for file in Path(folder).glob("*/*"))
+    return quickest, nbytes / read

@@ -23,8 +23,8 @@ _NAMES = {
     "numpy_bert": "create_bert_model",
     "attention": "BertAttention BertSelfAttention BertSelfOutput",
     "modeling": (
-        "ACT2FN BertEmbeddings BertEncoder BertForMaskedLM BertForNextSentencePrediction BertForPreTraining "
-        "BertForQuestionAnswering BertForReplacedTokenDetection BertForSequenceClassification "
+        "ACT2FN BertEmbeddings BertEncoder BertForMaskedLM BertForMultipleChoice BertForNextSentencePrediction "
+        "BertForPreTraining BertForQuestionAnswering BertForReplacedTokenDetection BertForSequenceClassification "
         "BertForTokenClassification BertIntermediate BertLMHeadModel BertLMPredictionHead BertLayer BertModel "
         "BertOnlyMLMHead BertOnlyNSPHead BertOutput BertPooler BertPreTrainedModel BertPreTrainingHeads "
         "BertPredictionHeadTransform PreTrainedBertModel"
@@ -47,7 +47,9 @@ _NAMES = {
     "records.models": "ModelComparison",
     "records.neurons": "NeuronAttribution NeuronRun NeuronWords Suppression",
     "records.probes": "ProbePoint",
-    "records.run": "ClassPrediction DecoderRun MaskPrediction ModelRun Span SpanPrediction TagPrediction",
+    "records.run": (
+        "ChoicePrediction ClassPrediction DecoderRun MaskPrediction ModelRun Span SpanPrediction TagPrediction"
+    ),
     "records.similarity": "Similarity",
     "records.targets": "Target loss_target word_target",
     "records.tokens": "Attribution PairScore SentenceScore TokenMaps",
@@ -62,6 +64,7 @@ _NAMES = {
     "run.lens": "layer_states logit_lens",
     "run.answers": "Answer",
     "run.carrying": "carried",
+    "run.choosing": "choose",
     "run.neurons": "neuron_activations neuron_gradients neuron_words suppress_neurons",
     "run.patching": "answer_with estimate_patches patch patch_band",
     "run.paths": "patch_path",
@@ -250,6 +253,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.modeling import BertEmbeddings as BertEmbeddings
     from bert_core.modeling import BertEncoder as BertEncoder
     from bert_core.modeling import BertForMaskedLM as BertForMaskedLM
+    from bert_core.modeling import BertForMultipleChoice as BertForMultipleChoice
     from bert_core.modeling import BertForNextSentencePrediction as BertForNextSentencePrediction
     from bert_core.modeling import BertForPreTraining as BertForPreTraining
     from bert_core.modeling import BertForQuestionAnswering as BertForQuestionAnswering
@@ -296,6 +300,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.records.neurons import NeuronWords as NeuronWords
     from bert_core.records.neurons import Suppression as Suppression
     from bert_core.records.probes import ProbePoint as ProbePoint
+    from bert_core.records.run import ChoicePrediction as ChoicePrediction
     from bert_core.records.run import ClassPrediction as ClassPrediction
     from bert_core.records.run import DecoderRun as DecoderRun
     from bert_core.records.run import MaskPrediction as MaskPrediction
@@ -317,6 +322,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.run.capture import capture as capture
     from bert_core.run.capture import captures as captures
     from bert_core.run.carrying import carried as carried
+    from bert_core.run.choosing import choose as choose
     from bert_core.run.costs import curve_points as curve_points
     from bert_core.run.costs import pruning_costs as pruning_costs
     from bert_core.run.decoding import describe as describe

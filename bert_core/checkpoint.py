@@ -280,6 +280,19 @@ def holds_tagger(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
     return "classifier.weight" in weights and _is_a(config.family.tagger, config)
 
 
+def holds_chooser(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
+    """Whether a file has scores of answers to choose from, as its configuration must say.
+
+    Raises Refused for a layer before them that is not built.
+    """
+    if "classifier.weight" not in weights or not _is_a(config.family.chooser, config):
+        return False
+    for name, value in config.family.before_choices.items():
+        if config.extra.get(name, value) != value:
+            raise Refused(f"{name} is {shown(config.extra[name])}: before scores of choices only {value!r} is built")
+    return True
+
+
 def holds_reader(weights: Mapping[str, Tensor]) -> bool:
     """Whether a file has scores of tokens as the first and the last of an answer; no other head is called so."""
     return "qa_outputs.weight" in weights
@@ -462,7 +475,8 @@ def write_tensors(
         table = kept[PLACE_TABLE]
         kept[PLACE_TABLE] = torch.cat([table.new_zeros(config.first_position, table.shape[1]), table])
     kept = renumbered(kept, lambda layer: layer // config.layers_together)
-    kept = config.family.own(kept, pooled=not _is_a(config.family.tagger, config))
+    pooled = not any(_is_a(kind, config) for kind in (config.family.tagger, config.family.chooser))
+    kept = config.family.own(kept, pooled=pooled)
     write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))
 

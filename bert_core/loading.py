@@ -24,6 +24,7 @@ from bert_core.checkpoint import CheckpointError, LoadReport
 from bert_core.config import BertConfig
 from bert_core.edits import Edit, check_unedited
 from bert_core.modeling import (
+    BertForMultipleChoice,
     BertForPreTraining,
     BertForQuestionAnswering,
     BertForReplacedTokenDetection,
@@ -65,8 +66,9 @@ class LoadedModel:
     reader: the same encoder with the scores that find the answer to a question in a text; None if it has none.
     pooling: how it makes one vector of a text, as a folder of sentence-transformers says; None if its file does not.
     detector: the same encoder with an ELECTRA's discriminator head, which finds replaced tokens; None if it has none.
-    has_mlm, has_nsp, has_classifier, has_tagger, has_reader, has_detector: whether that head came trained; an untrained
-        head means nothing.
+    chooser: the same encoder with the score of an answer to choose beside its question; None if it has none.
+    has_mlm, has_nsp, has_classifier, has_tagger, has_reader, has_detector, has_chooser: whether that head came trained;
+        an untrained head means nothing.
     edits: what is changed in it while it runs (`edited`).
     """
 
@@ -81,6 +83,7 @@ class LoadedModel:
     reader: BertForQuestionAnswering | None = None
     pooling: Pooling | None = None
     detector: BertForReplacedTokenDetection | None = None
+    chooser: BertForMultipleChoice | None = None
 
     @property
     def config(self) -> BertConfig:
@@ -101,7 +104,8 @@ class LoadedModel:
     @property
     def tuned(self) -> dict[str, BertPreTrainedModel]:
         """The models beside `model` that stand on its encoder, each with a head of its own, by their names here."""
-        there = {"classifier": self.classifier, "tagger": self.tagger, "reader": self.reader, "detector": self.detector}
+        names = ("classifier", "tagger", "reader", "detector", "chooser")
+        there = {name: getattr(self, name) for name in names}
         return {name: one for name, one in there.items() if one is not None}
 
     def own_of(self, head: str) -> dict[str, Tensor]:
@@ -149,6 +153,12 @@ class LoadedModel:
     def has_reader(self) -> bool:
         """Whether the model finds answers in a text, and the weights for that were in the file."""
         return self.reader is not None and not self.report.lacks("qa_outputs.")
+
+    @property
+    def has_chooser(self) -> bool:
+        """Whether the model scores answers to choose from, by weights that were in the file."""
+        untrained = self.report.lacks("classifier.") or self.report.lacks("bert.pooler.")
+        return self.chooser is not None and not untrained
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -255,6 +265,8 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
                 tuned["tagger"] = BertForTokenClassification(config, model.bert)
             if checkpoint.holds_reader(weights):
                 tuned["reader"] = BertForQuestionAnswering(config, model.bert)
+            if checkpoint.holds_chooser(config, weights):
+                tuned["chooser"] = BertForMultipleChoice(config, model.bert)
             if checkpoint.holds_detector(weights):
                 tuned["detector"] = BertForReplacedTokenDetection(config, model.bert)
     except Refused as error:

@@ -174,6 +174,16 @@ class QuestionAnsweringOutput(ModelOutput):
 
 
 @dataclass
+class MultipleChoiceOutput(ModelOutput):
+    """loss: scalar, when labels were given. logits: (batch, choice). The rest as of a batch of batch x choice texts."""
+
+    loss: Tensor | None = None
+    logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+
+
+@dataclass
 class ReplacedTokenOutput(ModelOutput):
     """loss: scalar, when labels were given. logits: (batch, seq); above 0 a token rather was replaced."""
 
@@ -1264,6 +1274,59 @@ class BertForQuestionAnswering(BertPreTrainedModel):
             loss=loss,
             start_logits=start_logits,
             end_logits=end_logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+        )
+
+
+class BertForMultipleChoice(BertPreTrainedModel):
+    """BERT with one score of a question and an answer to choose, over the pooler: the choice with the largest counts.
+
+    Source: Devlin 2019, section 4.4 (arXiv:1810.04805).
+    """
+
+    def __init__(self, config: BertConfig, bert: BertModel | None = None) -> None:
+        """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
+        super().__init__(config)
+        self.bert = BertModel(config) if bert is None else bert
+        share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
+        self.dropout = nn.Dropout(share)
+        self.classifier = nn.Linear(config.hidden_size, 1)
+        self._draw(self.classifier, alone=bert is None)
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        **model_arguments: Any,
+    ) -> MultipleChoiceOutput:
+        """input_ids, attention_mask, token_type_ids, position_ids: (batch, choice, seq), each question with a choice.
+
+        inputs_embeds: (batch, choice, seq, embedding). labels: (batch,), the number of the right choice.
+        model_arguments: as BertModel.forward, of batch x choice texts. Raises ValueError for another number of axes.
+        """
+        given = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        names = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds")
+        texts: dict[str, Tensor] = {}
+        choices = 0
+        for name, tensor in zip(names, given, strict=True):
+            if tensor is None:
+                continue
+            if tensor.dim() != (4 if name == "inputs_embeds" else 3):
+                more = ", embedding" * (name == "inputs_embeds")
+                raise ValueError(f"{name} is {tuple(tensor.shape)}: of choices it is (batch, choice, seq{more})")
+            choices = choices or tensor.shape[1]
+            texts[name] = tensor.flatten(0, 1)
+        outputs = self.bert(**texts, **model_arguments)
+        logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, choices)
+        return MultipleChoiceOutput(
+            loss=None if labels is None else F.cross_entropy(logits.float(), labels.view(-1)),
+            logits=logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )

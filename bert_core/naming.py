@@ -25,6 +25,7 @@ class Family:
     next_sentences: whether its models were asked in pre-training if one text follows another.
     word_act: the activation of its word head, whatever that of its layers is; None: the same.
     asks_order: whether its head of two texts was trained to say which comes first, not whether B follows A.
+    before_choices: what its files may say of the layer before the scores of choices, where they say anything.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Family:
     next_sentences: bool = False
     word_act: str | None = None
     asks_order: bool = False
+    before_choices: Mapping[str, Any] = field(default_factory=dict)
 
     def ours(self, weights: Mapping[str, Weight]) -> dict[str, Weight]:
         """Its weights by our names."""
@@ -59,10 +61,16 @@ class Family:
         """The architecture of its readers, which find answers."""
         return self.classifier.replace("ForSequenceClassification", "ForQuestionAnswering")
 
+    @property
+    def chooser(self) -> str:
+        """The architecture of its choosers, which score answers to choose from."""
+        return self.classifier.replace("ForSequenceClassification", "ForMultipleChoice")
+
     def own(self, weights: Mapping[str, Weight], *, pooled: bool = True) -> dict[str, Weight]:
         """Our weights by its own names. What stands before a classifier is called so only where there is one.
 
-        pooled: whether a classifier is one of whole texts; before one of single tokens nothing stands.
+        pooled: whether a classifier is one of whole texts; before one of single tokens nothing stands, and before one
+        of choices what the family calls its pooler.
         """
         classifies = pooled and any(name.startswith("classifier.") for name in weights)
         beginnings = tuple(
@@ -136,6 +144,7 @@ ELECTRA = Family(
     beginnings=(
         ("classifier.dense.", "bert.pooler.dense."),
         ("classifier.out_proj.", "classifier."),
+        ("sequence_summary.summary.", "bert.pooler.dense."),
         ("generator_predictions.dense.", "cls.predictions.transform.dense."),
         ("generator_predictions.LayerNorm.", "cls.predictions.transform.LayerNorm."),
         ("generator_lm_head.bias", "cls.predictions.bias"),
@@ -148,6 +157,7 @@ ELECTRA = Family(
         "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024,
         "pooler_act": "gelu",
     },
+    before_choices={"summary_type": "first", "summary_use_proj": True, "summary_activation": "gelu"},
 )  # fmt: skip
 # Lan 2020 (arXiv:1909.11942): the layers of a group share their weights, and two texts are in order or swapped.
 ALBERT = Family(

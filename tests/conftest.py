@@ -96,6 +96,20 @@ def tiny_reader_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPat
 
 
 @pytest.fixture(scope="session")
+def tiny_chooser_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same checkpoint with a chooser, which scores answers to choose from, beside its heads."""
+    folder = tmp_path_factory.mktemp("tiny-choices") / "tiny-chooser"
+    config = checkpoint.read_config(tiny_model_folder)
+    config = config.replace(extra={**config.extra, "architectures": ["BertForMultipleChoice"]})
+    torch.manual_seed(4)
+    head = {"classifier.weight": torch.randn(1, config.hidden_size), "classifier.bias": torch.randn(1)}
+    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, folder)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (folder / name).write_bytes((tiny_model_folder / name).read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_classifier_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same checkpoint with a classifier beside its heads; one of its three classes has a name full of signs."""
     folder = tmp_path_factory.mktemp("tiny-classes") / "tiny-classifier"

@@ -24,6 +24,7 @@ from bert_core.records.neurons import Suppression as Suppression
 from bert_core.records.probes import ProbePoint as ProbePoint
 from bert_core.records.run import CROSS_MAPS as CROSS_MAPS
 from bert_core.records.run import MAPS as MAPS
+from bert_core.records.run import ChoicePrediction as ChoicePrediction
 from bert_core.records.run import ClassPrediction as ClassPrediction
 from bert_core.records.run import DecoderRun as DecoderRun
 from bert_core.records.run import MaskPrediction as MaskPrediction

@@ -103,6 +103,27 @@ class SpanPrediction:
 
 
 @dataclass(frozen=True)
+class ChoicePrediction:
+    """What a chooser says of some answers to one question, each read with it as a pair of its own.
+
+    logits: (choice,) float32. probabilities: (choice,) float32, among these choices: they share 1.
+    """
+
+    question: str
+    choices: tuple[str, ...]
+    logits: np.ndarray = field(repr=False)
+    probabilities: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        read_only(self)
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """Numbers of the choices, the likeliest first."""
+        return tuple(np.argsort(-self.logits, kind="stable").tolist())
+
+
+@dataclass(frozen=True)
 class ModelRun:
     """All that was seen of one text in one forward pass, and one backward pass if there was a target.
 
@@ -116,6 +137,8 @@ class ModelRun:
     classes, tags: what the classifier of texts, and of tokens, says; None for a model without one.
     spans: where the answer to a question stands in its context; None for a single text or a model without a reader.
     replaced: (seq,), probability that each token was put in the place of another; None for a model without that head.
+    choice: logit of the second text as an answer to the first, to be held against those of other choices; None for a
+        single text or a model that was not trained to choose.
     head_mask: (layer, head), 1 on, 0 off.
     target_value: the value of the target; None without one.
     edits: what was changed in the model while it ran.
@@ -138,6 +161,7 @@ class ModelRun:
     tags: TagPrediction | None = None
     spans: SpanPrediction | None = None
     replaced: np.ndarray | None = None
+    choice: float | None = None
 
     def __post_init__(self) -> None:
         for array in self._arrays():

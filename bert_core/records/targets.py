@@ -19,11 +19,11 @@ class TargetKind:
     """What one kind of target asks for, and how it is said: the one place that knows.
 
     needs: what a `Target` of it must give. head: which head of the model answers, "words", "next", "classifier",
-    "tagger", "reader" or "detector", or "pooling", which makes one vector of the text.
+    "tagger", "reader", "chooser" or "detector", or "pooling", which makes one vector of the text.
     unit: what its value is counted in. link: what makes a probability of the value, "exp" or "sigmoid"; None: the head
     itself must say. mean: whether it is the mean over its pieces, else their sum.
     question, speaks_for, says: what is asked, what a positive part speaks for, and how sure the model is, to be
-    formatted with word, other, label, first, last, count and verdict, and with value, probability and loss.
+    formatted with word, other, label, text, first, last, count and verdict, and with value, probability and loss.
     """
 
     needs: tuple[str, ...]
@@ -85,6 +85,11 @@ TARGET_KINDS: Mapping[str, TargetKind] = MappingProxyType({
         ("position", "last"), "reader", "units of its two logits", None,
         "Why the answer “{word}”?", "the answer “{word}”", "sum of its two logits {value}",
     ),
+    # One choice by itself has no probability: its logit is followed.
+    "choice": TargetKind(
+        (), "chooser", "units of its logit", None,
+        "Why the choice “{text}”?", "the choice “{text}”", "logit {value}",
+    ),
     # There is no probability of it: the cosine itself is followed.
     "similarity": TargetKind(
         ("other", "pooled"), "pooling", "units of the cosine", None,
@@ -128,6 +133,7 @@ class Target:
     "tag", the logit of the tag with the number `label` for the token at `position`;
     "span", the logit of `position` as the first token of an answer plus that of `last` as its last one; with 0 for
     both, that there is no answer;
+    "choice", the logit of the second text as the answer, among several, to the first;
     "similarity", the cosine of the text's vector with that of the text `other`, which stays as it is; or
     "replaced", the logit that the token at `position` was put in the place of another.
     pieces: (position, token_id) of each. pooled: the positions whose states make the text's vector.

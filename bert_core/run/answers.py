@@ -15,6 +15,7 @@ from bert_core.loading import LoadedModel
 from bert_core.modeling import BertModelOutput
 from bert_core.records import ClassPrediction, MaskPrediction, SpanPrediction, TagPrediction
 from bert_core.run.targets import (
+    choice_logits,
     class_logits,
     finds_answers,
     is_exclusive,
@@ -35,6 +36,7 @@ class Answer(NamedTuple):
     tags: TagPrediction | None
     spans: SpanPrediction | None
     replaced: np.ndarray | None
+    choice: float | None
 
 
 @torch.no_grad()  # what is only read needs no way back
@@ -46,7 +48,7 @@ def answers_of(
     rows: Sequence[Sequence[int]],
     top_k: int,
 ) -> list[Answer]:
-    """What the heads say of each text: its gaps, whether B follows A, its classes, answers, and of each of its tokens.
+    """What the heads say of each text: its gaps, whether B follows A, its classes, answers, its choice, and its tokens.
 
     outputs: of all texts, last_hidden_state (text, some, hidden); with a tagger, a reader or a detector at every token.
     positions: where each asks for pieces; rows: which of `some` these are.
@@ -60,6 +62,7 @@ def answers_of(
     follows = heads.seq_relationship(outputs.pooler_output).float().softmax(-1)[:, 0] if loaded.has_nsp else None
     pooled = outputs.pooler_output
     logits = class_logits(loaded, pooled) if pooled is not None and loaded.has_classifier else None
+    chosen = choice_logits(loaded, pooled) if pooled is not None and loaded.has_chooser else None
     replaced = replaced_logits(loaded, states).sigmoid().cpu().numpy() if loaded.has_detector else None
     answers, first = [], 0
     for text, encoding in enumerate(encodings):
@@ -71,6 +74,7 @@ def answers_of(
             None if not loaded.has_tagger else _tags(loaded, states[text, : len(encoding)]),
             None if not finds_answers(loaded, encoding) else _spans(loaded, encoding, states[text, : len(encoding)]),
             None if replaced is None else replaced[text, : len(encoding)].copy(),
+            None if chosen is None or encoding.pair is None else chosen[text].item(),
         ))  # fmt: skip
         first = last
     return answers

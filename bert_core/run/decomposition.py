@@ -292,6 +292,9 @@ def _through_head(
         if target.asks.head == "classifier":
             assert loaded.classifier is not None  # check_target has seen to it
             last, wanted = loaded.classifier.classifier, [target.label, None]
+        elif target.asks.head == "chooser":
+            assert loaded.chooser is not None  # check_target has seen to it
+            last, wanted = loaded.chooser.classifier, [0, None]
     plus, minus = wanted
     weight, bias = last.weight[plus], last.bias[plus]
     if minus is not None:

@@ -71,6 +71,11 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
         if not loaded.has_reader:
             raise Refused(f"{loaded.name} was not trained to find answers in a text: choose another target")
         _check_span(encoding, *target.rows)
+    elif target.asks.head == "chooser":
+        if not loaded.has_chooser:
+            raise Refused(f"{loaded.name} was not trained to choose among answers: choose another target")
+        if encoding.pair is None:
+            raise Refused("a choice is judged beside its question: give it as the second text")
     elif target.asks.head == "pooling":
         assert target.other is not None  # Target checks this
         known_text(unedited(loaded), target.other)
@@ -114,6 +119,8 @@ def target_values(loaded: LoadedModel, target: Target, rows: Tensor) -> Tensor:
     heads, asks = loaded.model.cls, target.asks
     if asks.head == "classifier":
         return class_logits(loaded, _pooled(loaded, rows))[:, target.label]
+    if asks.head == "chooser":
+        return choice_logits(loaded, _pooled(loaded, rows))
     if asks.head == "tagger":
         return tag_logits(loaded, rows[:, 0])[:, target.label]
     if asks.head == "reader":
@@ -146,7 +153,7 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
 
     Of several pieces it is the product of theirs, and of a loss their geometric mean; of an answer the product of its
     first token's and its last one's. rows: (copies, row, hidden), at `rows_of_probability`.
-    Of how alike two texts are there is none: it is the cosine itself.
+    Of how alike two texts are there is none, nor of a choice without the others: it is the cosine, or logit, itself.
     Raises Refused for a classifier whose output is a number.
     """
     if target.asks.link is not None:
@@ -158,7 +165,7 @@ def target_probabilities(loaded: LoadedModel, target: Target, rows: Tensor) -> T
         logits = span_logits(loaded, rows)
         own, among = logits[:, :2].diagonal(dim1=1, dim2=2), logits[:, 2:].logsumexp(1)
         return (own - among).sum(-1).exp()
-    if target.asks.head == "pooling":
+    if target.asks.head in ("pooling", "chooser"):
         return target_values(loaded, target, rows)
     if is_number(loaded.config):
         raise Refused(f"{loaded.name} gives a number and no class, so there is no probability to follow")
@@ -201,6 +208,13 @@ def class_logits(loaded: LoadedModel, pooled: Tensor) -> Tensor:
     """pooled: (copies, hidden). Returns (copies, label)."""
     assert loaded.classifier is not None  # has_classifier was asked
     logits: Tensor = loaded.classifier.classifier(pooled)
+    return _wide(logits)
+
+
+def choice_logits(loaded: LoadedModel, pooled: Tensor) -> Tensor:
+    """pooled: (pair, hidden), of a question with one of its choices each. Returns (pair,)."""
+    assert loaded.chooser is not None  # has_chooser was asked
+    logits: Tensor = loaded.chooser.classifier(pooled)[:, 0]
     return _wide(logits)
 
 

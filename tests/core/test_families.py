@@ -15,7 +15,7 @@ import transformers
 from torch import Tensor
 
 import bert_core
-from bert_core import LoadedModel, Target, Tokenizer, word_target
+from bert_core import LoadedModel, Target, Tokenizer, checkpoint, word_target
 from bert_core.checkpoint import CheckpointError
 from bert_core.numpy_bert import BertForPretraining
 from bert_core.run.ablation import ablate_heads
@@ -66,6 +66,11 @@ def tagger_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def reader_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_family(family, tmp_path_factory.mktemp("families") / "answers", "ForQuestionAnswering")
+
+
+@pytest.fixture(scope="module")
+def chooser_folder(family: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_family(family, tmp_path_factory.mktemp("families") / "choices", "ForMultipleChoice")
 
 
 @pytest.fixture(scope="module")
@@ -220,6 +225,55 @@ def test_answers_and_their_gradients_are_those_of_transformers(family: str, read
     for layer, gradient in enumerate(gradients):
         assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
     assert run.spans.start[: first - 1].sum() == run.spans.start[0] and bert_core.best_spans(encoding, run.spans)
+
+
+def test_choices_and_their_gradients_are_those_of_transformers(
+    family: str, chooser_folder: Path, tmp_path: Path
+) -> None:
+    """The logit of each pair, its maps and gradients agree; what is saved is the family's own, and pruned too."""
+    chooser = bert_core.load(chooser_folder, device="cpu")
+    assert chooser.has_chooser and not chooser.report.unexpected
+    assert not (chooser.has_mlm or chooser.has_nsp or chooser.has_classifier or chooser.has_tagger)
+    question, answers = TEXT.replace("[MASK]", "walked"), [PAIR, "his dog", "The river."]
+    found = bert_core.choose(chooser, question, answers)
+    reference = reference_of(family, chooser_folder, "ForMultipleChoice")
+    for number, answer in enumerate(answers):
+        encoding = chooser.tokenizer.encode(question, answer)
+        inputs = {name: tensor[:, None] for name, tensor in reference_inputs(chooser, encoding).items()}
+        theirs = reference(**inputs, output_attentions=True)
+        run = capture(chooser, encoding, target=Target("choice"))
+        assert run.gradient is not None
+        for ours in (run.choice, run.target_value, found.logits[number]):
+            assert_near(ours, theirs.logits[0, 0], TOLERANCE, of=1.0)
+        gradients = torch.autograd.grad(theirs.logits[0, 0], theirs.attentions)
+        for layer, (map_, gradient) in enumerate(zip(theirs.attentions, gradients, strict=True)):
+            assert_near(run.attention[layer], map_[0], TOLERANCE)
+            assert_near(run.gradient[layer], gradient[0], TOLERANCE, of=float(gradients[0].abs().max()))
+    folder = bert_core.save(chooser, tmp_path / "saved")
+    assert checkpoint.read_tensors(folder / "model.safetensors").keys() == (
+        checkpoint.read_tensors(chooser_folder / "model.safetensors").keys()
+    )
+    saved = reference_of(family, folder, "ForMultipleChoice")
+    assert_near(saved(**inputs).logits, theirs.logits, TOLERANCE)
+    smaller = bert_core.pruned(chooser, [(1, 2)])
+    again = bert_core.load(bert_core.save(smaller, tmp_path / "smaller"), device="cpu")
+    gates = bert_core.head_mask_without(chooser.config, [(1, 2)])
+    assert_near(
+        bert_core.choose(again, question, answers).logits,
+        bert_core.choose(chooser, question, answers, head_mask=gates).logits, TOLERANCE,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("summary_type", "mean"), ("summary_use_proj", False), ("summary_activation", "tanh")]
+)
+def test_an_electra_that_chooses_otherwise_is_refused(name: str, value: object, tmp_path: Path) -> None:
+    """What stands before its scores is said by its configuration; what is not built is one sentence."""
+    folder = save_family("electra", tmp_path / "odd", "ForMultipleChoice", **{name: value})
+    with pytest.raises(CheckpointError, match=rf"{name} is {value!r}: before scores of choices only .* is built$"):
+        bert_core.load(folder, device="cpu")
+    words = save_family("electra", tmp_path / "words", **{name: value})
+    assert bert_core.load(words, device="cpu").has_mlm
 
 
 def test_another_activation_is_taken_where_transformers_takes_it(family: str, tmp_path: Path) -> None:

@@ -96,6 +96,11 @@ class Asked:
         """Of a reader that tells no token from another."""
         return bert_core.SpanPrediction(*np.zeros((4, len(self.encoding)), np.float32))
 
+    @cached_property
+    def chooser(self) -> LoadedModel:
+        """The model with a head that scores answers to choose from."""
+        return replace(self.loaded, chooser=bert_core.BertForMultipleChoice(self.config, self.loaded.model.bert))
+
     @property
     def scores(self) -> np.ndarray:
         """One of a method, for every token."""
@@ -300,6 +305,11 @@ DOORS: dict[str, Door] = {
     "target pieces": lambda a, v: capture_for(a, Target("joint", pieces=v)),
     "target other": lambda a, v: capture_for(a, Target("similarity", other=v, pooled=(0,))),
     "target pooled": lambda a, v: capture_for(a, Target("similarity", other=a.encoding, pooled=v)),
+    "choose model": lambda a, v: bert_core.choose(v, "who sat", ["the cat", "a dog"]),
+    "choose question": lambda a, v: bert_core.choose(a.chooser, v, ["the cat", "a dog"]),
+    "choose choices": lambda a, v: bert_core.choose(a.chooser, "who sat", v),
+    "choose one": lambda a, v: bert_core.choose(a.chooser, "who sat", ["the cat", v]),
+    "choose head_mask": lambda a, v: bert_core.choose(a.chooser, "who sat", ["the cat", "a dog"], head_mask=v),
     "similarity_target model": lambda a, v: bert_core.similarity_target(v, a.encoding, a.short),
     "similarity_target text": lambda a, v: bert_core.similarity_target(a.loaded, v, a.short),
     "similarity_target other": lambda a, v: bert_core.similarity_target(a.loaded, a.short, v),
@@ -953,7 +963,8 @@ def test_any_text_is_encoded_or_refused(asked: Asked, text: Any, pair: Any, leng
 
 
 @often
-@given(kind=st.sampled_from(["mlm", "contrast", "joint", "loss", "nsp", "class", "tag", "span", "replaced", "x"]),
+@given(kind=st.sampled_from(["mlm", "contrast", "joint", "loss", "nsp", "class", "tag", "span", "replaced",
+                             "choice", "x"]),
        positions=lists, mask=gates, at=numbers, token=numbers, against=numbers, label=numbers, pieces=pairs,
        last=numbers, top=numbers)  # fmt: skip
 def test_any_question_is_answered_or_refused(

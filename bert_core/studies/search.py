@@ -140,37 +140,65 @@ class Share:
 
 
 @checked
-def shares(index: Index, found: Matches, column: str) -> list[Share]:
-    """The values of a column of words among matches, the most frequent first, beside their share of the whole index.
+def shares(index: Index, found: Matches, column: str, *, head: tuple[int, int] | None = None) -> list[Share]:
+    """The values of a column among matches, the most frequent first, beside their share of the whole index.
 
-    column: "word", "piece", or one of `TREE_COLUMNS` but "distance". Words count whatever their case.
-    Raises Refused for another column.
+    column: "word", "piece", or one of `TREE_COLUMNS` but "distance", whatever their case; or "offset", how far on the
+    strongest key of a head is, such as "+1", or "first" or "end" for [CLS] and [SEP].
+    head: (layer, head), the first that was searched by, for offsets; None otherwise.
+    Raises Refused for another column, or a head without offsets or offsets without a head.
     """
-    if column not in FILTERS or column in ("distance", "offset"):
-        raise Refused(f"there is no column {shown(column)} of words: one of word, piece, upos, relation")
+    if column not in FILTERS or column == "distance":
+        raise Refused(f"there is no column {shown(column)} of words: one of word, piece, upos, relation, offset")
+    if (column == "offset") != (head is not None):
+        raise Refused("an offset is that of a head's strongest key: give a head with it, and with it alone")
+    place = None
+    if head is not None:
+        layer, number = index.known_heads([head])[0]
+        place = index.layers.index(layer), number
     here: Counter[str] = Counter()
     for one in found.matches:
         value = one.labels.get(column, getattr(one, column, None))
         if value is not None:
-            here[str(value).casefold()] += 1
+            here[_written(value)] += 1
     of_all: Counter[str] = Counter()
     typed = 0
     for shard in index.shards:
         try:
-            own, added = shard.column(column), shard.added
+            counts, tokens = _counts(shard, column, place)
         except BrokenShard:
             continue
-        typed += int((~added).sum())
-        if own is None:
-            continue
-        codes = own.indices.fill_null(len(own.dictionary)).to_numpy(zero_copy_only=False)[~added]
-        for value, count in zip(own.dictionary.to_pylist(), np.bincount(codes, minlength=1).tolist(), strict=False):
-            if value.casefold() in here:
-                of_all[value.casefold()] += count
+        typed += tokens
+        for value, count in counts.items():
+            if value in here:
+                of_all[value] += count
     return [
         Share(value, count / max(1, len(found.matches)), of_all[value] / max(1, typed))
         for value, count in sorted(here.items(), key=lambda one: (-one[1], one[0]))
     ]
+
+
+def _written(value: object) -> str:
+    """A value as it is counted: words in one case, an offset with its sign."""
+    return f"{value:+d}" if isinstance(value, int) and value else str(value).casefold()
+
+
+def _counts(shard: IndexedShard, column: str, place: tuple[int, int] | None) -> tuple[Counter[str], int]:
+    """How often each value of a column stands among the typed tokens of a shard, and how many those are.
+
+    place: of the head whose offsets they are, by its layer's place in the index.
+    """
+    typed = ~shard.added
+    found: Counter[str] = Counter()
+    if place is not None:
+        values, counts = np.unique(_strongest(shard, *place)[typed], return_counts=True)
+        for value, count in zip(values.tolist(), counts.tolist(), strict=True):
+            found[_written({_FIRST: FIRST, _END: END}.get(value, value))] += count
+    elif (own := shard.column(column)) is not None:
+        codes = own.indices.fill_null(len(own.dictionary)).to_numpy(zero_copy_only=False)[typed]
+        for name, count in zip(own.dictionary.to_pylist(), np.bincount(codes, minlength=1).tolist(), strict=False):
+            found[name.casefold()] += count
+    return found, int(typed.sum())
 
 
 # ---------------------------------------------------------------------------- what is asked

@@ -20,7 +20,7 @@ against differs compare_view other other_model
 method measure
 source origin noise carried way estimated around place
 ranked fired neuron times
-through lens by laid cell depth sought several like
+through alike lens by laid cell depth sought several like
 colour
 over normal removal
 asked_of whole tenth hidden
@@ -42,7 +42,8 @@ DEFAULTS = {
     "sort": "number", "rows": "number", "view": "curves", "show": "attention", "part": "all", "combine": "apart",
     "among": "chosen", "weights": (), "against": "masked", "differs": "attention", "compare_view": "curves",
     "other": "",
-    "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "through": "words", "lens": "logit",
+    "other_model": "headlight-mini", "method": "DecompX", "measure": "aopc", "through": "words", "alike": "state",
+    "lens": "logit",
     "by": "probability", "laid": "axes", "cell": None, "depth": None, "sought": None, "like": "bank",
     "several": "They sat on the bank of the river and looked at the water.\n"
     "The boat was tied up at the bank of the stream.\nShe put her money in the bank every month.\n"

@@ -54,6 +54,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "MARKS[mark]": tuple(mark for mark in MARKS.values() if mark),
     "marks[mark]": tuple(mark for mark in panel.CLASS_MARKS.values() if mark),
     "str(error)": classroom.SAYS,
+    "OVER": (classroom.OVER,),
     "MISLEADS": (screen.MISLEADS,),
     "word": PUT_WORDS,
     "written": tuple(ALIKE.values()),

@@ -20,7 +20,7 @@ from viz_app.figures.lens import layer_lines, lens_grid, name_sides, short_names
 from viz_app.pages import PAGES
 from viz_app.pages.layers import EXAMPLE, THROUGH, elsewhere, states
 from viz_app.pages.layers import words as layers
-from viz_app.shell import examples, work
+from viz_app.shell import corpus, examples, work
 from viz_app.shell.address import TABLE, link_of
 from viz_app.shell.frame import choices_of
 from viz_app.shell.question import Question
@@ -81,6 +81,16 @@ def test_every_way_to_look_says_how_to_read_it(through: str) -> None:
         assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
 
 
+def indexed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bert_core.Index:
+    """What the server offers to search: an index of three sentences."""
+    written = folder / "corpus.txt"
+    written.write_text("The old cat sat.\nA queen saw the sea.\nThe old dog ran <b>home</b>.\n", encoding="utf-8")
+    for _ in bert_core.index_file(written, folder / "index", "headlight-mini", device="cpu"):
+        pass
+    monkeypatch.setenv(corpus.INDEX, str(folder / "index"))
+    return bert_core.open_index(folder / "index")
+
+
 def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token's matches in their sentences, nearest first, beside how often their words are; a click opens one.
 
@@ -92,11 +102,7 @@ def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monke
     monkeypatch.setenv("HEADLIGHT_SHARED", "1")
     assert "headlight index" not in words(start(text="The old cat sat.", through="states"))
     monkeypatch.delenv("HEADLIGHT_SHARED")
-    corpus = tmp_path / "corpus.txt"
-    corpus.write_text("The old cat sat.\nA queen saw the sea.\nThe old dog ran <b>home</b>.\n", encoding="utf-8")
-    for _ in bert_core.index_file(corpus, tmp_path / "index", "headlight-mini", device="cpu"):
-        pass
-    monkeypatch.setenv(elsewhere.INDEX, str(tmp_path / "index"))
+    indexed(tmp_path, monkeypatch)
     app = start(text="The old cat sat.", through="elsewhere", sought="3")
     assert not app.exception and not app.error and app.session_state.through == "elsewhere"
     table = app.dataframe[0].value
@@ -105,6 +111,40 @@ def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monke
     assert set(app.dataframe[1].value["word"]) <= {str(one).casefold() for one in table["match"]}
     assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
     assert "single sentences" in start(text="A cat.", pair="A dog.", through="elsewhere").info[0].value
+
+
+def test_where_else_a_head_does_the_like(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the page lists is what `search` finds, by what heads bring and where they look; offsets of one head alone.
+
+    The way there is a button on Attention, Roles and Heads, which takes the head and the selected token along.
+    """
+    index, text = indexed(tmp_path, monkeypatch), "The old cat sat."
+    loaded = bert_core.load("headlight-mini", device="cpu")
+    for alike, score in (("brings", "cosine"), ("looks", "alike")):
+        app = start(text=text, through="elsewhere", sought="3", alike=alike, head="2.8")
+        assert not app.exception and not app.error
+        found = bert_core.search(
+            index, loaded, loaded.tokenizer.encode(text), [3], heads=[(2, 8)], alike=alike, top=elsewhere.TOP
+        )
+        table = app.dataframe[0].value
+        assert list(table[score]) == [one.score for one in found.matches] and table["match"][0] == "cat"
+        assert [tab.label for tab in app.tabs] == ["Words", "Offsets"]
+        assert app.dataframe[2].value["here"].sum() == pytest.approx(1)
+    both = start(text=text, through="elsewhere", alike="brings", head="2.8", also="9")
+    assert [tab.label for tab in both.tabs] == ["Words"]
+    head = both.selectbox(key=key_of(both, "head"))
+    assert "L2 H8 + H9" in head.options
+    head.select_index(head.options.index("L3 H1")).run()
+    assert both.session_state.head == (3, 1) and both.session_state.also == () and not both.exception
+    ways = {"attention": {"tokens": "q2", "show": "brought"}, "roles": {}, "heads": {"off": "2.8"}}
+    for page, given in ways.items():
+        app = settled(visited(page, text=text, head="2.8", **given))
+        app = settled(app.button(key="where_else").click().run())
+        state = app.session_state
+        assert state.through == "elsewhere" and state.head == (2, 8) and not app.exception, page
+        assert (state.alike, state.sought) == (("brings", 2) if page == "attention" else ("looks", 1)), page
+    monkeypatch.delenv(corpus.INDEX)
+    assert "where_else" not in [one.key for one in settled(visited("roles", text=text)).button]
 
 
 def test_states_are_laid_out_by_neighbours_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,6 +280,34 @@ def test_shares_are_counted_over_all_that_was_typed(index: Index, tiny_loaded: L
         assert one.of_all == pytest.approx(pieces / total)
 
 
+def test_offsets_among_matches_stand_beside_those_of_all(index: Index, tiny_loaded: LoadedModel) -> None:
+    """Of every token the place of the head's largest weight, from passes of its own; what it looks at itself is 0."""
+    layer, head = 1, 2
+    of_all: list[str] = []
+    for text in texts():
+        encoding = tiny_loaded.tokenizer.encode(text)
+        strongest = capture(tiny_loaded, encoding).attention[layer, head].argmax(-1)
+        for query, key in enumerate(strongest.tolist()):
+            if not encoding.special[query]:
+                far = {0: "first", len(encoding) - 1: "end"}.get(key, f"{key - query:+d}" if key - query else "0")
+                of_all.append(far)
+    encoding = tiny_loaded.tokenizer.encode(PLANTED)
+    found = search(index, tiny_loaded, encoding, [3], heads=[(layer, head)], alike="looks", top=len(of_all))
+    every = shares(index, found, "offset", head=(layer, head))
+    assert {one.value: one.among for one in every} == pytest.approx(
+        {far: of_all.count(far) / len(of_all) for far in set(of_all)}
+    )
+    assert len(every) > 2 and [one.among for one in every] == pytest.approx([one.of_all for one in every])
+    few = search(index, tiny_loaded, encoding, [3], heads=[(layer, head)], alike="looks", top=5)
+    (same,) = shares(index, few, "offset", head=(layer, head))
+    assert same.among == 1 and same.of_all == pytest.approx(of_all.count(same.value) / len(of_all))
+    for column, of in (("offset", None), ("word", (layer, head)), ("distance", None)):
+        with pytest.raises(Refused, match=r"give a head with it|one of word, piece"):
+            shares(index, few, column, head=of)
+    with pytest.raises(Refused, match="no heads of layer 2"):
+        shares(index, few, "offset", head=(2, 0))
+
+
 def test_the_head_of_determiners_is_that_of_roles(tmp_path: Path) -> None:
     """The head that is found to look from most determiners at their nouns is right as often as the treebank says.
 

@@ -84,8 +84,7 @@ def page_named() -> str:
 
 def publish(only: Container[str] | None = None) -> None:
     """Write the text and what is not the default into the address bar. only: these choices, if not all."""
-    state = st.session_state
-    link = link_of(state, head_chosen=state.get(CHOSEN, False))
+    state, link = st.session_state, of_now()
     if only is not None:
         link = {name: value for name, value in link.items() if name in only}
     # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
@@ -125,7 +124,12 @@ def link_of(state: Mapping[str, Any] | SessionStateProxy, *, head_chosen: bool =
 
 def of_this_view() -> str:
     """The address of what is shown, as a page of the app itself: relative, and not in a frame."""
-    return f"?{urlencode(link_of(st.session_state, head_chosen=st.session_state.get(CHOSEN, False)))}"
+    return f"?{urlencode(of_now())}"
+
+
+def of_now() -> dict[str, str]:
+    """The address of what is chosen now."""
+    return link_of(st.session_state, head_chosen=st.session_state.get(CHOSEN, False))
 
 
 def steps() -> tuple[str, ...]:

@@ -74,11 +74,11 @@ def way_to(path: str) -> StreamlitPage:
 
 
 def go_to(path: str) -> NoReturn:
-    """Open the page of this path now, with the address as it is.
+    """Open the page of this path now, with the address of what is chosen now.
 
     Without that, the page that is left would have an empty entry more in the browser's history.
     """
-    st.switch_page(way_to(path), query_params=st.query_params.to_dict())
+    st.switch_page(way_to(path), query_params=address.of_now())
 
 
 def is_dark() -> bool:

@@ -21,7 +21,7 @@ from viz_app.maps import AMONG, UNITS, of_what_is_left
 from viz_app.pages.attention import COMBINED, PARTS, ROW_SORTS, SORTS, parse_weights, write_weights
 from viz_app.pages.attention.cutting import offer
 from viz_app.pages.attention.shown import Shown, as_sent, reading, say_no_gradient, shown_now, vectors_of
-from viz_app.shell import downloads, frame, question, screen
+from viz_app.shell import corpus, downloads, frame, question, screen
 from viz_app.shell.address import publish
 from viz_app.shell.calm import calm
 from viz_app.shell.controls import control
@@ -50,10 +50,20 @@ def draw() -> None:
     screen.read(reading(shown))
     _say_pull(shown)
     say_cautions(shown.run)
+    _offer_search(current)
     st.page_link(
         frame.way_to("why"), label="Attention is not an explanation: test it on this text",
         icon=":material/verified:",
     )  # fmt: skip
+
+
+def _offer_search(current: Question) -> None:
+    """The way to other texts in which the large head does the like, from the token that is selected."""
+    state = st.session_state
+    choice = view_choice()
+    token = choice.positions[0] if choice.side == "query" and choice.positions else None
+    alike = "brings" if state.show == "brought" else "looks"
+    corpus.offer(current, (choice.layer, choice.heads[0]), alike=alike, token=token)
 
 
 def _say_pull(shown: Shown) -> None:

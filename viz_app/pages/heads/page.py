@@ -12,7 +12,7 @@ from viz_app.figures.heads import sweep_scatter
 from viz_app.figures.predictions import prediction_bars
 from viz_app.figures.style import two_digits
 from viz_app.pages.heads import COLOURED_BY
-from viz_app.shell import downloads, frame, question, screen
+from viz_app.shell import corpus, downloads, frame, question, screen
 from viz_app.shell.change import (
     choose_instead,
     in_its_place,
@@ -116,6 +116,8 @@ def _switches(current: Question, before: ModelRun, estimated: np.ndarray | None,
             f"it); orange, it rises; {how}, with all other heads on."
         )
     screen.note(f"Click a head to switch it off or on; click a row or column label to switch all of it. {meaning}")
+    if current.off:
+        corpus.offer(current, current.off[0], alike="looks")
 
 
 def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:

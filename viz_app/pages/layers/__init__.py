@@ -5,6 +5,7 @@ from viz_app.shell.examples import Example
 
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
 ELSEWHERE = "elsewhere"  # one way more, where the server has an index
+ALIKE = ("state", "brings", "looks")  # what is searched for: of a token, and twice of a head
 LENSES = ("logit", "tuned")
 PLANES = ("axes", "neighbours")
 BY = ("probability", "divergence", "entropy", "rank")
@@ -34,6 +35,7 @@ PAGE = Page(
     asks="When does the model know its answer?",
     choices={
         "through": choice_of(*THROUGH, ELSEWHERE),
+        "alike": choice_of(*ALIKE),
         "lens": choice_of(*LENSES),
         "by": choice_of(*BY),
         "laid": choice_of(*PLANES),

@@ -1,66 +1,61 @@
-"""Where else in a corpus a token is in a state like this one, where the server has an index of one."""
+"""Where else in a corpus a token is in a state like this one, or heads do the like, where the server has an index."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import streamlit as st
 
 from bert_core.refused import Refused
-from bert_core.studies.indexed import Index, open_index
-from bert_core.studies.search import Matches, Share, search, shares
+from bert_core.studies.indexed import Index
+from bert_core.studies.search import END, FIRST, Matches, Share, search, shares
 from viz_app.figures.lens import depth_names
+from viz_app.pages.layers import ALIKE
 from viz_app.pages.layers.shared import Part, depth_slider, take_along
 from viz_app.shell import screen
+from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
+from viz_app.shell.corpus import heads_in, index_of, sought_in
 from viz_app.shell.examples import Example
-from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.heads import take_head
+from viz_app.shell.markdown import as_written, helped, special_tokens
 from viz_app.shell.question import Question, take_example
-from viz_app.shell.work import Work, kept_of_model, need
+from viz_app.shell.work import Work, need
 
-INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at start
 TOP = 50
 A_MILLION = 1.0  # seconds, about, for so many tokens on a busy server
 AROUND = 36  # characters on either side
 MOST_SHARES = 8
 HOW = "`headlight index corpus.txt --out runs/index`, then `headlight app --index runs/index`"
-
-
-def index_of(current: Question) -> Index | None:
-    """The index that this server offers, where it is one of this model."""
-    folder = os.environ.get(INDEX)
-    if not folder:
-        return None
-    try:
-        index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
-        index.check_model(current.plain)
-    except Refused:
-        return None
-    return index
+NAMES = dict(zip(ALIKE, ("A state", "What a head brings", "Where a head looks"), strict=True))
+SCORES = dict(zip(ALIKE, ("cosine", "cosine", "alike"), strict=True))
+COUNTED = {"word": "Words", "offset": "Offsets", "upos": "Parts of speech", "relation": "Relations"}
+Counted = dict[str, list[Share]]  # of each of these, what stands among the matches
 
 
 def elsewhere(current: Question) -> None:
     """The tokens of the index that are most like the chosen one, in their sentences."""
     index, state, encoding = index_of(current), st.session_state, current.encoding
     assert index is not None  # the page offers this way only then
-    first = next((at for at, special in enumerate(encoding.special) if not special), 0)
-    if state.sought is None or state.sought >= len(encoding):
-        state.sought = first
+    state.sought = sought_in(current)
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        alike = control(
+            st.segmented_control, "Alike in", "alike", options=ALIKE, format_func=NAMES.__getitem__, required=True
+        )
         control(
-            st.selectbox, "Token", "sought", options=range(len(encoding)), width=200,
+            st.selectbox, "Token", "sought", options=range(len(encoding)), width=160,
             format_func=lambda at: f"{at}: {encoding.labels[at]}",
         )  # fmt: skip
-        depth = depth_slider(len(current.head_mask) + 1)
-    if depth not in index.depths:
+        of_state = alike == ALIKE[0]
+        depth = depth_slider(len(current.head_mask) + 1) if of_state else None
+        heads = () if of_state else _chosen_heads(index)
+    if depth is not None and depth not in index.depths:
         names = depth_names(len(current.head_mask) + 1)
         st.info(helped(f"The index has no states there: it has {', '.join(names[one] for one in index.depths)}."))
         return
     try:
-        found, words = _found(current, index, int(state.sought), depth)
+        found, counted = _found(current, index, int(state.sought), depth, heads, alike)
     except Refused as error:
         st.info(helped(f"{as_written(str(error))}."))
         return
@@ -68,48 +63,96 @@ def elsewhere(current: Question) -> None:
         st.warning(helped(as_written(said)))
     left, right = screen.picture().columns([3, 1], gap="medium")
     with left:
-        st.dataframe(
-            [
-                {
-                    "cosine": one.score,
-                    "before": _cut(one.text[: one.start], AROUND, ahead=True),
-                    "match": one.text[one.start : one.end] or one.piece,
-                    "after": _cut(one.text[one.end :], AROUND, ahead=False),
-                    "where": f"{one.document}:{one.line}",
-                }
-                for one in found.matches
-            ],
-            hide_index=True, key="elsewhere_listed", on_select=partial(_open, found), selection_mode="single-row",
-            column_config={
-                "cosine": st.column_config.NumberColumn(format="%.3f", width=64),
-                "before": st.column_config.TextColumn(alignment="right", width=250),
-                "match": st.column_config.TextColumn(alignment="center", width=90),
-                "after": st.column_config.TextColumn(width=250),
-            },
-        )  # fmt: skip
+        _list(found, SCORES[alike])
     with right:
-        st.dataframe(
-            [{"word": one.value, "here": one.among, "in all": one.of_all} for one in words],
-            hide_index=True, key="elsewhere_words",
-            column_config={name: st.column_config.NumberColumn(format="percent") for name in ("here", "in all")},
-        )  # fmt: skip
+        _count(counted)
     screen.note(
         f"The {len(found.matches)} nearest of {found.compared:,} tokens, every one compared. Click a line to open its "
-        "sentence as the text; the words beside are those of the matches, and how often they are in all."
+        "sentence as the text; beside are the words of the matches and more of them, and how often that is in all."
     )
     take_along("elsewhere", partial(_columns, found))
 
 
-def _found(current: Question, index: Index, position: int, depth: int) -> tuple[Matches, list[Share]]:
-    """The matches and their words, from the queue; of the text as the model reads it, masks and all."""
-    loaded, encoding = current.plain, current.encoding
+def _chosen_heads(index: Index) -> tuple[Head, ...]:
+    """The heads that are searched by: the chosen one, with those of its layer that were chosen beside it."""
+    state, offered = st.session_state, heads_in(index)
+    if state.head not in offered:
+        take_head(offered[0])
+    also = tuple(head for head in state.also if head < index.heads)
 
-    def look_up(_: object) -> tuple[Matches, list[Share]]:
-        found = search(index, loaded, encoding, [position], depth=depth, top=TOP)
-        return found, shares(index, found, "word")[:MOST_SHARES]
+    def named(head: Head) -> str:
+        others = [f" + H{other}" for other in also] if head == state.head else []
+        return f"L{head[0]} H{head[1]}{''.join(others)}"
+
+    chosen = control(
+        st.selectbox, "Head", "head", options=offered, format_func=named, width=160,
+        on_change=lambda: take_head(state.head),
+    )  # fmt: skip
+    return chosen, *((chosen[0], other) for other in also if other != chosen[1])
+
+
+def _list(found: Matches, score: str) -> None:
+    """The matches, each in the middle of its sentence; what a narrow screen shows first is the match."""
+    st.dataframe(
+        [
+            {
+                "before": _cut(one.text[: one.start], AROUND, ahead=True),
+                "match": one.text[one.start : one.end] or one.piece,
+                "after": _cut(one.text[one.end :], AROUND, ahead=False),
+                score: one.score,
+                "where": f"{one.document}:{one.line}",
+            }
+            for one in found.matches
+        ],
+        hide_index=True, key="elsewhere_listed", on_select=partial(_open, found), selection_mode="single-row",
+        column_config={
+            "before": st.column_config.TextColumn(alignment="right", width=200),
+            "match": st.column_config.TextColumn(alignment="center", width=90),
+            "after": st.column_config.TextColumn(width=250),
+            score: st.column_config.NumberColumn(format="%.3f", width=64),
+        },
+    )  # fmt: skip
+
+
+def _count(counted: Counted) -> None:
+    """What stands among the matches, beside how often it is in all; what the index does not know is not there."""
+    for tab, (column, rows) in zip(st.tabs([COUNTED[name] for name in counted]), counted.items(), strict=True):
+        with tab:
+            st.dataframe(
+                [
+                    {column: _said(column, one.value), "here": one.among, "in all": one.of_all}
+                    for one in rows[:MOST_SHARES]
+                ],
+                hide_index=True, key=f"elsewhere_{column}",
+                column_config={name: st.column_config.NumberColumn(format="percent") for name in ("here", "in all")},
+            )  # fmt: skip
+
+
+def _said(column: str, value: str) -> str:
+    """A value as it is shown: an offset in words where it is none that counts."""
+    tokens = special_tokens()
+    names = {FIRST: tokens.named_in("[CLS]"), END: tokens.named_in("[SEP]"), "0": "itself"}
+    return names.get(value, value) if column == "offset" else value
+
+
+def _found(
+    current: Question, index: Index, position: int, depth: int | None, heads: tuple[Head, ...], alike: str
+) -> tuple[Matches, Counted]:  # fmt: skip
+    """The matches and what stands among them, from the queue; of the text as the model reads it, masks and all."""
+    loaded, encoding = current.plain, current.encoding
+    compared = "looks" if alike == "looks" else "brings"  # which a search by states does not ask
+
+    def look_up(_: object) -> tuple[Matches, Counted]:
+        found = search(index, loaded, encoding, [position], depth=depth, heads=heads, alike=compared, top=TOP)
+        counted = {
+            name: shares(index, found, name, head=heads[0] if name == "offset" else None)
+            for name in COUNTED
+            if name != "offset" or len(heads) == 1  # an offset is one head's
+        }
+        return found, {name: rows for name, rows in counted.items() if rows}
 
     work = Work(
-        ("elsewhere", loaded.identity, str(index.folder), encoding, position, depth),
+        ("elsewhere", loaded.identity, str(index.folder), encoding, position, depth, heads, alike),
         f"{index.tokens:,} tokens are compared with one",
         look_up,
         A_MILLION * index.tokens / 1e6,
@@ -142,8 +185,10 @@ def _columns(found: Matches) -> dict[str, Sequence[object]]:
 PART = Part(
     "Where else",
     elsewhere,
-    "each line is a token of the corpus whose state at this depth has nearly the same direction as that of the chosen "
-    "token, in its sentence. Beside it the words of the matches, and their share of all tokens.",
-    "the nearest is not always near: look at the cosine, and at how fast it falls. A word that is everywhere is among "
-    "the matches by chance too.",
+    "each line is a token of the corpus in its sentence, the one most like the chosen token first: by the direction of "
+    "its state at this depth, by that of what the head brings to it, or by the offsets at which the head looks (and "
+    "[CLS], [SEP]), as the share of attention that goes to the same. Beside it what the matches are, and the share of "
+    "the same among all tokens.",
+    "the nearest is not always near: look at the score, and at how fast it falls. What is everywhere is among the "
+    "matches by chance too, and a head that looks at [SEP] nearly always finds nearly everything.",
 )

@@ -4,7 +4,7 @@ import streamlit as st
 
 from viz_app.door import is_own
 from viz_app.pages.layers import ELSEWHERE, THROUGH, elsewhere, kinds, sentences, states, words
-from viz_app.shell import frame, question, screen
+from viz_app.shell import corpus, frame, question, screen
 from viz_app.shell.controls import control
 
 PARTS = {
@@ -24,7 +24,7 @@ def draw() -> None:
         "When does the model know its answer?",
         "What the model would say after each layer, and how the words' vectors change on the way.",
     )
-    there = elsewhere.index_of(current) is not None
+    there = corpus.index_of(current) is not None
     ways = (*THROUGH, ELSEWHERE) if there else THROUGH
     if st.session_state.through not in ways:
         st.session_state.through = ways[0]

@@ -31,7 +31,7 @@ from viz_app.figures.heads import role_bars, role_map
 from viz_app.maps import of_what_is_left
 from viz_app.pages.roles.shared import LABELS, does, grid
 from viz_app.pages.roles.treebank import relations_found
-from viz_app.shell import frame, screen
+from viz_app.shell import corpus, frame, screen
 from viz_app.shell.change import sweep
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
@@ -158,6 +158,7 @@ def card(current: Question, seen: RolesOfText) -> None:
         take_head((layer, head))
         state.view = "curves"
         frame.go_to("attention")
+    corpus.offer(current, (layer, head), alike="looks")
     if relations := relations_found(current.loaded, (layer, head)):
         st.markdown(relations)
     nearest = seen.nearest((layer, head))

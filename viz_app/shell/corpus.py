@@ -1,0 +1,65 @@
+"""The index of a corpus that this server offers, and the way from a page to a search in it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import streamlit as st
+
+from bert_core.refused import Refused
+from bert_core.studies.indexed import Index, open_index
+from viz_app.shell import frame
+from viz_app.shell.choices import Head
+from viz_app.shell.heads import take_head
+from viz_app.shell.question import Question
+from viz_app.shell.work import kept_of_model
+
+INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at start
+
+
+def index_of(current: Question) -> Index | None:
+    """The index that this server offers, where it is one of this model."""
+    folder = os.environ.get(INDEX)
+    if not folder:
+        return None
+    try:
+        index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
+        index.check_model(current.plain)
+    except Refused:
+        return None
+    return index
+
+
+def heads_in(index: Index) -> list[Head]:
+    """The heads that can be searched by."""
+    return [(layer, head) for layer in index.layers for head in range(index.heads)]
+
+
+def sought_in(current: Question) -> int:
+    """The position of the token that is searched for: the first that was typed as long as none was chosen."""
+    sought: int | None = st.session_state.sought
+    if sought is not None and sought < len(current.encoding):
+        return sought
+    return next((at for at, special in enumerate(current.encoding.special) if not special), 0)
+
+
+def offer(current: Question, head: Head, *, alike: str, token: int | None = None) -> None:
+    """A button that asks the index where else a head does the like; nothing where that cannot be asked.
+
+    alike: what of it, "brings" or "looks". token: the position to begin with; None for the one that was searched last.
+    """
+    if current.encoding.pair is not None:
+        return
+    index = index_of(current)
+    if index is None or head not in heads_in(index):
+        return
+    layer, number = head
+    if st.button(
+        f"Where else does L{layer} H{number} do this?", icon=":material/travel_explore:", key="where_else",
+        help="Search the corpus of this server for tokens at which this head does the like.",
+    ):  # fmt: skip
+        take_head(head, st.session_state.also if st.session_state.head == head else ())
+        st.session_state.through, st.session_state.alike = "elsewhere", alike
+        st.session_state.sought = token if token is not None else sought_in(current)
+        frame.go_to("layers")

@@ -134,7 +134,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.pages.predict": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.calibration", "bert_core.records", "bert_core.tokenizer",
-        "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.shell",
+        "bert_core.run", "bert_core.analysis", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.attention": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.tokenizer", "bert_core.records", "bert_core.run",

@@ -32,8 +32,15 @@ def choose(
     """
     if not loaded.has_chooser:
         raise Refused(f"{loaded.name} was not trained to choose among answers: load a model for multiple choice")
-    pairs, gates = choices_of(loaded, question, choices), gate_tensor(loaded, head_mask)
-    first = torch.tensor([[0]], device=loaded.device)
+    return choose_among(loaded, choices_of(loaded, question, choices), head_mask=head_mask)
+
+
+@torch.no_grad()
+def choose_among(
+    loaded: LoadedModel, pairs: Sequence[Encoding], *, head_mask: np.ndarray | None = None
+) -> ChoicePrediction:
+    """The same of pairs that `choices_of` has read, in which words may be hidden since."""
+    gates, first = gate_tensor(loaded, head_mask), torch.tensor([[0]], device=loaded.device)
     logits = torch.cat([
         choice_logits(loaded, loaded.model.bert(
             ids_of(loaded, pair), token_type_ids=segments_of(loaded, pair), head_mask=gates, positions=first
@@ -41,7 +48,7 @@ def choose(
         for pair in pairs
     ])  # fmt: skip
     answers = tuple(pair.pair or "" for pair in pairs)
-    return ChoicePrediction(question, answers, as_array(logits), as_array(logits.softmax(-1)))
+    return ChoicePrediction(pairs[0].text, answers, as_array(logits), as_array(logits.softmax(-1)))
 
 
 def choices_of(loaded: LoadedModel, question: str, choices: Sequence[str]) -> tuple[Encoding, ...]:

@@ -30,7 +30,7 @@ tuned tuned_step tuned_by
 compared one two variant
 picture seed count shapes word look heat boxes edges
 stage token engine pads
-calibrated
+calibrated choices
 lesson step
 term class teach
 """
@@ -54,6 +54,7 @@ DEFAULTS = {
     "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
+    "choices": "",
     "source": "", "origin": "text", "noise": 3.0, "carried": "state", "way": "into", "around": None, "place": None,
     "asked_of": "offset", "tenth": 10, "label": "", "seeds": 3, "erased_at": 0,
     "ranked": "added", "fired": None, "neuron": None, "times": 0.0,
@@ -61,7 +62,7 @@ DEFAULTS = {
 }  # fmt: skip
 STEPS = """
 text pair masked model off cut scaled put head also other stage seed shapes word cell several one two source place
-tenth sought fired neuron tuned lesson step
+tenth sought fired neuron tuned lesson step choices
 """
 
 

@@ -61,6 +61,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "label": tuple(label for label, _ in screen.FOLDED.values()),
     "way_to_a_target(current).partition(', or ')[0]": (
         "click a word to hide it", "add a second sentence", "add the context as the second text",
+        "add one of its choices as the second text",
         "choose above what to explain",
     ),
 }  # fmt: skip

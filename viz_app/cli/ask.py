@@ -33,6 +33,8 @@ def predict(
         raise Refused(f"{model} tags words and guesses none: ask it with `headlight tags`")
     if loaded.has_detector and not (loaded.has_mlm or loaded.has_nsp or loaded.has_classifier):
         raise Refused(f"{model} finds replaced tokens and guesses none: ask it with `headlight replaced`")
+    if loaded.has_chooser and not (loaded.has_mlm or loaded.has_nsp):
+        raise Refused(f"{model} chooses among answers and guesses no words: ask it with `headlight choose`")
     if not encoding.mask_positions and encoding.pair is None and not loaded.has_classifier:
         raise Refused("there is no [MASK] in the text: put one where a word is to be guessed")
     if encoding.mask_positions and not (loaded.has_mlm or loaded.has_classifier):
@@ -93,6 +95,26 @@ def replaced(
         if not encoding.special[position]:
             share = float(shares[position])
             typer.echo(f"{position:4}  {token:<{width}}  {share:.3f}{'  replaced' if share >= 0.5 else ''}")
+
+
+def choose(
+    question: Annotated[str, typer.Argument(help="The question, or what is to be gone on with.")],
+    choices: Annotated[list[str], typer.Argument(metavar="CHOICE...", help="Two answers or more to choose from.")],
+    model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model for multiple choice.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, in the order given, with the logits.")] = False,
+    device: Device = "auto",
+) -> None:
+    """Which of several answers the model chooses, and how probable it finds each among them, the likeliest first."""
+    import bert_core
+
+    found = bert_core.choose(load(model, device), question, choices)
+    if as_json:
+        columns = zip(found.choices, found.probabilities.tolist(), found.logits.tolist(), strict=True)
+        rows = [{"choice": choice, "probability": share, "logit": logit} for choice, share, logit in columns]
+        typer.echo(json.dumps({"question": question, "choices": rows}, ensure_ascii=False))
+        return
+    for number in found.order:
+        typer.echo(f"{found.probabilities[number]:.3f}  {' '.join(found.choices[number].split())}")
 
 
 def tags(

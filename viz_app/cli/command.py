@@ -52,6 +52,7 @@ for command in (
     ask.predict,
     ask.nsp,
     ask.replaced,
+    ask.choose,
     ask.tags,
     ask.score,
     heads.heads,

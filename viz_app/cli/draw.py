@@ -197,11 +197,11 @@ def _target(loaded: LoadedModel, encoding: Encoding, written: str | None) -> Tar
         if run is not None and run.spans is not None:
             (best,) = bert_core.best_spans(encoding, run.spans, 1)
             return Target("span", best.first, last=best.last)
-        if encoding.pair is not None and loaded.has_nsp:
-            return Target("nsp")
+        if encoding.pair is not None and (loaded.has_chooser or loaded.has_nsp):
+            return Target("choice" if loaded.has_chooser else "nsp")
         ways = [
             *["put a [MASK] into the text"] * loaded.has_mlm,
-            *["add --pair"] * (loaded.has_nsp or loaded.has_reader),
+            *["add --pair"] * (loaded.has_nsp or loaded.has_reader or loaded.has_chooser),
             *["give --target class:NUMBER"] * loaded.has_classifier,
             *["give --target replaced:POSITION"] * loaded.has_detector,
             *["give --target tag:POSITION:TAG"] * loaded.has_tagger,

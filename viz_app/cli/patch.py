@@ -205,7 +205,7 @@ def _answers(loaded: LoadedModel, found: Patches) -> str:
         word = found.read.labels[target.position]
     labels = loaded.tags if target.kind == "tag" else loaded.labels
     label = "" if target.label is None else labels[target.label]
-    text = "" if target.other is None else target.other.text
+    text = found.read.pair or "" if target.other is None else target.other.text
     what = target.asks.speaks_for.format(word=word, label=label, text=text)
     if target.against is not None:
         what += f" rather than “{loaded.tokenizer.token_of(target.against)}”"

@@ -100,14 +100,14 @@ def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") 
 
 
 def parse_target(loaded: LoadedModel, encoding: Encoding, written: str) -> Target:
-    """What `--target` says as a target of a text: `4:door`, `nsp`, `class:NUMBER`, `like:TEXT` and so on.
+    """What `--target` says as a target of a text: `4:door`, `nsp`, `choice`, `class:NUMBER`, `like:TEXT` and so on.
 
     Raises Refused for anything else, or an unknown piece.
     """
     from bert_core import Target, read_sentence, similarity_target
 
-    if written == "nsp":
-        return Target("nsp")
+    if written in ("nsp", "choice"):
+        return Target(written)
     where, _, piece = written.partition(":")
     if where == "like":
         return similarity_target(loaded, encoding, read_sentence(loaded, piece))
@@ -126,8 +126,8 @@ def parse_target(loaded: LoadedModel, encoding: Encoding, written: str) -> Targe
         return Target("span", int(first), last=int(last))
     if not where.isdecimal() or not piece:
         raise Refused(
-            f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, class:NUMBER, tag:POSITION:TAG, "
-            "replaced:POSITION, span:FIRST:LAST or like:TEXT"
+            f"--target is {written!r}: write POSITION:PIECE, as in 4:door, or nsp, choice, class:NUMBER, "
+            "tag:POSITION:TAG, replaced:POSITION, span:FIRST:LAST or like:TEXT"
         )
     number = loaded.tokenizer.id_of(piece)
     if loaded.tokenizer.token_of(number) != piece:

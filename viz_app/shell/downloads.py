@@ -17,7 +17,7 @@ import streamlit as st
 from streamlit.elements.lib.mutable_popover_container import PopoverContainer
 
 from bert_core.analysis.tags import TaggedWord
-from bert_core.records import HeadVectors, ModelRun, Span, SpanPrediction, TagPrediction
+from bert_core.records import ChoicePrediction, HeadVectors, ModelRun, Span, SpanPrediction, TagPrediction
 from bert_core.tokenizer import Encoding
 from viz_app.comparison import Comparison
 from viz_app.export import PICTURES, tables
@@ -223,6 +223,14 @@ def answers(encoding: Encoding, spans: SpanPrediction, listed: Sequence[Span]) -
     with st.container(horizontal=True):
         _table(dict(zip(names, zip(*rows, strict=True), strict=True)), "answers.csv", "Answers (CSV)")
         _table(tokens, "answer-tokens.csv", "Tokens (CSV)")
+
+
+def choices(found: ChoicePrediction) -> None:
+    """Every choice as CSV, in the order typed, with its logit and its probability among them."""
+    columns: dict[str, Sequence[object]] = {
+        "choice": found.choices, "probability": found.probabilities.tolist(), "logit": found.logits.tolist(),
+    }  # fmt: skip
+    _table(columns, "choices.csv")
 
 
 def tags(words: Sequence[TaggedWord], found: TagPrediction) -> None:

@@ -32,10 +32,11 @@ OFFERED_TOKENS = 5  # as replaced ones, the same
 REPLACED = "replaced"  # how the address begins that asks for one
 OFFERED_ANSWERS = 5
 SPAN = "span"  # how the address begins that asks for an answer
+CHOICE = "choice"  # what the address says where it is asked why the second text is chosen
 OFFERED_WORDS, OFFERED_TAGS = 20, 6  # words with their tag, in the order of the text; tags of the word asked about
 TAG = "tag"  # how the address begins that asks for one
 ALIKE = {"alike:A": "A like B", "alike:B": "B like A"}  # as targets, each text read by itself
-LONGEST_QUOTED = 60  # characters of the other text
+LONGEST_QUOTED = 60  # characters of another text, or of a choice
 
 
 def with_target(current: Question) -> Question:
@@ -101,6 +102,8 @@ def way_to_a_target(current: Question) -> str:
     words = ["click a word to hide it"] * loaded.has_mlm
     if current.encoding.pair is not None:
         ways = [*words, "choose above what to explain"]
+    elif loaded.has_chooser:
+        ways = ["add one of its choices as the second text", *words]
     elif loaded.has_reader:
         ways = ["add the context as the second text", *words]
     else:
@@ -129,7 +132,8 @@ def _targets(current: Question) -> tuple[dict[str, Target | None], dict[str, str
     labels: dict[str, str] = {}
     positions = encoding.mask_positions[:20] if loaded.has_mlm else ()
     asks_all = loaded.has_classifier or loaded.has_detector or loaded.has_tagger
-    run = current.run() if positions or asks_all or (loaded.has_reader and encoding.pair is not None) else None
+    asks_pair = (loaded.has_reader or loaded.has_chooser) and encoding.pair is not None
+    run = current.run() if positions or asks_all or asks_pair else None
     for position in positions:
         prediction = run.prediction_at(position) if run is not None else None
         words = [] if prediction is None else [token for token, _ in prediction.top[:3]]
@@ -169,6 +173,9 @@ def _targets(current: Question) -> tuple[dict[str, Target | None], dict[str, str
         for at, number in _offered_tags(current, run, run.tags):
             options[tag_key(at, number)] = target = Target("tag", at, label=number)
             labels[tag_key(at, number)] = says.format(label=run.tags.labels[number], word=_tagged(current, target))
+    if run is not None and run.choice is not None:
+        says = spoken("choice “{text}”")
+        options[CHOICE], labels[CHOICE] = Target("choice"), says.format(text=_quoted(encoding.pair or ""))
     if loaded.has_nsp and encoding.pair is not None:
         options["nsp"] = Target("nsp")
         labels["nsp"] = spoken("“B follows A”")
@@ -302,12 +309,19 @@ def names_in(current: Question, target: Target) -> dict[str, str | int]:
     if target.against is not None:
         names["other"] = as_written(current.word(target.against))
     if target.other is not None:
-        text = target.other.text
-        names["text"] = as_written(text if len(text) <= LONGEST_QUOTED else f"{text[:LONGEST_QUOTED]}…")
+        names["text"] = as_written(_quoted(target.other.text))
+    elif target.kind == "choice":
+        names["text"] = as_written(_quoted(current.encoding.pair or ""))
     if target.label is not None:
         labels = current.loaded.tags if target.kind == "tag" else current.loaded.labels
         names["label"] = as_written(labels[target.label])
     return names
+
+
+def _quoted(text: str) -> str:
+    """A text as a line of the page quotes it."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_QUOTED else f"{line[:LONGEST_QUOTED]}…"
 
 
 def _key_of(current: Question, target: Target) -> str:

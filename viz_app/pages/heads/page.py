@@ -155,7 +155,11 @@ def _predictions(current: Question, before: ModelRun, after: ModelRun) -> None:
         tags_change(before, after)
     if after.spans is not None and before.spans is not None:
         _answers(current, before, after)
-    answers = (after.nsp, after.classes, after.replaced, after.tags, after.spans)
+    if after.choice is not None and before.choice is not None:
+        st.subheader("How good an answer is B?", anchor=False)
+        logits = [two_digits(value) for value in (before.choice, after.choice)]
+        st.markdown(f"Its logit is **{logits[0]}** with all heads on, **{logits[1]}** now; the largest is chosen.")
+    answers = (after.nsp, after.classes, after.replaced, after.tags, after.spans, after.choice)
     target = current.target
     if target is not None and target.other is not None and before.target_value is not None:
         at_last = current.run(gradients=True).target_value or 0.0

@@ -1,4 +1,4 @@
-"""What is the answer? Which class, which tag? Which token was replaced? What belongs in the gap? Does B follow A?"""
+"""What is the answer, or which of several? Which class, which tag? What belongs in the gap? Does B follow A?"""
 
 from dataclasses import replace
 from functools import partial
@@ -9,6 +9,7 @@ from bert_core.records import ClassPrediction, MaskPrediction, ModelRun
 from viz_app.figures.predictions import nsp_bar, nsp_verdict, prediction_bars
 from viz_app.figures.style import ordinal
 from viz_app.pages.predict.answers import draw_answer
+from viz_app.pages.predict.chosen import draw_choices
 from viz_app.pages.predict.gaps import put_chosen_word, put_clicked_word, say_if_unsure, swap_sentences, temperature
 from viz_app.pages.predict.replaced import replaced
 from viz_app.pages.predict.tagged import tagged
@@ -30,6 +31,8 @@ def draw() -> None:
     questions = []
     if loaded.has_reader:
         questions.append(draw_answer(current, run.spans))
+    if loaded.has_chooser:
+        questions.append(draw_choices(current))
     if run.classes is not None:
         questions.append(_classes(current, run.classes))
     if run.replaced is not None:

@@ -126,6 +126,8 @@ def _trust(current: Question, found: Answers) -> Trust | None:
     reads = f"{answers.MEASURE_NAMES[state.measure]} is {answers.MEASURE_READS[state.measure]}"
     if found.target.other is not None:
         reads = reads.replace("probability", "cosine")  # of which there is no probability
+    elif found.target.kind == "choice":
+        reads = reads.replace("probability", "logit")  # alone it has no probability
     screen.note(f"**How to read this:** {reads}. {TRUST_READING}")
     return trust
 

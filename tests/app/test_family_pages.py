@@ -23,6 +23,7 @@ TEXT, PAIR = "The old man walked along the river.", "Er brachte frisches Brot."
 KINDS = {
     "words": "ForMaskedLM", "classes": "ForSequenceClassification", "detector": "ForPreTraining",
     "words and order": "ForPreTraining", "tags": "ForTokenClassification",
+    "choices": "ForMultipleChoice",
 }  # fmt: skip
 MODELS = [
     *((family, head) for family in ("distilbert", "roberta", "electra") for head in ("words", "classes")),
@@ -30,6 +31,7 @@ MODELS = [
     *((family, "words") for family in ("bertweet", "xlm-roberta", "camembert")),
     ("albert", "words and order"),
     ("roberta", "tags"),
+    ("electra", "choices"),
 ]
 LIKE_ROBERTA = ("roberta", "bertweet", "xlm-roberta", "camembert")
 
@@ -84,6 +86,8 @@ def test_the_answer_is_drawn_in_words_that_can_be_read(folder: Path, monkeypatch
     said = words(app)
     if loaded.has_detector:
         assert "Which token was replaced?" in said and "What belongs in the gap" not in said
+    elif loaded.has_chooser:
+        assert "Which answer does it choose?" in said and "What belongs in the gap" not in said
     elif loaded.has_tagger:
         assert "How is each word tagged?" in said and "What belongs in the gap" not in said
     elif loaded.has_classifier:

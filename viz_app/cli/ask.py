@@ -97,26 +97,6 @@ def replaced(
             typer.echo(f"{position:4}  {token:<{width}}  {share:.3f}{'  replaced' if share >= 0.5 else ''}")
 
 
-def choose(
-    question: Annotated[str, typer.Argument(help="The question, or what is to be gone on with.")],
-    choices: Annotated[list[str], typer.Argument(metavar="CHOICE...", help="Two answers or more to choose from.")],
-    model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model for multiple choice.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, in the order given, with the logits.")] = False,
-    device: Device = "auto",
-) -> None:
-    """Which of several answers the model chooses, and how probable it finds each among them, the likeliest first."""
-    import bert_core
-
-    found = bert_core.choose(load(model, device), question, choices)
-    if as_json:
-        columns = zip(found.choices, found.probabilities.tolist(), found.logits.tolist(), strict=True)
-        rows = [{"choice": choice, "probability": share, "logit": logit} for choice, share, logit in columns]
-        typer.echo(json.dumps({"question": question, "choices": rows}, ensure_ascii=False))
-        return
-    for number in found.order:
-        typer.echo(f"{found.probabilities[number]:.3f}  {' '.join(found.choices[number].split())}")
-
-
 def tags(
     texts: Annotated[list[str], typer.Argument(metavar="TEXT...", help="Texts whose words are to be tagged.")],
     model: Annotated[str, typer.Option(help="A checkpoint folder, or a hub id, of a model that tags words.")],

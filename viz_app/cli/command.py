@@ -22,6 +22,7 @@ from viz_app.bugs import NO_MEMORY, lacks_memory, versions
 from viz_app.cli import (
     answer,
     ask,
+    choose,
     compare,
     dossier,
     draw,
@@ -52,7 +53,6 @@ for command in (
     ask.predict,
     ask.nsp,
     ask.replaced,
-    ask.choose,
     ask.tags,
     ask.score,
     heads.heads,
@@ -62,6 +62,7 @@ for command in (
 ):
     app.command()(command)
 app.command()(answer.answer)
+app.command()(choose.choose)
 app.command()(patch.patch)
 app.command()(probe.probe)
 app.command()(neurons.neurons)

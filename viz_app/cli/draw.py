@@ -48,8 +48,8 @@ def attention(
         str | None,
         typer.Option(
             metavar="POSITION:PIECE",
-            help="What a gradient explains; also nsp, class:NUMBER, replaced:POSITION or like:TEXT. Default: the best "
-            "guess.",
+            help="What a gradient explains; also nsp, choice, class:NUMBER, replaced:POSITION or like:TEXT. Default: "
+            "the best guess.",
         ),
     ] = None,
     part: Annotated[str, typer.Option(help="all, or from which text to which, as in 'A to B'.")] = "all",

@@ -49,8 +49,8 @@ def patch(
         str | None,
         typer.Option(
             metavar="POSITION:PIECE",
-            help="What to follow, instead of --word; also nsp, class:NUMBER, tag:POSITION:TAG, replaced:POSITION or "
-            "like:TEXT.",
+            help="What to follow, instead of --word; also nsp, choice, class:NUMBER, tag:POSITION:TAG, "
+            "replaced:POSITION or like:TEXT.",
         ),
     ] = None,
     mask: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -129,6 +130,44 @@ def test_killed_and_gone_on_with_gives_the_same_bytes(
     monkeypatch.setattr(study, "index_shard", None)
     made(corpus, tmp_path / "stopped", tiny_model_folder)
     assert files(tmp_path / "stopped") == expected
+
+
+# Runs by itself, and is killed when it has written so many files.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from bert_core import checkpoint
+from bert_core.studies import index as study
+
+study.SHARD_CHARACTERS = 600
+text, out, model, files = sys.argv[1:]
+left, write = [int(files)], checkpoint.write_whole
+
+def dies(*given: object) -> None:
+    left[0] -= 1
+    if left[0] < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    write(*given)
+
+checkpoint.write_whole = dies
+for _ in study.index_file(Path(text), Path(out), model, device="cpu"):
+    pass
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_leaves_what_can_go_on(corpus: Path, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """Three times, between the files of a shard and before the contents know of it: then every byte is that of a run
+    that was not.
+    """
+    made(corpus, tmp_path / "whole", tiny_model_folder)
+    for count in (6, 10, 15):
+        given = [corpus, tmp_path / "killed", tiny_model_folder, str(count)]
+        done = subprocess.run([sys.executable, "-c", KILLED, *given], cwd=ROOT, capture_output=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert files(tmp_path / "killed") != files(tmp_path / "whole")
+    made(corpus, tmp_path / "killed", tiny_model_folder)
+    assert files(tmp_path / "killed") == files(tmp_path / "whole")
 
 
 # Runs by itself, for what Ray leaves in a process. A worker that holds a model is killed after the first shard.

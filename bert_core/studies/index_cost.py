@@ -10,8 +10,19 @@ from pathlib import Path
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, silent
 from bert_core.refused import Refused, checked, whole
-from bert_core.studies.index import IndexSettings, check_indexable, index_loaded, passages, sentences_of
+from bert_core.studies.index import (
+    KEYS,
+    IndexSettings,
+    check_indexable,
+    index_loaded,
+    layers_kept,
+    passages,
+    sentences_of,
+)
 
+LONGER = (
+    "make an index with `headlight index corpus.txt --out runs/index`, and start `headlight app --index runs/index`"
+)
 PROBED, PROBES = 1 << 12, 3  # characters of a shard, and shards: about 1,000 tokens each
 
 
@@ -25,6 +36,14 @@ class IndexCost:
     tokens: int
     nbytes: int
     seconds: float
+
+
+def bytes_a_token(loaded: LoadedModel, settings: IndexSettings) -> int:
+    """What the arrays of an index hold of each token; what is written of the token itself is a few bytes more."""
+    layers, config = len(layers_kept(loaded, settings)), loaded.config
+    scales, key = 8, (1 if settings.max_length <= 256 else 2) + 2
+    of_heads = config.num_attention_heads * (config.attention_head_size + scales + KEYS * key)
+    return (layers + 1) * (config.hidden_size + scales) + layers * of_heads
 
 
 @checked
@@ -44,7 +63,7 @@ def index_cost(
             raise Refused(f"{path.name} is not UTF-8, which the text of an index must be: save it so")
         tokens += sum(len(encoding) for *_, encoding in sentences_of(loaded, shard, settings) if encoding is not None)
         if tokens > most:
-            raise Refused(f"{path.name} has more than {most:,} tokens")
+            raise Refused(f"{path.name} has more than {most:,} tokens: {LONGER}")
         report(0.8 * min(shard.read / size, 1.0))
     if not tokens:
         raise Refused(f"{path.name} has no sentence that can be read")

@@ -94,14 +94,10 @@ def indexed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> bert_core.Index:
 def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The token's matches in their sentences, nearest first, beside how often their words are; a click opens one.
 
-    Without an index, or with one of other weights, the way is not there; a server of one's own says how to make one.
+    Without an index a corpus of one's own is asked for.
     """
     app = start(text="The old cat sat.", through="elsewhere")
-    assert not app.exception and app.session_state.through == "words"
-    assert "headlight index" in words(start(text="The old cat sat.", through="states"))
-    monkeypatch.setenv("HEADLIGHT_SHARED", "1")
-    assert "headlight index" not in words(start(text="The old cat sat.", through="states"))
-    monkeypatch.delenv("HEADLIGHT_SHARED")
+    assert not app.exception and not app.dataframe and "headlight index" in words(app)
     indexed(tmp_path, monkeypatch)
     app = start(text="The old cat sat.", through="elsewhere", sought="3")
     assert not app.exception and not app.error and app.session_state.through == "elsewhere"

@@ -9,7 +9,7 @@ import pytest
 from bert_core import IndexSettings, LoadedModel, Refused, index_file
 from bert_core.studies import index as study
 from bert_core.studies.index import index_loaded
-from bert_core.studies.index_cost import index_cost
+from bert_core.studies.index_cost import bytes_a_token, index_cost
 from tests.core.test_treebank import SENTENCES
 
 LINES = [f"The {'old' if n % 3 else 'big'} cat sat on mat {n}. A dog ran to door {n}!" for n in range(300)]
@@ -42,6 +42,8 @@ def test_tokens_are_counted_and_bytes_are_those_of_the_index(
     *_, (counts, _) = index_loaded(corpus, tmp_path / "index", tiny_loaded, IndexSettings(), characters=4096)
     assert cost.tokens == counts["tokens"] and cost.seconds > 0
     assert abs(cost.nbytes - size_of(tmp_path / "index")) < 0.1 * cost.nbytes
+    kept = sum(path.stat().st_size - 128 for path in (tmp_path / "index").glob("*/*.npy"))  # without their headers
+    assert kept == counts["tokens"] * bytes_a_token(tiny_loaded, IndexSettings())
 
 
 def test_a_model_that_is_there_makes_the_same_index(

@@ -8,6 +8,7 @@ back what a visitor does with it. One that was changed from elsewhere is drawn a
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -34,9 +35,9 @@ class Upload:
 
     @contextmanager
     def on_disk(self) -> Iterator[Path]:
-        """The file under its name in a folder of its own, as long as it is read."""
+        """The file under its name, as far as that can be one here, in a folder of its own as long as it is read."""
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / Path(self.name).name
+            path = Path(folder) / re.sub(r'[\x00-\x1f<>:"/\\|?*]', "_", self.name)[-60:]
             path.write_bytes(self.data)
             yield path
 

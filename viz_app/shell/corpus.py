@@ -1,4 +1,4 @@
-"""The index of a corpus that this server offers, and the way from a page to a search in it."""
+"""The index of a corpus that is searched, the server's or a visitor's own, and the way from a page to a search."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bert_core.studies.indexed import Index, open_index
 from viz_app.shell import frame
 from viz_app.shell.choices import Head
 from viz_app.shell.heads import take_head
+from viz_app.shell.own_corpus import held_index
 from viz_app.shell.question import Question
 from viz_app.shell.work import kept_of_model
 
@@ -19,15 +20,15 @@ INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at star
 
 
 def index_of(current: Question) -> Index | None:
-    """The index that this server offers, where it is one of this model."""
+    """The index that this server offers, or else that of the visitor's own corpus, where it is one of this model."""
     folder = os.environ.get(INDEX)
     if not folder:
-        return None
+        return held_index(current.plain)
     try:
         index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
         index.check_model(current.plain)
     except Refused:
-        return None
+        return held_index(current.plain)
     return index
 
 
@@ -57,7 +58,7 @@ def offer(current: Question, head: Head, *, alike: str, token: int | None = None
     layer, number = head
     if st.button(
         f"Where else does L{layer} H{number} do this?", icon=":material/travel_explore:", key="where_else",
-        help="Search the corpus of this server for tokens at which this head does the like.",
+        help="Search the corpus for tokens at which this head does the like.",
     ):  # fmt: skip
         take_head(head, st.session_state.also if st.session_state.head == head else ())
         st.session_state.through, st.session_state.alike = "elsewhere", alike

@@ -91,7 +91,7 @@ def queue() -> JobQueue:
 
 @cache
 def _queue() -> JobQueue:
-    return JobQueue(_is_here)
+    return JobQueue(is_here)
 
 
 @st.cache_resource(max_entries=64, show_spinner=False)
@@ -193,7 +193,7 @@ def foresee(work: Work[Any]) -> None:
 
 def stop(work: Work[Any]) -> None:
     """Take the visitor off those who wait for the work; it is stopped if nobody else waits for it."""
-    queue().stop(work.key, _visitor())
+    queue().stop(work.key, visitor())
 
 
 def offered(slot: str, key: Hashable, label: str, seconds: float | None, *, quick: float | None = None) -> bool:
@@ -287,11 +287,11 @@ def end_of_run() -> None:
 
 
 def _leave_the_rest() -> None:
-    queue().leave(_visitor(), tuple(st.session_state.get(_ASKED_NOW, ())))
+    queue().leave(visitor(), tuple(st.session_state.get(_ASKED_NOW, ())))
 
 
 def _submitted(work: Work[Any], *, lasting: bool) -> Job:
-    job = _asked(work, _visitor(), lasting=lasting)
+    job = _asked(work, visitor(), lasting=lasting)
     st.session_state.setdefault(_ASKED_NOW, set()).add(job.key)
     return job
 
@@ -367,17 +367,19 @@ def _say_place(job: Job, bar: Any) -> None:
 
 
 def _stop(key: Hashable, label: str, asked: str | None) -> None:
-    queue().stop(key, _visitor())
+    queue().stop(key, visitor())
     if asked is None:
         st.session_state[_STOPPED] = label
     else:
         take_back(asked)
 
 
-def _visitor() -> Visitor:
+def visitor() -> Visitor:
+    """Whose page this is."""
     context = get_script_run_ctx()
     return None if context is None else context.session_id
 
 
-def _is_here(visitor: Visitor) -> bool:
+def is_here(visitor: Visitor) -> bool:
+    """Whether a visitor's page is open."""
     return not exists() or not isinstance(visitor, str) or get_instance().is_active_session(visitor)

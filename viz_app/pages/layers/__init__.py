@@ -4,7 +4,7 @@ from viz_app.shell.choices import Choice, Page, choice_of, parse_head, parse_who
 from viz_app.shell.examples import Example
 
 THROUGH = ("words", "answer", "states", "sentences", "kinds")
-ELSEWHERE = "elsewhere"  # one way more, where the server has an index
+ELSEWHERE = "elsewhere"  # one way more, which needs a corpus
 ALIKE = ("state", "brings", "looks")  # what is searched for: of a token, and twice of a head
 LENSES = ("logit", "tuned")
 PLANES = ("axes", "neighbours")

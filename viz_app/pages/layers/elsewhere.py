@@ -1,4 +1,4 @@
-"""Where else in a corpus a token is in a state like this one, or heads do the like, where the server has an index."""
+"""Where else in a corpus, the server's or one's own, a token is in a state like this one, or heads do the like."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bert_core.studies.search import END, FIRST, Matches, Share, search, shares
 from viz_app.figures.lens import depth_names
 from viz_app.pages.layers import ALIKE
 from viz_app.pages.layers.shared import Part, depth_slider, take_along
-from viz_app.shell import screen
+from viz_app.shell import own_corpus, screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
 from viz_app.shell.corpus import heads_in, index_of, sought_in
@@ -27,7 +27,6 @@ TOP = 50
 A_MILLION = 1.0  # seconds, about, for so many tokens on a busy server
 AROUND = 36  # characters on either side
 MOST_SHARES = 8
-HOW = "`headlight index corpus.txt --out runs/index`, then `headlight app --index runs/index`"
 NAMES = dict(zip(ALIKE, ("A state", "What a head brings", "Where a head looks"), strict=True))
 SCORES = dict(zip(ALIKE, ("cosine", "cosine", "alike"), strict=True))
 COUNTED = {"word": "Words", "offset": "Offsets", "upos": "Parts of speech", "relation": "Relations"}
@@ -37,7 +36,10 @@ Counted = dict[str, list[Share]]  # of each of these, what stands among the matc
 def elsewhere(current: Question) -> None:
     """The tokens of the index that are most like the chosen one, in their sentences."""
     index, state, encoding = index_of(current), st.session_state, current.encoding
-    assert index is not None  # the page offers this way only then
+    if index is None:
+        with screen.picture():
+            own_corpus.make_index(current)
+        return
     state.sought = sought_in(current)
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         alike = control(
@@ -71,6 +73,7 @@ def elsewhere(current: Question) -> None:
         "sentence as the text; beside are the words of the matches and more of them, and how often that is in all."
     )
     take_along("elsewhere", partial(_columns, found))
+    own_corpus.say_whose(current)
 
 
 def _chosen_heads(index: Index) -> tuple[Head, ...]:

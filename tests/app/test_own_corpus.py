@@ -1,0 +1,180 @@
+"""A corpus of a visitor's own on Where else: its cost first, then its index, which goes with its visitor."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from bert_core import LoadedModel, load, search
+from bert_core.refused import Refused
+from bert_core.studies.index import IndexSettings
+from bert_core.studies.index_cost import IndexCost, bytes_a_token
+from bert_core.studies.treebank import read_treebank
+from tests.visit import at, settled, visited, words
+from viz_app.shell import own_corpus
+from viz_app.shell.controls import Upload
+from viz_app.shell.examples import TREES
+from viz_app.shell.jobs import Stopped
+from viz_app.shell.own_corpus import OwnIndex, most_tokens
+
+TEXT = Upload("my corpus.txt", b"The old king saw a red door.\nA queen went to Paris. Her cat stayed at home.\n")
+COST = IndexCost(30, 100_000, 1.0)
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary folders are made."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    yield tmp_path
+    own_corpus.sweep(float("inf"), lambda _: False)
+
+
+def folders(there: Path) -> list[Path]:
+    """The indexes that are there now."""
+    return list(there.glob("headlight-index-*"))
+
+
+def made(loaded: LoadedModel, upload: Upload = TEXT) -> OwnIndex:
+    """An index of a corpus, as the queue makes it."""
+    own_corpus._making(loaded, upload, COST).do(lambda done, what="": None)
+    return own_corpus._all[own_corpus._key(loaded, upload)]
+
+
+def test_an_index_finds_what_stands_in_the_file(tiny_loaded: LoadedModel, there: Path) -> None:
+    """By its name; its bytes are those of its folder, the only one."""
+    own = made(tiny_loaded)
+    assert folders(there) == [own.index.folder]
+    assert own.nbytes == sum(path.stat().st_size for path in own.index.folder.glob("*/*"))
+    encoding = tiny_loaded.tokenizer.encode("The old king saw a red door.")
+    best = search(own.index, tiny_loaded, encoding, [3], depth=1).matches[0]
+    assert (best.document, best.line, best.word) == (TEXT.name, 1, "king")
+
+
+def test_an_index_goes_when_the_last_who_brought_it_is_gone_for_long(tiny_loaded: LoadedModel, there: Path) -> None:
+    """Not while one of two is there, nor in the two minutes in which who is gone may come back."""
+    own, away = made(tiny_loaded), own_corpus.MOST_AWAY
+    own.seen = {"one": 0.0, "other": 0.0}
+    own_corpus.sweep(away, lambda visitor: visitor == "one")
+    assert set(own.seen) == {"one"} and folders(there)
+    own_corpus.sweep(away * 1.9, lambda _: False)
+    own_corpus.sweep(away * 1.95, lambda visitor: visitor == "one")  # back again
+    own_corpus.sweep(away * 2.9, lambda _: False)
+    assert own_corpus._all and folders(there)
+    own_corpus.sweep(away * 3, lambda _: False)
+    assert not own_corpus._all and not folders(there)
+
+
+def test_stopped_or_broken_it_leaves_nothing(tiny_loaded: LoadedModel, there: Path) -> None:
+    """Neither the folder nor a name under which somebody would find half an index."""
+
+    def stops(done: float | None, what: str = "") -> None:
+        raise Stopped("it was stopped")
+
+    with pytest.raises(Stopped):
+        own_corpus._making(tiny_loaded, TEXT, COST).do(stops)
+    with pytest.raises(Refused, match=r"line 1 of a\.conllu has 1 columns"):
+        made(tiny_loaded, Upload("a.conllu", b"the cat\n"))
+    assert not own_corpus._all and not list(there.iterdir())
+
+
+def test_there_is_room_for_some(tiny_loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many indexes, and so many bytes; what is larger is refused with what there is."""
+    held = made(tiny_loaded)
+    monkeypatch.setattr(own_corpus, "MOST_INDEXES", 1)
+    with pytest.raises(Refused, match="keeps 1 corpora of visitors at most"):
+        made(tiny_loaded, Upload("b.txt", b"A cat."))
+    monkeypatch.setattr(own_corpus, "MOST_INDEXES", 2)
+    monkeypatch.setattr(own_corpus, "MOST_OF_ALL", held.nbytes + COST.nbytes - 1)
+    with pytest.raises(Refused, match="come back when somebody has left"):
+        made(tiny_loaded, Upload("b.txt", b"A cat."))
+    own_corpus.leave()
+    assert not own_corpus._all
+    monkeypatch.setattr(own_corpus, "MOST_OF_ALL", COST.nbytes)
+    assert made(tiny_loaded, Upload("b.txt", b"A cat.")).index.tokens == 5
+
+
+def test_a_larger_model_reads_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the bundled model so many tokens as are said in the guide; of any as many as fit the bytes."""
+    assert most_tokens(load("headlight-mini", device="cpu")) == own_corpus.MOST_TOKENS == 50_000
+    monkeypatch.setattr(own_corpus, "MOST_BYTES", 20_000_000)
+    assert most_tokens(load("headlight-mini", device="cpu")) == 3_000
+
+
+def asked(**address: str) -> AppTest:
+    """Where else on Layers, on a server without an index."""
+    return settled(visited("layers", text="The old cat sat.", through="elsewhere", **address))
+
+
+def buttons(app: AppTest) -> dict[str, str]:
+    """Label by key."""
+    return {str(one.key): one.label for one in app.button}
+
+
+def test_a_corpus_is_brought_and_its_cost_said_before(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one click sixty sentences; tokens, MB and time; then its index, searched, for this visitor and no other.
+
+    Taken away, nothing of it is left.
+    """
+    app = asked(sought="3")
+    assert not app.exception and "Up to 50,000 tokens are indexed here" in words(app)
+    assert "headlight index corpus.txt" in words(app) and not app.dataframe
+    (take,) = (one for one in app.button if one.label == "Take sixty example sentences")
+    app = settled(take.click().run(), "stop_here")
+    trees = read_treebank(TREES.read_text("utf-8").splitlines(), TREES.name)
+    loaded = load("headlight-mini", device="cpu")
+    tokens = sum(len(loaded.tokenizer.encode(tree.text)) for tree in trees)
+    size = round(tokens * bytes_a_token(loaded, IndexSettings()) / 1e6)
+    assert f"trees.conllu has {tokens} tokens. Their index takes {size} MB" in words(app)
+    assert "so quickly was its beginning read here a moment ago" in words(app)
+    assert not app.dataframe and folders(there) == []
+    (go,) = (one for one in app.button if one.label.startswith("Index it, about "))
+    app = settled(go.click().run(), "stop_here")
+    assert not app.exception and not app.error and len(folders(there)) == 1
+    assert app.dataframe[0].value["match"][0] == "cat"
+    assert buttons(app)["corpus_away"].replace("\\", "") == f"trees.conllu ({tokens} tokens)"
+    with monkeypatch.context() as other:
+        other.setattr(own_corpus, "visitor", lambda: "another")
+        assert not asked().dataframe
+    for page in ("predict", "layers"):  # it stays over other pages
+        app = settled(at(app, page).run())
+    assert app.dataframe and not app.exception
+    app = settled(app.button(key="corpus_away").click().run())
+    assert not app.dataframe and "No corpus yet" in words(app) and folders(there) == []
+
+
+def test_what_cannot_be_indexed_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too much, no text, another form; and where many share a server what takes too long is not begun."""
+    app = asked()
+
+    def said(name: str, data: bytes) -> str:
+        app.session_state[own_corpus.UPLOAD] = Upload(name, data)
+        settled(app.run(), "stop_here")
+        assert not app.exception and not app.error
+        assert not any(one.startswith("Index it") for one in buttons(app).values())
+        return words(app)
+
+    assert "a.txt has no sentence that can be read." in said("a.txt", b" \n")
+    assert "a.txt is not UTF-8" in said("a.txt", "Ein Käse.".encode("latin-1"))
+    assert "line 1 of t.conllu has 1 columns" in said("t.conllu", b"the cat")
+    monkeypatch.setattr(own_corpus, "MOST_TOKENS", 20)
+    assert "my corpus.txt has more than 20 tokens: make an index with `headlight index" in said(TEXT.name, TEXT.data)
+    monkeypatch.setattr(own_corpus, "MOST_TOKENS", 50_000)
+    monkeypatch.setattr(own_corpus, "index_cost", lambda *given, **more: IndexCost(30, 100_000, 700.0))
+    monkeypatch.setenv("HEADLIGHT_SHARED", "1")
+    app.session_state[own_corpus.UPLOAD] = TEXT
+    settled(app.run(), "stop_here")
+    (go,) = (one for one in app.button if one.label == "Index it, about 12 min")
+    assert go.disabled and "one question may take 10 min" in words(app) and not app.exception
+
+
+@pytest.mark.parametrize("name", ["../../a.txt", "a\x00b/c.txt", "x" * 400 + ".txt", "C:\\d.txt", "ä" * 200 + ".txt"])
+def test_any_name_is_that_of_a_file(name: str) -> None:
+    """Of an upload, as near to its own as a disk allows."""
+    with Upload(name, b"A cat.").on_disk() as path:
+        assert path.read_bytes() == b"A cat." and path.suffix == ".txt"
+        folder = path.parent
+    assert not folder.exists()

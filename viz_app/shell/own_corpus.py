@@ -1,0 +1,228 @@
+"""A corpus of a visitor's own: what an index of it costs, and the index, there as long as the visitor is.
+
+The index is a temporary folder, and goes when nobody is there any more who brought its file: two who bring the same
+share one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+
+import streamlit as st
+
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress
+from bert_core.refused import Refused
+from bert_core.run.memory import TOKENS_AT_ONCE, passes_bytes
+from bert_core.studies.index import IndexSettings, index_loaded
+from bert_core.studies.index_cost import LONGER, IndexCost, bytes_a_token, index_cost
+from bert_core.studies.indexed import Index, open_index
+from viz_app.shell import screen
+from viz_app.shell.controls import Upload, file_control, missing, put
+from viz_app.shell.examples import TREES
+from viz_app.shell.jobs import LONG_SECONDS, Visitor
+from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.models import shown_name
+from viz_app.shell.question import Question
+from viz_app.shell.work import Work, as_time, is_here, look, offered, queue, take_back, visitor
+
+SETTINGS = IndexSettings()
+MOST_TOKENS = 50_000  # of a corpus: a minute or two of the bundled model's on a laptop
+MOST_BYTES = 1 << 29  # of an index: fewer tokens of a larger model
+MOST_OF_ALL, MOST_INDEXES = 1 << 31, 16  # bytes on disk of all visitors' indexes, and how many of them
+MOST_MEGABYTES = 5  # of a file; a treebank has about a hundred bytes a token
+SHARD = 1 << 13  # characters of text: about 2,000 tokens, after each of which the work can be stopped
+MOST_AWAY, GLANCE = 120.0, 15.0  # seconds: a connection may break and come back; between two looks at who is there
+UPLOAD = "corpus_upload"
+
+
+@dataclass(eq=False)
+class OwnIndex:
+    """An index of an upload.
+
+    nbytes: on disk. seen: when each of its visitors was there last.
+    """
+
+    index: Index
+    nbytes: int
+    seen: dict[Visitor, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.remove = weakref.finalize(self, shutil.rmtree, self.index.folder, ignore_errors=True)
+
+
+_lock = threading.Lock()
+_all: dict[Hashable, OwnIndex] = {}  # by model and file
+
+
+def sweep(now: float, is_here: Callable[[Visitor], bool]) -> None:
+    """Remove the indexes of those who are gone, and not come back for long."""
+    with _lock:
+        for key, own in list(_all.items()):
+            own.seen = {
+                one: now if is_here(one) else last
+                for one, last in own.seen.items() if is_here(one) or now - last < MOST_AWAY
+            }  # fmt: skip
+            if not own.seen:
+                _all.pop(key).remove()
+
+
+def _watch() -> None:
+    while _all:
+        time.sleep(GLANCE)
+        sweep(time.monotonic(), is_here)
+
+
+def _shared(key: Hashable) -> OwnIndex | None:
+    """The index of a model and a file, where there is one; from now on it is this visitor's too."""
+    with _lock:
+        own = _all.get(key)
+        if own is not None:
+            own.seen[visitor()] = time.monotonic()
+        return own
+
+
+def leave(*, staying: Hashable = None) -> None:
+    """Take the visitor off those who look into an index, but one, and remove it if there is nobody else."""
+    with _lock:
+        for key, own in list(_all.items()):
+            if key != staying and own.seen.pop(visitor(), None) is not None and not own.seen:
+                _all.pop(key).remove()
+
+
+def most_tokens(loaded: LoadedModel) -> int:
+    """Of a corpus that is indexed here."""
+    return min(MOST_TOKENS, MOST_BYTES // bytes_a_token(loaded, SETTINGS) // 1000 * 1000)
+
+
+def held_index(loaded: LoadedModel) -> Index | None:
+    """The index of the visitor's own corpus, where there is one of this model."""
+    upload: Upload | None = st.session_state.get(UPLOAD)
+    own = None if upload is None else _shared(_key(loaded, upload))
+    return None if own is None else own.index
+
+
+def say_whose(current: Question) -> None:
+    """Draw the button that takes a visitor's own corpus away, where that is what is searched."""
+    upload: Upload | None = st.session_state.get(UPLOAD)
+    index = held_index(current.plain)
+    if upload is not None and index is not None:
+        st.button(
+            f"{as_written(upload.name)} ({index.tokens:,} tokens)",
+            key="corpus_away", icon=":material/close:", help="Take this corpus away", on_click=_take_away,
+        )  # fmt: skip
+
+
+def make_index(current: Question) -> None:
+    """Draw what makes an index of a visitor's own corpus, its cost first; the page is drawn again when it is there."""
+    loaded, most = current.plain, most_tokens(current.plain)
+    upload = file_control(
+        st, "A corpus: a text, one paragraph a line, or a treebank (CoNLL-U)", UPLOAD, types=["txt", "conllu"],
+        megabytes=MOST_MEGABYTES,
+    )  # fmt: skip
+    if upload is None:
+        leave()
+        screen.note(f"Up to {most:,} tokens are indexed here. For a longer corpus, {LONGER}.")
+        missing("No corpus yet.", "Take sixty example sentences", put, UPLOAD, Upload(TREES.name, TREES.read_bytes()))
+        return
+    try:
+        made = _made(loaded, upload, most)
+    except Refused as error:
+        st.info(helped(f"{as_written(str(error))}."), icon=":material/info:")
+        return
+    if made:
+        st.rerun()
+
+
+def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
+    """Whether the index of a file was made, after its cost was said and the button clicked. Raises Refused."""
+    cost = look(_cost(loaded, upload, most)).value
+    if cost is None:
+        return False
+    screen.note(
+        f"{as_written(upload.name)} has {cost.tokens:,} tokens. Their index takes {cost.nbytes / 1e6:,.0f} MB on the "
+        f"disk of this server as long as you are here, and about {as_time(cost.seconds)}: so quickly was its beginning "
+        "read here a moment ago."
+    )
+    work = _making(loaded, upload, cost)
+    if not offered("own_index", work.key, "Index it", cost.seconds, quick=0):
+        return False
+    leave(staying=_key(loaded, upload))
+    made = look(work, asked="own_index").value is not None
+    if made:
+        queue().forget(work.key)  # it is not the queue that keeps it
+        take_back("own_index")
+    return made
+
+
+def _cost(loaded: LoadedModel, upload: Upload, most: int) -> Work[IndexCost]:
+    """What an index of a file costs, tried with as many cores as the work itself will have."""
+
+    def ask(report: Progress) -> IndexCost:
+        with upload.on_disk() as path:
+            return index_cost(path, loaded, SETTINGS, most=most, report=report)
+
+    key = ("cost of an index", *_key(loaded, upload))
+    return Work(key, f"{shown_name(loaded.name)} tries {upload.name}", ask, 1.5 * LONG_SECONDS, memory=_memory(loaded))
+
+
+def _making(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
+    """The index itself, for those who ask; the result is how many tokens it has."""
+    key, who = _key(loaded, upload), visitor()
+
+    def make(report: Progress) -> int:
+        _check_room(cost.nbytes)
+        folder = Path(tempfile.mkdtemp(prefix="headlight-index-"))
+        try:
+            with upload.on_disk() as path:
+                for counts, share in index_loaded(path, folder, loaded, SETTINGS, characters=SHARD):
+                    report(share, f"{counts['tokens']:,} tokens")
+            nbytes = sum(file.stat().st_size for file in folder.glob("*/*"))
+            own = OwnIndex(open_index(folder), nbytes, {who: time.monotonic()})
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        with _lock:
+            _all[key] = own
+            if len(_all) == 1:
+                threading.Thread(target=_watch, name="headlight-own-corpora", daemon=True).start()
+        return own.index.tokens
+
+    label = f"{shown_name(loaded.name)} indexes {upload.name}"
+    return Work(("own index", *key), label, make, cost.seconds, memory=_memory(loaded))
+
+
+def _check_room(nbytes: int) -> None:
+    """Raise Refused where an index of so many bytes has no room."""
+    with _lock:
+        held = sum(own.nbytes for own in _all.values())
+    if len(_all) >= MOST_INDEXES or held + nbytes > MOST_OF_ALL:
+        raise Refused(
+            f"this server keeps {MOST_INDEXES} corpora of visitors at most, {MOST_OF_ALL / 1e6:,.0f} MB of them, and "
+            f"has {len(_all)} of {held / 1e6:,.0f} MB: take a smaller one, or come back when somebody has left"
+        )
+    free = shutil.disk_usage(tempfile.gettempdir()).free
+    if nbytes > free / 2:
+        raise Refused(f"the index would take {nbytes / 1e6:,.0f} MB, and {free / 1e6:,.0f} MB of disk are free here")
+
+
+def _take_away() -> None:
+    st.session_state.pop(UPLOAD, None)
+    leave()
+
+
+def _key(loaded: LoadedModel, upload: Upload) -> tuple[Hashable, ...]:
+    return (loaded.identity, upload.name, sha256(upload.data).digest())
+
+
+def _memory(loaded: LoadedModel) -> int:
+    longest = SETTINGS.max_length
+    return passes_bytes(loaded, longest, TOKENS_AT_ONCE // longest)

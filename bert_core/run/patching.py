@@ -527,7 +527,7 @@ def _partners(
                 f"position {missing[0]} of the text, where the answer is read, has no partner in the source: hide the "
                 "same word in both"
             )
-        if target.kind == "nsp":
+        if target.kind in ("nsp", "choice"):  # which need a second text
             check_target(loaded, theirs, target)
         return partners
     check_target(loaded, theirs, target)

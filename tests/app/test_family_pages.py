@@ -55,7 +55,8 @@ def test_every_page_opens(path: str, folder: Path, monkeypatch: pytest.MonkeyPat
     """With a pair and a hidden word no page shows an error, and none speaks of a next sentence."""
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))
     source = {"source": TEXT.replace("old", "young")} if path == "causes" else {}
-    app = settled(visited(path, model=str(folder), text=TEXT, pair=PAIR, masked="2", **source))
+    choices = {"choices": f"{PAIR}\nThe river."} if path == "predict" else {}
+    app = settled(visited(path, model=str(folder), text=TEXT, pair=PAIR, masked="2", **source, **choices))
     assert not app.exception and not app.error
     assert app.session_state.model == str(folder)
     # Neither has the classifier a word to follow through two texts, nor has it or the detector one loss of any text.

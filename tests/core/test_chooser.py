@@ -268,6 +268,12 @@ def test_a_patch_brings_the_choice_of_the_other_text(tiny: LoadedModel, encoding
     assert_near(answer_with(tiny, found, (2, 0)).choice, other, of=1.0)
 
 
+def test_a_source_without_a_second_text_has_no_choice(tiny: LoadedModel, encoding: Encoding) -> None:
+    """Also where words go to words."""
+    with pytest.raises(Refused, match=r"^a choice is judged beside its question: give it as the second text$"):
+        patch(tiny, tiny.tokenizer.encode("the dog ran"), encoding, CHOICE, align="words")
+
+
 def test_an_edited_model_chooses_so(tiny: LoadedModel, encoding: Encoding) -> None:
     """An edit reaches the chooser's encoder, which stays that of the model."""
     changed = bert_core.edited(tiny, [bert_core.Scaled(0, 3, 0.0)])

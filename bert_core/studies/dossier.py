@@ -20,6 +20,7 @@ import numpy as np
 
 from bert_core import checkpoint
 from bert_core.progress import Progress, counted, silent
+from bert_core.records import HeadTable
 from bert_core.refused import Refused, checked, whole
 from bert_core.studies.indexed import Index
 from bert_core.studies.resume import read_kept
@@ -35,6 +36,7 @@ LARGEST = 2**28  # strongest keys, of all heads together: 12 bytes each
 ALIKE = 5  # heads
 LEAST_CLEAR = 0.05  # of all looks: what is not so far above chance does not stand out
 LARGEST_FILE = 64_000_000  # bytes
+FIGURES = ("entropy", "cls", "sep", "importance", "loss_change", "loss_change_error")  # of a table of heads
 KINDS = ("first", "end", "itself", "its word", "the same word", "punctuation", "number", "another word")
 RELATED = ("its governor", "its dependent", "its own word", "first", "end", "not tied to it")
 
@@ -88,6 +90,9 @@ class Dossier:
     deciles: (11,), the activity that 0, 10, ... 100 % of the tokens do not pass.
     tenths: looks drawn from every tenth of the tokens by activity, the weakest tenth first; strongest: those with most.
     alike: other heads as (layer, head, share of tokens with the same strongest key), the most alike first.
+    figures: of a table of heads, by name, of `FIGURES`: the mean entropy of its attention, in nats; the shares of it
+        that go to [CLS] and [SEP]; how sensitive the loss is to the head; by how much the loss rises without it, in
+        nats, with the standard error of that. Empty without such a table.
     """
 
     layer: int
@@ -102,6 +107,7 @@ class Dossier:
     tenths: tuple[tuple[Look, ...], ...]
     strongest: tuple[Look, ...]
     alike: tuple[tuple[int, int, float], ...]
+    figures: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def sinks(self) -> float:
@@ -121,6 +127,7 @@ class Dossiers:
     """The dossiers of a model's heads over a corpus.
 
     weights: the fingerprint of the model. documents: their names. source: whose text it is, and under what licence.
+    measured: over which texts the figures are means, what the loss is of, and how a head is taken out; empty without.
     """
 
     model: str
@@ -128,6 +135,7 @@ class Dossiers:
     documents: tuple[str, ...]
     heads: tuple[Dossier, ...]
     source: str = ""
+    measured: str = ""
 
     def of(self, layer: int, head: int) -> Dossier:
         """Raises Refused for a head that has none."""
@@ -288,18 +296,28 @@ def head_dossiers(
     examples: int = 3,
     seed: int = 0,
     source: str = "",
+    table: HeadTable | None = None,
+    table_source: str = "",
     report: Progress = silent,
 ) -> Dossiers:
     """The dossiers of some heads over all that an index holds.
 
     heads: (layer, head) each; None: all whose layers are kept. examples: looks from every tenth of the activity.
     seed: of what is drawn. source: whose text it is, and under what licence, to be shown beside it.
+    table: what `heads_over` measured of every head, also over another file. table_source: whose text that was.
     report: told how many heads are done. A head that was pruned has no dossier.
-    Raises Refused for a head that is not kept, an index without a typed token, a broken shard, or more than fits.
+    Raises Refused for a head that is not kept, an index without a typed token, a broken shard, more than fits, or a
+    table of another model.
     """
     examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, 2**63 - 1)
     every = [(layer, head) for layer in index.layers for head in range(index.heads)]
     asked = every if heads is None else list(dict.fromkeys(index.known_heads(heads)))
+    model = Path(index.model).name
+    if table is not None and (table.model, table.shape[1]) != (model, index.heads):
+        raise Refused(
+            f"the table is of {table.model}, of {table.shape[1]} heads in a layer, and the index of {model}, of "
+            f"{index.heads}: both are of one model"
+        )
     corpus = _read(index)
     if not len(corpus.typed):
         raise Refused(f"{index.folder} holds no typed token, so there is nothing to say of a head")
@@ -326,10 +344,28 @@ def head_dossiers(
             expected[pair], tuple(deciles.tolist()),
             tuple(tuple(_look(index, before, corpus, row, keys, shares, activity) for row in rows) for rows in drawn),
             tuple(_look(index, before, corpus, row, keys, shares, activity) for row in strongest.tolist()),
-            _alike(pair, looks),
+            _alike(pair, looks), {} if table is None else _figures(table, *pair),
         ))  # fmt: skip
         counted(report, number + 1, len(looks), "heads")
-    return Dossiers(index.model, index.weights, tuple(index.documents), tuple(dossiers), source)
+    measured = "" if table is None else _measured(table, table_source)
+    return Dossiers(model, index.weights, tuple(index.documents), tuple(dossiers), source, measured)
+
+
+def _measured(table: HeadTable, source: str) -> str:
+    parts = [f"{table.texts:,} texts{f' of {source}' if source else ''}"]
+    if table.loss is not None:
+        parts.append(f"where the loss with all heads is {table.loss_in_words}")
+    if "loss_change" in table.figures:
+        parts.append(f"a head's output replaced by {table.method}")
+    return ", ".join(parts)
+
+
+def _figures(table: HeadTable, layer: int, head: int) -> dict[str, float]:
+    """What a table says of a head; nothing of one that it does not have."""
+    if layer >= table.shape[0]:
+        return {}
+    found = {name: float(table.figures[name][layer, head]) for name in FIGURES if name in table.figures}
+    return {name: value for name, value in found.items() if math.isfinite(value)}
 
 
 def _looks(
@@ -478,25 +514,29 @@ def _alike(
 
 
 def dossier_columns(heads: Iterable[Dossier]) -> dict[str, list[Any]]:
-    """All figures as a table by its columns: layer, head, asked, tokens, name, query, share, chance, times, expected.
+    """All figures as a table: layer, head, asked, tokens, name, query, share, chance, times, expected, value.
 
-    asked: one of the questions, "word" or "pair". tokens: "all", or "active", the tenth with most activity. share and
-    chance are of the bars, query, times and expected of words; empty in the rows of the other.
+    asked: one of the questions, "word", "pair", or "figure". tokens: "all", or "active", the tenth with most activity.
+    share and chance are of the bars, query, times and expected of words, value of figures; empty in the other rows.
     """
     rows: list[tuple[Any, ...]] = []
     for one in heads:
         for tokens, bars in (("all", one.bars), ("active", one.active)):
             rows += [
-                (one.layer, one.head, asked, tokens, bar.name, None, bar.share, bar.chance, None, None)
+                (one.layer, one.head, asked, tokens, bar.name, None, bar.share, bar.chance, None, None, None)
                 for asked, of in bars.items()
                 for bar in of
             ]
         for asked, joined in (("word", one.words), ("pair", one.pairs)):
             rows += [
-                (one.layer, one.head, asked, "all", word.key, word.query, None, None, word.times, word.expected)
+                (one.layer, one.head, asked, "all", word.key, word.query, None, None, word.times, word.expected, None)
                 for word in joined
             ]
-    names = ("layer", "head", "asked", "tokens", "name", "query", "share", "chance", "times", "expected")
+        rows += [
+            (one.layer, one.head, "figure", "all", name, None, None, None, None, None, value)
+            for name, value in one.figures.items()
+        ]
+    names = ("layer", "head", "asked", "tokens", "name", "query", "share", "chance", "times", "expected", "value")
     return {name: [row[number] for row in rows] for number, name in enumerate(names)}
 
 
@@ -521,7 +561,7 @@ def read_dossiers(path: Path) -> Dossiers:
             raise ValueError
         return Dossiers(
             str(kept["model"]), str(kept["weights"]), tuple(map(str, kept["documents"])),
-            tuple(_dossier(one) for one in kept["heads"]), str(kept["source"]),
+            tuple(_dossier(one) for one in kept["heads"]), str(kept["source"]), str(kept.get("measured", "")),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Refused(f"the file {path.name} holds no dossiers: `headlight dossier` writes them") from error
@@ -537,6 +577,7 @@ def _dossier(kept: Mapping[str, Any]) -> Dossier:
         _joined(kept["words"]), _joined(kept["pairs"]), deciles, tuple(_read_looks(one) for one in kept["tenths"]),
         _read_looks(kept["strongest"]),
         tuple((int(layer), int(head), float(share)) for layer, head, share in kept["alike"]),
+        {name: float(kept["figures"][name]) for name in FIGURES if name in kept.get("figures", {})},
     )  # fmt: skip
 
 

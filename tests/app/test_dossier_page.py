@@ -19,7 +19,7 @@ from bert_core.studies.dossier import Look
 from bert_core.translators import fingerprint
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
-from viz_app.export.dossier import AROUND, dossier_page, in_words, marked
+from viz_app.export.dossier import AROUND, dossier_page, figures_in_words, in_words, marked
 from viz_app.export.policy import hash_source
 from viz_app.figures.dossier import share_bars
 from viz_app.pages.dossier import FIRST_HEAD
@@ -64,6 +64,9 @@ def test_a_head_is_shown_beside_chance() -> None:
         assert len(shown) == len(expected)
     assert "How to read this" in words(app) and "How it can mislead" in words(app) and "CC BY-SA" in words(app)
     assert found.words[0].key in list(app.dataframe[0].value["to"])
+    change = found.figures["loss_change"]
+    said = words(app).replace("\\", "")
+    assert f"by {abs(change):.4f} nats" in said and "every third sentence" in said
     other = start(head="0.3", asked_of="upos", tenth="1")
     shown = read_dossiers(BUNDLED).of(0, 3)
     expected = {bar.name: (bar.share, bar.chance) for bar in shown.active["upos"]}
@@ -100,6 +103,21 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
     assert r"\<script\>" in corpus and "<script" not in corpus.replace(r"\<", "")
 
 
+def test_what_removal_costs_is_said_with_its_doubt() -> None:
+    """The change with its error, which way it goes, and whether it may be chance; nothing where none was measured."""
+    found = read_dossiers(BUNDLED)
+    one = found.of(*FIRST_HEAD)
+    assert figures_in_words(found, replace(one, figures={})) == ""
+    for change, error, says in (
+        (0.25, 0.01, "rises by 0.2500 nats (standard error 0.0100)."),
+        (-0.25, 0.01, "falls by 0.2500 nats (standard error 0.0100)."),
+        (0.01, 0.01, "rises by 0.0100 nats (standard error 0.0100), which may be by chance."),
+    ):
+        figures = {"entropy": 0.0, "loss_change": change, "loss_change_error": error}
+        said = figures_in_words(replace(found, measured="7 texts"), replace(one, figures=figures))
+        assert f"Without it the loss {says} Measured over 7 texts." in said and "as of 1.0 tokens" in said
+
+
 def test_looks_are_marked_in_their_sentences() -> None:
     """‹From› and «to» in their order, both where they are one, and no more than stands around them."""
 
@@ -130,7 +148,7 @@ def test_the_file_holds_the_dossier_and_nothing_runs_in_it() -> None:
     assert "<script" not in written and not re.search(r"<[^>]*(src|href)=", written)
     assert written.count(html.escape(evil)) == 2 and written.count("{{style}}") == 3
     text = html.unescape(re.sub(r"<[^>]*>", " ", written))
-    assert in_words(one) in text and f"{joined.expected:.1f}" in text
+    assert in_words(one) in text and figures_in_words(found, one) in text and f"{joined.expected:.1f}" in text
     for look in (*one.strongest, *(look for tenth in one.tenths for look in tenth)):
         assert marked(look) in text
     for bar in (*one.bars["offset"], *one.active["offset"]):
@@ -158,7 +176,12 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     assert code == 0 and "heads over" in printed, err
     found = read_dossiers(tmp_path / "d.json")
     assert found.source == "mine, CC0" and found.documents == ("corpus.txt",)
-    code, printed, err = headlight("dossier", index, "--heads", "1.2,0.1", "--out", tmp_path / "d.csv")
+    code, _, err = headlight("heads", corpus, "--ablation", "--model", tiny_model_folder, "--out", tmp_path / "h.csv")
+    assert code == 0, err
+    code, printed, err = headlight(
+        "dossier", index, "--heads", "1.2,0.1", "--table", tmp_path / "h.csv", "--table-source", "mine",
+        "--out", tmp_path / "d.csv",
+    )  # fmt: skip
     assert code == 0 and "2 heads" in printed, err
     code, _, err = headlight(
         "dossier", index, "--heads", "1.2", "--out", tmp_path / "d.json", "--pages", tmp_path / "p"
@@ -168,13 +191,22 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     assert "L1 H2 of " in (tmp_path / "p" / "dossier.L1.H2.html").read_text(encoding="utf-8")
     code, _, err = headlight("dossier", index, "--out", tmp_path / "n.json", "--pages", index)
     assert code == 2 and "--pages is the index" in err
+    code, _, err = headlight("heads", corpus, "--model", tiny_model_folder, "--ablation", "--out", tmp_path / "h.csv")
+    assert code == 0, err
+    code, _, err = headlight("dossier", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "t.json")
+    measured = read_dossiers(tmp_path / "t.json")
+    assert code == 0 and "entropy" in measured.of(1, 2).figures and measured.measured.startswith("18 texts, "), err
     rows = list(csv.DictReader((tmp_path / "d.csv").read_text().splitlines()))
     own = found.of(1, 2)
     shares = {(row["asked"], row["tokens"], row["name"]): row["share"] for row in rows if row["layer"] == "1"}
     assert float(shares["kind", "all", own.bars["kind"][0].name]) == own.bars["kind"][0].share
+    heads = {(row["layer"], row["head"]): row for row in csv.DictReader((tmp_path / "h.csv").read_text().splitlines())}
+    values = {(row["layer"], row["head"]): float(row["value"]) for row in rows if row["name"] == "loss_change"}
+    assert values == {pair: float(heads[pair]["loss_change"]) for pair in (("1", "2"), ("0", "1"))}
     for given, says in (
         (("--heads", "3"), "--heads is '3': write layer.head"),
         (("--heads", "7.1"), "has no heads of layer 7"),
+        (("--table", corpus), "corpus.txt"),
     ):
         code, _, err = headlight("dossier", index, "--out", tmp_path / "n.json", *given)
         assert code == 2 and says in err

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_core import Index, Refused, head_dossiers, index_file, open_index, read_dossiers, write_dossiers
+from bert_core import HeadTable, Index, Refused, head_dossiers, index_file, open_index, read_dossiers, write_dossiers
 from bert_core.studies import dossier
 from bert_core.studies.dossier import ALIKE, Bar, telling
 from tests.core.test_treebank import SENTENCES
@@ -196,6 +196,35 @@ def test_looks_are_of_their_tenth_and_heads_alike_look_alike(of_a_text: Index) -
         for layer, head, share in one.alike:
             other = np.array(list(strongest(of_a_text, layer, head, rows).values()))
             assert share == pytest.approx(np.mean(own_keys == other))
+
+
+def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: Path) -> None:
+    """Each head has its own, and what they were measured over; what is no number is left out, another model refused."""
+    shape, found_in = (max(of_a_text.layers) + 1, of_a_text.heads), Path(of_a_text.model).name
+    values = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
+    gone = np.where(values == 3, np.nan, values)
+    table = HeadTable(found_in, 7, 90, {"entropy": values, "loss_change": gone, "previous": values}, 4.25)
+    found = head_dossiers(of_a_text, table=table, table_source="somebody's")
+    for one in found.heads:
+        number = one.layer * of_a_text.heads + one.head
+        assert one.figures == {"entropy": number, **({} if number == 3 else {"loss_change": number})}
+    assert found.measured == (
+        "7 texts of somebody's, where the loss with all heads is 4.250 nats a hidden piece, a head's output replaced "
+        "by zero"
+    )
+    write_dossiers(found, tmp_path / "dossier.json")
+    assert read_dossiers(tmp_path / "dossier.json") == found
+    columns = dossier.dossier_columns(found.heads)
+    rows = [row for row in zip(*columns.values(), strict=True) if row[2] == "figure"]
+    assert len(rows) == 2 * values.size - 1
+    last = found.heads[-1]
+    assert rows[-1] == (last.layer, last.head, "figure", "all", "loss_change", *[None] * 5, values.max())
+    plain = head_dossiers(of_a_text)
+    assert plain.measured == "" and all(one.figures == {} for one in plain.heads)
+    for other in (dataclasses.replace(table, model="another"),
+                  HeadTable(found_in, 7, 90, {"entropy": values[:, :1]})):  # fmt: skip
+        with pytest.raises(Refused, match="both are of one model"):
+            head_dossiers(of_a_text, table=other)
 
 
 def test_a_file_gives_them_back(of_a_treebank: Index, tmp_path: Path) -> None:

@@ -28,16 +28,20 @@ def dossier(
     pages: Annotated[
         Path | None, typer.Option(file_okay=False, help="Also a page for each head, .html, into this folder.")
     ] = None,
+    table: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, help="A table of `headlight heads`: what removal costs.")
+    ] = None,
+    table_source: Annotated[str, typer.Option(help="Over whose text the table was measured; shown beside it.")] = "",
     source: Annotated[str, typer.Option(help="Whose text it is, and its licence; shown beside the sentences.")] = "",
 ) -> None:
     """What every head does over a corpus: kinds, offsets, relations and words it looks at, beside what chance gives.
 
-    With sentences from every tenth of its activity, and the heads that look in the same way.
+    With sentences from every tenth of its activity, the heads that look in the same way, and what its removal costs.
     """
     from bert_core import checkpoint
     from bert_core.studies.dossier import dossier_columns, head_dossiers, write_dossiers
     from bert_core.studies.indexed import open_index
-    from bert_core.studies.table import write_columns
+    from bert_core.studies.table import read_table, write_columns
     from viz_app.export.dossier import dossier_page
 
     if out.suffix.lower() not in ENDINGS:
@@ -46,8 +50,10 @@ def dossier(
     if pages is not None and pages.resolve() == index.resolve():
         raise Refused(f"--pages is the index, {str(pages)!r}: name another folder")
     found = head_dossiers(
-        open_index(index), _parse_heads(heads), examples=each, seed=seed, source=source, report=Notes()
-    )
+        open_index(index), _parse_heads(heads), examples=each, seed=seed, source=source,
+        table=None if table is None else read_table(table.read_bytes(), table.name), table_source=table_source,
+        report=Notes(),
+    )  # fmt: skip
     if out.suffix.lower() == ".json":
         write_dossiers(found, out)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -42,6 +43,24 @@ def in_words(one: Dossier) -> str:
         said.setdefault(_said(name, bar.name), f"({bar.share:.0%}; by chance {bar.chance:.0%})")
     parts = [f"{name} {shares}" for name, shares in list(said.items())[:MOST_SAID]]
     return f"{says} Where it is most active it looks at {', and at '.join(parts)}."
+
+
+def figures_in_words(found: Dossiers, one: Dossier) -> str:
+    """How spread its attention is, and what its removal costs; empty where it was not measured."""
+    figures, said = one.figures, []
+    if "entropy" in figures:
+        as_of = math.exp(figures["entropy"])
+        said.append(f"Entropy of its attention: {figures['entropy']:.2f} nats, as of {as_of:.1f} tokens alike.")
+    if "cls" in figures and "sep" in figures:
+        said.append(f"{figures['cls']:.0%} of its attention goes to [CLS], {figures['sep']:.0%} to [SEP].")
+    if "loss_change" in figures:
+        change, error = figures["loss_change"], figures.get("loss_change_error", 0.0)
+        does = "rises" if change > 0 else "falls"
+        unsure = ", which may be by chance" if abs(change) <= 2 * error else ""
+        said.append(f"Without it the loss {does} by {abs(change):.4f} nats (standard error {error:.4f}){unsure}.")
+    elif "importance" in figures:
+        said.append(f"The loss has a slope of {figures['importance']:.4f} nats with it (mean size).")
+    return f"{' '.join(said)} Measured over {found.measured}." if said else ""
 
 
 def _said(question: str, name: str) -> str:
@@ -91,7 +110,7 @@ def dossier_page(found: Dossiers, one: Dossier) -> str:
         "style": style,
         "title": html.escape(f"L{one.layer} H{one.head} of {found.model}"),
         "corpus": html.escape(f"Corpus: {corpus}, {one.tokens:,} tokens."),
-        "says": html.escape(in_words(one)),
+        "says": html.escape(" ".join(filter(None, (in_words(one), figures_in_words(found, one))))),
         "bars": "".join(_charts(one)),
         "words": _joined_table(one.words),
         "pairs": _joined_table(one.pairs),

@@ -13,7 +13,17 @@ from bert_core.refused import Refused
 from bert_core.studies.dossier import TENTHS, Dossier, Dossiers, Joined, Look, dossier_columns, read_dossiers
 from bert_core.translators import fingerprint
 from viz_app.components.head_grid.view import head_grid
-from viz_app.export.dossier import ASKED, NAMES, READING, dossier_page, in_words, largest, marked, tenth_names
+from viz_app.export.dossier import (
+    ASKED,
+    NAMES,
+    READING,
+    dossier_page,
+    figures_in_words,
+    in_words,
+    largest,
+    marked,
+    tenth_names,
+)
 from viz_app.export.tables import labelled_csv
 from viz_app.figures.dossier import share_bars
 from viz_app.pages.dossier import FIRST_HEAD, QUESTIONS
@@ -58,7 +68,7 @@ def draw() -> None:
         if state.hidden:
             _guess(one)
         else:
-            _bars(one)
+            _bars(found, one)
     if not state.hidden:
         _joined(one)
         _tenths(one)
@@ -144,9 +154,11 @@ def _grid(found: Dossiers, loaded: LoadedModel) -> None:
     screen.note(f"Click a head for its dossier.{rests}")
 
 
-def _bars(one: Dossier) -> None:
+def _bars(found: Dossiers, one: Dossier) -> None:
     state = st.session_state
     screen.say(in_words(one))
+    if says := figures_in_words(found, one):
+        screen.say(as_written(says))
     there = [name for name in QUESTIONS if name in one.bars]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(

@@ -141,12 +141,12 @@ def finetune_tags(
     """
     here = best_device(device)
     examples = read_labelled_words(train, label, word=word)
-    tags = _tags_of(examples, train)
+    tags = tags_of(examples, train)
     if isinstance(held_out, Path):
         asked = read_labelled_words(held_out, label, word=word)
         _check_tags(asked, tags, held_out)
     else:
-        examples, asked = _split_off(examples, held_out, settings.seed)
+        examples, asked = split_sentences(examples, held_out, settings.seed)
     files = {"text": train, **({"held_out": held_out} if isinstance(held_out, Path) else {})}
     now = as_begun(
         settings, {"start": str(start), "tags": label, "word": word, "held_out": str(held_out)}, files
@@ -235,7 +235,7 @@ def _logits(
     return tagger(**inputs_of(batch, tagger.config, pad, device)).logits, labels.to(device)
 
 
-def _tags_of(sentences: Sequence[LabelledSentence], path: Path) -> tuple[str, ...]:
+def tags_of(sentences: Sequence[LabelledSentence], path: Path) -> tuple[str, ...]:
     """The labels of words in alphabetical order, O first. Raises Refused if there is one only."""
     tags = {label for sentence in sentences for label in sentence.labels if label is not None}
     if len(tags) == 1:
@@ -254,7 +254,7 @@ def _check_tags(sentences: Sequence[LabelledSentence], tags: Sequence[str], path
                 )
 
 
-def _split_off(
+def split_sentences(
     sentences: Sequence[LabelledSentence], share: float, seed: int
 ) -> tuple[list[LabelledSentence], list[LabelledSentence]]:
     """A share of the sentences, drawn with a seed, is held out; one that has all words of a label is trained on.

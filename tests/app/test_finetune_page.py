@@ -1,4 +1,4 @@
-"""The page Fine-tune: a table, start, stop, go on, what changed at each kept step; and who may."""
+"""The page Fine-tune: a file, start, stop, go on, what changed at each kept step, an end; and who may."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from tests.core.test_finetune import sentences
 from tests.visit import key_of, settled, visited, words
 from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.pages.finetune import runs as processes
-from viz_app.pages.finetune.changes import Changes, example_table, zipped
-from viz_app.pages.finetune.runs import Asked, TuningRun, arguments_of, columns_of, examples_of, new_run, runs
+from viz_app.pages.finetune.changes import Changes, zipped
+from viz_app.pages.finetune.examples import example_file
+from viz_app.pages.finetune.material import KINDS, Asked, columns_of, kind_of, labels_of, material_of
+from viz_app.pages.finetune.runs import TuningRun, arguments_of, new_run, runs
 from viz_app.shell.controls import Upload
 from viz_app.shell.models import added_models
 
@@ -124,6 +126,39 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     assert app.session_state.model == str(run.folder)
     assert [one.name for one in runs()] == ["rooms"]
 
+    settled(page(tiny_model_folder).run(), "stop_here")
+    app = settled(visited("finetune", text="the cat sat", model=str(run.folder), tuned="rooms"), "stop_here")
+    assert "choose another in the sidebar first" in words(app)
+    assert not any(button.key == "delete_tuned_now" for button in app.button)
+    app = page(tiny_model_folder, tuned="rooms")
+    settled(app.button(key="delete_tuned_now").click().run(), "stop_here")
+    assert not app.exception and not app.error and app.session_state.tuned == "", words(app)
+    assert not run.folder.exists() and runs() == [] and str(run.folder) not in added_models()
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept_head", "scores"),
+    [("tags", "has_tagger", ("F1 of spans", "accuracy of words")), ("answers", "has_reader", ("exact match", "F1"))],
+)
+def test_tags_and_answers_are_learned_too(
+    tiny_model_folder: Path, kind: str, kept_head: str, scores: tuple[str, ...]
+) -> None:
+    """A file of words with tags, or of questions, becomes a model with that head; the scores drawn are the log's."""
+    name = KINDS[kind].example
+    app = given(page(tiny_model_folder), example_file(kind), name)
+    choose(app, tuning_epochs=1, tuning_keep=2, tuning_length=32, tuning_room=48)
+    settled(app.button(key="start_tuning").click().run(), "stop_here")
+    assert not app.exception and not app.error, words(app)
+    run = TuningRun(processes.place_of(Path(name).stem))
+    until(lambda: run.is_done and not run.is_running, f"the end: {run.said}")
+    settled(app.run(), "stop_here")
+    assert not app.exception and not app.error, words(app)
+    figures = run.log.held_out[-1][1]
+    for figure, called in KINDS[kind].scores.items():
+        assert called in scores and f"{called} {figures[figure]:.1%}" in words(app)
+    assert f"On the first 16 {KINDS[kind].many}" in words(app) and "loss of hidden words" in words(app)
+    assert getattr(bert_core.load(str(run.folder), device="cpu"), kept_head)
+
 
 def zip_of(run: TuningRun) -> str:
     place = run.folder.parent / "taken.zip"
@@ -153,15 +188,21 @@ def test_a_step_that_was_let_go_of_is_another(tiny_model_folder: Path, monkeypat
 # ---------------------------------------------------------------------------- what cannot be
 
 
-def test_an_empty_page_offers_an_example(tiny_model_folder: Path) -> None:
-    """Without a table the page says what it needs, and a click brings one that can be learned."""
+@pytest.mark.parametrize(
+    ("kind", "many", "learned"),
+    [("classes", "200 rows", {}), ("tags", "200 sentences", {"label": "last"}), ("answers", "200 questions", {})],
+)
+def test_an_empty_page_offers_examples(tiny_model_folder: Path, kind: str, many: str, learned: dict[str, str]) -> None:
+    """Without a file the page says what it needs, and a click brings one of each kind that can be learned."""
     app = page(tiny_model_folder)
-    assert "Give a table above" in words(app)
-    next(button for button in app.button if button.label == "Take the example").click()
+    assert "Give a file above" in words(app)
+    app.button(key=f"tuning_example_{kind}").click()
     settled(app.run(), "stop_here")
-    assert "200 rows" in words(app) and not app.error
-    asked = Asked("x", "reviews.csv", "text", "class")
-    assert {one.label for one in examples_of(asked, example_table())} == {"good", "bad"}
+    assert many in words(app) and not app.error and not app.exception
+    name = KINDS[kind].example
+    asked = Asked("x", name, **(learned or {"text": "text", "label": "class"} if kind != "answers" else {}))
+    found = material_of(Upload(name, example_file(kind)), asked)
+    assert len(found.texts) == 200 and set(found.labels) == ({"good", "bad"} if kind == "classes" else set())
 
 
 @pytest.mark.parametrize(
@@ -224,6 +265,31 @@ def test_others_see_no_such_page(tiny_model_folder: Path, monkeypatch: pytest.Mo
         run.go_on()
     with pytest.raises(Refused, match="this machine alone"):
         new_run("other", run.asked, TABLE)
+    with pytest.raises(Refused, match="this machine alone"):
+        run.delete()
+
+
+def test_only_a_run_of_the_page_is_deleted(tiny_model_folder: Path, tmp_path: Path) -> None:
+    """Not one that goes on, not a folder elsewhere, not what a link leads to, and not a folder that is no run."""
+    run = new_run("one", Asked(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5), TABLE)
+    run.go_on()
+    with pytest.raises(Refused, match="goes on now"):
+        run.delete()
+    run.stop()
+    until(lambda: not run.is_running, "the stop")
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(run.folder, elsewhere)
+    (processes.RUNS / "link").symlink_to(elsewhere, target_is_directory=True)
+    (processes.RUNS / "other").mkdir()
+    for folder in (elsewhere, processes.RUNS / "link", processes.RUNS / "other", processes.RUNS / ".." / "elsewhere"):
+        with pytest.raises(Refused, match="is no run of this page"):
+            TuningRun(folder).delete()
+        assert folder.is_dir()
+    (processes.RUNS / "other" / "run.json").write_text('{"mine": 1}', encoding="utf-8")
+    with pytest.raises(Refused, match="is not what this page writes"):
+        TuningRun(processes.RUNS / "other").delete()
+    run.delete()
+    assert not run.folder.exists() and (elsewhere / "run.json").is_file()
 
 
 # ---------------------------------------------------------------------------- parts
@@ -240,6 +306,47 @@ def test_a_run_is_the_command(tiny_model_folder: Path) -> None:
     (run.folder / "run.json").write_text('{"other": 1}', encoding="utf-8")
     with pytest.raises(Refused, match="is not what this page writes"):
         _ = run.asked
+
+
+def test_the_ending_of_a_file_says_what_is_learned(tiny_model_folder: Path) -> None:
+    """As for the command; a run keeps its file under the same ending, and says what is asked of words or questions."""
+    assert [kind_of(name).what for name in ("A.CSV", "b.json", "c.conllu", "d.txt")] == [
+        KINDS[name].what for name in ("classes", "answers", "tags", "tags")
+    ]
+    names = Asked(str(tiny_model_folder), "names.CONLL", label="2", word=1)
+    run = new_run("names", names, example_file("tags"))
+    assert run.table.name == "table.conll" and run.asked == names and run.table.read_bytes() == example_file("tags")
+    said = arguments_of(run.folder, names)
+    assert {"--label=2", "--word=1"} <= set(said) and not any(one.startswith(("--text", "--skip")) for one in said)
+    asked = Asked(str(tiny_model_folder), "q.json", skip_broken=True)
+    assert arguments_of(run.folder, asked)[-1] == "--skip-broken"
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "why"),
+    [
+        ("a.conll", b"Anna\n", "a word and its tag are needed"),
+        ("a.conll", b"Anna\tO\n\nTom\tO\n", "every word of a.conll has the same label"),
+        ("a.conllu", b"Anna\tO\n", "a.conllu"),
+        ("a.json", b"[1]", "'data' is missing in a.json"),
+        ("a.json", b'{"data": []}', "has no question"),
+        ("a.json", b"{", "is not a JSON file"),
+    ],
+)  # fmt: skip
+def test_words_or_questions_that_cannot_be_used_are_one_sentence(
+    tiny_model_folder: Path, name: str, data: bytes, why: str
+) -> None:
+    """What is wrong with a file of another kind stands on the page before anything starts."""
+    app = given(page(tiny_model_folder), data, name)
+    assert not app.exception and len(app.error) == 1 and not processes.RUNS.exists()
+    assert why.lower() in app.error[0].value.replace("\\", "").lower()
+
+
+def test_labels_are_those_of_the_file() -> None:
+    """Of a treebank by name; of columns by number, the last one first."""
+    tree = b"# text = a cat\n1\ta\ta\tDET\t_\t_\t2\tdet\t_\t_\n2\tcat\tcat\tNOUN\t_\t_\t0\troot\t_\t_\n\n"
+    assert labels_of(Upload("t.conllu", tree)) == ["upos", "relation"]
+    assert labels_of(Upload("t.conll", b"Anna NNP O\n")) == ["last", "1", "2", "3"]
 
 
 def test_columns_are_those_of_the_header() -> None:

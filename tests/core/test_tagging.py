@@ -232,12 +232,12 @@ def test_what_cannot_be_trained_is_one_sentence(
 
 def test_a_share_never_takes_all_words_of_a_label(tiny_model_folder: Path, tmp_path: Path) -> None:
     """Whatever is drawn, each label that is asked was also taught."""
-    from bert_core.training.tagging import _split_off
+    from bert_core.training.tagging import split_sentences
 
     given = read_labelled_words(write(tmp_path / "n.conll", [*lines(12, seed=5), [("x", "RARE"), ("y", "O")]]), "last")
     for seed in range(20):
-        rest, held = _split_off(given, 0.3, seed)
+        rest, held = split_sentences(given, 0.3, seed)
         assert len(held) == 4 and len(rest) == 9
         assert {label for one in held for label in one.labels} <= {label for one in rest for label in one.labels}
-    again = [[one.line for one in _split_off(given, 0.3, 1)[1]] for _ in range(2)]
+    again = [[one.line for one in split_sentences(given, 0.3, 1)[1]] for _ in range(2)]
     assert again[0] == again[1]

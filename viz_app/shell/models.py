@@ -128,6 +128,12 @@ def open_model(name: str) -> None:
     state["_model_before"], state.model = state.model, name
 
 
+def forget_model(name: str) -> None:
+    """Offer a model no more that was added while the app ran: its folder goes."""
+    if name in added_models():
+        added_models().remove(name)
+
+
 def chosen_model() -> LoadedModel | None:
     """The model, or None where it cannot be loaded, and why is said; one that was just added is taken back."""
     state = st.session_state

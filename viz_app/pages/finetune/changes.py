@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import os
-import random
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import streamlit as st
 
 from bert_core.analysis.roles import in_words, roles_of_heads
 from bert_core.loading import LoadedModel, load, save
 from bert_core.records import ModelComparison, ModelRun
 from bert_core.run.capture import capture
 from bert_core.run.memory import capture_bytes
-from bert_core.studies.compare import compare_models, texts_of
-from bert_core.studies.rows import Columns
+from bert_core.studies.compare import compare_models
 from bert_core.tokenizer import Encoding
+from viz_app.pages.finetune.material import Material
 from viz_app.pages.finetune.runs import TuningRun
-from viz_app.shell.controls import Upload
 from viz_app.shell.question import TOP
 from viz_app.shell.work import Work, kept, need, seconds_of
 
-MEASURED = 16  # rows of the table on which two steps are compared
+MEASURED = 16  # texts of the file on which two steps are compared
 PASSES = 10  # forward, that a text takes: states and maps of two models, and one pass there and back of each
 FIGURES = {
     "divergence": "how differently the head attends, in nats",
@@ -61,19 +59,28 @@ class Changes:
     start: Step
     step: Step
 
+    @property
+    def texts(self) -> Material:
+        """The first texts of what the run learns from."""
+
+        def first() -> Material:
+            whole = self.run.material
+            return Material(whole.texts[:MEASURED], whole.labels[:MEASURED])
+
+        found: Material = kept(("tuned texts", *self.start.key), first)
+        return found
+
     def compared(self) -> Work[ModelComparison]:
-        """Their states and heads on the first rows of the table."""
-        before, after = self.start.model(), self.step.model()
-        asked = self.run.asked
-        columns = Columns(asked.text, asked.pair, asked.label)
-        texts, labels = kept(("tuned rows", *self.start.key), lambda: texts_of(self.run.table, columns, MEASURED))
+        """Their states and heads on the first texts; of a run that learns no classes, hidden words are asked."""
+        before, after, some = self.start.model(), self.step.model(), self.texts
+        longest = min(self.run.asked.max_length, before.config.max_position_embeddings)
         return Work(
             ("tuned changes", self.start.key, self.step.key),
             f"Step {self.step.number} is compared with the start",
             lambda report: compare_models(
-                before, after, texts, labels=labels, max_length=asked.max_length, report=report
+                before, after, some.texts, labels=some.labels or None, max_length=longest, report=report
             ),
-            seconds_of(before, min(asked.max_length, 24), PASSES * len(texts)),
+            seconds_of(before, tokens_of(before, some.texts, longest), PASSES * len(some.texts)),
         )  # fmt: skip
 
     def read(self, step: Step, encoding: Encoding) -> ModelRun:
@@ -84,6 +91,12 @@ class Changes:
             lambda _: capture(loaded, encoding, top_k=TOP), memory=capture_bytes(loaded, len(encoding)),
         ))  # fmt: skip
         return found
+
+
+def tokens_of(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> int:
+    """How many tokens a typical text has."""
+    parts = ((text,) if isinstance(text, str) else text for text in texts)
+    return round(float(np.mean([len(loaded.tokenizer.encode(*part, max_length=longest)) for part in parts])))
 
 
 def titles_of(found: ModelComparison, values: np.ndarray, by: str) -> list[list[str]]:
@@ -105,26 +118,3 @@ def zipped(folder: Path) -> bytes:
     """A model that stands in a folder, as a .zip file."""
     with tempfile.TemporaryDirectory() as space:
         return save(load(folder, device="cpu"), Path(space) / "model.zip").read_bytes()
-
-
-def take_example_table() -> None:
-    """Upload made-up reviews: a click on a button."""
-    st.session_state.tuning_table = Upload("reviews.csv", example_table())
-
-
-def example_table() -> bytes:
-    """Two hundred made-up sentences, each good or bad, drawn with a seed: what a word says is all there is to learn."""
-    draw = random.Random(0)
-    words = {
-        "good": ("lovely", "wonderful", "brilliant", "charming", "superb", "moving", "funny", "delightful"),
-        "bad": ("dull", "boring", "awful", "clumsy", "tedious", "weak", "stupid", "dreadful"),
-    }
-    things = ("film", "story", "play", "book", "song", "music", "ending", "acting")
-    verbs = ("was", "felt", "seemed", "looked")
-    rows = ["text,class"]
-    for number in range(200):
-        name = ("good", "bad")[number % 2]
-        one, other = draw.sample(things, 2)
-        first, second = draw.sample(words[name], 2)
-        rows.append(f"The {one} {draw.choice(verbs)} {first} and the {other} {draw.choice(verbs)} {second}.,{name}")
-    return "\n".join([*rows, ""]).encode()

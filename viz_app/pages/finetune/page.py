@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import streamlit as st
@@ -16,37 +15,26 @@ from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.lens import short_names
 from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.pages.finetune import COLOURED_BY
-from viz_app.pages.finetune.changes import FIGURES, Changes, Step, take_example_table, titles_of, zipped
-from viz_app.pages.finetune.runs import (
-    LARGEST_TABLE,
-    Asked,
-    TuningRun,
-    columns_of,
-    cores,
-    examples_of,
-    new_run,
-    place_of,
-    runs,
-)
+from viz_app.pages.finetune.begin import begin
+from viz_app.pages.finetune.changes import FIGURES, Changes, Step, titles_of, zipped
+from viz_app.pages.finetune.material import KINDS
+from viz_app.pages.finetune.runs import TuningRun, runs
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import CHOSEN, publish
 from viz_app.shell.calm import calm
 from viz_app.shell.choices import Head
-from viz_app.shell.controls import control, file_control, missing
+from viz_app.shell.controls import control
 from viz_app.shell.heads import choose_head
 from viz_app.shell.markdown import as_written, helped
-from viz_app.shell.models import open_model, shown_name
+from viz_app.shell.models import forget_model, open_model
 from viz_app.shell.question import Question
-from viz_app.shell.work import as_time, kept, look, offered, seconds_of
+from viz_app.shell.work import look, offered
 
 EVERY = 1.0  # seconds between two looks at a run
-SECONDS_TO_BEGIN = 10.0
 AGAIN = 15.0  # seconds after which newly kept steps are offered
 QUICK = 20.0  # seconds: two steps are compared unasked
 MAP_HEIGHT = 580  # pixels at most
-ASKED_TOKENS = 40  # rows whose length says how long a step takes
 NAMES = {"divergence": "Attention", "importance": "Importance", "entropy": "How widely it looks"}
-_LIKELY = (("text", "sentence", "review", "comment"), ("label", "class", "category", "topic", "stars", "sentiment"))
 
 
 def draw() -> None:
@@ -54,7 +42,7 @@ def draw() -> None:
     current, state = question.current(), st.session_state
     frame.title(
         "What changes while it learns?",
-        "Teach the model the classes of a table of yours, and see how every head changes from step to step.",
+        "Teach the model classes of texts, tags of words, or answers to questions; see how every head changes.",
     )
     there = {run.name: run for run in runs()}
     if state.tuned not in there:
@@ -68,7 +56,7 @@ def draw() -> None:
         run = there.get(state.tuned)
     with screen.picture():
         if run is None:
-            _begin(current)
+            begin(current)
             return
         running = run.is_running
         st.fragment(calm()(_watch), run_every=EVERY if running else None)(run, current, running, len(run.steps))
@@ -80,96 +68,7 @@ def draw() -> None:
         st.rerun()  # the run has let go of this step meanwhile: the nearest one that is kept
     if not running:
         _result(run)
-
-
-# ---------------------------------------------------------------------------- a new run
-
-
-def _begin(current: Question) -> None:
-    """What a new run should learn, and its button."""
-    state = st.session_state
-    upload = file_control(
-        st, "A table, .csv: a header, then a text and its class in each row", "tuning_table", types=["csv"],
-        megabytes=LARGEST_TABLE,
-    )  # fmt: skip
-    if upload is None:
-        missing(
-            "Give a table above; or try it with 200 made-up sentences, each **good** or **bad**.",
-            "Take the example", take_example_table,
-        )  # fmt: skip
-        return
-    columns = columns_of(upload)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        text = control(
-            st.selectbox, "Text", "tuning_text", options=columns, first=_likely(columns, 0, columns[0]), width=180,
-        )  # fmt: skip
-        label = control(
-            st.selectbox, "Class", "tuning_label", options=columns, first=_likely(columns, 1, columns[-1]), width=180,
-        )  # fmt: skip
-        pair = control(
-            st.selectbox, "Second text", "tuning_pair", options=("", *columns), first="", width=180,
-            format_func=lambda name: name or "none",
-        )  # fmt: skip
-        name = control(st.text_input, "Name of the run", "tuning_name", first=Path(upload.name).stem[:60], width=200)
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
-        epochs = control(
-            st.number_input, "Epochs", "tuning_epochs", first=3, min_value=1, max_value=100, step=1, width=130,
-            help="Times that every row is read, at most: it ends where two of them bring nothing better.",
-        )  # fmt: skip
-        rate = control(
-            st.number_input, "Learning rate", "tuning_rate", first=5e-5, min_value=1e-7, max_value=1e-2, step=1e-5,
-            format="%.1e", width=170,
-        )  # fmt: skip
-        batch = control(
-            st.number_input, "Texts of a step", "tuning_batch", first=16, min_value=1, max_value=256, step=1, width=140
-        )
-        length = control(
-            st.number_input, "Tokens of a text", "tuning_length", first=min(128, _longest(current)), min_value=5,
-            max_value=_longest(current), step=1, width=150, help="Longer texts are cut.",
-        )  # fmt: skip
-        keep = control(
-            st.number_input, "Kept steps", "tuning_keep", first=8, min_value=2, max_value=50, step=1, width=130,
-            help="Of so many steps, evenly over the run, the weights are kept on this machine, 4 GiB at most.",
-        )  # fmt: skip
-    asked = Asked(
-        current.loaded.name, upload.name, text, label, pair or None, epochs=epochs, learning_rate=rate, batch=batch,
-        max_length=length, keep=keep,
-    )  # fmt: skip
-    rows, tokens = kept(
-        ("tuning table", upload.data, text, label, pair, asked.start, length),
-        lambda: _measured(current, asked, upload.data),
-    )
-    # A text costs a pass there and back on all cores but one; a step moves every weight.
-    seconds = seconds_of(current.loaded, tokens, 3.5 * rows * epochs) * cores() / max(1, cores() - 1)
-    seconds += SECONDS_TO_BEGIN + rows / batch * epochs * current.loaded.nbytes / 2**30
-    if st.button(
-        f"Start, about {as_time(seconds)} or less", icon=":material/play_arrow:", type="primary", key="start_tuning"
-    ):
-        run = new_run(name, asked, upload.data)
-        run.go_on()
-        state.tuned = run.name
-        st.rerun()
-    screen.note(
-        f"{rows:,} rows, a tenth of each class held out. {as_written(shown_name(asked.start))} stays as it is: a copy "
-        f"learns, in the folder {as_written(str(place_of(name)))}, in a process of its own that "
-        "leaves a core to the pages and goes on when you leave this one."
-    )
-
-
-def _likely(columns: list[str], kind: int, otherwise: str) -> str:
-    return next((column for column in columns if column.lower() in _LIKELY[kind]), otherwise)
-
-
-def _longest(current: Question) -> int:
-    return current.loaded.config.max_position_embeddings
-
-
-def _measured(current: Question, asked: Asked, table: bytes) -> tuple[int, int]:
-    """How many rows a table has, and tokens of a typical one. Raises Refused for a table that cannot be used."""
-    examples = examples_of(asked, table)
-    encode = current.loaded.tokenizer.encode
-    lengths = [len(encode(one.text, one.pair, max_length=asked.max_length)) for one in examples[:ASKED_TOKENS]]
-    return len(examples), round(float(np.mean(lengths)))
+        _deletion(run)
 
 
 # ---------------------------------------------------------------------------- while it goes on
@@ -207,10 +106,11 @@ def _watch(run: TuningRun, current: Question, running: bool, offered_steps: int)
 
 
 def _curves(current: Question, run: TuningRun) -> None:
-    log = run.log
+    log, kind = run.log, run.asked.kind
     looks = {
         name: ([step for step, _ in log.held_out], [float(figures[name]) for _, figures in log.held_out])
-        for name in ("loss", "accuracy", "macro_f1")
+        for name in ("loss", *kind.scores)
+        if all(name in figures for _, figures in log.held_out)  # tags that mark no spans have no F1
     }
     losses = {"training": ([step for step, _ in log.losses], [loss for _, loss in log.losses])}
     if log.held_out:
@@ -224,15 +124,17 @@ def _curves(current: Question, run: TuningRun) -> None:
         )  # fmt: skip
     with right:
         if not log.held_out:
-            screen.note("Scores come after each epoch, on rows that were held out.")
+            screen.note(f"Scores come after each epoch, on {kind.many} that were held out.")
             return
-        scores = {"accuracy": looks["accuracy"], "macro-F1": looks["macro_f1"]}
+        scores = {name: looks[figure] for figure, name in kind.scores.items() if figure in looks}
+        first = next(iter(scores))
         screen.chart(
             tuning_lines(
-                scores, steps=log.steps, title="held-out rows", shares=True, dark=current.dark, lecture=current.lecture
+                scores, steps=log.steps, title=f"held-out {kind.many}", shares=True, dark=current.dark,
+                lecture=current.lecture,
             ),
             key="tuning_scores", grows=False, config={"displayModeBar": False},
-            alt=f"Scores on held-out rows, accuracy now {looks['accuracy'][1][-1]:.1%}",
+            alt=f"Scores on held-out {kind.many}, {first} now {scores[first][1][-1]:.1%}",
         )  # fmt: skip
 
 
@@ -261,7 +163,7 @@ def _changed(current: Question, run: TuningRun) -> None:
         found = look(work, slot="tuned", asked="tuned").value
     chosen = _head(changes, found)
     if found is not None:
-        _heads(current, found, by, chosen)
+        _heads(current, run, found, by, chosen)
     _maps(current, changes, chosen)
 
 
@@ -276,9 +178,12 @@ def _head(changes: Changes, found: ModelComparison | None) -> Head:
     return (layer, head) if layer < config.num_hidden_layers and head < config.num_attention_heads else (0, 0)
 
 
-def _heads(current: Question, found: ModelComparison, by: str, chosen: Head) -> None:
+def _heads(current: Question, run: TuningRun, found: ModelComparison, by: str, chosen: Head) -> None:
     """The grid of heads, and how alike the depths stay."""
     assert found.divergence is not None  # a run changes no shape
+    if by not in ("divergence", *found.before.figures):
+        screen.note("The start has no word head, so that no loss is asked: the heads are coloured by attention.")
+        by = "divergence"
     values = found.divergence if by == "divergence" else found.change(by)
     layers, heads = values.shape
     left, right = st.columns([1.25, 1], gap="large")
@@ -298,12 +203,17 @@ def _heads(current: Question, found: ModelComparison, by: str, chosen: Head) -> 
             key="tuned_cka", grows=False, config={"displayModeBar": False},
             alt=f"CKA of the depths of the start and this step, {found.cka[-1, -1]:.2f} at the last",
         )  # fmt: skip
+    kind = run.asked.kind
+    rests = (
+        "that of the loss of these rows' classes, whose output is random at the start"
+        if kind is KINDS["classes"]
+        else f"that of the loss of hidden words, not of the {kind.what} that are learned"
+    )
     screen.note(
-        f"On the first {found.texts} rows, {found.tokens:,} tokens. **How to read this:** left, each head; right, how "
-        "alike the states of two depths are (CKA), 1 for the same distances between tokens. **How it can mislead:** "
-        "a head may look elsewhere to no effect; importance is that of the loss of these rows' classes, whose output "
-        f"is random at the start; with few tokens CKA is high for any states (unbiased at the last depth "
-        f"{found.cka_unbiased[-1, -1]:.2f})."
+        f"On the first {found.texts} {kind.many}, {found.tokens:,} tokens. **How to read this:** left, each head; "
+        "right, how alike the states of two depths are (CKA), 1 for the same distances between tokens. **How it can "
+        f"mislead:** a head may look elsewhere to no effect; importance is {rests}; with few tokens CKA is high for "
+        f"any states (unbiased at the last depth {found.cka_unbiased[-1, -1]:.2f})."
     )
 
 
@@ -340,7 +250,7 @@ def _result(run: TuningRun) -> None:
         return
     log = run.log
     best = log.kept[-1] if log.kept else log.step
-    figures = dict(log.held_out).get(best, {})
+    figures, kind = dict(log.held_out).get(best, {}), run.asked.kind
     screen.heading("What came out")
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         st.button(
@@ -351,8 +261,27 @@ def _result(run: TuningRun) -> None:
             "Model as .zip", partial(zipped, run.folder), f"{run.name}.zip", "application/zip", on_click="ignore",
             icon=":material/download:", key="tuned_zip",
         )  # fmt: skip
-    said = f" ({figures['accuracy']:.1%} right of the held-out rows)" if "accuracy" in figures else ""
+    scores = ", ".join(f"{name} {figures[figure]:.1%}" for figure, name in kind.scores.items() if figure in figures)
+    said = f" (of the held-out {kind.many}: {scores})" if scores else ""
     screen.note(
         f"The weights that did best, after step {best:,}{said}, in {as_written(str(run.folder))}; kept "
         "steps in its folder *steps*. The same from a terminal: `headlight finetune`, with `--keep`."
     )
+
+
+def _deletion(run: TuningRun) -> None:
+    """A button that takes the run from the disk, behind a question."""
+    state = st.session_state
+    with st.popover("Delete this run", icon=":material/delete:", width="content", key="delete_tuned"):
+        if state.model == str(run.folder):
+            screen.note("This model is the one that all pages ask: choose another in the sidebar first.")
+            return
+        screen.note(
+            f"The folder {as_written(str(run.folder))} is taken from the disk, with the model, the kept steps and the "
+            "file that was uploaded. What is gone cannot be brought back."
+        )
+        if st.button("Delete it for good", key="delete_tuned_now", icon=":material/delete_forever:", type="primary"):
+            forget_model(str(run.folder))
+            run.delete()
+            state.tuned, state.tuned_step = "", 0
+            st.rerun()

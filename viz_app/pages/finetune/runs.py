@@ -8,14 +8,13 @@ with the page of whoever asked. As a process it leaves a core, goes on whatever 
 from __future__ import annotations
 
 import atexit
-import csv
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -24,41 +23,18 @@ from pathlib import Path
 from bert_core import checkpoint
 from bert_core.refused import Refused
 from bert_core.studies.resume import is_written_to, read_kept
-from bert_core.studies.rows import LabelledText, read_labelled, separator_of
 from bert_core.training.keeping import TuningLog, kept_steps, read_log
-from bert_core.training.labelled import classes_of, split_off
 from bert_core.training.tuning import UNFINISHED_FILE
 from viz_app.door import is_own, leaving
+from viz_app.pages.finetune.material import KINDS, Asked, Material, material_of
 from viz_app.shell.controls import Upload
 
 RUNS = Path("runs")  # where the server was started
-TABLE_FILE, ABOUT_FILE, SAID_FILE = "table.csv", "run.json", "said.txt"
+TABLE, ABOUT_FILE, SAID_FILE = "table", "run.json", "said.txt"  # the first has the ending of what was uploaded
 NICENESS = 10
 PATIENCE = 30.0  # seconds that a stopped run has to note where it is
 LARGEST_TABLE = 50  # megabytes
 _NAME = re.compile(r"\w[\w. -]{0,59}")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What a run is asked to do.
-
-    start: the model that it begins from. table: the name of the file. text, label, pair: its columns. held_out: the
-    share of each class that is asked on. keep: of how many steps the weights are kept. All else: `FinetuneSettings`.
-    """
-
-    start: str
-    table: str
-    text: str
-    label: str
-    pair: str | None = None
-    held_out: float = 0.1
-    epochs: int = 3
-    learning_rate: float = 5e-5
-    batch: int = 16
-    max_length: int = 128
-    seed: int = 0
-    keep: int = 8
 
 
 @dataclass(frozen=True)
@@ -82,8 +58,14 @@ class TuningRun:
 
     @property
     def table(self) -> Path:
-        """The rows that it learns from, and is asked on."""
-        return self.folder / TABLE_FILE
+        """The file that it learns from, and is asked on."""
+        return table_in(self.folder, self.asked)
+
+    @property
+    def material(self) -> Material:
+        """What that file holds."""
+        asked = self.asked
+        return asked.kind.read(self.table, asked)
 
     @property
     def log(self) -> TuningLog:
@@ -146,6 +128,22 @@ class TuningRun:
         if process is not None and process.poll() is None:
             _interrupt(process)
 
+    def delete(self) -> None:
+        """Take the folder away, with the model, the kept steps and the file that it learned from.
+
+        Raises Refused for a server that others reach, while the run goes on, and for a folder that is none of `runs`.
+        """
+        if not is_own():
+            raise Refused("only a page that this machine alone can open may delete from its disk")
+        with _begins:
+            if self.folder.is_symlink() or self not in runs():
+                raise Refused(f"{self.folder} is no run of this page: it stays as it is")
+            _ = self.asked  # a folder that says something else is not ours
+            if self.is_running or is_written_to(self.folder):
+                raise Refused(f"the run {self.name!r} goes on now: stop it before it is deleted")
+            _processes.pop(self.folder.resolve(), None)
+            shutil.rmtree(self.folder)
+
 
 def runs() -> list[TuningRun]:
     """The runs of this machine, the newest first."""
@@ -173,31 +171,16 @@ def new_run(name: str, asked: Asked, table: bytes) -> TuningRun:
     folder = place_of(name)
     if folder.exists():
         raise Refused(f"there is a folder {str(folder)!r} already: choose another name")
-    examples_of(asked, table)
+    material_of(Upload(asked.table, table), asked)
     folder.mkdir(parents=True)
-    checkpoint.write_whole(folder / TABLE_FILE, table)
+    checkpoint.write_whole(table_in(folder, asked), table)
     checkpoint.write_whole(folder / ABOUT_FILE, json.dumps(asdict(asked), indent=1) + "\n")
     return TuningRun(folder)
 
 
-def columns_of(upload: Upload) -> list[str]:
-    """The names of a table's columns. Raises Refused for a file without any."""
-    header = upload.data[: 1 << 16].decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0].strip()
-    names = [name.strip() for name in next(csv.reader([header], delimiter=separator_of(header)), [])]
-    if len(set(names)) < 2 or len(set(names)) < len(names) or "" in names:
-        raise Refused(f"{upload.name} has the columns {', '.join(names) or 'none'}: a text and its class are needed")
-    return names
-
-
-def examples_of(asked: Asked, table: bytes) -> list[LabelledText]:
-    """The rows of a table, if they can be learned from. Raises Refused as `headlight finetune` does."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / Path(asked.table).name
-        path.write_bytes(table)
-        examples = read_labelled(path, asked.text, asked.label, asked.pair)
-    classes_of(examples, asked.label)
-    split_off(examples, asked.held_out, asked.seed)
-    return examples
+def table_in(folder: Path, asked: Asked) -> Path:
+    """Where a run keeps the file that it learns from."""
+    return folder / f"{TABLE}{Path(asked.table).suffix.lower()}"
 
 
 # ---------------------------------------------------------------------------- processes
@@ -231,15 +214,16 @@ def _started(folder: Path, asked: Asked) -> subprocess.Popen[bytes]:
 
 def arguments_of(folder: Path, asked: Asked) -> list[str]:
     """What `headlight` is called with for a run."""
+    of_words = {"--word": asked.word} if asked.kind is KINDS["tags"] else {}
     settings = {
-        "--text": asked.text, "--label": asked.label, "--pair": asked.pair, "--folder": folder, "--init": asked.start,
-        "--held-out": asked.held_out, "--epochs": asked.epochs, "--learning-rate": asked.learning_rate,
-        "--batch": asked.batch, "--max-length": asked.max_length, "--seed": asked.seed, "--keep": asked.keep,
-        "--device": os.environ.get("HEADLIGHT_DEVICE"),
+        "--text": asked.text, "--label": asked.label, "--pair": asked.pair, **of_words, "--folder": folder,
+        "--init": asked.start, "--held-out": asked.held_out, "--epochs": asked.epochs,
+        "--learning-rate": asked.learning_rate, "--batch": asked.batch, "--max-length": asked.max_length,
+        "--seed": asked.seed, "--keep": asked.keep, "--device": os.environ.get("HEADLIGHT_DEVICE"),
     }  # fmt: skip
     # Written as one word each: a column may be called -x.
     given = [f"{name}={value}" for name, value in settings.items() if value is not None]
-    return ["finetune", str(folder / TABLE_FILE), *given]
+    return ["finetune", str(table_in(folder, asked)), *given, *["--skip-broken"] * asked.skip_broken]
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:

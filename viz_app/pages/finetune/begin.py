@@ -1,0 +1,144 @@
+"""A new run: the file that it learns from, how it learns, and what that takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from viz_app.pages.finetune.changes import tokens_of
+from viz_app.pages.finetune.examples import take_example
+from viz_app.pages.finetune.material import KINDS, Asked, columns_of, kind_of, labels_of, material_of
+from viz_app.pages.finetune.runs import LARGEST_TABLE, cores, new_run, place_of
+from viz_app.shell import screen
+from viz_app.shell.controls import Upload, control, file_control
+from viz_app.shell.markdown import as_written, helped
+from viz_app.shell.models import shown_name
+from viz_app.shell.question import Question
+from viz_app.shell.work import as_time, kept, seconds_of
+
+SECONDS_TO_BEGIN = 10.0
+ASKED_TOKENS = 40  # texts whose length says how long a step takes
+NAMES_OF_LABELS = {
+    "last": "the last column", "upos": "part of speech", "relation": "relation to its head",
+}  # fmt: skip
+_LIKELY = (("text", "sentence", "review", "comment"), ("label", "class", "category", "topic", "stars", "sentiment"))
+
+
+def begin(current: Question) -> None:
+    """What a new run should learn, and its button."""
+    upload = file_control(
+        st, "Texts and classes, .csv; words and tags, .conll or .conllu; or questions and answers, .json as SQuAD's",
+        "tuning_table", types=["csv", "conllu", "conll", "txt", "json"], megabytes=LARGEST_TABLE,
+    )  # fmt: skip
+    if upload is None:
+        _offer_examples()
+        return
+    kind = kind_of(upload.name)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        what = _what(upload)
+        name = control(st.text_input, "Name of the run", "tuning_name", first=Path(upload.name).stem[:60], width=200)
+    longest = current.loaded.config.max_position_embeddings
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+        epochs = control(
+            st.number_input, "Epochs", "tuning_epochs", first=3, min_value=1, max_value=100, step=1, width=130,
+            help=f"Times that all {kind.many} are read, at most: it ends where two of them bring nothing better.",
+        )  # fmt: skip
+        rate = control(
+            st.number_input, "Learning rate", "tuning_rate", first=5e-5, min_value=1e-7, max_value=1e-2, step=1e-5,
+            format="%.1e", width=170,
+        )  # fmt: skip
+        batch = control(
+            st.number_input, "Texts of a step", "tuning_batch", first=16, min_value=1, max_value=256, step=1, width=140
+        )
+        length = control(
+            st.number_input, "Tokens of a text", "tuning_room" if kind is KINDS["answers"] else "tuning_length",
+            first=min(kind.length, longest), min_value=5, max_value=longest, step=1, width=150, help=kind.longer,
+        )  # fmt: skip
+        keep = control(
+            st.number_input, "Kept steps", "tuning_keep", first=8, min_value=2, max_value=50, step=1, width=130,
+            help="Of so many steps, evenly over the run, the weights are kept on this machine, 4 GiB at most.",
+        )  # fmt: skip
+    asked = Asked(
+        current.loaded.name, upload.name, **what, epochs=epochs, learning_rate=rate, batch=batch, max_length=length,
+        keep=keep,
+    )  # fmt: skip
+    many, tokens = kept(
+        ("tuning table", upload.name, upload.data, *what.values(), asked.start, length),
+        lambda: _measured(current, asked, upload),
+    )
+    # A text costs a pass there and back on all cores but one; a step moves every weight.
+    seconds = seconds_of(current.loaded, tokens, 3.5 * many * epochs) * cores() / max(1, cores() - 1)
+    seconds += SECONDS_TO_BEGIN + many / batch * epochs * current.loaded.nbytes / 2**30
+    if st.button(
+        f"Start, about {as_time(seconds)} or less", icon=":material/play_arrow:", type="primary", key="start_tuning"
+    ):
+        run = new_run(name, asked, upload.data)
+        run.go_on()
+        st.session_state.tuned = run.name
+        st.rerun()
+    screen.note(
+        f"{many:,} {kind.many}, {kind.held_out} held out. {as_written(shown_name(asked.start))} stays as it is: a copy "
+        f"learns, in the folder {as_written(str(place_of(name)))}, in a process of its own that "
+        "leaves a core to the pages and goes on when you leave this one."
+    )
+
+
+def _offer_examples() -> None:
+    """What the page still needs, beside a button for each kind of file."""
+    st.info(
+        helped(
+            "Give a file above; or try it with made-up ones: sentences, each **good** or **bad**; sentences with the "
+            "names of people and places; or questions, each with the text in which its answer stands."
+        ),
+        icon=":material/lightbulb:",
+    )
+    with st.container(horizontal=True, gap="small"):
+        for name, kind in KINDS.items():
+            st.button(f"Example: {kind.what}", key=f"tuning_example_{name}", on_click=take_example, args=(name,))
+
+
+def _what(upload: Upload) -> dict[str, Any]:
+    """What of the file is learned: its controls, and what is asked by them as `Asked` has it."""
+    if kind_of(upload.name) is KINDS["answers"]:
+        broken = control(
+            st.toggle, "Skip broken questions", "tuning_broken", first=False,
+            help="Leave out questions whose answer does not stand in its context where the file says.",
+        )  # fmt: skip
+        return {"skip_broken": broken}
+    if kind_of(upload.name) is KINDS["tags"]:
+        labels = labels_of(upload)
+        label = control(
+            st.selectbox, "Tags", "tuning_tags", options=labels, first=labels[0], width=220,
+            format_func=lambda name: NAMES_OF_LABELS.get(name, f"column {name}" if name.isdecimal() else name),
+        )  # fmt: skip
+        if upload.name.lower().endswith(".conllu"):
+            return {"label": label}
+        word = control(
+            st.number_input, "Column of the words", "tuning_word", first=1, min_value=1, max_value=len(labels) - 1,
+            step=1, width=170,
+        )  # fmt: skip
+        return {"label": label, "word": word}
+    columns = columns_of(upload)
+    text = control(
+        st.selectbox, "Text", "tuning_text", options=columns, first=_likely(columns, 0, columns[0]), width=180,
+    )  # fmt: skip
+    label = control(
+        st.selectbox, "Class", "tuning_label", options=columns, first=_likely(columns, 1, columns[-1]), width=180,
+    )  # fmt: skip
+    pair = control(
+        st.selectbox, "Second text", "tuning_pair", options=("", *columns), first="", width=180,
+        format_func=lambda name: name or "none",
+    )  # fmt: skip
+    return {"text": text, "label": label, "pair": pair or None}
+
+
+def _likely(columns: list[str], kind: int, otherwise: str) -> str:
+    return next((column for column in columns if column.lower() in _LIKELY[kind]), otherwise)
+
+
+def _measured(current: Question, asked: Asked, upload: Upload) -> tuple[int, int]:
+    """How many examples a file has, and tokens of a typical one. Raises Refused for a file that cannot be used."""
+    texts = material_of(upload, asked).texts
+    return len(texts), tokens_of(current.loaded, texts[:ASKED_TOKENS], asked.max_length)

@@ -1,0 +1,75 @@
+"""Made-up files to try the page with: reviews, names and questions, drawn with a seed."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import streamlit as st
+
+from viz_app.pages.finetune.material import KINDS
+from viz_app.shell.controls import Upload
+
+MANY = 200  # rows, sentences or contexts
+PEOPLE = ("Anna", "Tom", "Maria", "John", "Emma", "Peter", "Alice", "David")
+PLACES = ("Paris", "London", "New York", "Rome", "Berlin", "San Francisco", "Vienna", "Tokyo")
+THINGS = ("ball", "car", "book", "boat", "hat", "piano", "dog", "garden")
+COLOURS = ("red", "blue", "green", "white", "black", "old", "new", "small")
+
+
+def take_example(kind: str) -> None:
+    """Upload the made-up file of one of `KINDS`: a click on a button."""
+    st.session_state.tuning_table = Upload(KINDS[kind].example, example_file(kind))
+
+
+def example_file(kind: str) -> bytes:
+    """A file of one of `KINDS`: what a word says, or where it stands, is all there is to learn."""
+    return {"classes": _reviews, "tags": _names, "answers": _questions}[kind](random.Random(0)).encode()
+
+
+def _reviews(draw: random.Random) -> str:
+    words = {
+        "good": ("lovely", "wonderful", "brilliant", "charming", "superb", "moving", "funny", "delightful"),
+        "bad": ("dull", "boring", "awful", "clumsy", "tedious", "weak", "stupid", "dreadful"),
+    }
+    things = ("film", "story", "play", "book", "song", "music", "ending", "acting")
+    verbs = ("was", "felt", "seemed", "looked")
+    rows = ["text,class"]
+    for number in range(MANY):
+        name = ("good", "bad")[number % 2]
+        one, other = draw.sample(things, 2)
+        first, second = draw.sample(words[name], 2)
+        rows.append(f"The {one} {draw.choice(verbs)} {first} and the {other} {draw.choice(verbs)} {second}.,{name}")
+    return "\n".join([*rows, ""])
+
+
+def _names(draw: random.Random) -> str:
+    """Two columns, as in CoNLL-2003: a word and its tag a line, people and places as B- and I-."""
+    sentences = []
+    for _ in range(MANY):
+        one, other = draw.sample(PEOPLE, 2)
+        verb, place = draw.choice(("met", "saw", "called", "helped")), draw.choice(PLACES)
+        words = [(one, "PER"), (verb, ""), (other, "PER"), ("in", ""), (place, "LOC"), (".", "")]
+        lines = [
+            f"{part}\t{('I' if number else 'B') + '-' + kind if kind else 'O'}"
+            for word, kind in words
+            for number, part in enumerate(word.split())
+        ]
+        sentences.append("\n".join([*lines, ""]))
+    return "\n".join(sentences)
+
+
+def _questions(draw: random.Random) -> str:
+    """In SQuAD's form: three people have something each, and it is asked what one of them has."""
+    paragraphs = []
+    for number in range(MANY):
+        have = [
+            (person, f"a {draw.choice(COLOURS)} {thing}")
+            for person, thing in zip(draw.sample(PEOPLE, 3), draw.sample(THINGS, 3), strict=True)
+        ]
+        context = " ".join(f"{person} has {thing}." for person, thing in have)
+        person, thing = draw.choice(have)
+        answer = {"text": thing, "answer_start": context.index(f"{person} has {thing}") + len(f"{person} has ")}
+        asked = {"id": str(number), "question": f"What does {person} have?", "answers": [answer]}
+        paragraphs.append({"context": context, "qas": [asked]})
+    return json.dumps({"version": "1.1", "data": [{"title": "made up", "paragraphs": paragraphs}]})

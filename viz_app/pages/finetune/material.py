@@ -1,0 +1,164 @@
+"""What a file teaches: the classes of its texts, tags of its words, or answers to its questions."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bert_core.refused import Refused
+from bert_core.studies.rows import read_labelled, separator_of
+from bert_core.studies.words import LAST, label_names, read_labelled_words
+from bert_core.training.answers import split_contexts
+from bert_core.training.labelled import classes_of, split_off
+from bert_core.training.squad import read_squad
+from bert_core.training.tagging import split_sentences, tags_of
+from viz_app.shell.controls import Upload
+
+_BEGINNING = 1 << 16  # bytes of a file in which its first line ends
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run is asked to do.
+
+    start: the model that it begins from. table: the name of the file, whose ending says what is learned. text, label,
+    pair: columns of a table; label and word: of words with their tags, as `read_labelled_words` takes them.
+    skip_broken: of questions, as `read_squad` takes it. held_out: the share of each class, of sentences or of contexts
+    that is asked on. keep: of how many steps the weights are kept. All else: `FinetuneSettings`.
+    """
+
+    start: str
+    table: str
+    text: str | None = None
+    label: str | None = None
+    pair: str | None = None
+    word: int = 1
+    skip_broken: bool = False
+    held_out: float = 0.1
+    epochs: int = 3
+    learning_rate: float = 5e-5
+    batch: int = 16
+    max_length: int = 128
+    seed: int = 0
+    keep: int = 8
+
+    @property
+    def kind(self) -> Kind:
+        """What is learned."""
+        return kind_of(self.table)
+
+
+@dataclass(frozen=True)
+class Material:
+    """What is learned from a file, read whole.
+
+    texts: each a text, or a pair of two, in their order. labels: the class of each; none where something else is
+    learned.
+    """
+
+    texts: tuple[str | tuple[str, str], ...]
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What can be learned.
+
+    what: in a word, as a button has it. many: what there are many of in a file. held_out: which of them are asked on.
+    read: a file as what is asked of it. length: the tokens of a text at first; longer: what becomes of longer ones.
+    scores: the figures that are drawn, as the log names them and as they are called. example: the name of a made-up
+    file.
+    """
+
+    what: str
+    many: str
+    held_out: str
+    read: Callable[[Path, Asked], Material]
+    length: int
+    longer: str
+    scores: Mapping[str, str]
+    example: str
+
+
+def kind_of(name: str) -> Kind:
+    """What a file of such a name teaches, as `headlight finetune` sees it."""
+    ending = Path(name).suffix.lower()
+    return KINDS["classes" if ending == ".csv" else "answers" if ending == ".json" else "tags"]
+
+
+def material_of(upload: Upload, asked: Asked) -> Material:
+    """What a file holds, if it can be learned from. Raises Refused as `headlight finetune` does."""
+    with upload.on_disk() as path:
+        return kind_of(upload.name).read(path, asked)
+
+
+def columns_of(upload: Upload) -> list[str]:
+    """The names of a table's columns. Raises Refused for a file without any."""
+    header = _first_line(upload)
+    names = [name.strip() for name in next(csv.reader([header], delimiter=separator_of(header)), [])]
+    if len(set(names)) < 2 or len(set(names)) < len(names) or "" in names:
+        raise Refused(f"{upload.name} has the columns {', '.join(names) or 'none'}: a text and its class are needed")
+    return names
+
+
+def labels_of(upload: Upload) -> list[str]:
+    """Which labels of words there are to learn: of a treebank by name, else the columns by number, the last one first.
+
+    Raises Refused for a file without any.
+    """
+    if upload.name.lower().endswith(".conllu"):
+        with upload.on_disk() as path:
+            return label_names(path)
+    line = _first_line(upload)
+    width = len(line.split("\t" if "\t" in line else None))
+    if width < 2:
+        raise Refused(f"{upload.name} begins with the line {line[:60]!r}: a word and its tag are needed in each")
+    return [LAST, *(str(number) for number in range(1, width + 1))]
+
+
+def _first_line(upload: Upload) -> str:
+    return upload.data[:_BEGINNING].decode("utf-8-sig", errors="replace").lstrip().partition("\n")[0].strip()
+
+
+# ---------------------------------------------------------------------------- the three kinds
+
+
+def _read_classes(path: Path, asked: Asked) -> Material:
+    examples = read_labelled(path, asked.text or "", asked.label or "", asked.pair)
+    classes_of(examples, asked.label or "")
+    split_off(examples, asked.held_out, asked.seed)
+    return Material(
+        tuple(one.text if one.pair is None else (one.text, one.pair) for one in examples),
+        tuple(one.label for one in examples),
+    )
+
+
+def _read_tags(path: Path, asked: Asked) -> Material:
+    sentences = read_labelled_words(path, asked.label or LAST, word=asked.word)
+    tags_of(sentences, path)
+    split_sentences(sentences, asked.held_out, asked.seed)
+    return Material(tuple(sentence.text for sentence in sentences))
+
+
+def _read_answers(path: Path, asked: Asked) -> Material:
+    questions, _ = read_squad(path, skip_broken=asked.skip_broken)
+    split_contexts(questions, asked.held_out, asked.seed)
+    return Material(tuple((one.question, one.context) for one in questions))
+
+
+KINDS: Mapping[str, Kind] = {
+    "classes": Kind(
+        "classes", "rows", "a tenth of each class", _read_classes, 128, "Longer texts are cut.",
+        {"accuracy": "accuracy", "macro_f1": "macro-F1"}, "reviews.csv",
+    ),
+    "tags": Kind(
+        "tags of words", "sentences", "a tenth of them", _read_tags, 128, "Longer sentences are cut.",
+        {"f1": "F1 of spans", "accuracy": "accuracy of words"}, "names.conll",
+    ),
+    "answers": Kind(
+        "answers", "questions", "those of a tenth of the contexts", _read_answers, 384,
+        "A longer context is read in several windows.", {"exact": "exact match", "f1": "F1"}, "questions.json",
+    ),
+}  # fmt: skip

@@ -304,6 +304,16 @@ def remove_from_index(folder: Path, document: str) -> None:
     _sweep(folder, contents)
 
 
+def not_whole(counts: Mapping[str, int]) -> str:
+    """What of a file is not read whole, as the end of a sentence; empty where all of it is."""
+    names = {
+        "shortened": "sentences cut to the length that is read", "unreadable": "without a sign that can be read",
+        "overlong": "so long that only the beginning was read",
+        "not UTF-8": "lines with bytes that are not UTF-8, which were replaced",
+    }  # fmt: skip
+    return "".join(f"; {counts[name]:,} {words}" for name, words in names.items() if counts.get(name))
+
+
 def check_indexable(path: Path) -> None:
     """Raise Refused unless there is a text or a treebank to read."""
     check_file(path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bert_core.loading import LoadedModel
@@ -30,12 +31,14 @@ PROBED, PROBES = 1 << 12, 3  # characters of a shard, and shards: about 1,000 to
 class IndexCost:
     """What an index of a file takes: tokens, bytes, and about how many seconds.
 
-    Tokens are counted; bytes and seconds a token are those of the file's beginning.
+    Tokens are counted; bytes and seconds a token are those of the file's beginning. counts: of what is not read whole,
+    as `index.Packed` has them.
     """
 
     tokens: int
     nbytes: int
     seconds: float
+    counts: Counter[str] = field(default_factory=Counter)
 
 
 def bytes_a_token(loaded: LoadedModel, settings: IndexSettings) -> int:
@@ -57,11 +60,15 @@ def index_cost(
     """
     settings, most = IndexSettings() if settings is None else settings, whole("most", most, 1)
     check_indexable(path)
-    tokens, size = 0, max(path.stat().st_size, 1)
+    tokens, counts, size = 0, Counter[str](), max(path.stat().st_size, 1)
     for shard in passages(path, characters=PROBED):
         if shard.counts["not UTF-8"]:
             raise Refused(f"{path.name} is not UTF-8, which the text of an index must be: save it so")
-        tokens += sum(len(encoding) for *_, encoding in sentences_of(loaded, shard, settings) if encoding is not None)
+        for *_, encoding in sentences_of(loaded, shard, settings):
+            tokens += 0 if encoding is None else len(encoding)
+            counts["unreadable"] += encoding is None
+            counts["shortened"] += encoding is not None and bool(encoding.cut)
+        counts["overlong"] += shard.counts["overlong"]
         if tokens > most:
             raise Refused(f"{path.name} has more than {most:,} tokens: {LONGER}")
         report(0.8 * min(shard.read / size, 1.0))
@@ -69,7 +76,7 @@ def index_cost(
         raise Refused(f"{path.name} has no sentence that can be read")
     seconds, nbytes = _paces(path, loaded, settings)
     report(1.0)
-    return IndexCost(tokens, round(nbytes * tokens), seconds * tokens)
+    return IndexCost(tokens, round(nbytes * tokens), seconds * tokens, counts)
 
 
 def _paces(path: Path, loaded: LoadedModel, settings: IndexSettings) -> tuple[float, float]:

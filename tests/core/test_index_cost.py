@@ -8,7 +8,7 @@ import pytest
 
 from bert_core import IndexSettings, LoadedModel, Refused, index_file
 from bert_core.studies import index as study
-from bert_core.studies.index import index_loaded
+from bert_core.studies.index import index_loaded, not_whole
 from bert_core.studies.index_cost import bytes_a_token, index_cost
 from tests.core.test_treebank import SENTENCES
 
@@ -44,6 +44,19 @@ def test_tokens_are_counted_and_bytes_are_those_of_the_index(
     assert abs(cost.nbytes - size_of(tmp_path / "index")) < 0.1 * cost.nbytes
     kept = sum(path.stat().st_size - 128 for path in (tmp_path / "index").glob("*/*.npy"))  # without their headers
     assert kept == counts["tokens"] * bytes_a_token(tiny_loaded, IndexSettings())
+
+
+def test_what_is_not_read_whole_is_counted(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    """Before the index is made, as it will be said of it."""
+    path = tmp_path / "a.txt"
+    path.write_text(f"{'the cat ' * 200}.\nA dog.\n{'The old king. ' * 6000}\n", encoding="utf-8")
+    cost = index_cost(path, tiny_loaded, most=100_000)
+    *_, (counts, _) = index_loaded(path, tmp_path / "index", tiny_loaded, IndexSettings(), characters=4096)
+    assert {name: counts[name] for name in cost.counts} == cost.counts
+    assert (cost.counts["shortened"], cost.counts["overlong"]) == (1, 1)
+    assert not_whole(cost.counts) == (
+        "; 1 sentences cut to the length that is read; 1 so long that only the beginning was read"
+    )
 
 
 def test_a_model_that_is_there_makes_the_same_index(

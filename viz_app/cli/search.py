@@ -48,7 +48,14 @@ def index(
 
     Stopped, it keeps what it has; the same command again goes on. With another file the index grows.
     """
-    from bert_core.studies.index import IndexSettings, check_indexable, index_file, read_contents, remove_from_index
+    from bert_core.studies.index import (
+        IndexSettings,
+        check_indexable,
+        index_file,
+        not_whole,
+        read_contents,
+        remove_from_index,
+    )
     from bert_core.studies.resume import alone
 
     if (file is None) == (remove is None):
@@ -82,7 +89,7 @@ def index(
     tokens = sum(one["counts"].get("tokens", 0) for one in contents["documents"])
     size = sum(path.stat().st_size for path in out.glob("*/*"))
     if counts is not None:
-        note(f"{file.name}: {counts['texts']:,} sentences, {counts['tokens']:,} tokens{_odd(counts)}")
+        note(f"{file.name}: {counts['texts']:,} sentences, {counts['tokens']:,} tokens{not_whole(counts)}")
     typer.echo(f"{out}: {len(contents['documents'])} files, {tokens:,} tokens, {size / 1e6:,.1f} MB")
 
 
@@ -196,13 +203,6 @@ def _parse_layers(written: str) -> tuple[int, ...] | None:
     if not all(part.isdecimal() for part in parts):
         raise Refused(f"--layers is {written!r}: write layers with commas, as in 0,5, or all")
     return tuple(int(part) for part in parts)
-
-
-def _odd(counts: dict[str, int]) -> str:
-    names = {"shortened": "sentences cut to the length that is read", "unreadable": "without a sign that can be read",
-             "overlong": "so long that only the beginning was read", "not UTF-8": "lines with bytes that are not "
-             "UTF-8, which were replaced"}  # fmt: skip
-    return "".join(f"; {counts[name]:,} {words}" for name, words in names.items() if counts.get(name))
 
 
 def _lines(found: Matches, encoding: Encoding, positions: Sequence[int], of: int) -> list[str]:

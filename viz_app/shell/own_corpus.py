@@ -22,7 +22,7 @@ from bert_core.loading import LoadedModel
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.run.memory import TOKENS_AT_ONCE, passes_bytes
-from bert_core.studies.index import IndexSettings, index_loaded
+from bert_core.studies.index import IndexSettings, index_loaded, not_whole
 from bert_core.studies.index_cost import LONGER, IndexCost, bytes_a_token, index_cost
 from bert_core.studies.indexed import Index, open_index
 from viz_app.shell import screen
@@ -148,9 +148,9 @@ def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
     if cost is None:
         return False
     screen.note(
-        f"{as_written(upload.name)} has {cost.tokens:,} tokens. Their index takes {cost.nbytes / 1e6:,.0f} MB on the "
-        f"disk of this server as long as you are here, and about {as_time(cost.seconds)}: so quickly was its beginning "
-        "read here a moment ago."
+        f"{as_written(upload.name)} has {cost.tokens:,} tokens{not_whole(cost.counts)}. Their index takes "
+        f"{cost.nbytes / 1e6:,.0f} MB on the disk of this server as long as you are here, and about "
+        f"{as_time(cost.seconds)}: so quickly was its beginning read here a moment ago."
     )
     work = _making(loaded, upload, cost)
     if not offered("own_index", work.key, "Index it", cost.seconds, quick=0):

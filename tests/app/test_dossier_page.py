@@ -77,8 +77,13 @@ def test_a_head_is_shown_beside_chance() -> None:
 def test_one_guesses_before_one_sees() -> None:
     """Ten looks and neither figures nor words; a button shows them."""
     app = start(hidden="1")
-    assert not app.get("plotly_chart") and len(app.dataframe) == 1 and len(app.dataframe[0].value) == 10
-    assert "by chance" not in words(app)
+    (looks,) = (one.value.splitlines() for one in app.markdown if one.value.startswith("1. "))
+    assert not app.get("plotly_chart") and not app.dataframe and len(looks) == 10
+    assert [look.replace("\\", "") for look in looks[:3]] == [
+        f"{number}. {marked(look)}"
+        for number, look in enumerate(read_dossiers(BUNDLED).of(*FIRST_HEAD).strongest[:3], 1)
+    ]
+    assert "by chance" not in words(app) and "CC BY-SA" in words(app)
     next(button for button in app.button if button.label == "Show its dossier").click().run()
     assert app.get("plotly_chart") and len(app.dataframe) == 3
 
@@ -99,6 +104,8 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
     app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
     app = settled(app)
     assert "there is no dossier of L3 H8" in words(app)
+    app.session_state.head = (1, 0)
+    settled(app.run())
     (corpus,) = [caption.value for caption in app.caption if "Corpus" in caption.value]
     assert r"\<script\>" in corpus and "<script" not in corpus.replace(r"\<", "")
 

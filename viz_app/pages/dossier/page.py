@@ -69,6 +69,8 @@ def draw() -> None:
             _guess(one)
         else:
             _bars(found, one)
+        if found.source:
+            screen.note(f"Corpus: {as_written(found.source)}, {one.tokens:,} tokens.")
     if not state.hidden:
         _joined(one)
         _tenths(one)
@@ -115,8 +117,6 @@ def _dossiers(loaded: LoadedModel) -> Dossiers | None:
             icon=":material/info:",
         )
         return None
-    if found.source:
-        screen.note(f"Corpus: {as_written(found.source)}, {found.heads[0].tokens:,} tokens.")
     return found
 
 
@@ -158,7 +158,7 @@ def _bars(found: Dossiers, one: Dossier) -> None:
     state = st.session_state
     screen.say(in_words(one))
     if says := figures_in_words(found, one):
-        screen.say(as_written(says))
+        screen.note(as_written(says))
     there = [name for name in QUESTIONS if name in one.bars]
     with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
         control(
@@ -246,7 +246,8 @@ def _guess(one: Dossier) -> None:
     """Ten looks and nothing else, until somebody wants to see."""
     drawn = [*one.strongest, *(look for tenth in reversed(one.tenths) for look in tenth)][:10]
     screen.say("What does this head do? From ‹this› token it looks most at «that».")
-    st.dataframe([{"sentence": marked(look)} for look in drawn], hide_index=True, key="dossier_guess")
+    # A list and no table: a narrow column wraps it, and would cut a cell before what is marked in it.
+    st.markdown("\n".join(f"{number}. {as_written(marked(look))}" for number, look in enumerate(drawn, 1)))
     st.button("Show its dossier", on_click=put, args=("hidden", False), type="primary")
 
 

@@ -787,6 +787,8 @@ DOORS: dict[str, Door] = {
     "head_dossiers head": lambda a, v: bert_core.head_dossiers(a.index, [v]),
     "head_dossiers examples": lambda a, v: bert_core.head_dossiers(a.index, [(0, 0)], examples=v),
     "head_dossiers seed": lambda a, v: bert_core.head_dossiers(a.index, [(0, 0)], seed=v),
+    "head_dossiers table": lambda a, v: bert_core.head_dossiers(a.index, [(0, 0)], table=v),
+    "head_dossiers table_source": lambda a, v: bert_core.head_dossiers(a.index, [(0, 0)], table_source=v),
     "read_dossiers": lambda a, v: bert_core.read_dossiers(v),
     "write_dossiers": lambda a, v: bert_core.write_dossiers(v, "dossier.json"),
     "write_dossiers path": lambda a, v: bert_core.write_dossiers(bert_core.head_dossiers(a.index, [(0, 0)]), v),

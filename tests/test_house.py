@@ -188,9 +188,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.training", "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.finetune": {
-        "numpy", "streamlit", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint", "bert_core.loading",
-        "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.training",
-        "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
+        "numpy", "streamlit", "bert_core.progress", "bert_core.refused", "bert_core.tokenizer", "bert_core.checkpoint",
+        "bert_core.loading", "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.studies",
+        "bert_core.training", "viz_app.door", "viz_app.figures", "viz_app.components", "viz_app.shell",
     },
     "viz_app.pages.score": {
         "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.tokenizer", "bert_core.records",

@@ -14,6 +14,7 @@ from bert_core.records.heads import HeadTable as HeadTable
 from bert_core.records.heads import HeadVectors as HeadVectors
 from bert_core.records.heads import PruningPlan as PruningPlan
 from bert_core.records.layers import LayerStates as LayerStates
+from bert_core.records.layers import LensChange as LensChange
 from bert_core.records.layers import LensRun as LensRun
 from bert_core.records.layers import Walk as Walk
 from bert_core.records.models import ModelComparison as ModelComparison

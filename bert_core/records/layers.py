@@ -70,6 +70,32 @@ class LensRun:
 
 
 @dataclass(frozen=True)
+class LensChange:
+    """What the masked-word heads of two models read out of every layer of one text.
+
+    Depth 0 is the embeddings, depth n + 1 what leaves layer n.
+    before, after: (depth, seq) int32, the likeliest piece of each. shares_before, shares_after: the same, how probable
+    it is. divergence: (depth, seq), Jensen-Shannon divergence of both readings, nats, 0 to ln 2.
+    """
+
+    encoding: Encoding
+    before: np.ndarray = field(repr=False)
+    after: np.ndarray = field(repr=False)
+    shares_before: np.ndarray = field(repr=False)
+    shares_after: np.ndarray = field(repr=False)
+    divergence: np.ndarray = field(repr=False)
+
+    def __post_init__(self) -> None:
+        read_only(self)
+
+    @property
+    def same(self) -> np.ndarray:
+        """(depth, seq), whether both read the same piece first."""
+        same: np.ndarray = self.before == self.after
+        return same
+
+
+@dataclass(frozen=True)
 class Walk:
     """The values on the way of one text through a model, seen in full in one layer.
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bert_core.loading import LoadedModel
 from bert_core.progress import Progress, counted, silent
-from bert_core.records import LayerStates, LensRun
+from bert_core.records import LayerStates, LensChange, LensRun
 from bert_core.refused import Refused, checked, several, whole
 from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_position, gate_tensor, ids_of, segments_of
@@ -102,6 +102,50 @@ def logit_lens(
             counted(report, depths * first + (depth + 1) * len(final), depths * len(places), "cells")
     lens = "logit" if translators is None else "tuned"
     return LensRun(encoding, lens, places, pieces, top, probabilities, **figures)
+
+
+@checked
+@torch.no_grad()
+def lens_change(before: LoadedModel, after: LoadedModel, encoding: Encoding) -> LensChange:
+    """What the word heads of two models, each its own, read out of every layer of a text, in batches that fit.
+
+    encoding: of both, which have one vocabulary. The last depth is each model's own prediction.
+    Raises Refused where either has no trained word head, or they have not as many layers or pieces.
+    Source: nostalgebraist 2020.
+    """
+    sizes = [(loaded.config.num_hidden_layers, loaded.config.vocab_size) for loaded in (before, after)]
+    if sizes[0] != sizes[1]:
+        (layers, pieces), (others, of_others) = sizes
+        raise Refused(
+            f"{layers} layers and {pieces:,} pieces, and {others} and {of_others:,}: depth by depth two models are "
+            "compared that have as many"
+        )
+    for loaded in (before, after):
+        if not loaded.has_mlm:
+            raise Refused(f"{loaded.name} has no trained masked-word head, so its layers cannot be read as words")
+    heads = [loaded.model.cls.predictions for loaded in (before, after)]
+    states = [_states(loaded, encoding, None) for loaded in (before, after)]
+    depths, length = states[0].shape[:2]
+    tops = np.empty((2, depths, length), np.int32)
+    shares = np.empty((2, depths, length), np.float32)
+    divergence = np.empty((depths, length), np.float32)
+    together = max(1, BYTES_AT_ONCE // (4 * before.config.vocab_size))
+    for depth in range(depths):
+        for first in range(0, length, together):
+            some = slice(first, first + together)
+            one, other = (
+                head(of_model[depth, some]).float().log_softmax(-1)
+                for head, of_model in zip(heads, states, strict=True)
+            )
+            for side, read in enumerate((one, other)):
+                likeliest = read.max(-1)
+                tops[side, depth, some] = likeliest.indices.cpu().numpy()
+                shares[side, depth, some] = as_array(likeliest.values.exp())
+            middle = torch.logaddexp(one, other) - np.log(2)
+            both = (one.exp() * (one - middle)).sum(-1) + (other.exp() * (other - middle)).sum(-1)
+            # Rounding may take a divergence of nothing a hair below it.
+            divergence[depth, some] = as_array((both / 2).clamp(min=0))
+    return LensChange(encoding, tops[0], tops[1], shares[0], shares[1], divergence)
 
 
 def _states(loaded: LoadedModel, encoding: Encoding, head_mask: np.ndarray | None) -> Tensor:

@@ -17,14 +17,17 @@ from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import Refused
+from bert_core.records import LensChange
+from bert_core.run.lens import lens_change
 from tests.core.test_finetune import sentences
 from tests.visit import key_of, settled, visited, words
 from viz_app.figures.tuning import alike_depths, tuning_lines
 from viz_app.pages.finetune import runs as processes
-from viz_app.pages.finetune.changes import Changes, zipped
+from viz_app.pages.finetune.changes import Changes, Step, zipped
 from viz_app.pages.finetune.examples import example_file
 from viz_app.pages.finetune.material import KINDS, Asked, columns_of, kind_of, labels_of, material_of
 from viz_app.pages.finetune.runs import TuningRun, arguments_of, new_run, runs
+from viz_app.pages.finetune.words import _story
 from viz_app.shell.controls import Upload
 from viz_app.shell.models import added_models
 
@@ -120,6 +123,21 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     choose(app, tuned_step=middle, tuned_by="importance", head=(1, 2))
     assert not app.exception and not app.error, words(app)
     assert "on the text above" in words(app)
+    start, then = (bert_core.load(str(run.steps[number]), device="cpu") for number in (0, middle))
+    read = lens_change(start, then, start.tokenizer.encode("the cat sat on the mat"))
+    others, tokens = (~read.same).sum(1), len(read.encoding)
+    said = (
+        f"**{others[-1]} of {tokens}** tokens are read as" if others.any() else "the same word is read first at every"
+    )
+    assert f"At step {middle} {said}" in words(app)
+    same = Changes(run, Step(0, run.steps[0]), Step(middle, run.steps[middle])).same_words().do(lambda *_: None)
+    typed = [
+        lens_change(start, then, encoding).same[:, 1:-1]
+        for encoding in (start.tokenizer.encode(text, max_length=24) for text, _ in ROWS[:16])
+    ]
+    np.testing.assert_allclose(same, np.concatenate(typed, 1).mean(1))
+    choose(app, tuned_words_of="start")
+    assert not app.exception and not app.error, words(app)
     loaded = bert_core.load(zip_of(run), device="cpu")
     assert loaded.labels == ("home", "realm", "river")
     app.button(key="open_tuned").click().run()
@@ -355,6 +373,24 @@ def test_columns_are_those_of_the_header() -> None:
     assert columns_of(Upload("t.csv", b'"a, b",c\n')) == ["a, b", "c"]
     with pytest.raises(Refused, match="has the columns a, a"):
         columns_of(Upload("t.csv", b"a,a\n"))
+
+
+def test_the_words_that_changed_are_counted_in_a_sentence(tiny_model_folder: Path) -> None:
+    """At the last depth, and at the depth where most did; that none did is said too."""
+    encoding = bert_core.load(str(tiny_model_folder), device="cpu").tokenizer.encode("the cat sat")
+    shape, same = (3, len(encoding)), np.zeros((3, len(encoding)), np.int32)
+    ones = np.ones(shape, np.float32)
+
+    def said(*changed: int) -> str:
+        after = same.copy()
+        for depth, many in enumerate(changed):
+            after[depth, :many] = 1
+        return _story(LensChange(encoding, same, after, ones, ones, ones), 8)
+
+    assert said(0, 0, 0) == "At step 8 the same word is read first at every token and depth as at the start."
+    start = "tokens are read as another word than at the start after L1"
+    assert said(0, 1, 3) == f"At step 8 **3 of 5** {start}, more than at any depth before."
+    assert said(0, 4, 3) == f"At step 8 **3 of 5** {start}; most, 4, after L0."
 
 
 def test_the_pictures_hold_what_they_are_given() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 import shutil
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from scipy.spatial.distance import jensenshannon
 from scipy.stats import entropy
 
 import bert_core
@@ -215,3 +217,46 @@ def test_bad_questions_to_the_layers_are_one_sentence(tiny: LoadedModel) -> None
         logit_lens(tiny, encoding, followed=[1, 2])
     with pytest.raises(ValueError, match="a piece to follow does not exist: the vocabulary has 0 to"):
         logit_lens(tiny, encoding, followed=[10**6] * 16)
+
+
+def other_weights(loaded: LoadedModel, seed: int = 5) -> LoadedModel:
+    """The same model with its encoder moved a little; its word head stays."""
+    torch.manual_seed(seed)
+    model = copy.deepcopy(loaded.model)
+    with torch.no_grad():
+        for parameter in model.bert.encoder.parameters():
+            if parameter.dim() > 1:
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    return dataclasses.replace(loaded, model=model)
+
+
+def test_what_two_models_read_is_what_each_reads_alone(tiny: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Top pieces and shares are those of `logit_lens`; the divergence is scipy's, and nothing between equal models."""
+    other, encoding, vocab = other_weights(tiny), example(tiny), tiny.config.vocab_size
+    alone = [logit_lens(loaded, encoding, top_k=vocab) for loaded in (tiny, other)]
+    readings = [np.zeros((*run.top.shape[:2], vocab)) for run in alone]
+    for reading, run in zip(readings, alone, strict=True):
+        np.put_along_axis(reading, run.top.astype(np.int64), run.probabilities.astype(np.float64), -1)
+    wanted = jensenshannon(*readings, axis=-1) ** 2
+    for room in (lens.BYTES_AT_ONCE, 4 * vocab * 3):  # all at once, and three positions at a time
+        monkeypatch.setattr(lens, "BYTES_AT_ONCE", room)
+        found = lens.lens_change(tiny, other, encoding)
+        assert_near(found.divergence, wanted)
+        assert_near(found.shares_before, alone[0].probabilities[..., 0])
+        assert_near(found.shares_after, alone[1].probabilities[..., 0])
+        np.testing.assert_array_equal(found.before, alone[0].top[..., 0])
+        np.testing.assert_array_equal(found.after, alone[1].top[..., 0])
+    assert found.same[0].all() and not found.same.all(), "the embeddings are the same, some layer is not"
+    nothing = lens.lens_change(tiny, tiny, encoding)
+    assert nothing.same.all() and nothing.divergence.max() < 1e-6
+
+
+def test_two_models_that_cannot_be_read_side_by_side_are_refused(tiny: LoadedModel) -> None:
+    """Without a word head, or with other layers, there is no depth to compare."""
+    encoding = example(tiny)
+    report = dataclasses.replace(tiny.report, missing=("cls.predictions.bias",))
+    with pytest.raises(bert_core.Refused, match="no trained masked-word head"):
+        lens.lens_change(tiny, dataclasses.replace(tiny, report=report), encoding)
+    shallow = bert_core.BertForPreTraining(tiny.config.replace(num_hidden_layers=1))
+    with pytest.raises(bert_core.Refused, match="depth by depth two models are compared that have as many"):
+        lens.lens_change(tiny, dataclasses.replace(tiny, model=shallow), encoding)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,11 @@ import numpy as np
 
 from bert_core.analysis.roles import in_words, roles_of_heads
 from bert_core.loading import LoadedModel, load, save
-from bert_core.records import ModelComparison, ModelRun
+from bert_core.progress import Progress, counted
+from bert_core.records import LensChange, ModelComparison, ModelRun
 from bert_core.run.capture import capture
-from bert_core.run.memory import capture_bytes
+from bert_core.run.lens import lens_change
+from bert_core.run.memory import capture_bytes, words_bytes
 from bert_core.studies.compare import compare_models
 from bert_core.tokenizer import Encoding
 from viz_app.pages.finetune.material import Material
@@ -70,6 +72,11 @@ class Changes:
         found: Material = kept(("tuned texts", *self.start.key), first)
         return found
 
+    @property
+    def many(self) -> str:
+        """How many these are, in words."""
+        return f"{len(self.texts.texts)} {self.run.asked.kind.many}"
+
     def compared(self) -> Work[ModelComparison]:
         """Their states and heads on the first texts; of a run that learns no classes, hidden words are asked."""
         before, after, some = self.start.model(), self.step.model(), self.texts
@@ -81,6 +88,38 @@ class Changes:
                 before, after, some.texts, labels=some.labels or None, max_length=longest, report=report
             ),
             seconds_of(before, tokens_of(before, some.texts, longest), PASSES * len(some.texts)),
+        )  # fmt: skip
+
+    def words(self, encoding: Encoding) -> Work[LensChange]:
+        """What the word head reads out of every layer of a text, then and now."""
+        before, after = self.start.model(), self.step.model()
+        depths = before.config.num_hidden_layers + 1
+        return Work(
+            ("tuned lens", self.start.key, self.step.key, encoding), f"Step {self.step.number} is read at every layer",
+            lambda _: lens_change(before, after, encoding),
+            seconds_of(before, len(encoding), 2, places=2 * depths * len(encoding)),
+            memory=words_bytes(before, len(encoding)),
+        )  # fmt: skip
+
+    def same_words(self) -> Work[np.ndarray]:
+        """Of the typed tokens of the first texts, the share at which both read the same word first, (depth,)."""
+        before, after, texts = self.start.model(), self.step.model(), self.texts.texts
+        longest = min(self.run.asked.max_length, before.config.max_position_embeddings)
+        tokens, depths = tokens_of(before, texts, longest), before.config.num_hidden_layers + 1
+
+        def share(report: Progress) -> np.ndarray:
+            same, typed = np.zeros(depths), 0
+            for done, encoding in enumerate(encodings_of(before, texts, longest), 1):
+                places = [place for place, special in enumerate(encoding.special) if not special]
+                same += lens_change(before, after, encoding).same[:, places].sum(1)
+                typed += len(places)
+                counted(report, done, len(texts), "texts")
+            return same / max(typed, 1)
+
+        return Work(
+            ("tuned words", self.start.key, self.step.key), f"The texts of step {self.step.number} are read as words",
+            share, seconds_of(before, tokens, 2 * len(texts), places=2 * depths * tokens * len(texts)),
+            memory=words_bytes(before, longest),
         )  # fmt: skip
 
     def read(self, step: Step, encoding: Encoding) -> ModelRun:
@@ -95,8 +134,13 @@ class Changes:
 
 def tokens_of(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> int:
     """How many tokens a typical text has."""
-    parts = ((text,) if isinstance(text, str) else text for text in texts)
-    return round(float(np.mean([len(loaded.tokenizer.encode(*part, max_length=longest)) for part in parts])))
+    return round(float(np.mean([len(encoding) for encoding in encodings_of(loaded, texts, longest)])))
+
+
+def encodings_of(loaded: LoadedModel, texts: Sequence[str | tuple[str, str]], longest: int) -> Iterator[Encoding]:
+    """The texts as a model reads them."""
+    for text in texts:
+        yield loaded.tokenizer.encode(*((text,) if isinstance(text, str) else text), max_length=longest)
 
 
 def titles_of(found: ModelComparison, values: np.ndarray, by: str) -> list[list[str]]:

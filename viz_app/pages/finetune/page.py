@@ -10,6 +10,7 @@ import streamlit as st
 
 from bert_core.records import ModelComparison
 from bert_core.refused import Refused
+from bert_core.tokenizer import Encoding
 from viz_app.components.head_grid.view import head_grid
 from viz_app.figures.attention import attention_heatmap
 from viz_app.figures.lens import short_names
@@ -19,6 +20,7 @@ from viz_app.pages.finetune.begin import begin
 from viz_app.pages.finetune.changes import FIGURES, Changes, Step, titles_of, zipped
 from viz_app.pages.finetune.material import KINDS
 from viz_app.pages.finetune.runs import TuningRun, runs
+from viz_app.pages.finetune.words import draw_words
 from viz_app.shell import frame, question, screen
 from viz_app.shell.address import CHOSEN, publish
 from viz_app.shell.calm import calm
@@ -164,7 +166,11 @@ def _changed(current: Question, run: TuningRun) -> None:
     chosen = _head(changes, found)
     if found is not None:
         _heads(current, run, found, by, chosen)
-    _maps(current, changes, chosen)
+    loaded, text = changes.start.model(), current.original
+    longest = loaded.config.max_position_embeddings
+    encoding = loaded.tokenizer.encode(text.text, text.pair, max_length=longest)
+    _maps(current, changes, encoding, chosen)
+    draw_words(current, changes, encoding, quick=QUICK)
 
 
 def _head(changes: Changes, found: ModelComparison | None) -> Head:
@@ -217,11 +223,8 @@ def _heads(current: Question, run: TuningRun, found: ModelComparison, by: str, c
     )
 
 
-def _maps(current: Question, changes: Changes, chosen: Head) -> None:
+def _maps(current: Question, changes: Changes, encoding: Encoding, chosen: Head) -> None:
     """The attention of the chosen head on the text above, at the start and at the step."""
-    loaded = changes.start.model()
-    config, text = loaded.config, current.original
-    encoding = loaded.tokenizer.encode(text.text, text.pair, max_length=config.max_position_embeddings)
     layer, head = chosen
     screen.heading(f"L{layer} H{head} on the text above")
     for place, step in zip(st.columns(2, gap="medium"), (changes.start, changes.step), strict=True):

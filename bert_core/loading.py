@@ -129,6 +129,11 @@ class LoadedModel:
         return self.config.family.asks_order
 
     @property
+    def pair_head(self) -> str:
+        """What the head of two texts is called: "next-sentence", or "sentence-order" as of an ALBERT."""
+        return "sentence-order" if self.asks_order else "next-sentence"
+
+    @property
     def has_segments(self) -> bool:
         """Whether the model is told which of two texts a token is of; without, no next sentences were asked."""
         return self.config.type_vocab_size > 1 and self.tokenizer.special_tokens.segment > 0

@@ -16,6 +16,13 @@ def context_places(encoding: Encoding) -> tuple[int, ...]:
     return tuple(position for position, side in enumerate(encoding.sides) if side == "B")
 
 
+def answer_places(encoding: Encoding, start: int, end: int) -> tuple[int, int]:
+    """Positions of the first and the last piece with some of these characters of the context; 0 and 0 if none has."""
+    spans = encoding.offsets
+    inside = [at for at in context_places(encoding) if spans[at][0] < end and spans[at][1] > start]
+    return (inside[0], inside[-1]) if inside else (0, 0)
+
+
 @shaped(scores="two token")
 def span_probabilities(scores: np.ndarray, encoding: Encoding) -> np.ndarray:
     """How probable each token is as the first, and as the last, of the answer (2, token): each row sums to 1.

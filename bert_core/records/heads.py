@@ -204,9 +204,11 @@ class HeadVectors:
         return attention
 
 
-# What the loss of a text may be of -> what its nats are counted by.
+# What the loss of a text may be of -> what it is counted in. Of the last four it is minus the target's value.
 LOSSES: Mapping[str, str] = MappingProxyType({
-    "words": "a hidden piece", "word": "a piece of the word", "class": "a class to tell", "next": "a pair to tell",
+    "words": "nats a hidden piece", "word": "nats a piece of the word", "class": "nats a class to tell",
+    "next": "nats a pair to tell", "tag": "of a logit a tag", "span": "of two logits an answer",
+    "replaced": "nats of log-odds a token", "similarity": "of the cosine a pair",
 })  # fmt: skip
 
 
@@ -214,9 +216,9 @@ LOSSES: Mapping[str, str] = MappingProxyType({
 class HeadTable:
     """What is known of every head of a model over many texts.
 
-    model: its name. texts, tokens: how many were read. loss: mean over the texts of their loss with all heads, nats;
-        None where it was not asked for. loss_of: what was asked of each, one of `LOSSES`. method: what took the place
-        of a head's output in `loss_change`, one of those of `run.ablation`.
+    model: its name. texts, tokens: how many were read. loss: mean over the texts of their loss with all heads, in what
+        `LOSSES` says; None where it was not asked for. loss_of: what was asked of each, one of `LOSSES`. method: what
+        took the place of a head's output in `loss_change`, one of those of `run.ablation`.
     figures: by name (layer, head), each a mean over the texts; NaN for a head that the model does not have.
     """
 
@@ -236,7 +238,7 @@ class HeadTable:
     @property
     def loss_in_words(self) -> str:
         """The loss with what it is counted by, as "4.076 nats a hidden piece"; empty where it was not asked for."""
-        return "" if self.loss is None else f"{self.loss:.3f} nats {LOSSES[self.loss_of]}"
+        return "" if self.loss is None else f"{self.loss:.3f} {LOSSES[self.loss_of]}"
 
     @property
     def shape(self) -> tuple[int, int]:

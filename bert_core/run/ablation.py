@@ -22,6 +22,7 @@ from bert_core.modeling import BertLayer, BertModel
 from bert_core.progress import Progress, counted, silent
 from bert_core.records import HeadSweep, Target
 from bert_core.refused import Refused, checked, several
+from bert_core.run.arrays import as_array
 from bert_core.run.inputs import check_head_mask, embedded, gate_tensor
 from bert_core.run.memory import TOKENS_AT_ONCE
 from bert_core.run.targets import asked_positions, target_values
@@ -253,6 +254,37 @@ def ablate_heads(
         divergence=figures["kl"] if positions else None,
         flips=figures["flips"] if positions else None,
     )
+
+
+def values_without_heads(
+    loaded: LoadedModel, encoding: Encoding, targets: Sequence[Target], replacement: Replacement | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Some targets of one text with all heads (target,), and without each (target, layer, head); a pruned one is NaN.
+
+    All targets are read from the same passes. Raises Refused as `ablate_heads`.
+    """
+    bert = loaded.model.bert
+    for target in targets:
+        asked_positions(loaded, encoding, target, ())
+    wanted = sorted({row for target in targets for row in target.rows})
+    places = [[wanted.index(row) for row in target.rows] for target in targets]
+    asked = torch.tensor([wanted], device=loaded.device)
+    check_own(loaded.edits, "switching heads off one by one")
+    with torch.no_grad():
+        clean = clean_pass(bert, embedded(loaded, encoding), None, None, asked)
+        heads = [(n, head) for n, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
+        config = loaded.config
+        without = np.full((len(targets), config.num_hidden_layers, config.num_attention_heads), np.nan)
+        other = None if replacement is None else replacement.of_length(len(encoding))
+        whole = [
+            float(target_values(loaded, target, clean.leaving[:, rows])[0])
+            for target, rows in zip(targets, places, strict=True)
+        ]
+        for some, states in without_each(bert, clean, heads, None, None, asked, replacement=other):
+            layers, numbers = zip(*some, strict=True)
+            for number, (target, rows) in enumerate(zip(targets, places, strict=True)):
+                without[number, layers, numbers] = as_array(target_values(loaded, target, states[:, 0][:, rows]))
+    return np.array(whole), without
 
 
 class _Judge:

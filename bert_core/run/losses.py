@@ -119,7 +119,7 @@ def check_can_answer(loaded: LoadedModel, kinds: Collection[str]) -> None:
     if "pieces" in kinds and not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: its heads have no loss to be measured by")
     if "next sentences" in kinds and not loaded.has_nsp:
-        raise Refused(f"{loaded.name} has no trained next-sentence head: its heads have no loss to be measured by")
+        raise Refused(f"{loaded.name} has no trained {loaded.pair_head} head: its heads have no loss to be measured by")
     if "classes" not in kinds:
         return
     if not loaded.has_classifier:

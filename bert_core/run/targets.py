@@ -52,9 +52,9 @@ def check_target(loaded: LoadedModel, encoding: Encoding, target: Target | None)
         raise Refused(f"the target is {shown(target)}: it must be a Target, as `word_target` makes it")
     if target.asks.head == "next":
         if not loaded.has_nsp:
-            raise Refused(f"{loaded.name} has no trained next-sentence head: choose a masked word as the target")
+            raise Refused(f"{loaded.name} has no trained {loaded.pair_head} head: choose a masked word as the target")
         if encoding.pair is None:
-            raise Refused("the next-sentence target needs a second sentence")
+            raise Refused(f"the {loaded.pair_head} target needs a second sentence")
     elif target.asks.head == "classifier":
         assert target.label is not None  # Target checks this
         if not loaded.has_classifier:

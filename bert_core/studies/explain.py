@@ -27,6 +27,17 @@ from bert_core.records import Target, word_target
 from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.run.capture import capture
 from bert_core.run.losses import check_can_answer
+from bert_core.studies.asked import (
+    HEADS_ASKED,
+    PAIRS,
+    Ask,
+    asks,
+    check_has_head,
+    check_pairs,
+    encoded,
+    marked_lines,
+    marked_shards,
+)
 from bert_core.studies.engines import check_engine, on_ray
 from bert_core.studies.faithfulness import probability_of
 from bert_core.studies.lines import Line, Shard, check_file, shards
@@ -35,12 +46,14 @@ from bert_core.studies.rows import Columns, check_rows, row_shards
 from bert_core.studies.table import check_kind
 from bert_core.tokenizer import Encoding
 
-ASKED = ("class", "word", "next")  # its class; the word at its [MASK]; whether its second text follows
+# Its class; the word at its [MASK]; whether its second text follows; and what `asked` asks of a model's other heads.
+ASKED = ("class", "word", "next", *HEADS_ASKED)
 NEEDS = {"class": "classes", "word": "pieces", "next": "next sentences"}
-PLACES = ("text", "position", "side", "token", "word", "start", "end", "asked", "probability")
+QUESTION = ("kind", "first", "last")  # of the target, and where its answer is read; a table of before has none
+PLACES = ("text", "position", "side", "token", "word", "start", "end", "asked", "probability", *QUESTION)
 FOLLOWS = "follows"
-TEXT_COLUMNS = ("side", "token", "word", "asked")
-WHOLE_COLUMNS = ("text", "position", "start", "end")
+TEXT_COLUMNS = ("side", "token", "word", "asked", "kind")
+WHOLE_COLUMNS = ("text", "position", "start", "end", "first", "last")
 
 
 @dataclass(frozen=True)
@@ -48,7 +61,9 @@ class ExplainSettings:
     """What is explained of every text, and how.
 
     asked: of `ASKED`. Of a class and of a word what the model itself says first, unless `columns` names a column of
-    answers, or `word` gives one word for all texts. methods: names, as for `token_scores`. max_length: tokens of a text
+    answers, or `word` gives one word for all texts; of a tag and a span likewise, unless the file says them: with
+    `tags`, the label of a file of words, as `read_labelled_words` takes it, or a `.json` file of SQuAD. Of tags and
+    replaced tokens `word` asks of that word alone. methods: names, as for `token_scores`. max_length: tokens of a text
     that are read. columns: of a table; None means one text a line.
     Raises Refused for settings that cannot be.
     """
@@ -58,6 +73,7 @@ class ExplainSettings:
     word: str = ""
     columns: Columns | None = None
     max_length: int = 128
+    tags: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.asked, str) or self.asked not in ASKED:
@@ -75,8 +91,18 @@ class ExplainSettings:
             raise Refused(f"the columns are {shown(self.columns)}: they must be Columns, or None for one text a line")
         object.__setattr__(self, "max_length", whole("max_length", self.max_length, 3))
         answer = None if self.columns is None else self.columns.answer
-        if self.word and (self.asked != "word" or answer is not None):
-            raise Refused("one word for all texts is asked for at their [MASK], and by no column")
+        if self.word and (self.asked not in ("word", "tag", "replaced") or answer is not None):
+            raise Refused(
+                "one word for all texts is asked for at their [MASK], its tag, or whether it was replaced, by no column"
+            )
+        if not isinstance(self.tags, str):
+            raise Refused(f"the label of the tags is {shown(self.tags)}: it must be a text")
+        if self.tags and (self.asked != "tag" or self.columns is not None):
+            raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
+        if self.asked in HEADS_ASKED and answer is not None:
+            raise Refused(f"asking for {self.asked} does not need the column {answer!r}")
+        if self.asked == "similarity" and (self.columns is None or self.columns.pair is None):
+            raise Refused("how alike two texts are needs a column of second texts")
         if self.asked == "next" and (self.columns is None or self.columns.pair is None):
             raise Refused("whether B follows A needs a column of second texts")
         if self.asked == "next" and answer is not None:
@@ -91,43 +117,63 @@ def explain_shard(
 ) -> tuple[dict[str, list[Any]], Counter[str]]:
     """Every token of the texts of a shard as columns, `PLACES` and the methods; and what was read.
 
-    counts: of `lines.Shard`, and of "texts" and "tokens" explained, texts "shortened" to the length that is read,
-    "unreadable", and "without the word", where it cannot be asked for.
+    A text of which several things are asked stands there once for each.
+    counts: of `lines.Shard`, and of "texts" and "tokens" explained, "questions" of them, texts "shortened" to the
+    length that is read, "unreadable", and "without the word" or "without an answer", where it cannot be asked for.
     """
     columns: dict[str, list[Any]] = {name: [] for name in (*PLACES, *settings.methods)}
     counts = Counter(shard.counts)
     for line in shard.lines:
         try:
-            encoding = loaded.tokenizer.encode(line.text, line.pair, max_length=settings.max_length)
+            encoding = encoded(loaded, line, settings.asked, settings.max_length)
         except Refused:  # nothing in it that can be read
             counts["unreadable"] += 1
             continue
         try:
-            target, asked = asked_of(loaded, encoding, line, settings)
+            questions = asked_of(loaded, encoding, line, settings)
         except Refused:  # no [MASK], not as many as the word has pieces, or no second text
             counts["without the word"] += 1
             continue
-        scores = token_scores(loaded, encoding, target, settings.methods)
-        words = [""] * len(encoding)
-        for word, positions in words_of(encoding):
-            for position in positions:
-                words[position] = "" if encoding.special[position] or position in target.rows else word
+        if not questions:
+            counts["without an answer"] += 1
+            continue
         counts["texts"] += 1
         counts["tokens"] += len(encoding)
+        counts["questions"] += len(questions)
         counts["shortened"] += bool(encoding.cut)
-        whole = probability_of(loaded, encoding, target)
-        for position, (start, end) in enumerate(encoding.offsets):
-            place = (
-                line.number, position, encoding.sides[position] or "", encoding.tokens[position], words[position],
-                start, end, asked, whole, *scores[:, position].tolist(),
-            )  # fmt: skip
-            for name, value in zip(columns, place, strict=True):
-                columns[name].append(value)
+        for target, asked in questions:
+            scores = token_scores(loaded, encoding, target, settings.methods)
+            words = _words(encoding, target)
+            whole = probability_of(loaded, encoding, target)
+            for position, (start, end) in enumerate(encoding.offsets):
+                place = (
+                    line.number, position, encoding.sides[position] or "", encoding.tokens[position], words[position],
+                    start, end, asked, whole, target.kind, target.rows[0], target.rows[-1],
+                    *scores[:, position].tolist(),
+                )  # fmt: skip
+                for name, value in zip(columns, place, strict=True):
+                    columns[name].append(value)
     return columns, counts
 
 
-def asked_of(loaded: LoadedModel, encoding: Encoding, line: Line, settings: ExplainSettings) -> tuple[Target, str]:
-    """What is explained of one text, and its name. Raises Refused if it cannot be asked."""
+def _words(encoding: Encoding, target: Target) -> list[str]:
+    """The word of each token; none of what is added, nor where the word itself is asked for."""
+    hidden = target.rows if target.asks.head == "words" else ()
+    words = [""] * len(encoding)
+    for word, positions in words_of(encoding):
+        for position in positions:
+            words[position] = "" if encoding.special[position] or position in hidden else word
+    return words
+
+
+def asked_of(loaded: LoadedModel, encoding: Encoding, line: Line, settings: ExplainSettings) -> list[Ask]:
+    """What is explained of one text. Raises Refused if it cannot be asked."""
+    if settings.asked in HEADS_ASKED:
+        return asks(loaded, encoding, line, settings.asked, settings.word)
+    return [Ask(*_asked_once(loaded, encoding, line, settings))]
+
+
+def _asked_once(loaded: LoadedModel, encoding: Encoding, line: Line, settings: ExplainSettings) -> tuple[Target, str]:
     if settings.asked == "next":
         if encoding.pair is None:
             raise Refused("there is no second text")
@@ -180,13 +226,18 @@ def explain_file(
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
     if settings.columns is not None:
         answers = loaded.labels if settings.asked == "class" else ()
-        check_rows(path, settings.columns, answers if settings.columns.answer else (), pairs=settings.asked == "next")
+        check_rows(path, settings.columns, answers if settings.columns.answer else (), pairs=settings.asked in PAIRS)
+    marked = marked_lines(path, settings.asked, settings.tags, loaded.tags)
+    check_pairs(settings.asked, marked, settings.columns)
     parts = Path(f"{out}.parts")
     counts, place = _begun(parts, identity(path, model, settings))
     size = max(path.stat().st_size, 1)
     if counts:
         yield counts, place["start"] / size
-    rest = shards(path, **place) if settings.columns is None else row_shards(path, settings.columns, **place)
+    if marked is not None:
+        rest = marked_shards(path, marked, **place)
+    else:
+        rest = shards(path, **place) if settings.columns is None else row_shards(path, settings.columns, **place)
     found: Iterable[tuple[Shard, tuple[dict[str, list[Any]], Counter[str]]]]
     if engine == "local":
         found = ((shard, explain_shard(loaded, shard, settings)) for shard in rest)
@@ -209,6 +260,7 @@ def explain_file(
 def _why_none(counts: Mapping[str, int]) -> str:
     reasons = {
         "without the word": "without a [MASK] at which it could be asked",
+        "without an answer": "without an answer to ask for",
         "unreadable": "without a sign to read",
     }
     said = [f"{counts[name]:,} {words}" for name, words in reasons.items() if counts.get(name)]
@@ -225,7 +277,10 @@ def _explain_by_name(
 def _ready(model: str, device: str | None, settings: ExplainSettings) -> LoadedModel:
     """The model, once in a process. Raises Refused if it cannot answer what is asked."""
     loaded = load(model, device=device)
-    check_can_answer(loaded, {NEEDS[settings.asked]})
+    if settings.asked in HEADS_ASKED:
+        check_has_head(loaded, settings.asked)
+    else:
+        check_can_answer(loaded, {NEEDS[settings.asked]})
     longest = loaded.config.max_position_embeddings
     if settings.max_length > longest:
         raise Refused(f"{model} reads {longest} tokens at most, and {settings.max_length} were asked for")

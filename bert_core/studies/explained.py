@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 
 from bert_core.refused import Refused, checked
-from bert_core.studies.explain import PLACES, TEXT_COLUMNS, WHOLE_COLUMNS
+from bert_core.studies.explain import PLACES, QUESTION, TEXT_COLUMNS, WHOLE_COLUMNS
 from bert_core.studies.lines import check_file
 from bert_core.studies.table import check_kind
+
+NEEDED = tuple(name for name in PLACES if name not in QUESTION)  # of a table from before it said more
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class WordTotal:
 
 
 @checked
-def explained_rows(path: Path, *, needed: Sequence[str] = PLACES) -> Iterator[dict[str, list[Any]]]:
+def explained_rows(path: Path, *, needed: Sequence[str] = NEEDED) -> Iterator[dict[str, list[Any]]]:
     """The rows of a table that `explain_file` wrote, some at a time, as columns; numbers as numbers.
 
     needed: columns that must be there, of a table by somebody else.
@@ -95,13 +97,14 @@ def _csv_batches(path: Path, rows: int = 4096) -> Iterator[dict[str, list[Any]]]
 def word_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
     """What every word says of every answer over a table that `explain_file` wrote, by each method.
 
-    Of a word that stands in a text several times the sum; what is asked for itself, and added tokens, are left out.
+    Of a word that stands in a text several times the sum; a hidden word that is asked for, and added tokens, are left
+    out. A text counts once for each thing that is asked of it, as for the tags of two words.
     least: texts that must have a word. Sorted by answer and method, what speaks for it most first.
     Raises Refused as `explained_rows`.
     """
     sums: dict[tuple[str, str], np.ndarray] = {}  # (count, sum, sum of squares; method) of an answer and a word
     methods: tuple[str, ...] = ()
-    text: tuple[int, str] | None = None  # its number, and its answer
+    text: tuple[int, str, int] | None = None  # its number, its answer, and where that is read
     words: dict[str, np.ndarray] = {}  # of that text, (method,)
 
     def add() -> None:
@@ -113,10 +116,12 @@ def word_totals(path: Path, *, least: int = 1) -> list[WordTotal]:
     for batch in explained_rows(path):
         methods = tuple(name for name in batch if name not in PLACES)
         scores = np.array([batch[name] for name in methods]).reshape(len(methods), -1)
-        for row, (number, asked, word) in enumerate(zip(batch["text"], batch["asked"], batch["word"], strict=True)):
-            if text != (number, asked):
+        places = batch.get("first", [0] * len(batch["text"]))
+        each = zip(batch["text"], batch["asked"], places, batch["word"], strict=True)
+        for row, (number, asked, place, word) in enumerate(each):
+            if text != (number, asked, place):
                 add()
-                text = (number, asked)
+                text = (number, asked, place)
             if word:
                 words[word] = words.get(word, 0) + scores[:, row]
     add()

@@ -153,7 +153,7 @@ def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[
     if hidden and not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: ask for nsp alone")
     if "nsp" in settings.kinds and not loaded.has_nsp:
-        raise Refused(f"{loaded.name} has no trained next-sentence head: ask for content and function alone")
+        raise Refused(f"{loaded.name} has no trained {loaded.pair_head} head: ask for content and function alone")
     paragraphs = [split_sentences(paragraph) for document in read_documents(text) for paragraph in document]
     by_kind: dict[str, list[StudyQuestion]] = {kind: [] for kind in settings.kinds}
     for question in (*_of_words(loaded, paragraphs, settings, hidden), *_of_pairs(loaded, paragraphs, settings)):

@@ -21,9 +21,10 @@ import numpy as np
 from bert_core.analysis.heads import layer_normalised
 from bert_core.analysis.roles import head_figures
 from bert_core.loading import LoadedModel, load
-from bert_core.records import LOSSES, HeadTable, pieces_of, word_target
+from bert_core.records import LOSSES, HeadTable, Target, pieces_of, word_target
 from bert_core.refused import Refused, checked
-from bert_core.run.ablation import REPLACEMENTS, Replacement
+from bert_core.run.ablation import REPLACEMENTS, Replacement, values_without_heads
+from bert_core.run.capture import capture
 from bert_core.run.losses import (
     AskedText,
     attention_maps,
@@ -32,6 +33,16 @@ from bert_core.run.losses import (
     gate_gradients,
     hide_pieces,
     losses_without_each,
+)
+from bert_core.studies.asked import (
+    HEADS_ASKED,
+    PAIRS,
+    asks,
+    check_has_head,
+    check_pairs,
+    encoded,
+    marked_lines,
+    marked_shards,
 )
 from bert_core.studies.engines import check_engine, on_ray
 from bert_core.studies.lines import Line, Shard, check_file, shards
@@ -51,8 +62,11 @@ class CorpusSettings:
     max_length: tokens of a text that are read. mask_share: of its pieces that are hidden for the loss, all behind
     [MASK]. seed: with the number of the line it decides which, and which second texts are from elsewhere.
     loss: of what, one of `LOSSES`: "words", hidden pieces; "word", one word at a [MASK] of the text; "class", the
-    text's class; "next", whether the second text follows, half of them drawn from elsewhere in the shard.
-    word: the word at the [MASK] of every text. columns: of a table; None means one text a line.
+    text's class; "next", whether the second text follows, half of them drawn from elsewhere in the shard;
+    or, as `asks` has them, "tag", "span", "replaced" or "similarity": of these it is minus the target's value, the mean
+    over those of a text. tags: the label of a file of words, whose own tags are asked for.
+    word: the word at the [MASK] of every text, or the one whose tag is asked for, or whether it was replaced.
+    columns: of a table; None means one text a line.
     method, reference: what takes the place of a head's output in ablation, as for `Replacement`; texts.
     Raises Refused for settings that cannot be, or that would do nothing.
     """
@@ -67,6 +81,7 @@ class CorpusSettings:
     columns: Columns | None = None
     method: str = "zero"
     reference: tuple[str, ...] = ()
+    tags: str = ""
 
     def __post_init__(self) -> None:
         if not 0 < self.mask_share < 1:
@@ -82,7 +97,13 @@ class CorpusSettings:
             raise Refused("the class of a text stands in a column: say in which")
         if self.loss == "word" and bool(self.word) == (answer is not None):
             raise Refused("the word at the [MASK] is either one word, or named by a column")
-        if self.loss in ("words", "next") and answer is not None:
+        if self.word and self.loss not in ("word", "tag", "replaced"):
+            raise Refused(f"the loss {self.loss!r} does not need the word {self.word!r:.40}")
+        if self.tags and (self.loss != "tag" or self.columns is not None):
+            raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
+        if self.loss == "similarity" and (self.columns is None or self.columns.pair is None):
+            raise Refused("how alike two texts are needs a column of second texts")
+        if self.loss in ("words", "next", *HEADS_ASKED) and answer is not None:
             raise Refused(f"the loss {self.loss!r} does not need the column {answer!r}")
         if self.loss == "next" and self.columns is not None and self.columns.pair is None:
             raise Refused("whether B follows A needs a column of second texts")
@@ -149,6 +170,8 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
     have.
     """
     counts = Counter(shard.counts)
+    if settings.loss in HEADS_ASKED:
+        return _of_targets(loaded, shard, settings, counts)
     encodings, texts = _questions(loaded, shard, settings, counts)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
     figures: dict[str, np.ndarray] = {}
@@ -169,6 +192,49 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
         figures["loss_change"] = change.sum(0)
         figures["loss_change_squared"] = (change**2).sum(0)
         loss = float(losses.sum())
+    return HeadSums(figures, loss, counts)
+
+
+def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, counts: Counter[str]) -> HeadSums:
+    """The same where what is asked of a text is some targets, of which its loss is minus the mean."""
+    encodings: list[Encoding] = []
+    targets: list[list[Target]] = []
+    for line in shard.lines:
+        try:
+            encoding = encoded(loaded, line, settings.loss, settings.max_length)
+            found = [one.target for one in asks(loaded, encoding, line, settings.loss, settings.word)]
+        except Refused:  # nothing in it that can be read
+            counts["unreadable"] += 1
+            continue
+        if not found:
+            counts["without an answer"] += 1
+            continue
+        counts["shortened"] += bool(encoding.cut)
+        encodings.append(encoding)
+        targets.append(found)
+    counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
+    counts["questions"] = sum(map(len, targets))
+    figures: dict[str, np.ndarray] = {}
+
+    def add(name: str, values: np.ndarray) -> None:
+        figures[name] = figures.get(name, 0.0) + values.astype(np.float64)
+
+    loss = 0.0
+    for number, attention in attention_maps(loaded, encodings):
+        for name, values in head_figures(attention, encodings[number]).items():
+            add(name, values)
+    for encoding, some in zip(encodings, targets, strict=True):
+        if settings.importance:
+            runs = [capture(loaded, encoding, target=target, positions=()) for target in some]
+            # The size of the text's own slope, as of any other loss.
+            add("importance", np.abs(np.mean([run.gate_gradient for run in runs if run.gate_gradient is not None], 0)))
+            value = float(np.mean([run.target_value for run in runs if run.target_value is not None]))
+        if settings.ablation:
+            whole, without = values_without_heads(loaded, encoding, some, _replacement(loaded, settings))
+            change, value = (whole[:, None, None] - without).mean(0), float(whole.mean())
+            add("loss_change", change)
+            add("loss_change_squared", change**2)
+        loss -= value
     return HeadSums(figures, loss, counts)
 
 
@@ -276,8 +342,13 @@ def heads_over(
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
     if settings.columns is not None:
         classes = loaded.labels if settings.loss == "class" else ()
-        check_rows(path, settings.columns, classes, pairs=settings.loss == "next")
-    rest = shards(path, **place) if settings.columns is None else row_shards(path, settings.columns, **place)
+        check_rows(path, settings.columns, classes, pairs=settings.loss in PAIRS)
+    marked = marked_lines(path, settings.loss, settings.tags, loaded.tags)
+    check_pairs(settings.loss, marked, settings.columns)
+    if marked is not None:
+        rest = marked_shards(path, marked, **place)
+    else:
+        rest = shards(path, **place) if settings.columns is None else row_shards(path, settings.columns, **place)
     if engine == "local":
         measured = _here(loaded, settings, rest)
     else:
@@ -303,9 +374,11 @@ def _ready(model: str, device: str | None, settings: CorpusSettings) -> LoadedMo
     """The model, once in a process. Raises Refused if it cannot answer what is asked."""
     loaded = load(model, device=device)
     check_has_parts(loaded)
-    if settings.asks_loss:
+    if settings.loss in HEADS_ASKED:
+        check_has_head(loaded, settings.loss)
+    elif settings.asks_loss:
         check_can_answer(loaded, {KINDS_OF_LOSSES[settings.loss]})
-    if settings.word:
+    if settings.loss == "word" and settings.word:
         pieces_of(loaded.tokenizer, settings.word)
     longest = loaded.config.max_position_embeddings
     if settings.max_length > longest:
@@ -350,6 +423,7 @@ def _odd(counts: Mapping[str, int]) -> list[str]:
     odd = {
         "empty": "empty", "unreadable": "without a sign that can be read",
         "without the word": "without a [MASK] at which the word can be asked for",
+        "without an answer": "without an answer to ask for",
         "shortened": "cut to the length that is read", "overlong": "of which only the beginning was looked at",
         "not UTF-8": "with bytes that are not UTF-8, which were replaced",
     }  # fmt: skip

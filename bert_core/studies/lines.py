@@ -19,13 +19,15 @@ LONGEST_LINE = 1 << 16  # bytes of a line that are read: far more than a model r
 class Line(NamedTuple):
     """A line that is not empty, and its number in the file, from zero; of a table a row, the header being row 1.
 
-    pair, answer: what a table says besides.
+    pair, answer: what a table says besides. marks: (start, end, name) of the words of its first text that have a tag,
+    or of the answer in its second one; None where the file says nothing of the kind.
     """
 
     number: int
     text: str
     pair: str | None = None
     answer: str = ""
+    marks: tuple[tuple[int, int, str], ...] | None = None
 
 
 @dataclass(frozen=True)

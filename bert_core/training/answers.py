@@ -14,15 +14,15 @@ import torch
 from torch import Tensor
 
 from bert_core import checkpoint
-from bert_core.analysis.spans import best_spans, context_places, span_at, span_probabilities
+from bert_core.analysis.spans import answer_places, best_spans, context_places, span_at, span_probabilities
 from bert_core.loading import LoadedModel, best_device, model_folder
 from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput
 from bert_core.pooling import read_pooling
 from bert_core.progress import Progress, printed
 from bert_core.records import SpanPrediction
 from bert_core.refused import Refused
+from bert_core.studies.squad import Question, exact_match, f1, read_squad
 from bert_core.tokenizer import Encoding, Tokenizer
-from bert_core.training.squad import Question, exact_match, f1, read_squad
 from bert_core.training.tuning import (
     FinetuneSettings,
     Task,
@@ -248,13 +248,6 @@ def part_of(encoding: Encoding, positions: Sequence[int]) -> Encoding:
     names = ("tokens", "input_ids", "token_type_ids", "offsets", "words", "sides")
     some: dict[str, Any] = {name: tuple(map(getattr(encoding, name).__getitem__, positions)) for name in names}
     return dataclasses.replace(encoding, **some)
-
-
-def answer_places(encoding: Encoding, start: int, end: int) -> tuple[int, int]:
-    """Positions of the first and the last piece with some of these characters of the context; 0 and 0 if none has."""
-    spans = encoding.offsets
-    inside = [at for at in context_places(encoding) if spans[at][0] < end and spans[at][1] > start]
-    return (inside[0], inside[-1]) if inside else (0, 0)
 
 
 def _windows(questions: Sequence[Question], tokenizer: Tokenizer, settings: AnswerSettings) -> Iterator[Window]:

@@ -393,7 +393,7 @@ def measure(
     """
     if not (loaded.has_mlm or loaded.has_nsp):
         raise Refused(
-            f"{loaded.name} has neither a trained masked-word nor a next-sentence head: there is nothing to ask"
+            f"{loaded.name} has neither a trained masked-word nor a {loaded.pair_head} head: there is nothing to ask"
         )
     held_out: dict[str, dict[str, dict[str, float]]] = {}
     for kind, corpus in corpora.items():

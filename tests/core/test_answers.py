@@ -15,18 +15,17 @@ import transformers
 
 import bert_core
 from bert_core import LoadedModel, Tokenizer, best_spans, capture, checkpoint
-from bert_core.analysis.spans import context_places, span_at
+from bert_core.analysis.spans import answer_places, context_places, span_at
 from bert_core.refused import Refused
+from bert_core.studies.squad import Question, exact_match, f1, read_squad
 from bert_core.training.answers import (
     AnswerScores,
     AnswerSettings,
-    answer_places,
     finetune_reader,
     part_of,
     split_contexts,
     windows_of,
 )
-from bert_core.training.squad import Question, exact_match, f1, read_squad
 from tests.core.test_families import reference_inputs
 from tests.families import FAMILIES, reference_of, save_family, save_tokenizer, sentences
 from tests.near import assert_near

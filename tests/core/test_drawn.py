@@ -6,8 +6,8 @@ import json
 import re
 from pathlib import Path
 
+from bert_core.studies.squad import Question, read_squad
 from bert_core.training.drawn import UNANSWERED, main
-from bert_core.training.squad import Question, read_squad
 
 ASKED = {  # a question, and the sentence that answers it
     r"Who has a (\w+)\?": r"(\w+) has a \w+ {}\.",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from bert_core.refused import Refused
-from bert_core.training.squad import Question, exact_match, f1, normalised, read_squad
+from bert_core.studies.squad import Question, exact_match, f1, normalised, read_squad
 
 CONTEXT = "Anna has a red ball.  Tom has a blue car."
 

@@ -68,7 +68,7 @@ def nsp(
     loaded = load(model, device)
     encoding = encode(loaded, first, second)
     if not loaded.has_nsp:
-        raise Refused(f"{model} has no trained next-sentence head: it cannot say what follows")
+        raise Refused(f"{model} has no trained {loaded.pair_head} head: it cannot say what follows")
     probability = _capture(with_cuts(loaded, cut), encoding, top_k=1).nsp
     assert probability is not None  # there is a pair and a head
     typer.echo(_verdict(loaded, probability))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, check_place, note
+from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, check_place, head_asked, note
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.explained import WordTotal
@@ -39,6 +39,17 @@ def explain(
         bool, typer.Option("--guess", help="Explain what the model guesses at the [MASK] of each text.")
     ] = False,
     follows: Annotated[bool, typer.Option("--follows", help="Explain whether the second text follows.")] = False,
+    ask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Of another head: tag, each word's; span, the answer in the second text; replaced, each token; "
+            "similarity, of the two texts.",
+        ),
+    ] = None,
+    tags: Annotated[
+        str, typer.Option(metavar="LABEL", help="Explain the tags of a file of words: upos, last, a column.")
+    ] = "",
     least: Annotated[int, typer.Option(min=1, help="Texts that must have a word, for the totals.")] = 3,
     model: ModelName = "headlight-mini",
     max_length: Annotated[int, typer.Option(min=3, help="Tokens of a text that are read.")] = 128,
@@ -47,8 +58,9 @@ def explain(
 ) -> None:
     """Why, of every text of a file: a row a token, and what every word says of each answer over the whole file.
 
-    What is explained is the class that the model says, or what is asked for. The totals stand beside the table, in
-    OUT.words.csv. Stopped, it keeps what it has; the same command again goes on.
+    What is explained is the class that the model says, or what is asked for; of words with tags (--tags) and of SQuAD's
+    questions (--ask span) what the file says. The totals stand beside the table, in OUT.words.csv. Stopped, it keeps
+    what it has; the same command again goes on.
     """
     from bert_core import checkpoint
     from bert_core.studies.explain import ExplainSettings, explain_file
@@ -63,18 +75,23 @@ def explain(
     totals_place = out.with_name(f"{out.stem}.words.csv")
     check_place(totals_place, corpus)
     asked = {"--label": label, "--answer": answer, "--word": word, "--guess": guess, "--follows": follows}
+    ask = head_asked(ask, tags)
+    if ask in ("tag", "replaced"):
+        del asked["--word"]  # it says of which word
+    asked["--ask"] = ask
     given = [name for name, value in asked.items() if value]
     if len(given) > 1:
         raise Refused(f"{' and '.join(given)} ask for different things: give one, or none for the guessed class")
     if text is None and (columns := [f"--{n}" for n, c in (("pair", pair), ("label", label), ("answer", answer)) if c]):
         raise Refused(f"{columns[0]} names a column: say with --text which column holds the texts")
-    kinds = {"--answer": "word", "--word": "word", "--guess": "word", "--follows": "next"}
+    kinds = {"--answer": "word", "--word": "word", "--guess": "word", "--follows": "next", "--ask": ask or ""}
     settings = ExplainSettings(
         kinds.get(given[0], "class") if given else "class",
         tuple(dict.fromkeys(name for part in methods.split(",") if (name := part.strip()))),
         word,
         None if text is None else Columns(text, pair, label or answer),
         max_length,
+        tags,
     )
     counts, notes = None, Notes()
     with alone(out):

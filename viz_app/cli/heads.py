@@ -21,6 +21,7 @@ from viz_app.cli.shared import (
     TextColumn,
     check_place,
     first_texts,
+    head_asked,
     load,
     note,
 )
@@ -54,6 +55,15 @@ def heads(
     follows: Annotated[
         bool, typer.Option("--follows", help="Ask whether the second text, or the next line, follows.")
     ] = False,
+    ask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND",
+            help="Ask another head: tag, each word's; span, the answer in the second text; replaced, each token; "
+            "similarity, of the two texts.",
+        ),
+    ] = None,
+    tags: Annotated[str, typer.Option(metavar="LABEL", help="Ask for the tags of a file of words: upos, last.")] = "",
     by: Annotated[
         str, typer.Option(metavar="METHOD", help="Ablation by zero, mean or resample: what stands in for a head.")
     ] = "zero",
@@ -83,17 +93,22 @@ def heads(
     check_kind(out)
     check_place(out, corpus, *([] if reference is None else [reference]))
     asked = {"--label": label, "--answer": answer, "--word": word, "--follows": follows}
+    ask = head_asked(ask, tags)
+    if ask in ("tag", "replaced"):
+        del asked["--word"]  # it says of which word
+    asked["--ask"] = ask
     given = [name for name, value in asked.items() if value]
     if len(given) > 1:
         raise Refused(f"{' and '.join(given)} ask for different things: give one of them, or none for hidden pieces")
     if text is None and (columns := [f"--{n}" for n, c in (("pair", pair), ("label", label), ("answer", answer)) if c]):
         raise Refused(f"{columns[0]} names a column: say with --text which column holds the texts")
-    losses = {"--label": "class", "--answer": "word", "--word": "word", "--follows": "next"}
+    losses = {"--label": "class", "--answer": "word", "--word": "word", "--follows": "next", "--ask": ask or ""}
     settings = CorpusSettings(
         importance, ablation, max_length, mask_rate, seed,
         loss=losses[given[0]] if given else "words", word=word,
         columns=None if text is None else Columns(text, pair, label or answer),
         method=by, reference=() if reference is None else first_texts(reference),
+        tags=tags,
     )  # fmt: skip
     _check_same(out, model, settings)
     with alone(out):

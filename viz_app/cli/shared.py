@@ -190,3 +190,14 @@ class Notes:
         left = None if not done else (now - self.started) / max(done - self.begun, 1e-9) * (1 - done)
         parts = [what or f"{done or 0:.0%}", *([] if left is None else [f"{as_time(left)} left"])]
         note(", ".join(parts))
+
+
+def head_asked(ask: str | None, tags: str) -> str | None:
+    """Which other head of a model `--ask` and `--tags` ask; None: neither was given. Raises Refused for any other."""
+    from bert_core.studies.asked import HEADS_ASKED
+
+    if tags and ask not in (None, "tag"):
+        raise Refused(f"--tags {tags!r} is the label of a file of words: it is asked for by --ask tag")
+    if ask is not None and ask not in HEADS_ASKED:
+        raise Refused(f"--ask {ask!r} is unknown: one of {', '.join(HEADS_ASKED)}")
+    return "tag" if tags else ask

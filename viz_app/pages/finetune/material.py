@@ -9,10 +9,10 @@ from pathlib import Path
 
 from bert_core.refused import Refused
 from bert_core.studies.rows import read_labelled, separator_of
+from bert_core.studies.squad import read_squad
 from bert_core.studies.words import LAST, label_names, read_labelled_words
 from bert_core.training.answers import split_contexts
 from bert_core.training.labelled import classes_of, split_off
-from bert_core.training.squad import read_squad
 from bert_core.training.tagging import split_sentences, tags_of
 from viz_app.shell.controls import Upload
 

@@ -50,7 +50,7 @@ from bert_core.tokenizer import Encoding
 ASKED = ("class", "word", "next", *HEADS_ASKED)
 NEEDS = {"class": "classes", "word": "pieces", "next": "next sentences"}
 QUESTION = ("kind", "first", "last")  # of the target, and where its answer is read; a table of before has none
-PLACES = ("text", "position", "side", "token", "word", "start", "end", "asked", "probability", *QUESTION)
+PLACES = ("text", "position", "side", "token", "word", "start", "end", "asked", *QUESTION, "probability")
 FOLLOWS = "follows"
 TEXT_COLUMNS = ("side", "token", "word", "asked", "kind")
 WHOLE_COLUMNS = ("text", "position", "start", "end", "first", "last")
@@ -148,7 +148,7 @@ def explain_shard(
             for position, (start, end) in enumerate(encoding.offsets):
                 place = (
                     line.number, position, encoding.sides[position] or "", encoding.tokens[position], words[position],
-                    start, end, asked, whole, target.kind, target.rows[0], target.rows[-1],
+                    start, end, asked, target.kind, target.rows[0], target.rows[-1], whole,
                     *scores[:, position].tolist(),
                 )  # fmt: skip
                 for name, value in zip(columns, place, strict=True):

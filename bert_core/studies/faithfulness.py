@@ -25,15 +25,19 @@ from bert_core.progress import Progress, counted, silent
 from bert_core.records import Target
 from bert_core.refused import Refused, checked, each, real_array, shown
 from bert_core.run.perturbation import values_without
+from bert_core.studies.asked import HEADS_ASKED, asks, check_has_head, check_pairs, encoded, marked_lines
 from bert_core.studies.documents import read_documents, split_sentences
-from bert_core.studies.lines import check_file
+from bert_core.studies.lines import Line, check_file
 from bert_core.studies.resume import GrowingTable, alone, as_kept, check_same, read_kept
 from bert_core.tokenizer import Encoding
 
-QUESTION_KINDS = ("content", "function", "nsp")
+HIDDEN_AND_PAIRS = ("content", "function", "nsp")
+QUESTION_KINDS = (*HIDDEN_AND_PAIRS, *HEADS_ASKED)
 JUDGED_KINDS = {
     "content": "A masked content word", "function": "A masked function word", "nsp": "B follows A",
     "word": "A word at a mask", "class": "The class of a text",
+    "tag": "The tag of a word", "span": "The answer to a question", "replaced": "A token that looks replaced",
+    "similarity": "How alike two sentences are",
 }  # fmt: skip
 # Determiners, pronouns, prepositions, conjunctions, auxiliaries and particles: the words of English that grammar asks
 # for, a closed list; every other word of three letters or more is a content word.
@@ -59,10 +63,11 @@ class StudySettings:
     least: probability that the model gives the answer, at least: where it does not give the answer, there is little to
         explain, and all measures are near 0.
     words: take whole words away instead of pieces. random_rankings: for the band. seed: of sentences, words, rankings.
+    tags: the label of a file of words, whose own tags are asked for; else they are the model's own.
     """
 
     questions: int = 150
-    kinds: tuple[str, ...] = QUESTION_KINDS
+    kinds: tuple[str, ...] = HIDDEN_AND_PAIRS
     methods: tuple[str, ...] = tuple(method.name for method in METHODS)
     lengths: tuple[int, int] = (10, 24)
     pair_lengths: tuple[int, int] = (16, 40)
@@ -70,6 +75,7 @@ class StudySettings:
     words: bool = True
     random_rankings: int = RANDOM_RANKINGS
     seed: int = 0
+    tags: str = ""
 
     def __post_init__(self) -> None:
         if self.questions < 1:
@@ -79,6 +85,10 @@ class StudySettings:
                 raise Refused(f"kind {kind!r} is unknown: one of {', '.join(QUESTION_KINDS)}")
         if not self.kinds or not self.methods:
             raise Refused("there is nothing to judge: name at least one kind of question and one method")
+        if self.tags and "tag" not in self.kinds:
+            raise Refused(f"the label {self.tags!r:.60} is that of tags: name the kind tag")
+        if (self.tags or "span" in self.kinds) and len(self.kinds) > 1:
+            raise Refused("a file of tags, or of questions and answers, is asked for them alone: name no other kind")
         for name in self.methods:
             method_of(name)
         for what, least, (shortest, longest) in (("sentences", 4, self.lengths), ("pairs", 6, self.pair_lengths)):
@@ -96,7 +106,7 @@ class StudyQuestion:
 
     number: counts within its kind. kind: of `JUDGED_KINDS`; of the hidden word "content" or "function", of a file of
         scores "word" or "class".
-    answer: the hidden word, or "follows".
+    answer: the hidden word, "follows", or the name of what else is asked, as `asks` gives it.
     """
 
     number: int
@@ -146,17 +156,28 @@ def questions(loaded: LoadedModel, text: Path, settings: StudySettings) -> list[
     """The questions of a file, the kinds in turn; each kind's are drawn by the seed from the whole file.
 
     Of a sentence one word is asked, a content word or a function word, among those that are one piece; the true piece
-    is the target. Sentences that follow each other in a paragraph are asked as pairs, none of them twice.
+    is the target. Sentences that follow each other in a paragraph are asked as pairs, none of them twice. Of tags,
+    answers, replaced tokens and likeness one of each text is asked, as `asks` has them.
     Raises Refused for a file that is no text, a head that the model does not have, or a file without a question.
     """
-    hidden = [kind for kind in settings.kinds if kind != "nsp"]
+    hidden = [kind for kind in settings.kinds if kind in ("content", "function")]
+    for kind in set(settings.kinds) & set(HEADS_ASKED):
+        check_has_head(loaded, kind)
     if hidden and not loaded.has_mlm:
         raise Refused(f"{loaded.name} has no trained masked-word head: ask for nsp alone")
     if "nsp" in settings.kinds and not loaded.has_nsp:
         raise Refused(f"{loaded.name} has no trained {loaded.pair_head} head: ask for content and function alone")
-    paragraphs = [split_sentences(paragraph) for document in read_documents(text) for paragraph in document]
+    marked = marked_lines(text, settings.kinds[0], settings.tags, loaded.tags)
+    check_pairs(settings.kinds[0], marked, None)
+    paragraphs: list[Sequence[str]] = []
+    if marked is None:
+        paragraphs = [split_sentences(paragraph) for document in read_documents(text) for paragraph in document]
     by_kind: dict[str, list[StudyQuestion]] = {kind: [] for kind in settings.kinds}
-    for question in (*_of_words(loaded, paragraphs, settings, hidden), *_of_pairs(loaded, paragraphs, settings)):
+    for question in (
+        *_of_words(loaded, paragraphs, settings, hidden),
+        *_of_pairs(loaded, paragraphs, settings),
+        *_of_heads(loaded, paragraphs, settings, marked),
+    ):
         by_kind[question.kind].append(question)
     in_turn = [each for group in zip_longest(*by_kind.values()) for each in group if each is not None]
     if not in_turn:
@@ -230,6 +251,38 @@ def _of_pairs(
         if encoding is not None and probability_of(loaded, encoding, target) >= settings.least:
             yield StudyQuestion(number, "nsp", encoding, target, "follows")
             number += 1
+
+
+def _of_heads(
+    loaded: LoadedModel, paragraphs: Sequence[Sequence[str]], settings: StudySettings, marked: Sequence[Line] | None
+) -> Iterator[StudyQuestion]:
+    """Of each text that is drawn one thing that its tagger, reader, detector or pooling is asked."""
+    for kind in (kind for kind in settings.kinds if kind in HEADS_ASKED):
+        if marked is not None:
+            lines = list(marked)
+        elif kind == "similarity":  # sentences that follow each other, none in two pairs
+            pairs = [some[place : place + 2] for some in paragraphs for place in range(0, len(some) - 1, 2)]
+            lines = [Line(number, one, two) for number, (one, two) in enumerate(pairs)]
+        else:
+            lines = [Line(n, sentence) for n, sentence in enumerate(one for some in paragraphs for one in some)]
+        number, longest = 0, loaded.config.max_position_embeddings
+        for drawn in np.random.default_rng(settings.seed).permutation(len(lines)).tolist():
+            if number == settings.questions:
+                break
+            line, draw = lines[drawn], np.random.default_rng([settings.seed, drawn])
+            try:
+                encoding = encoded(loaded, line, kind, longest)
+                if encoding.cut or not (kind == "span" or settings.lengths[0] <= len(encoding) <= settings.lengths[1]):
+                    continue
+                asked = asks(loaded, encoding, line, kind)
+            except Refused:  # no sign that can be read
+                continue
+            for place in draw.permutation(len(asked)).tolist():
+                target, name = asked[place]
+                if probability_of(loaded, encoding, target) >= settings.least:
+                    yield StudyQuestion(number, kind, encoding, target, name)
+                    number += 1
+                    break
 
 
 def _encoded(loaded: LoadedModel, lengths: tuple[int, int], *texts: str) -> Encoding | None:
@@ -316,6 +369,8 @@ def judge_file(
     check_file(text)
     now = as_kept({"model": loaded.name, "text": sha256(text.read_bytes()).hexdigest(), **dataclasses.asdict(settings)})
     del now["questions"]  # more of them are the same study
+    if not settings.tags:  # as of a study from before it could be given
+        del now["tags"]
     check_begun(table, now)
     asked = questions(loaded, text, settings)
     by_key = {(one.kind, one.number): one for one in asked}

@@ -26,9 +26,12 @@ from bert_core import (
     token_scores,
     word_totals,
 )
+from bert_core.analysis.faithfulness import MEASURES
+from bert_core.methods import faithfulness
 from bert_core.pooling import Pooling
 from bert_core.run.similarity import similarity_target
 from bert_core.studies.asked import HEADS_ASKED
+from bert_core.studies.faithfulness import StudySettings, judge_file, questions
 from tests.families import save_family
 from tests.near import assert_near
 
@@ -148,6 +151,32 @@ def test_each_kind_is_asked_of_every_head_and_goes_on(
     assert_near(found.figures["importance"], np.abs(slopes), of=np.abs(slopes).max())
     assert_near(found.figures["loss_change"], change, of=np.abs(change).max())
     assert found.table("tiny", settings).loss_in_words.startswith(f"{found.loss:.3f} of ") or kind == "replaced"
+
+
+@pytest.mark.parametrize("kind", HEADS_ASKED)
+def test_each_kind_is_judged_and_goes_on(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """What is judged is what `faithfulness` says of the target; more questions later end in the same bytes."""
+    model, (path, given) = folder_of(kind, request, tmp_path), file_of(kind, tmp_path)
+    given.pop("columns", None)
+    if kind in ("replaced", "similarity"):
+        path = tmp_path / "text.txt"
+        path.write_text("The cat sat on the mat. A dog ran in the house. The king saw the door. She is old.\n" * 2)
+    loaded = load(model, device="cpu")
+    settings = StudySettings(
+        questions=2, kinds=(kind,), methods=("occlusion",), lengths=(4, 60), least=0, random_rankings=4, **given
+    )
+    table, again = tmp_path / "table.csv", tmp_path / "again.csv"
+    found = judge_file(loaded, path, table, settings)
+    assert len(found) == 2 and {one.kind for one in found} == {kind}
+    question = questions(loaded, path, settings)[0]
+    scores = token_scores(loaded, question.encoding, question.target, ("occlusion",))
+    by_hand = faithfulness(
+        loaded, question.encoding, question.target, scores, words=True, random_rankings=4, seed=question.number
+    )
+    assert_near(found[0].scores, [by_hand[name].scores[0] for name in MEASURES])
+    judge_file(loaded, path, again, replace(settings, questions=1))
+    judge_file(loaded, path, again, settings)
+    assert again.read_bytes() == table.read_bytes()
 
 
 def one_text(kind: str, path: Path, at: Path) -> Path:

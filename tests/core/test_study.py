@@ -171,7 +171,10 @@ def test_settings_that_are_none_are_refused(tiny_loaded: LoadedModel, text: Path
     ("more", "sentence"),
     [
         ({"questions": 0}, "0 questions of each kind: at least one"),
-        ({"kinds": ("verbs",)}, "kind 'verbs' is unknown: one of content, function, nsp"),
+        (
+            {"kinds": ("verbs",)},
+            "kind 'verbs' is unknown: one of content, function, nsp, tag, span, replaced, similarity",
+        ),
         ({"kinds": ()}, "there is nothing to judge: name at least one kind of question and one method"),
         ({"methods": ()}, "there is nothing to judge: name at least one kind of question and one method"),
         ({"lengths": (9, 8)}, "sentences of 9 to 8 tokens: from 4, the fewest first"),

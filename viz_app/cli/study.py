@@ -19,8 +19,11 @@ def faithfulness(
         str | None, typer.Option(metavar="NAME,NAME", help="Of docs/methods.md, between commas; all of them.")
     ] = None,
     kinds: Annotated[
-        str, typer.Option(metavar="KIND,KIND", help="A masked content word, a masked function word, B follows A.")
+        str, typer.Option(metavar="KIND,KIND", help="Of content, function, nsp; or tag, span, replaced, similarity.")
     ] = "content,function,nsp",
+    tags: Annotated[
+        str, typer.Option(metavar="LABEL", help="With --kinds tag: the tags of a file of words, as upos or last.")
+    ] = "",
     questions: Annotated[int, typer.Option(min=1, help="Of each kind.")] = 150,
     lengths: Annotated[str, typer.Option(help="Tokens of a sentence, from and to.")] = "10:24",
     pair_lengths: Annotated[str, typer.Option(help="Tokens of a pair, from and to.")] = "16:40",
@@ -67,6 +70,7 @@ def faithfulness(
         words=not pieces,
         random_rankings=random_rankings,
         seed=seed,
+        tags=tags,
     )
     notes: Notes | None = None
 

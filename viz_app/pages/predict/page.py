@@ -83,7 +83,7 @@ def _classes(current: Question, classes: ClassPrediction) -> tuple[str, str]:
         )
     reading.markdown(f"#### {as_written(names[0])}: {shares[0]:.2f}")
     together = f"all {len(classes.labels):,} add up to 1" if classes.exclusive else "each class is judged alone"
-    others = "Its outputs for words and next sentences were not trained further, and may guess worse now."
+    others = "Its outputs for words and pairs of texts were not trained further, and may guess worse now."
     screen.read(
         f"**How to read this:** each bar is the probability of a class; {together}. "
         "**How it can mislead:** the model must choose among the classes it was taught, even if the text belongs "

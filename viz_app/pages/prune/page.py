@@ -80,8 +80,8 @@ def draw() -> None:
     if not questions.can_ask:
         st.info(
             helped(
-                "There is no loss to compute: it needs words, and a model with a trained masked-word or next-sentence "
-                "output."
+                "There is no loss to compute: it needs words, and a model with a trained masked-word or "
+                f"{current.loaded.pair_head} output."
             )
         )
         end_run()

@@ -310,8 +310,7 @@ def head_dossiers(
     table of another model.
     """
     examples, seed = whole("examples", examples, 1, 100), whole("seed", seed, 0, 2**63 - 1)
-    every = [(layer, head) for layer in index.layers for head in range(index.heads)]
-    asked = every if heads is None else list(dict.fromkeys(index.known_heads(heads)))
+    asked = index.every_head if heads is None else list(dict.fromkeys(index.known_heads(heads)))
     model = Path(index.model).name
     if table is not None and (table.model, table.shape[1]) != (model, index.heads):
         raise Refused(

@@ -164,6 +164,11 @@ class Index:
         return (0, *(layer + 1 for layer in self.layers))
 
     @property
+    def every_head(self) -> list[tuple[int, int]]:
+        """All heads that are kept, as (layer, head)."""
+        return [(layer, head) for layer in self.layers for head in range(self.heads)]
+
+    @property
     def tokens(self) -> int:
         """How many it has, of all documents."""
         return sum(self.documents.values())

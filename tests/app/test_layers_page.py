@@ -106,6 +106,11 @@ def test_where_else_is_asked_where_the_server_has_an_index(tmp_path: Path, monke
     assert "The old" in table["before"][0] and list(table["cosine"]) == sorted(table["cosine"], reverse=True)
     assert set(app.dataframe[1].value["word"]) <= {str(one).casefold() for one in table["match"]}
     assert [button.label for button in app.get("download_button")] == ["Numbers (CSV)"]
+    # The nearest to an added token are added too: they have no word, so there is nothing to count.
+    monkeypatch.setattr(elsewhere, "TOP", 3)
+    app = start(text="The old cat sat.", through="elsewhere", sought="0")
+    assert not app.exception and not app.error
+    assert set(app.dataframe[0].value["match"]) == {"[CLS]"} and not app.tabs
     assert "single sentences" in start(text="A cat.", pair="A dog.", through="elsewhere").info[0].value
 
 

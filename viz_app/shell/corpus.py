@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import streamlit as st
@@ -22,19 +23,12 @@ INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at star
 def index_of(current: Question) -> Index | None:
     """The index that this server offers, or else that of the visitor's own corpus, where it is one of this model."""
     folder = os.environ.get(INDEX)
-    if not folder:
-        return held_index(current.plain)
-    try:
-        index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
-        index.check_model(current.plain)
-    except Refused:
-        return held_index(current.plain)
-    return index
-
-
-def heads_in(index: Index) -> list[Head]:
-    """The heads that can be searched by."""
-    return [(layer, head) for layer in index.layers for head in range(index.heads)]
+    if folder:
+        with suppress(Refused):
+            index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
+            index.check_model(current.plain)
+            return index
+    return held_index(current.plain)
 
 
 def sought_in(current: Question) -> int:
@@ -53,7 +47,7 @@ def offer(current: Question, head: Head, *, alike: str, token: int | None = None
     if current.encoding.pair is not None:
         return
     index = index_of(current)
-    if index is None or head not in heads_in(index):
+    if index is None or head not in index.every_head:
         return
     layer, number = head
     if st.button(

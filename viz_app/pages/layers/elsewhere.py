@@ -16,7 +16,7 @@ from viz_app.pages.layers.shared import Part, depth_slider, take_along
 from viz_app.shell import own_corpus, screen
 from viz_app.shell.choices import Head
 from viz_app.shell.controls import control
-from viz_app.shell.corpus import heads_in, index_of, sought_in
+from viz_app.shell.corpus import index_of, sought_in
 from viz_app.shell.examples import Example
 from viz_app.shell.heads import take_head
 from viz_app.shell.markdown import as_written, helped, special_tokens
@@ -66,8 +66,9 @@ def elsewhere(current: Question) -> None:
     left, right = screen.picture().columns([3, 1], gap="medium")
     with left:
         _list(found, SCORES[alike])
-    with right:
-        _count(counted)
+    if counted:  # added tokens are no words
+        with right:
+            _count(counted)
     screen.note(
         f"The {len(found.matches)} nearest of {found.compared:,} tokens, every one compared. Click a line to open its "
         "sentence as the text; beside are the words of the matches and more of them, and how often that is in all."
@@ -78,7 +79,7 @@ def elsewhere(current: Question) -> None:
 
 def _chosen_heads(index: Index) -> tuple[Head, ...]:
     """The heads that are searched by: the chosen one, with those of its layer that were chosen beside it."""
-    state, offered = st.session_state, heads_in(index)
+    state, offered = st.session_state, index.every_head
     if state.head not in offered:
         take_head(offered[0])
     also = tuple(head for head in state.also if head < index.heads)

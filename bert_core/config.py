@@ -208,6 +208,11 @@ class BertConfig:
         return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     @property
+    def dropout_before_classifier(self) -> float:
+        """The share of numbers that is dropped before a classifier; that of the layers where none is given."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+    @property
     def word_act(self) -> str | Callable[[Any], Any]:
         """The activation of the word head."""
         return self.family.word_act or self.hidden_act

@@ -146,8 +146,7 @@ class LoadedModel:
     @property
     def has_classifier(self) -> bool:
         """Whether the model has a classifier whose weights were in the file."""
-        untrained = self.report.lacks("classifier.") or self.report.lacks("bert.pooler.")
-        return self.classifier is not None and not untrained
+        return self.classifier is not None and self._classifies_pooled
 
     @property
     def has_tagger(self) -> bool:
@@ -162,8 +161,12 @@ class LoadedModel:
     @property
     def has_chooser(self) -> bool:
         """Whether the model scores answers to choose from, by weights that were in the file."""
-        untrained = self.report.lacks("classifier.") or self.report.lacks("bert.pooler.")
-        return self.chooser is not None and not untrained
+        return self.chooser is not None and self._classifies_pooled
+
+    @property
+    def _classifies_pooled(self) -> bool:
+        """Whether a classifier and the pooler that it stands on were in the file."""
+        return not (self.report.lacks("classifier.") or self.report.lacks("bert.pooler."))
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -1194,8 +1194,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         super().__init__(config)
         self.num_labels, self.problem_type = config.num_labels, config.problem_type
         self.bert = BertModel(config) if bert is None else bert
-        share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
-        self.dropout = nn.Dropout(share)
+        self.dropout = nn.Dropout(config.dropout_before_classifier)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self._draw(self.classifier, alone=bert is None)
 
@@ -1224,8 +1223,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         super().__init__(config)
         self.num_labels = config.num_labels
         self.bert = BertModel(config, add_pooling_layer=False) if bert is None else bert
-        share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
-        self.dropout = nn.Dropout(share)
+        self.dropout = nn.Dropout(config.dropout_before_classifier)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self._draw(self.classifier, alone=bert is None)
 
@@ -1289,8 +1287,7 @@ class BertForMultipleChoice(BertPreTrainedModel):
         """bert: the encoder to stand on, shared with another model and left as it is; None makes one."""
         super().__init__(config)
         self.bert = BertModel(config) if bert is None else bert
-        share = config.hidden_dropout_prob if config.classifier_dropout is None else config.classifier_dropout
-        self.dropout = nn.Dropout(share)
+        self.dropout = nn.Dropout(config.dropout_before_classifier)
         self.classifier = nn.Linear(config.hidden_size, 1)
         self._draw(self.classifier, alone=bert is None)
 

@@ -67,6 +67,14 @@ def tiny_loaded(tiny_model_folder: Path) -> LoadedModel:
     return bert_core.load(str(tiny_model_folder), device="cpu")
 
 
+def with_head(tiny: Path, head: dict[str, torch.Tensor], config: BertConfig, folder: Path) -> Path:
+    """Write the tiny checkpoint with one head more, and its vocabulary, into a folder; returns that."""
+    checkpoint.write_tensors({**checkpoint.read_weights(tiny), **head}, config, folder)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (folder / name).write_bytes((tiny / name).read_bytes())
+    return folder
+
+
 @pytest.fixture(scope="session")
 def tiny_tagger_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same checkpoint with a tagger of persons and places beside its heads, in IOB2; one name is full of signs."""
@@ -75,10 +83,7 @@ def tiny_tagger_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPat
     config = config.replace(extra={**config.extra, "architectures": ["BertForTokenClassification"]})
     torch.manual_seed(2)
     head = {"classifier.weight": torch.randn(len(TAGS), config.hidden_size), "classifier.bias": torch.zeros(len(TAGS))}
-    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, folder)
-    for name in ("vocab.txt", "tokenizer_config.json"):
-        (folder / name).write_bytes((tiny_model_folder / name).read_bytes())
-    return folder
+    return with_head(tiny_model_folder, head, config, folder)
 
 
 @pytest.fixture(scope="session")
@@ -89,10 +94,7 @@ def tiny_reader_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPat
     config = config.replace(extra={**config.extra, "architectures": ["BertForQuestionAnswering"]})
     torch.manual_seed(3)
     head = {"qa_outputs.weight": torch.randn(2, config.hidden_size), "qa_outputs.bias": torch.randn(2)}
-    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, folder)
-    for name in ("vocab.txt", "tokenizer_config.json"):
-        (folder / name).write_bytes((tiny_model_folder / name).read_bytes())
-    return folder
+    return with_head(tiny_model_folder, head, config, folder)
 
 
 @pytest.fixture(scope="session")
@@ -103,10 +105,7 @@ def tiny_chooser_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPa
     config = config.replace(extra={**config.extra, "architectures": ["BertForMultipleChoice"]})
     torch.manual_seed(4)
     head = {"classifier.weight": torch.randn(1, config.hidden_size), "classifier.bias": torch.randn(1)}
-    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, folder)
-    for name in ("vocab.txt", "tokenizer_config.json"):
-        (folder / name).write_bytes((tiny_model_folder / name).read_bytes())
-    return folder
+    return with_head(tiny_model_folder, head, config, folder)
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +115,4 @@ def tiny_classifier_folder(tiny_model_folder: Path, tmp_path_factory: pytest.Tem
     config = checkpoint.read_config(tiny_model_folder).with_labels(["pet", "ruler", "**b** <i>[x](http://e.org)"])
     torch.manual_seed(1)
     head = {"classifier.weight": torch.randn(3, config.hidden_size), "classifier.bias": torch.randn(3)}
-    checkpoint.write_tensors({**checkpoint.read_weights(tiny_model_folder), **head}, config, folder)
-    for name in ("vocab.txt", "tokenizer_config.json"):
-        (folder / name).write_bytes((tiny_model_folder / name).read_bytes())
-    return folder
+    return with_head(tiny_model_folder, head, config, folder)

@@ -228,7 +228,7 @@ def ablate_heads(
     replacement = Replacement(loaded, method, reference, head_mask=gates).of_length(len(encoding))
     check_own(loaded.edits, "switching heads off one by one")
     clean = clean_pass(bert, embedded(loaded, encoding), None, opened, asked)
-    heads = [(n, head) for n, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
+    heads = _heads(bert)
     judge = _Judge(loaded, encoding, target, [wanted.index(position) for position in positions], wanted)
     base = judge(clean.leaving)
     figures = {name: np.full(gates.shape, np.nan, np.float32) for name in ("value", "nsp", "kl", "flips")}
@@ -272,7 +272,6 @@ def values_without_heads(
     check_own(loaded.edits, "switching heads off one by one")
     with torch.no_grad():
         clean = clean_pass(bert, embedded(loaded, encoding), None, None, asked)
-        heads = [(n, head) for n, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
         config = loaded.config
         without = np.full((len(targets), config.num_hidden_layers, config.num_attention_heads), np.nan)
         other = None if replacement is None else replacement.of_length(len(encoding))
@@ -280,7 +279,7 @@ def values_without_heads(
             float(target_values(loaded, target, clean.leaving[:, rows])[0])
             for target, rows in zip(targets, places, strict=True)
         ]
-        for some, states in without_each(bert, clean, heads, None, None, asked, replacement=other):
+        for some, states in without_each(bert, clean, _heads(bert), None, None, asked, replacement=other):
             layers, numbers = zip(*some, strict=True)
             for number, (target, rows) in enumerate(zip(targets, places, strict=True)):
                 without[number, layers, numbers] = as_array(target_values(loaded, target, states[:, 0][:, rows]))
@@ -322,6 +321,11 @@ class _Judge:
 
 def _layers(bert: BertModel) -> list[BertLayer]:
     return cast("list[BertLayer]", list(bert.encoder.layer))
+
+
+def _heads(bert: BertModel) -> list[Head]:
+    """Every head that is there."""
+    return [(number, head) for number, layer in enumerate(_layers(bert)) for head in layer.attention.self.heads]
 
 
 def _repeated(gates: Tensor, variants: int) -> Tensor:

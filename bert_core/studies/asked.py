@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,8 +16,8 @@ from bert_core.records import Target
 from bert_core.refused import Refused
 from bert_core.run.capture import capture
 from bert_core.run.similarity import read_sentence, similarity_target
-from bert_core.studies.lines import SHARD_LINES, Line, Shard
-from bert_core.studies.rows import Columns
+from bert_core.studies.lines import SHARD_LINES, Line, Shard, shards
+from bert_core.studies.rows import Columns, check_rows, row_shards
 from bert_core.studies.squad import read_squad
 from bert_core.studies.words import read_labelled_words
 from bert_core.tokenizer import Encoding
@@ -43,6 +44,33 @@ def check_has_head(loaded: LoadedModel, asked: str) -> None:
         raise Refused(f"{loaded.name} has no trained detector of replaced tokens: there is none to ask for")
     if asked == "similarity" and loaded.pooling is None:
         raise Refused(f"the files of {loaded.name} do not say how it makes a vector of a text: none is alike by it")
+
+
+def check_settings(asked: str, columns: Columns | None, tags: str) -> None:
+    """Raise Refused for a label of tags that is not asked for, or two texts that no column holds."""
+    if tags and (asked != "tag" or columns is not None):
+        raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
+    if asked == "similarity" and (columns is None or columns.pair is None):
+        raise Refused("how alike two texts are needs a column of second texts")
+
+
+def read_from(
+    path: Path, loaded: LoadedModel, asked: str, columns: Columns | None, tags: str
+) -> Callable[..., Iterator[Shard]]:
+    """The shards of a file of which something is asked, as a function of where to begin, as `lines.shards` has it.
+
+    asked: what, of `HEADS_ASKED` or by any other name. columns: of a table. tags: as for `marked_lines`.
+    Raises Refused, before any shard is read, for a table in which something is missing or a class stands that the model
+    does not have, for spans in texts without a second one, and as `marked_lines`.
+    """
+    if columns is not None:
+        classes = loaded.labels if asked == "class" and columns.answer else ()
+        check_rows(path, columns, classes, pairs=asked in PAIRS)
+    marked = marked_lines(path, asked, tags, loaded.tags)
+    check_pairs(asked, marked, columns)
+    if marked is not None:
+        return partial(marked_shards, path, marked)
+    return partial(shards, path) if columns is None else partial(row_shards, path, columns)
 
 
 def check_pairs(asked: str, marked: list[Line] | None, columns: Columns | None) -> None:

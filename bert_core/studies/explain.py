@@ -29,20 +29,18 @@ from bert_core.run.capture import capture
 from bert_core.run.losses import check_can_answer
 from bert_core.studies.asked import (
     HEADS_ASKED,
-    PAIRS,
     Ask,
     asks,
     check_has_head,
-    check_pairs,
+    check_settings,
     encoded,
-    marked_lines,
-    marked_shards,
+    read_from,
 )
 from bert_core.studies.engines import check_engine, on_ray
 from bert_core.studies.faithfulness import probability_of
-from bert_core.studies.lines import Line, Shard, check_file, shards
+from bert_core.studies.lines import Line, Shard, check_file
 from bert_core.studies.resume import check_same, identity
-from bert_core.studies.rows import Columns, check_rows, row_shards
+from bert_core.studies.rows import Columns
 from bert_core.studies.table import check_kind
 from bert_core.tokenizer import Encoding
 
@@ -97,12 +95,9 @@ class ExplainSettings:
             )
         if not isinstance(self.tags, str):
             raise Refused(f"the label of the tags is {shown(self.tags)}: it must be a text")
-        if self.tags and (self.asked != "tag" or self.columns is not None):
-            raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
+        check_settings(self.asked, self.columns, self.tags)
         if self.asked in HEADS_ASKED and answer is not None:
             raise Refused(f"asking for {self.asked} does not need the column {answer!r}")
-        if self.asked == "similarity" and (self.columns is None or self.columns.pair is None):
-            raise Refused("how alike two texts are needs a column of second texts")
         if self.asked == "next" and (self.columns is None or self.columns.pair is None):
             raise Refused("whether B follows A needs a column of second texts")
         if self.asked == "next" and answer is not None:
@@ -224,20 +219,13 @@ def explain_file(
     if out.exists():
         raise Refused(f"{out} is there already: choose another name")
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
-    if settings.columns is not None:
-        answers = loaded.labels if settings.asked == "class" else ()
-        check_rows(path, settings.columns, answers if settings.columns.answer else (), pairs=settings.asked in PAIRS)
-    marked = marked_lines(path, settings.asked, settings.tags, loaded.tags)
-    check_pairs(settings.asked, marked, settings.columns)
+    shards_from = read_from(path, loaded, settings.asked, settings.columns, settings.tags)
     parts = Path(f"{out}.parts")
     counts, place = _begun(parts, identity(path, model, settings))
     size = max(path.stat().st_size, 1)
     if counts:
         yield counts, place["start"] / size
-    if marked is not None:
-        rest = marked_shards(path, marked, **place)
-    else:
-        rest = shards(path, **place) if settings.columns is None else row_shards(path, settings.columns, **place)
+    rest = shards_from(**place)
     found: Iterable[tuple[Shard, tuple[dict[str, list[Any]], Counter[str]]]]
     if engine == "local":
         found = ((shard, explain_shard(loaded, shard, settings)) for shard in rest)

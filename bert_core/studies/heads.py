@@ -36,18 +36,16 @@ from bert_core.run.losses import (
 )
 from bert_core.studies.asked import (
     HEADS_ASKED,
-    PAIRS,
     asks,
     check_has_head,
-    check_pairs,
+    check_settings,
     encoded,
-    marked_lines,
-    marked_shards,
+    read_from,
 )
 from bert_core.studies.engines import check_engine, on_ray
-from bert_core.studies.lines import Line, Shard, check_file, shards
+from bert_core.studies.lines import Line, Shard, check_file
 from bert_core.studies.resume import check_same, identity, keep_arrays, kept_arrays
-from bert_core.studies.rows import Columns, check_rows, row_shards
+from bert_core.studies.rows import Columns
 from bert_core.tokenizer import Encoding
 
 KINDS_OF_LOSSES = {"words": "pieces", "word": "pieces", "class": "classes", "next": "next sentences"}
@@ -99,10 +97,7 @@ class CorpusSettings:
             raise Refused("the word at the [MASK] is either one word, or named by a column")
         if self.word and self.loss not in ("word", "tag", "replaced"):
             raise Refused(f"the loss {self.loss!r} does not need the word {self.word!r:.40}")
-        if self.tags and (self.loss != "tag" or self.columns is not None):
-            raise Refused("the label of the tags is one of a file of words, which is asked for tags by no columns")
-        if self.loss == "similarity" and (self.columns is None or self.columns.pair is None):
-            raise Refused("how alike two texts are needs a column of second texts")
+        check_settings(self.loss, self.columns, self.tags)
         if self.loss in ("words", "next", *HEADS_ASKED) and answer is not None:
             raise Refused(f"the loss {self.loss!r} does not need the column {answer!r}")
         if self.loss == "next" and self.columns is not None and self.columns.pair is None:
@@ -174,13 +169,9 @@ def measure_shard(loaded: LoadedModel, shard: Shard, settings: CorpusSettings) -
         return _of_targets(loaded, shard, settings, counts)
     encodings, texts = _questions(loaded, shard, settings, counts)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
-    figures: dict[str, np.ndarray] = {}
     if not encodings:
-        return HeadSums(figures, 0.0, counts)
-    for number, attention in attention_maps(loaded, encodings):
-        for name, values in head_figures(attention, encodings[number]).items():
-            figures[name] = figures.get(name, 0.0) + values.astype(np.float64)
-    loss = 0.0
+        return HeadSums({}, 0.0, counts)
+    figures, loss = _figures_of_maps(loaded, encodings), 0.0
     if settings.importance:
         losses, slopes = gate_gradients(loaded, texts)
         # The size is taken of each text's own slope, which is already a sum over its positions (Michel 2019).
@@ -214,28 +205,34 @@ def _of_targets(loaded: LoadedModel, shard: Shard, settings: CorpusSettings, cou
         targets.append(found)
     counts["texts"], counts["tokens"] = len(encodings), sum(map(len, encodings))
     counts["questions"] = sum(map(len, targets))
-    figures: dict[str, np.ndarray] = {}
-
-    def add(name: str, values: np.ndarray) -> None:
-        figures[name] = figures.get(name, 0.0) + values.astype(np.float64)
-
-    loss = 0.0
-    for number, attention in attention_maps(loaded, encodings):
-        for name, values in head_figures(attention, encodings[number]).items():
-            add(name, values)
+    figures, loss = _figures_of_maps(loaded, encodings), 0.0
     for encoding, some in zip(encodings, targets, strict=True):
         if settings.importance:
             runs = [capture(loaded, encoding, target=target, positions=()) for target in some]
             # The size of the text's own slope, as of any other loss.
-            add("importance", np.abs(np.mean([run.gate_gradient for run in runs if run.gate_gradient is not None], 0)))
+            slope = np.mean([run.gate_gradient for run in runs if run.gate_gradient is not None], 0)
+            _add(figures, "importance", np.abs(slope))
             value = float(np.mean([run.target_value for run in runs if run.target_value is not None]))
         if settings.ablation:
             whole, without = values_without_heads(loaded, encoding, some, _replacement(loaded, settings))
             change, value = (whole[:, None, None] - without).mean(0), float(whole.mean())
-            add("loss_change", change)
-            add("loss_change_squared", change**2)
+            _add(figures, "loss_change", change)
+            _add(figures, "loss_change_squared", change**2)
         loss -= value
     return HeadSums(figures, loss, counts)
+
+
+def _figures_of_maps(loaded: LoadedModel, encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+    """What the maps of some texts say of every head, (layer, head) by name, summed over the texts."""
+    figures: dict[str, np.ndarray] = {}
+    for number, attention in attention_maps(loaded, encodings):
+        for name, values in head_figures(attention, encodings[number]).items():
+            _add(figures, name, values)
+    return figures
+
+
+def _add(figures: dict[str, np.ndarray], name: str, values: np.ndarray) -> None:
+    figures[name] = figures.get(name, 0.0) + values.astype(np.float64)
 
 
 def _questions(
@@ -340,15 +337,7 @@ def heads_over(
         total, place, read = _read_state(state, asked)
         yield total, read / max(size, 1)
     loaded = _ready(model, device if engine == "local" else "cpu", settings)
-    if settings.columns is not None:
-        classes = loaded.labels if settings.loss == "class" else ()
-        check_rows(path, settings.columns, classes, pairs=settings.loss in PAIRS)
-    marked = marked_lines(path, settings.loss, settings.tags, loaded.tags)
-    check_pairs(settings.loss, marked, settings.columns)
-    if marked is not None:
-        rest = marked_shards(path, marked, **place)
-    else:
-        rest = shards(path, **place) if settings.columns is None else row_shards(path, settings.columns, **place)
+    rest = read_from(path, loaded, settings.loss, settings.columns, settings.tags)(**place)
     if engine == "local":
         measured = _here(loaded, settings, rest)
     else:

@@ -178,6 +178,11 @@ def shares(index: Index, found: Matches, column: str, *, head: tuple[int, int] |
     ]
 
 
+def _said(offset: int) -> int | str:
+    """An offset of `_offsets` as it is told: a number, or which of `FIRST` and `END` it stands for."""
+    return {_FIRST: FIRST, _END: END}.get(offset, offset)
+
+
 def _written(value: object) -> str:
     """A value as it is counted: words in one case, an offset with its sign."""
     return f"{value:+d}" if isinstance(value, int) and value else str(value).casefold()
@@ -193,7 +198,7 @@ def _counts(shard: IndexedShard, column: str, place: tuple[int, int] | None) -> 
     if place is not None:
         values, counts = np.unique(_strongest(shard, *place)[typed], return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
-            found[_written({_FIRST: FIRST, _END: END}.get(value, value))] += count
+            found[_written(_said(value))] += count
     elif (own := shard.column(column)) is not None:
         codes = own.indices.fill_null(len(own.dictionary)).to_numpy(zero_copy_only=False)[typed]
         for name, count in zip(own.dictionary.to_pylist(), np.bincount(codes, minlength=1).tolist(), strict=False):
@@ -478,8 +483,7 @@ def _match(
     number, head = asked.places[0]
     offset: int | str | None = None
     if head is not None:
-        at = int(_strongest(shard, number, head)[row])
-        offset = {_FIRST: FIRST, _END: END}.get(at, at)
+        offset = _said(int(_strongest(shard, number, head)[row]))
     also: tuple[int, ...] = ()
     if asked.each:
         first = row - own["position"]

@@ -12,16 +12,16 @@ import transformers
 
 import bert_core
 from bert_core import BertForMultipleChoice, BertForPreTraining, Encoding, LoadedModel, Target, capture, checkpoint
-from bert_core.methods import METHODS, faithfulness, token_scores
+from bert_core.methods import faithfulness, token_scores
 from bert_core.recording import record
 from bert_core.refused import Refused
 from bert_core.run.ablation import ablate_heads
 from bert_core.run.choosing import MOST_CHOICES, choose
-from bert_core.run.decomposition import decompx
 from bert_core.run.patching import answer_with, patch
-from bert_core.run.perturbation import integrated_gradients, values_without
+from bert_core.run.perturbation import values_without
 from tests.core.test_classifier import SIZES, batch, peaked
 from tests.near import assert_near
+from tests.sums import assert_parts_and_paths_add_up
 
 QUESTION = "the man sat"
 ANSWERS = ("An old cats sat on the mat", "the king", "a big dog ran to the red door")
@@ -220,14 +220,8 @@ def test_a_choice_is_a_target(tiny: LoadedModel, encoding: Encoding, gated: bool
 def test_parts_and_paths_add_up_to_the_choice(tiny: LoadedModel, encoding: Encoding) -> None:
     """DecompX's parts sum to the logit, integrated gradients to the way from [PAD]; every method answers."""
     value = float(logit_of(tiny, encoding))
-    assert_near(decompx(tiny, encoding, CHOICE).scores.sum(), value, of=1.0)
-    found = integrated_gradients(tiny, encoding, CHOICE, steps=300)
-    everything = np.array([not special for special in encoding.special])[None]
-    (empty,) = values_without(tiny, encoding, CHOICE, everything, baseline="pad")
+    empty = assert_parts_and_paths_add_up(tiny, encoding, CHOICE, value, of=1.0)
     assert abs(value - empty) > 1e-3
-    assert_near(found.scores.sum(), value - empty, 1e-2, of=1.0)
-    scores = token_scores(tiny, encoding, CHOICE)
-    assert scores.shape == (len(METHODS), len(encoding)) and np.isfinite(scores).all()
 
 
 def test_its_faithfulness_follows_the_logit(tiny: LoadedModel, encoding: Encoding) -> None:

@@ -22,14 +22,14 @@ from bert_core import (
     checkpoint,
 )
 from bert_core.analysis.spans import context_places
-from bert_core.methods import METHODS, faithfulness, token_scores
+from bert_core.methods import faithfulness, token_scores
 from bert_core.recording import record
 from bert_core.run.ablation import ablate_heads
-from bert_core.run.decomposition import decompx
 from bert_core.run.patching import answer_with, patch
-from bert_core.run.perturbation import integrated_gradients, values_without
+from bert_core.run.perturbation import values_without
 from tests.core.test_classifier import SIZES, batch, peaked
 from tests.near import assert_near
+from tests.sums import assert_parts_and_paths_add_up
 
 ASKED = Target("span", 6, last=8)
 
@@ -169,13 +169,7 @@ def test_parts_and_paths_add_up_to_the_answer(tiny: LoadedModel, encoding: Encod
     """DecompX's parts sum to both logits, integrated gradients to the way from [PAD]; every method answers."""
     logits = logits_of(tiny, encoding)
     value = float(logits[0, target.rows[0]] + logits[1, target.rows[1]])
-    assert_near(decompx(tiny, encoding, target).scores.sum(), value, of=1.0)
-    found = integrated_gradients(tiny, encoding, target, steps=300)
-    everything = np.array([not special for special in encoding.special])[None]
-    (empty,) = values_without(tiny, encoding, target, everything, baseline="pad")
-    assert_near(found.scores.sum(), value - empty, 1e-2, of=1.0)
-    scores = token_scores(tiny, encoding, target)
-    assert scores.shape == (len(METHODS), len(encoding)) and np.isfinite(scores).all()
+    assert_parts_and_paths_add_up(tiny, encoding, target, value, of=1.0)
 
 
 def test_the_words_of_the_answer_can_be_taken_out(tiny: LoadedModel, encoding: Encoding) -> None:

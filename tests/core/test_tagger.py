@@ -12,15 +12,15 @@ import transformers
 
 import bert_core
 from bert_core import BertForPreTraining, BertForTokenClassification, Encoding, LoadedModel, Target, capture, checkpoint
-from bert_core.methods import METHODS, faithfulness, token_scores
+from bert_core.methods import faithfulness, token_scores
 from bert_core.recording import record
 from bert_core.run.ablation import ablate_heads
-from bert_core.run.decomposition import decompx
 from bert_core.run.patching import answer_with, patch
-from bert_core.run.perturbation import integrated_gradients, values_without
+from bert_core.run.perturbation import values_without
 from tests.conftest import TAGS
 from tests.core.test_classifier import SIZES, batch, peaked
 from tests.near import assert_near
+from tests.sums import assert_parts_and_paths_add_up
 
 ASKED = Target("tag", 3, label=1)
 
@@ -151,13 +151,7 @@ def test_several_texts_at_once_say_the_same(tiny: LoadedModel, encoding: Encodin
 def test_parts_and_paths_add_up_to_the_tag(tiny: LoadedModel, encoding: Encoding) -> None:
     """DecompX's parts sum to the logit, integrated gradients to its way from [PAD]; every method answers."""
     value = float(logits_of(tiny, encoding)[3, 1])
-    assert_near(decompx(tiny, encoding, ASKED).scores.sum(), value)
-    found = integrated_gradients(tiny, encoding, ASKED, steps=300)
-    everything = np.array([not special for special in encoding.special])[None]
-    (empty,) = values_without(tiny, encoding, ASKED, everything, baseline="pad")
-    assert_near(found.scores.sum(), value - empty, 1e-2)
-    scores = token_scores(tiny, encoding, ASKED)
-    assert scores.shape == (len(METHODS), len(encoding)) and np.isfinite(scores).all()
+    assert_parts_and_paths_add_up(tiny, encoding, ASKED, value)
 
 
 def test_the_word_itself_can_be_taken_out(tiny: LoadedModel, encoding: Encoding) -> None:

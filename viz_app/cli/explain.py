@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bert_core.refused import Refused
-from viz_app.cli.shared import Device, ModelName, Notes, PairColumn, TextColumn, check_place, head_asked, note
+from viz_app.cli.shared import (
+    Device,
+    ModelName,
+    Notes,
+    PairColumn,
+    TextColumn,
+    check_place,
+    columns_asked,
+    kind_asked,
+    note,
+)
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.studies.explained import WordTotal
@@ -67,29 +76,21 @@ def explain(
     from bert_core.studies.explained import totals_csv, word_totals
     from bert_core.studies.heads import note_of
     from bert_core.studies.resume import alone
-    from bert_core.studies.rows import Columns
     from bert_core.studies.table import check_kind
 
     check_kind(out)
     check_place(out, corpus)
     totals_place = out.with_name(f"{out.stem}.words.csv")
     check_place(totals_place, corpus)
-    asked = {"--label": label, "--answer": answer, "--word": word, "--guess": guess, "--follows": follows}
-    ask = head_asked(ask, tags)
-    if ask in ("tag", "replaced"):
-        del asked["--word"]  # it says of which word
-    asked["--ask"] = ask
-    given = [name for name, value in asked.items() if value]
-    if len(given) > 1:
-        raise Refused(f"{' and '.join(given)} ask for different things: give one, or none for the guessed class")
-    if text is None and (columns := [f"--{n}" for n, c in (("pair", pair), ("label", label), ("answer", answer)) if c]):
-        raise Refused(f"{columns[0]} names a column: say with --text which column holds the texts")
-    kinds = {"--answer": "word", "--word": "word", "--guess": "word", "--follows": "next", "--ask": ask or ""}
+    options: dict[str, tuple[str, object]] = {
+        "--label": ("class", label), "--answer": ("word", answer), "--word": ("word", word),
+        "--guess": ("word", guess), "--follows": ("next", follows),
+    }  # fmt: skip
     settings = ExplainSettings(
-        kinds.get(given[0], "class") if given else "class",
+        kind_asked(options, ask, tags, otherwise="class", advice="one, or none for the guessed class"),
         tuple(dict.fromkeys(name for part in methods.split(",") if (name := part.strip()))),
         word,
-        None if text is None else Columns(text, pair, label or answer),
+        columns_asked(text, pair, label, answer),
         max_length,
         tags,
     )

@@ -20,8 +20,9 @@ from viz_app.cli.shared import (
     PairColumn,
     TextColumn,
     check_place,
+    columns_asked,
     first_texts,
-    head_asked,
+    kind_asked,
     load,
     note,
 )
@@ -87,26 +88,18 @@ def heads(
     """
     from bert_core.studies.heads import CorpusSettings, heads_over, note_of
     from bert_core.studies.resume import alone
-    from bert_core.studies.rows import Columns
     from bert_core.studies.table import check_kind, write_table
 
     check_kind(out)
     check_place(out, corpus, *([] if reference is None else [reference]))
-    asked = {"--label": label, "--answer": answer, "--word": word, "--follows": follows}
-    ask = head_asked(ask, tags)
-    if ask in ("tag", "replaced"):
-        del asked["--word"]  # it says of which word
-    asked["--ask"] = ask
-    given = [name for name, value in asked.items() if value]
-    if len(given) > 1:
-        raise Refused(f"{' and '.join(given)} ask for different things: give one of them, or none for hidden pieces")
-    if text is None and (columns := [f"--{n}" for n, c in (("pair", pair), ("label", label), ("answer", answer)) if c]):
-        raise Refused(f"{columns[0]} names a column: say with --text which column holds the texts")
-    losses = {"--label": "class", "--answer": "word", "--word": "word", "--follows": "next", "--ask": ask or ""}
+    options: dict[str, tuple[str, object]] = {
+        "--label": ("class", label), "--answer": ("word", answer), "--word": ("word", word),
+        "--follows": ("next", follows),
+    }  # fmt: skip
+    loss = kind_asked(options, ask, tags, otherwise="words", advice="one of them, or none for hidden pieces")
     settings = CorpusSettings(
         importance, ablation, max_length, mask_rate, seed,
-        loss=losses[given[0]] if given else "words", word=word,
-        columns=None if text is None else Columns(text, pair, label or answer),
+        loss=loss, word=word, columns=columns_asked(text, pair, label, answer),
         method=by, reference=() if reference is None else first_texts(reference),
         tags=tags,
     )  # fmt: skip

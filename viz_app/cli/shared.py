@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ from bert_core.run import MOST_REFERENCES
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
     from bert_core.records import Target
+    from bert_core.studies.rows import Columns
     from bert_core.tokenizer import Encoding
 
 ModelName = Annotated[str, typer.Option(help="A bundled model, a checkpoint folder, or a hub id.")]
@@ -190,6 +191,37 @@ class Notes:
         left = None if not done else (now - self.started) / max(done - self.begun, 1e-9) * (1 - done)
         parts = [what or f"{done or 0:.0%}", *([] if left is None else [f"{as_time(left)} left"])]
         note(", ".join(parts))
+
+
+def kind_asked(
+    options: Mapping[str, tuple[str, object]], ask: str | None, tags: str, *, otherwise: str, advice: str
+) -> str:
+    """What is asked of every text of a file, by whichever option was given; otherwise, where none was.
+
+    options: by name what each asks, and what was given. advice: of what to give in place of several.
+    Raises Refused for several, and as `head_asked`.
+    """
+    head = head_asked(ask, tags)
+    given = [name for name, (_, value) in options.items() if value]
+    if head in ("tag", "replaced") and "--word" in given:
+        given.remove("--word")  # it says of which word
+    if head is not None:
+        given.append("--ask")
+    if len(given) > 1:
+        raise Refused(f"{' and '.join(given)} ask for different things: give {advice}")
+    return head or (options[given[0]][0] if given else otherwise)
+
+
+def columns_asked(text: str | None, pair: str | None, label: str | None, answer: str | None) -> Columns | None:
+    """The columns that options name; None for plain text. Raises Refused for others without that of the texts."""
+    from bert_core.studies.rows import Columns
+
+    if text is not None:
+        return Columns(text, pair, label or answer)
+    for name, column in (("pair", pair), ("label", label), ("answer", answer)):
+        if column:
+            raise Refused(f"--{name} names a column: say with --text which column holds the texts")
+    return None
 
 
 def head_asked(ask: str | None, tags: str) -> str | None:

@@ -120,7 +120,10 @@ _NAMES = {
     "studies.table": "read_table write_table",
     "studies.curve": "pruning_curve read_curve",
     "studies.explain": "ExplainSettings explain_file",
-    "studies.dossier": "Dossier Dossiers head_dossiers read_dossiers write_dossiers",
+    "studies.dossier": "Dossier Dossiers NeuronDossier TokenDossier read_dossiers write_dossiers",
+    "studies.head_dossiers": "head_dossiers",
+    "studies.neuron_dossiers": "neuron_dossiers",
+    "studies.token_dossiers": "token_dossiers",
     "studies.explained": "WordTotal explained_rows read_totals word_totals",
     "studies.faithfulness": "Judgement Standing StudySettings judge_file read_judgements standings",
     "studies.probes": "ProbeSettings label_erasers probe_file probe_points probes_csv read_probes",
@@ -367,7 +370,8 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.curve import read_curve as read_curve
     from bert_core.studies.dossier import Dossier as Dossier
     from bert_core.studies.dossier import Dossiers as Dossiers
-    from bert_core.studies.dossier import head_dossiers as head_dossiers
+    from bert_core.studies.dossier import NeuronDossier as NeuronDossier
+    from bert_core.studies.dossier import TokenDossier as TokenDossier
     from bert_core.studies.dossier import read_dossiers as read_dossiers
     from bert_core.studies.dossier import write_dossiers as write_dossiers
     from bert_core.studies.explain import ExplainSettings as ExplainSettings
@@ -382,6 +386,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.faithfulness import judge_file as judge_file
     from bert_core.studies.faithfulness import read_judgements as read_judgements
     from bert_core.studies.faithfulness import standings as standings
+    from bert_core.studies.head_dossiers import head_dossiers as head_dossiers
     from bert_core.studies.heads import CorpusSettings as CorpusSettings
     from bert_core.studies.heads import heads_over as heads_over
     from bert_core.studies.index import IndexSettings as IndexSettings
@@ -389,6 +394,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.index import remove_from_index as remove_from_index
     from bert_core.studies.indexed import Index as Index
     from bert_core.studies.indexed import open_index as open_index
+    from bert_core.studies.neuron_dossiers import neuron_dossiers as neuron_dossiers
     from bert_core.studies.neurons import Firing as Firing
     from bert_core.studies.neurons import NeuronSettings as NeuronSettings
     from bert_core.studies.neurons import neurons_over as neurons_over
@@ -409,6 +415,7 @@ if TYPE_CHECKING:  # the same names once more, for type checkers and editors, wh
     from bert_core.studies.search import search as search
     from bert_core.studies.table import read_table as read_table
     from bert_core.studies.table import write_table as write_table
+    from bert_core.studies.token_dossiers import token_dossiers as token_dossiers
     from bert_core.studies.treebank import TreeSentence as TreeSentence
     from bert_core.studies.treebank import read_treebank as read_treebank
     from bert_core.studies.words import LabelledSentence as LabelledSentence

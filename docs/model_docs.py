@@ -36,6 +36,7 @@ from bert_core.records import HeadTable, ProbePoint
 from bert_core.studies.documents import read_documents
 from bert_core.studies.probes import read_probes
 from bert_core.studies.table import read_table
+from bert_core.studies.treebank import read_treebank
 from bert_core.training.examples import write_examples
 from bert_core.training.lens import CARD as LENS_CARD
 from bert_core.translators import FILE as LENS_FILE
@@ -360,6 +361,21 @@ def examples_of(work: Work) -> None:
     print(f"{write_examples(load(MODEL, device='cpu'), ASSETS / MODEL)} examples are right")
 
 
+def dossiers_of(work: Work) -> None:
+    """The dossiers over a treebank, with what the removal of each head costs over the same text, into its folder."""
+    treebank, text, table = work.texts / "en_ewt-ud-dev.conllu", work.folder / "ewt.txt", work.folder / "heads-ewt.csv"
+    trees = read_treebank(treebank.read_text(encoding="utf-8").splitlines(), treebank.name)
+    text.write_text("".join(f"{tree.text}\n" for tree in trees), encoding="utf-8")
+    work.once("heads-ewt", "heads", text, "--importance", "--ablation", "--out", table)
+    work.once("index", "index", treebank, "--out", work.folder / "index")
+    out, whose = work.folder / "dossier.json", "Universal Dependencies English EWT (dev)"
+    work.once(
+        "dossier", "dossier", work.folder / "index", "--frequent", "500", "--drawn", "32", "--table", table,
+        "--table-source", whose, "--source", f"{whose}, CC BY-SA 4.0", "--out", out,
+    )  # fmt: skip
+    shutil.copyfile(out, ASSETS / MODEL / out.name)
+
+
 SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "examples": ("", examples_of),
     "worth": ("heads.md", lambda work: worth_table(heads_of(work))),
@@ -381,6 +397,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Work], Any]]] = {
     "subject-head": ("agreement.md", lambda work: head_table(agreement_of(work), "subject")),
     "removal": ("agreement.md", lambda work: removal_table(agreement_of(work))),
     "lens": ("", lens_of),
+    "dossiers": ("", dossiers_of),
 }
 """Name -> its document ("" for files in the model's folder) and what makes its figures."""
 

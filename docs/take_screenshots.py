@@ -47,6 +47,7 @@ SHOTS = {
     "layers": ("layers", {"text": "The ship sailed from England to America.", "masked": "5"}, "light", 1000),
     "causes": ("causes", {**HAT, "source": "The woman lost his hat."}, "light", 1200),
     "dossier": ("dossier", {"head": "3.8"}, "light", 1250),
+    "dossier_token": ("dossier", {"about": "token", "piece": "like", "tenth": "1"}, "light", 1400),
     "probes": ("probes", {"label": "subject", "erase": "1"}, "light", 1150),
     "neurons": ("neurons", {"text": HERS, "masked": "5", "target": "6:her"}, "light", 1300),
     "score": ("score", {"text": PAIR["text"]}, "dark", 1000),

@@ -33,7 +33,7 @@ class Answers(NamedTuple):
 
     true, wrong: the true prediction, and the commonest wrong one. done, tried: what makes the page right in the second
     step, and a first wrong try, as in `asked_of`. tiny: what the tiny model is asked about, where it is other than the
-    lesson's own.
+    lesson's own. refused: what the panel says on the tiny model, where it cannot be asked of that.
     """
 
     true: Any
@@ -41,11 +41,16 @@ class Answers(NamedTuple):
     done: Mapping[str, Any]
     tried: Mapping[str, Any]
     tiny: Mapping[str, str] = {}
+    refused: str = ""
 
 
 ANSWERS = {
     "both_sides": Answers(7, 4, {"masked": "5,7"}, {"masked": "4,5"}, SHORT),  # milk; cup
     "one_head": Answers(2, 0, {"head": "1.8"}, {"head": "4.11"}),  # 25 to 49; fewer than 10
+    # What it depends on; the next token. Another head that looks there; that of the next token.
+    "ten_looks": Answers(
+        4, 1, {"head": "2.1"}, {"head": "1.8"}, refused="nobody has counted what the heads of this model do"
+    ),
     "the_bin": Answers(30, 76, {"head": "4.3"}, {"head": "3.2"}),  # the attention itself
     "fewer_heads": Answers(30, 5, {"off": 12}, {"off": 3}),
     "explanation": Answers(

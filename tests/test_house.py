@@ -116,7 +116,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.classroom": {"segno", "bert_core.refused", "viz_app.lessons", "viz_app.export"},
     "viz_app.glossary": {"viz_app.lessons"},
     "viz_app.shell": {
-        "numpy", "torch", "plotly", "streamlit", "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
+        "filelock", "numpy", "torch", "plotly", "streamlit",
+        "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.agreement",
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "viz_app",
         "bert_core.edits", "bert_core.editing", "viz_app.door", "viz_app.notation",
@@ -161,7 +162,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "viz_app.figures", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.dossier": {
-        "numpy", "streamlit", "bert_core.refused", "bert_core.loading", "bert_core.translators", "bert_core.studies",
+        "numpy", "streamlit", "bert_core.progress", "bert_core.refused", "bert_core.loading", "bert_core.run",
+        "bert_core.studies",
         "viz_app.figures", "viz_app.components", "viz_app.export", "viz_app.shell",
     },
     "viz_app.pages.probes": {

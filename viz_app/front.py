@@ -59,8 +59,10 @@ def draw() -> None:
     rest = screen.divide(lecture=st.session_state.lecture, embedded=embedded)
     try:
         st.session_state[PAGE] = page.path
+        stands = False
         with calm(screen.picture()):
             stands = frame.open_frame(page, pages, notices)
+        with calm(screen.picture()):  # what goes wrong above takes no lesson away
             panel.draw(beside)
             if beside is not None or page.path == panel.LEARN:
                 remembered.draw()

@@ -14,6 +14,7 @@ from streamlit.runtime import get_instance
 
 from bert_core.refused import Refused
 from viz_app import door
+from viz_app.shell.temporary import remove_left
 from viz_app.shell.work import queue
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ LAST_WORD = 1.0  # seconds in which a page is given what was done last
 
 @asynccontextmanager
 async def life(app: object) -> AsyncIterator[None]:
-    """What the server does before its first visitor: it counts, where that was asked for, and learns how to leave."""
+    """What the server does before its first visitor: it clears up after those that were killed, and learns to leave.
+
+    It counts, where that was asked for.
+    """
     del app
+    remove_left()
     if port := os.environ.get("HEADLIGHT_METRICS"):
         count_on(int(port))
     leave_when_done()

@@ -76,6 +76,12 @@ class IndexedShard:
         found: np.ndarray = self._read["added"]
         return found
 
+    @property
+    def texts(self) -> list[str]:
+        """Its sentences."""
+        found: list[str] = self._column("texts", "text").to_pylist()
+        return found
+
     def row(self, number: int) -> dict[str, Any]:
         """All that is written of a token, and its sentence as "sentence_text"."""
         found = {}

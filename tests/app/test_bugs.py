@@ -133,7 +133,7 @@ PAGES = {
     "why": "viz_app.pages.why.page.score_table",
     "layers": "viz_app.pages.layers.words.logit_lens",
     "causes": "viz_app.pages.causes.page.missing",
-    "dossier": "viz_app.pages.dossier.page.share_bars",
+    "dossier": "viz_app.pages.dossier.parts.share_bars",
     "probes": "viz_app.pages.probes.page.offered",
     "neurons": "viz_app.pages.neurons.page.neuron_map",
     "heads": "viz_app.pages.heads.page.removal_estimate",

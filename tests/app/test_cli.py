@@ -11,6 +11,7 @@ import platform
 import random
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -626,7 +627,10 @@ def test_two_workers_end_with_equal_weights(
 def test_training_starts_itself_again_with_the_malloc_settings(
     started: list[tuple[list[str], dict[str, str]]], headlight: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under glibc a process without the settings is replaced once by one that has them; elsewhere by none."""
+    """Under glibc a process without the settings is replaced once by one that has them; elsewhere by none.
+
+    One that could not be replaced is stopped by a Ctrl-C as before.
+    """
     monkeypatch.delenv("MALLOC_MMAP_MAX_")
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "viz_app.cli", "pretrain", "a.txt"])
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))
@@ -635,6 +639,7 @@ def test_training_starts_itself_again_with_the_malloc_settings(
     command, environment = started[0]
     assert command[1:] == ["-m", "viz_app.cli", "pretrain", "a.txt"]
     assert environment["MALLOC_MMAP_MAX_"] == "0"
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     assert headlight("pretrain", "a.txt")[0] == 2
     monkeypatch.setattr(platform, "libc_ver", lambda: ("glibc", "2.36"))

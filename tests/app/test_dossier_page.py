@@ -9,21 +9,32 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import read_dossiers
 from bert_core.loading import ASSETS
-from bert_core.studies.dossier import Look
+from bert_core.studies.dossier import Look, NeuronDossier, TokenDossier, standing_out
 from bert_core.translators import fingerprint
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
-from viz_app.export.dossier import AROUND, dossier_page, figures_in_words, in_words, marked
+from viz_app.export.dossier import (
+    AROUND,
+    OF_A_TOKEN,
+    dossier_page,
+    figures_in_words,
+    in_words,
+    largest,
+    marked,
+    neuron_in_words,
+    token_in_words,
+)
 from viz_app.export.policy import hash_source
 from viz_app.figures.dossier import share_bars
 from viz_app.pages.dossier import FIRST_HEAD
-from viz_app.pages.dossier.page import FILE
+from viz_app.shell.dossiers import FILE
 
 __all__ = ["headlight"]  # a fixture
 BUNDLED = ASSETS / "headlight-mini" / FILE
@@ -51,6 +62,21 @@ def test_the_bundled_dossiers_are_of_the_bundled_model() -> None:
     assert all(look.text for one in found.heads for tenth in one.tenths for look in tenth)
 
 
+def test_the_guide_says_what_the_bundled_dossiers_say() -> None:
+    """Every figure of docs/search.md about them is counted again."""
+    found, guide = read_dossiers(BUNDLED), (ASSETS.parents[1] / "docs" / "search.md").read_text(encoding="utf-8")
+    like = {depth: (own, chance) for depth, own, chance in found.of_token("like").likeness}
+    beyond = [max(bar.share - bar.chance for bars in one.bars.values() for bar in bars) for one in found.neurons]
+    clear = sum(by >= 0.05 for by in beyond)
+    assert f"*like* has {like[0][0]:.2f} in the embeddings" in guide
+    assert f"and {like[3][0]:.2f} behind layer 2, where any two tokens have {like[3][1]:.2f}" in guide
+    assert f"Of the {len(beyond)} that come with the bundled model, {clear} have something" in guide
+    assert f"the one in the middle {100 * np.median(beyond):.0f} points" in guide
+    assert f"of the {len(found.tokens)} tokens that stand there ten times or more" in guide
+    sure = sum(abs(one.figures["loss_change"]) > 2 * one.figures["loss_change_error"] for one in found.heads)
+    assert f"for {sure} of its {len(found.heads)} heads the change is more than two standard errors" in guide
+
+
 def test_a_head_is_shown_beside_chance() -> None:
     """The bars are those of the file; what is asked and of which tokens are choices; another head has another."""
     found = read_dossiers(BUNDLED).of(*FIRST_HEAD)
@@ -63,15 +89,83 @@ def test_a_head_is_shown_beside_chance() -> None:
         assert shown["-1"] == pytest.approx(expected["-1"]) and shown["[CLS]"] == pytest.approx(expected["first"])
         assert len(shown) == len(expected)
     assert "How to read this" in words(app) and "How it can mislead" in words(app) and "CC BY-SA" in words(app)
-    assert found.words[0].key in list(app.dataframe[0].value["to"])
+    assert found.words[0].key in list(app.dataframe[1].value["word"])
+    assert list(app.dataframe[0].value["head"]) == [f"L{layer} H{head}" for layer, head, _ in found.alike]
     change = found.figures["loss_change"]
     said = words(app).replace("\\", "")
-    assert f"by {abs(change):.4f} nats" in said and "every third sentence" in said
+    assert f"by {abs(change):.4f} nats" in said and "2,001 texts of" in said
     other = start(head="0.3", asked_of="upos", tenth="1")
     shown = read_dossiers(BUNDLED).of(0, 3)
     expected = {bar.name: (bar.share, bar.chance) for bar in shown.active["upos"]}
     assert drawn(other)["NOUN"] == pytest.approx(expected["NOUN"])
-    assert list(other.dataframe[2].value["sentence"]) == [marked(look) for look in shown.tenths[0]]
+    assert list(other.dataframe[3].value["sentence"]) == [marked(look) for look in shown.tenths[0]]
+
+
+def test_a_token_is_shown_beside_any_token() -> None:
+    """Its likeness by depth, its labels and words, its sentences from the least usual on; a link names it."""
+    found = read_dossiers(BUNDLED)
+    app = start(about="token", piece="like", tenth="1")
+    one = found.of_token("like")
+    said = words(app).replace("\\", "")
+    assert not app.exception and not app.error and "“like”" in said and token_in_words(one) in said
+    bars = drawn(app)
+    assert list(bars.values()) == [(own, chance) for _, own, chance in one.likeness] and "layer 5" in bars
+    tables = [element.value for element in app.dataframe]
+    assert list(tables[0]["token"]) == [piece for piece, _ in one.alike]
+    assert list(tables[1]["word"]) == [word.key for word in one.before] and len(tables[1]) > 0
+    assert list(tables[-1]["sentence"]) == [marked(seen) for seen in one.tenths[0]]
+    assert OF_A_TOKEN.split(":")[0] in words(app)
+    app = start(about="token", piece="like", asked_of="upos")
+    assert drawn(app)["ADP"] == pytest.approx(
+        next((bar.share, bar.chance) for bar in one.bars["upos"] if bar.name == "ADP")
+    )
+    app = start(about="token", piece="zebra")
+    assert "There is no dossier of zebra here" in words(app) and not app.exception
+    assert f"“{found.tokens[0].piece}”".replace(".", "\\.") in words(app) or found.tokens[0].piece in words(app)
+
+
+def test_a_neuron_is_shown_beside_any_token() -> None:
+    """What it fires at most; the list begins with those that are farthest above chance; words and sentences."""
+    found = read_dossiers(BUNDLED)
+    app = start(about="neuron")
+    far = {
+        (one.layer, one.neuron): max(bar.share - bar.chance for bars in one.bars.values() for bar in bars)
+        for one in found.neurons
+    }
+    one = found.of_neuron(*max(far, key=lambda pair: far[pair]))
+    name = f"L{one.layer} neuron {one.neuron}"
+    assert not app.exception and not app.error and name in words(app)
+    assert neuron_in_words(one) in words(app).replace("\\", "")
+    asked, bar = standing_out(one.bars)[0]
+    assert asked != "sort" and drawn(app)[bar.name] == (bar.share, bar.chance)
+    assert drawn(app) == {bar.name: (bar.share, bar.chance) for bar in largest(one.bars[asked], in_order=False)}
+    other = next(two for two in found.neurons if two.bars and standing_out(two.bars)[0][0] not in (asked, "sort"))
+    app.segmented_control(key=key_of(app, "asked_of")).set_value("sort").run()
+    app.selectbox(key=key_of(app, "firing")).set_value((other.layer, other.neuron)).run()
+    assert standing_out(other.bars)[0][1].name in drawn(app)  # another is asked anew
+    other = found.neurons[7]
+    app = start(about="neuron", firing=f"{other.layer}.{other.neuron}", asked_of="place")
+    assert list(drawn(app)) == [bar.name for bar in other.bars["place"]]
+    tables = [element.value for element in app.dataframe]
+    assert list(tables[0]["neuron"]) == [f"L{layer} neuron {neuron}" for layer, neuron, _ in other.alike]
+    assert list(tables[-1]["sentence"]) == [marked(seen) for seen in (*other.strongest, *other.tenths[-1])]
+    app = start(about="neuron", firing="0.9999")
+    assert "There is no dossier of L0 neuron 9999 here" in words(app) and not app.exception
+
+
+def test_dossiers_without_tokens_say_how_to_make_them() -> None:
+    """An uploaded file of heads alone: one sentence with the option of the command, and the heads stay."""
+    kept = json.loads(BUNDLED.read_text())
+    kept["tokens"], kept["neurons"] = [], []
+    app = start(counted="file")
+    app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
+    app = settled(app)
+    for about, option in (("Token", "--frequent"), ("Neuron", "--neurons")):
+        app.segmented_control(key=key_of(app, "about")).set_value(about.lower()).run()
+        app = settled(app)
+        assert option in words(app) and not app.exception and not app.get("plotly_chart")
+    app.segmented_control(key=key_of(app, "about")).set_value("head").run()
+    assert settled(app).get("plotly_chart")
 
 
 def test_one_guesses_before_one_sees() -> None:
@@ -79,21 +173,24 @@ def test_one_guesses_before_one_sees() -> None:
     app = start(hidden="1")
     (looks,) = (one.value.splitlines() for one in app.markdown if one.value.startswith("1. "))
     assert not app.get("plotly_chart") and not app.dataframe and len(looks) == 10
-    assert [look.replace("\\", "") for look in looks[:3]] == [
-        f"{number}. {marked(look)}"
-        for number, look in enumerate(read_dossiers(BUNDLED).of(*FIRST_HEAD).strongest[:3], 1)
+    one = read_dossiers(BUNDLED).of(*FIRST_HEAD)
+    expected = [*one.tenths[-1], *(tenth[0] for tenth in reversed(one.tenths[:-1]))][:10]
+    assert [look.replace("\\", "") for look in looks] == [
+        f"{number}. {marked(look)}{'' if look.key else f' → {look.piece}'}" for number, look in enumerate(expected, 1)
     ]
+    assert {look.key is None for look in expected} == {True, False}
     assert "by chance" not in words(app) and "CC BY-SA" in words(app)
     next(button for button in app.button if button.label == "Show its dossier").click().run()
-    assert app.get("plotly_chart") and len(app.dataframe) == 3
+    assert app.get("plotly_chart") and len(app.dataframe) == 4
 
 
 def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
     """One that is none, and one of other weights; an uploaded one is shown."""
-    app = start()
+    app = start(counted="file")
     upload = app.file_uploader(key="own_dossiers#file")
-    upload.upload("mine.json", b"[]", "application/json").run()
-    assert "mine.json holds no dossiers" in words(app) and not app.exception
+    upload.upload("![mine](x).json", b"[]", "application/json").run()
+    assert "![mine](x).json holds no dossiers" in words(app) and not app.exception
+    assert not any("![mine]" in info.value for info in app.info)  # as it is written, no picture
     kept = json.loads(BUNDLED.read_text())
     kept["weights"] = "0123456789abcdef"
     app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
@@ -103,7 +200,7 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
     kept["heads"] = [one for one in kept["heads"] if one["layer"] == 1]
     app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
     app = settled(app)
-    assert "there is no dossier of L3 H8" in words(app)
+    assert "There is no dossier of L3 H8" in words(app)
     app.session_state.head = (1, 0)
     settled(app.run())
     (corpus,) = [caption.value for caption in app.caption if "Corpus" in caption.value]
@@ -165,6 +262,30 @@ def test_the_file_holds_the_dossier_and_nothing_runs_in_it() -> None:
     assert policy and style and policy[1] == hash_source(style[1]) and "style=" not in written
 
 
+@pytest.mark.parametrize("what", ["token", "neuron"])
+def test_the_file_of_a_token_or_a_neuron_holds_it_all(what: str) -> None:
+    """Its words, bars, likes and all sentences, everything that a corpus wrote escaped, no script, no address."""
+    found, evil = read_dossiers(BUNDLED), "<script>alert(1)</script>{{style}}"
+    one: TokenDossier | NeuronDossier
+    if what == "token":
+        one = replace(found.of_token("like"), piece=evil)
+        says, likes = token_in_words(one), [piece for piece, _ in one.alike]
+    else:
+        one = found.neurons[3]
+        says, likes = neuron_in_words(one), [f"L{layer} neuron {neuron}" for layer, neuron, _ in one.alike]
+    seen = replace(one.tenths[0][0], text=evil, at=(0, 8))
+    one = replace(one, before=(replace(one.before[0], key=evil),), tenths=((seen,), *one.tenths[1:]))
+    written = dossier_page(found, one)
+    assert "<script" not in written and not re.search(r"<[^>]*(src|href)=", written)
+    text = html.unescape(re.sub(r"<[^>]*>", " ", written))
+    assert says in text and all(like in text for like in likes) and evil in text
+    for shown in (seen for tenth in one.tenths for seen in tenth):
+        assert marked(shown) in text and f"{shown.value:z.2f}" in text
+    for bars in one.bars.values():
+        for bar in largest(bars, in_order=False):
+            assert f"{bar.name} {bar.share:.1%} {bar.chance:.1%} " in re.sub(r"\s+", " ", text)
+
+
 def test_bars_are_plain_text_and_of_one_length() -> None:
     """A name is written as it is; figures of other lengths are a mistake."""
     figure = share_bars(["<b>x</b>"], [0.5], [0.1], dark=False).to_plotly_json()
@@ -176,7 +297,7 @@ def test_bars_are_plain_text_and_of_one_length() -> None:
 def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folder: Path, tmp_path: Path) -> None:
     """An index, then its dossiers as JSON and as a table; and how it says no."""
     corpus, index = tmp_path / "corpus.txt", tmp_path / "index"
-    corpus.write_text("the cat sat on the mat\na dog ran to the door\n" * 9)
+    corpus.write_text("the cat sat on the mat\na dog ran to the door\n" * 10)
     code, _, err = headlight("index", corpus, "--model", tiny_model_folder, "--out", index)
     assert code == 0, err
     code, printed, err = headlight("dossier", index, "--out", tmp_path / "d.json", "--source", "mine, CC0")
@@ -202,7 +323,7 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     assert code == 0, err
     code, _, err = headlight("dossier", index, "--table", tmp_path / "h.csv", "--out", tmp_path / "t.json")
     measured = read_dossiers(tmp_path / "t.json")
-    assert code == 0 and "entropy" in measured.of(1, 2).figures and measured.measured.startswith("18 texts, "), err
+    assert code == 0 and "entropy" in measured.of(1, 2).figures and measured.measured.startswith("20 texts, "), err
     rows = list(csv.DictReader((tmp_path / "d.csv").read_text().splitlines()))
     own = found.of(1, 2)
     shares = {(row["asked"], row["tokens"], row["name"]): row["share"] for row in rows if row["layer"] == "1"}
@@ -210,7 +331,19 @@ def test_the_command_writes_what_the_page_opens(headlight: Run, tiny_model_folde
     heads = {(row["layer"], row["head"]): row for row in csv.DictReader((tmp_path / "h.csv").read_text().splitlines())}
     values = {(row["layer"], row["head"]): float(row["value"]) for row in rows if row["name"] == "loss_change"}
     assert values == {pair: float(heads[pair]["loss_change"]) for pair in (("1", "2"), ("0", "1"))}
+    code, printed, err = headlight(
+        "dossier", index, "--heads", "none", "--tokens", "the cat", "--frequent", "1", "--neurons", "0.3,1.5",
+        "--drawn", "2", "--pages", tmp_path / "p", "--out", tmp_path / "t.json",
+    )  # fmt: skip
+    assert code == 0 and "2 tokens, " in printed, err
+    both = read_dossiers(tmp_path / "t.json")
+    assert [one.piece for one in both.tokens] == ["the", "cat"] and not both.heads
+    assert {(0, 3), (1, 5)} <= {(one.layer, one.neuron) for one in both.neurons} and 4 <= len(both.neurons) <= 6
+    assert (tmp_path / "p" / "dossier.token.1.html").is_file() and (tmp_path / "p" / "dossier.L1.N5.html").is_file()
     for given, says in (
+        (("--heads", "none"), "nothing was asked for: name --heads"),
+        (("--heads", "none", "--neurons", "3"), "--neurons is '3': write layer.neuron"),
+        (("--heads", "none", "--tokens", "zebra"), "'zebra' is typed 0 times"),
         (("--heads", "3"), "--heads is '3': write layer.head"),
         (("--heads", "7.1"), "has no heads of layer 7"),
         (("--table", corpus), "corpus.txt"),

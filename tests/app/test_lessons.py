@@ -16,6 +16,7 @@ from viz_app.lessons import STEPS
 from viz_app.lessons.checks.verdicts import Verdict
 from viz_app.lessons.reading import FOLDER, lesson_of, lessons, read
 from viz_app.pages import PAGES
+from viz_app.shell import frame
 from viz_app.shell.answers import in_words
 from viz_app.shell.findings.asked import of_lesson
 from viz_app.shell.frame import choices_of
@@ -120,6 +121,21 @@ def test_nothing_is_shown_before_the_prediction(bin_lesson: AppTest) -> None:
     bin_lesson.session_state.step = "predict"
     settled(bin_lesson.run())
     assert "You said: 80 percent" in words(bin_lesson) and not bin_lesson.number_input
+
+
+def test_a_bug_of_the_page_takes_no_lesson_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is said about the page is said there; the panel stands, and its answer is taken."""
+    app = settled(visited("roles", **lesson_of("the_bin").predict.view.address, lesson="the_bin"))
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    monkeypatch.setattr(frame, "say_of_text", broken)
+    app.number_input[0].set_value(80).run()
+    assert "This page has a bug" in words(app) and not app.exception
+    assert not button(app, "lesson_say").disabled
+    settled(button(app, "lesson_say").click().run())
+    assert app.session_state.step == "do" and "This page has a bug" in words(app)
 
 
 def test_a_step_is_done_when_the_record_says_so(bin_lesson: AppTest) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bert_core import LoadedModel, Refused
 from bert_core.analysis.roles import THRESHOLDS
+from bert_core.loading import ASSETS
+from bert_core.progress import silent
 from bert_core.records import CurvePoint
+from bert_core.studies.dossier import read_dossiers
+from tests.lessons import asked_of, bundled, said
+from tests.near import assert_near
 from viz_app.lessons import Option
+from viz_app.lessons.checks import CHECKS
 from viz_app.lessons.checks import first_course as of
-from viz_app.lessons.checks.first_course import Brought, Guesses, Looks, Losses, WordDrops
+from viz_app.lessons.checks.first_course import JOBS, Brought, FirstLook, Guesses, Jobs, Looks, Losses, WordDrops
 from viz_app.lessons.reading import lesson_of
-from viz_app.shell import findings
+from viz_app.shell import dossiers, findings
 from viz_app.shell.findings.asked import Asked, of_lesson
 
 
@@ -89,6 +97,94 @@ def test_enough_heads_are_off_at_a_loss_that_hardly_rose() -> None:
     """Twelve at 1% is done; eleven, or 2%, is not."""
     assert of.few_missed(Losses(2.0, 2.019, 12)).right and of.few_missed(Losses(2.0, 1.5, 40)).right
     assert not of.few_missed(Losses(2.0, 2.0, 11)).right and not of.few_missed(Losses(2.0, 2.04, 12)).right
+
+
+ENDS = ("first", "end")  # as dossiers name [CLS] and [SEP]
+
+
+def jobs(*heads: dict[str, float]) -> Jobs:
+    """Heads of one layer with these shares, all others 0; by chance each job has 0.1; they rest from 0.6 of all."""
+    by_chance, rests = (np.full((1, len(heads)), share) for share in (0.1, 0.6))
+    shares = {name: np.array([[head.get(name, 0.0) for head in heads]]) for name in JOBS}
+    return Jobs(shares, {name: by_chance.copy() for name in JOBS}, rests, 0.05, (0, 0))
+
+
+def test_a_head_does_what_is_farthest_above_chance_in_its_dossier() -> None:
+    """The answer is the number of a job; each has its share, and what chance gives; without a clear one it is void."""
+    found = jobs({"governor": 0.4, "next": 0.3})
+    right, wrong = (of.job_of_head(found, Option(number, number, "mine")) for number in (4, 1))
+    assert right.right and right.holds and right.truth == (JOBS["governor"],) and not wrong.right
+    assert (wrong.figures["share"], wrong.figures["own"], wrong.figures["own_chance"]) == (0.4, 0.3, 0.1)
+    marks = {bar.name: (bar.value, bar.mark) for bar in wrong.bars}
+    assert marks["governor"] == (0.4, "true") and marks["next"] == (0.3, "yours") and marks["chance"] == (0.1, "")
+    assert not of.job_of_head(jobs({"next": 0.14}), Option(1, 1, "mine")).holds
+    # Chance counts: what is seen less often, but would be far seldomer by chance, is what the head does.
+    found.chances["governor"][0, 0] = 0.35
+    assert of.job_of_head(found, Option(1, 1, "mine")).right
+
+
+def test_another_head_with_the_job_is_found() -> None:
+    """Not the lesson's own, none with another job, and none that hardly does it; one without a dossier is refused."""
+    found = jobs({"governor": 0.4}, {"governor": 0.3}, {"next": 0.9}, {"governor": 0.12}, {"next": np.nan})
+    assert of.same_job(found, (0, 1)).right and of.same_job(found, (0, 1)).figures["share"] == 0.3
+    for head in ((0, 0), (0, 2), (0, 3)):
+        assert not of.same_job(found, head).right, head
+    assert of.same_job(found, (0, 0)).figures["job"] not in JOBS.values(), "which would tell the answer"
+    with pytest.raises(Refused, match="there is no dossier of L0 H4"):
+        of.same_job(found, (0, 4))
+
+
+def test_the_first_word_looks_at_one() -> None:
+    """The largest share of the others is right; the first word itself is no answer."""
+    found = FirstLook(("In", "my", "room"), (1, 7), np.array([np.nan, 0.1, 0.7]), 0.05)
+    right, wrong = of.first_word_looks_at(found, 2), of.first_word_looks_at(found, 1)
+    assert right.right and not wrong.right and (wrong.figures["word"], wrong.figures["own"]) == ("room", 0.1)
+    for word in (0, 3):
+        with pytest.raises(Refused, match=f"word {word} cannot be the answer"):
+            of.first_word_looks_at(found, word)
+
+
+def test_what_a_head_does_is_what_its_dossier_says() -> None:
+    """Every share and every chance of the lesson are those of the dossier that comes along, where it is active."""
+    found = read_dossiers(ASSETS / "headlight-mini" / "dossier.json")
+    asked = of_lesson(bundled(), lesson_of("ten_looks").predict.view)
+    counted = findings.work_for("jobs", asked).do(silent)
+    for one in found.heads:
+        bars = {(question, bar.name): bar for question, of_it in one.active.items() for bar in of_it}
+        for job, keys in (
+            ("previous", [("offset", "-1")]), ("governor", [("relation", "its governor")]),
+            ("ends", [("offset", name) for name in ENDS]), ("self", [("offset", "0")]),
+        ):  # fmt: skip
+            there = [bars[key] for key in keys if key in bars]
+            at = one.layer, one.head
+            assert_near(counted.shares[job][at], sum(bar.share for bar in there), of=1.0)
+            assert_near(counted.chances[job][at], sum(bar.chance for bar in there), of=1.0)
+    assert_near(counted.rests[1, 7], sum(bar.share for bar in found.of(1, 7).bars["offset"] if bar.name in ENDS))
+    job = counted.job_of(counted.asked)
+    assert (job == "governor") == any(bar.name == "its governor" for _, bar in found.of(1, 7).standing_out)
+
+
+def test_dossiers_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that has a file of dossiers but other weights than they speak of is refused like one without."""
+    other = dossiers.dossiers_of(bundled())
+    assert other is not None
+    monkeypatch.setattr(dossiers, "kept_of_model", lambda key, make: make())
+    monkeypatch.setattr(dossiers, "read_dossiers", lambda path: replace(other, weights="0" * 16))
+    work = findings.work_for("jobs", of_lesson(bundled(), lesson_of("ten_looks").predict.view))
+    with pytest.raises(Refused, match="nobody has counted what the heads of this model do"):
+        work.do(silent)
+
+
+@pytest.mark.parametrize(("text", "answer", "right"), [
+    ("In my small room there was a large window.", 3, True), ("My sister has a dog.", 4, False),
+])  # fmt: skip
+def test_the_first_word_of_a_sentence_of_ones_own(text: str, answer: int, right: bool) -> None:
+    """What the head looks at is right, another noun is not, and both have their sentence."""
+    task = lesson_of("ten_looks").yours
+    asked = asked_of("ten_looks", bundled(), text=text, head="1.7")
+    verdict = CHECKS[task.check].judge(findings.work_for("first_look", asked).do(silent), answer)
+    assert verdict.right is right, verdict.figures
+    assert said(task.right if right else task.wrong, verdict)
 
 
 def test_what_a_lesson_cannot_ask_of_a_text_is_a_sentence(tiny_loaded: LoadedModel) -> None:

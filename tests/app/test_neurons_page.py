@@ -27,8 +27,9 @@ from viz_app.export.tables import labelled_csv
 from viz_app.figures.causes import two_places, value_bars
 from viz_app.figures.neurons import neuron_map
 from viz_app.figures.style import two_digits
-from viz_app.pages.neurons import EXAMPLE, NEURON, parse_factor, parse_two
+from viz_app.pages.neurons import EXAMPLE, NEURON, parse_factor
 from viz_app.shell import work
+from viz_app.shell.choices import parse_two
 
 HERS = {"text": "The queen gave the book to her brother.", "masked": "6", "target": "7:her"}
 

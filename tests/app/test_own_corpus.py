@@ -1,4 +1,4 @@
-"""A corpus of a visitor's own on Where else: its cost first, then its index, which goes with its visitor."""
+"""A corpus of a visitor's own: its cost first, then its index, searched and counted, which goes with its visitor."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from bert_core import LoadedModel, load, search
+from bert_core import LoadedModel, head_dossiers, load, neuron_dossiers, search, token_dossiers
 from bert_core.refused import Refused
 from bert_core.studies.index import IndexSettings
 from bert_core.studies.index_cost import IndexCost, bytes_a_token
 from bert_core.studies.treebank import read_treebank
 from tests.visit import at, settled, visited, words
+from viz_app.export.dossier import in_words, neuron_in_words, token_in_words
 from viz_app.shell import own_corpus
 from viz_app.shell.controls import Upload
 from viz_app.shell.examples import TREES
@@ -47,7 +48,7 @@ def made(loaded: LoadedModel, upload: Upload = TEXT) -> OwnIndex:
 def test_an_index_finds_what_stands_in_the_file(tiny_loaded: LoadedModel, there: Path) -> None:
     """By its name; its bytes are those of its folder, the only one."""
     own = made(tiny_loaded)
-    assert folders(there) == [own.index.folder]
+    assert folders(there) == [own.index.folder.parent]
     assert own.nbytes == sum(path.stat().st_size for path in own.index.folder.glob("*/*"))
     encoding = tiny_loaded.tokenizer.encode("The old king saw a red door.")
     best = search(own.index, tiny_loaded, encoding, [3], depth=1).matches[0]
@@ -178,3 +179,39 @@ def test_any_name_is_that_of_a_file(name: str) -> None:
         assert path.read_bytes() == b"A cat." and path.suffix == ".txt"
         folder = path.parent
     assert not folder.exists()
+
+
+def test_dossiers_are_counted_over_it(there: Path) -> None:
+    """Of heads, tokens and any neuron, as the library counts them; all that was counted is one file."""
+    loaded = load("headlight-mini", device="cpu")
+    upload = Upload(TREES.name, TREES.read_bytes())
+
+    def asked(about: str, **address: str) -> AppTest:
+        app = visited("dossier", counted="corpus", about=about, **address)
+        app.session_state[own_corpus.UPLOAD] = upload
+        app = settled(app.run(), "stop_here")
+        while go := [one for one in app.button if one.label.startswith(("Count ", "Read "))]:
+            app = settled(go[0].click().run(), "stop_here")
+        assert not app.exception and not app.error
+        return app
+
+    app = settled(visited("dossier", counted="corpus"))
+    assert "No corpus yet." in words(app) and not app.exception
+    own = made(loaded, upload)
+    app = asked("head", head="3.8")
+    (found,) = head_dossiers(own.index, [(3, 8)]).heads
+    assert in_words(found) in words(app) and f"Corpus: trees.conllu, {found.tokens:,} tokens." in words(app)
+    (file,) = (one for one in app.get("download_button") if "JSON" in one.proto.label)
+    assert file.proto.label == f"All {len(own.index.every_head)} (JSON)"
+    app = asked("token", piece="the")
+    (token,) = token_dossiers(own.index, ["the"])
+    assert token_in_words(token) in words(app)
+    app = asked("neuron", firing="2.77")
+    (neuron,) = neuron_dossiers(own.index, loaded, [(2, 77)])
+    assert neuron_in_words(neuron) in words(app)
+    (listed,) = (one for one in app.selectbox if one.label == "Neuron")
+    assert len(listed.options) == 33 and all(one.startswith("L2 neuron ") for one in listed.options)
+    for firing, says in (("9.0", "has no L9 neuron 0: choose another one"), ("0.5000", "has no L0 neuron 5000")):
+        app = asked("neuron", firing=firing)
+        assert says in words(app) and not app.get("plotly_chart")
+    assert buttons(app)["corpus_away"].replace("\\", "").startswith("trees.conllu")

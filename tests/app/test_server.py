@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import tempfile
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from bert_core import Refused
 from viz_app import jupyter, server
+from viz_app.shell import temporary
 from viz_app.shell.jobs import JobQueue, kind_of
 
 
@@ -59,3 +64,21 @@ def test_a_notebook_server_starts_it_for_others_under_its_own_path() -> None:
     assert served["absolute_url"] and served["command"][2:4] == ["viz_app.cli", "app"]
     assert "--shared" in served["command"] and served["command"][-2:] == ["--base-path", "{base_url}headlight"]
     assert not any("Xsrf" in part or "CORS" in part for part in served["command"])
+
+
+def test_a_server_clears_up_after_one_that_was_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Before its first visitor: the folder of one that is gone is not there any more."""
+    monkeypatch.setattr(server, "leave_when_done", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(temporary, "JUST_MADE", -1.0)
+    left = tmp_path / f"{temporary.PREFIX}abcdefgh"
+    left.mkdir()
+    (left / temporary.LOCK).touch()
+
+    async def begun() -> bool:
+        async with server.life(None):
+            return left.exists()
+
+    # In a thread of its own: a browser test leaves a loop in this one.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(lambda: asyncio.run(begun())).result() is False

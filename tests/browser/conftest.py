@@ -11,8 +11,9 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
@@ -43,11 +44,13 @@ def sendto(self, data, *rest):
 socket.socket.connect, socket.socket.connect_ex, socket.socket.sendto = connect, connect_ex, sendto
 """
 
+RUN = "document.querySelector('[data-testid=stApp]')?.dataset.testScriptState"  # how the run of the script stands
 # A busy machine is slow, not wrong.
 PATIENCE = 90_000  # milliseconds
 expect.set_options(timeout=PATIENCE)
 
 Serve = Callable[..., str]
+LOGS: dict[str, Path] = {}  # what each server has said, by its address
 
 
 def free_port() -> int:
@@ -76,6 +79,7 @@ def servers(folders: pytest.TempPathFactory) -> Iterator[Serve]:
             )
         started.append(server)
         address = f"http://localhost:{port}"
+        LOGS[address] = log
         for _ in range(600):
             if server.poll() is not None:
                 pytest.fail(f"the server of {script} stopped:\n{log.read_text()}")
@@ -137,6 +141,23 @@ def browser() -> Iterator[Browser]:
         started = playwright.chromium.launch(executable_path=chromium, args=list(SWITCHES))
         yield started
         started.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[Any]:
+    """Where a test fails, also say what its page showed: a busy machine may show it once and never again."""
+    report = yield
+    tab = getattr(item, "funcargs", {}).get("page")
+    if report.when == "call" and report.failed and tab is not None:
+        with suppress(Error):
+            shown, state = tab.inner_text("body"), tab.evaluate(RUN)
+            log = LOGS.get("/".join(tab.url.split("/")[:3]))
+            said = log.read_text(errors="replace") if log is not None else ""
+            report.sections += [
+                ("page", f"{tab.url}\nrun: {state}\n{shown[:4_000]}"), ("errors of the page", "\n".join(tab.problems)),
+                ("server", said[-4_000:]),
+            ]  # fmt: skip
+    return report
 
 
 def opened_tab(browser: Browser) -> Page:

@@ -61,6 +61,7 @@ def test_a_lesson_is_walked_from_the_list_to_its_end(app: str, page: Page) -> No
     page.go_forward()
     expect(panel).to_contain_text("You said “cup”")
     assert not page.problems, page.problems
+    settled(page)  # the address follows the page with some delay, and a reload asks the address
     page.reload()
     expect(panel).to_contain_text("You said “cup”")
     page.problems.clear()  # where it is opened below its root, Streamlit asks there for its server first

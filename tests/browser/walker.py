@@ -143,6 +143,10 @@ WALKS = {
     "one_head": Walk(
         [option("25 to 49")], [button("L1 H8")], [typed(SENTENCE, LETTER), hidden("pen"), button("L1 H8")]
     ),
+    "ten_looks": Walk(
+        [option("the next token")], [button("L2 H1")],
+        [typed(SENTENCE, "In my small room there was a large window."), word("room")],
+    ),
     "the_bin": Walk([number(80)], [button("L4 H3")], [typed(SENTENCE, LETTER), number(50)]),
     "fewer_heads": Walk(
         [number(30)], [button("Switch off the first")], [typed(SENTENCE, "The king is old."), number(5)]

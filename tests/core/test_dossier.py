@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from bert_core import HeadTable, Index, Refused, head_dossiers, index_file, open_index, read_dossiers, write_dossiers
-from bert_core.studies import dossier
-from bert_core.studies.dossier import ALIKE, Bar, telling
+from bert_core.studies import corpus, dossier
+from bert_core.studies.corpus import telling
+from bert_core.studies.dossier import Bar
+from bert_core.studies.head_dossiers import ALIKE
 from tests.core.test_treebank import SENTENCES
 from tests.near import assert_near
 
@@ -89,7 +91,7 @@ def test_bars_are_counted_and_chance_is_a_key_of_the_sentence(of_a_text: Index) 
                 key = rows[keys[query]]
                 kinds[kind_of(rows[query], key)] += 1
                 by = key["row"] - query
-                if abs(by) <= dossier.FARTHEST and key["word"] is not None:
+                if abs(by) <= corpus.FARTHEST and key["word"] is not None:
                     offsets[f"{by:+d}" if by else "0"] += 1
                 sentence = [other for other in rows if other["first"] == rows[query]["first"]]
                 for other in sentence:
@@ -149,7 +151,7 @@ def test_words_and_pairs_stand_beside_what_chance_gives(of_a_text: Index, monkey
     """Counted again pair by pair, in one go or in many: the most telling first, and none that is not above chance."""
     rows = rows_of(of_a_text)
     whole = head_dossiers(of_a_text)
-    monkeypatch.setattr(dossier, "AT_ONCE", 50)
+    monkeypatch.setattr(corpus, "AT_ONCE", 50)
     in_parts = head_dossiers(of_a_text)
     compared = 0
     for one, other in zip(whole.heads, in_parts.heads, strict=True):
@@ -164,7 +166,7 @@ def test_words_and_pairs_stand_beside_what_chance_gives(of_a_text: Index, monkey
                 apart = [row for row in sentence if row["word"] and (joined.query is None or row["row"] != query)]
                 expected += sum(row["word"].casefold() == joined.key for row in apart) / len(sentence)
                 times += (rows[key]["word"] or "").casefold() == joined.key and (joined.query is None or key != query)
-            assert joined.times == times >= dossier.LEAST and times > joined.expected
+            assert joined.times == times >= corpus.LEAST and times > joined.expected
             assert joined.expected == pytest.approx(expected)
             compared += 1
         scores = [telling(np.array(word.times), np.array(word.expected)).item() for word in one.words]
@@ -192,10 +194,23 @@ def test_looks_are_of_their_tenth_and_heads_alike_look_alike(of_a_text: Index) -
         )
         assert one.strongest[0].activity == pytest.approx(one.deciles[-1])
         assert len(one.alike) == min(ALIKE, len(found.heads) - 1)
-        own_keys = np.array(list(strongest(of_a_text, one.layer, one.head, rows).values()))
-        for layer, head, share in one.alike:
-            other = np.array(list(strongest(of_a_text, layer, head, rows).values()))
-            assert share == pytest.approx(np.mean(own_keys == other))
+        keys = strongest(of_a_text, one.layer, one.head, rows)
+        scales = np.concatenate([shard.part("head_scales", one.layer)[one.head] for shard in of_a_text.shards], axis=1)
+        activity = (scales[0] * scales[1])[list(keys)]
+        most = activity >= np.quantile(activity, 0.9)
+        same = {
+            (layer, head): np.mean([
+                key == other
+                for key, other, there in zip(
+                    keys.values(), strongest(of_a_text, layer, head, rows).values(), most, strict=True
+                )
+                if there
+            ])
+            for layer, head in of_a_text.every_head
+            if (layer, head) != (one.layer, one.head)
+        }  # fmt: skip
+        assert [share for *_, share in one.alike] == sorted(same.values(), reverse=True)[:ALIKE]
+        assert all(same[layer, head] == share for layer, head, share in one.alike)
 
 
 def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: Path) -> None:
@@ -214,11 +229,13 @@ def test_figures_of_a_table_stand_beside_their_head(of_a_text: Index, tmp_path: 
     )
     write_dossiers(found, tmp_path / "dossier.json")
     assert read_dossiers(tmp_path / "dossier.json") == found
-    columns = dossier.dossier_columns(found.heads)
-    rows = [row for row in zip(*columns.values(), strict=True) if row[2] == "figure"]
+    columns = dossier.dossier_columns(found.every)
+    rows = [row for row in zip(*columns.values(), strict=True) if row[5] == "figure"]
     assert len(rows) == 2 * values.size - 1
     last = found.heads[-1]
-    assert rows[-1] == (last.layer, last.head, "figure", "all", "loss_change", *[None] * 5, values.max())
+    assert rows[-1] == (
+        "head", last.layer, last.head, None, None, "figure", "all", "loss_change", *[None] * 5, values.max()
+    )  # fmt: skip
     plain = head_dossiers(of_a_text)
     assert plain.measured == "" and all(one.figures == {} for one in plain.heads)
     for other in (dataclasses.replace(table, model="another"),
@@ -251,7 +268,7 @@ def test_what_cannot_be_is_refused(of_a_text: Index, tmp_path: Path, monkeypatch
         head_dossiers(of_a_text, [(0, 0)]).of(9, 9)
     with pytest.raises(Refused, match="no typed token"):
         head_dossiers(dataclasses.replace(of_a_text, shards=()))
-    monkeypatch.setattr(dossier, "LARGEST", 500)
+    monkeypatch.setattr("bert_core.studies.head_dossiers.LARGEST", 500)
     with pytest.raises(Refused, match="do not fit in memory: ask for"):
         head_dossiers(of_a_text)
     (of_a_text.folder / "0000.000000" / "keys.npy").write_bytes(b"broken")

@@ -90,9 +90,13 @@ def _restart_with_malloc_settings() -> None:
     """Start this process again if glibc did not find the settings when it started; does nothing elsewhere."""
     settings = malloc_settings()
     if not os.environ.keys() >= settings.keys():
-        if hasattr(signal, "pthread_sigmask"):
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until the new process can answer
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**settings, **os.environ})
+        can_block = hasattr(signal, "pthread_sigmask")
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}) if can_block else None
+        try:
+            os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**settings, **os.environ})
+        finally:  # of a process that could not be replaced; a new one answers as soon as it can
+            if before is not None:
+                signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @app.callback()

@@ -1,17 +1,20 @@
-"""The command that counts what every head does over an index."""
+"""The command that counts what heads, tokens and neurons do over an index."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bert_core.refused import Refused
-from viz_app.cli.shared import Notes, check_place
+from viz_app.cli.shared import Device, Notes, check_place, parse_heads, parse_neurons
 
 if TYPE_CHECKING:
+    from bert_core.loading import LoadedModel
     from bert_core.studies.dossier import Dossier
+    from bert_core.studies.indexed import Index
 
 ENDINGS = (".json", ".csv", ".parquet")
 SHOWN = 8  # heads
@@ -22,62 +25,95 @@ def dossier(
     out: Annotated[
         Path, typer.Option(dir_okay=False, help="A .json file, which the page Dossier opens; or .csv, .parquet.")
     ],
-    heads: Annotated[str, typer.Option(help="layer.head with commas, as in 3.8,4.1; or all.")] = "all",
-    each: Annotated[int, typer.Option(min=1, max=100, help="Looks drawn from every tenth of a head's activity.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the looks that are drawn.")] = 0,
+    heads: Annotated[str, typer.Option(help="layer.head with commas, as in 3.8,4.*; all, or none.")] = "all",
+    tokens: Annotated[
+        str, typer.Option(help="Also of these pieces of the vocabulary, with spaces: 'bank ##ing'.")
+    ] = "",
+    frequent: Annotated[int, typer.Option(min=0, help="Also of so many tokens, those that come most often.")] = 0,
+    neurons: Annotated[str, typer.Option(help="Also of these, layer.neuron with commas, as in 3.120,4.7-19.")] = "",
+    drawn: Annotated[int, typer.Option(min=0, help="Also of so many neurons of every layer, drawn by the seed.")] = 0,
+    each: Annotated[int, typer.Option(min=1, max=100, help="Sentences drawn from every tenth of each.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Of what is drawn.")] = 0,
     pages: Annotated[
-        Path | None, typer.Option(file_okay=False, help="Also a page for each head, .html, into this folder.")
+        Path | None, typer.Option(file_okay=False, help="Also a page for each, .html, into this folder.")
     ] = None,
     table: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="A table of `headlight heads`: what removal costs.")
     ] = None,
     table_source: Annotated[str, typer.Option(help="Over whose text the table was measured; shown beside it.")] = "",
     source: Annotated[str, typer.Option(help="Whose text it is, and its licence; shown beside the sentences.")] = "",
+    device: Device = "auto",
 ) -> None:
     """What every head does over a corpus: kinds, offsets, relations and words it looks at, beside what chance gives.
 
     With sentences from every tenth of its activity, the heads that look in the same way, and what its removal costs.
+    Of tokens, where they stand and how alike their states are; of neurons, at what they fire.
     """
-    from bert_core import checkpoint
-    from bert_core.studies.dossier import dossier_columns, head_dossiers, write_dossiers
+    from bert_core import checkpoint, load
+    from bert_core.studies.dossier import dossier_columns, write_dossiers
+    from bert_core.studies.head_dossiers import head_dossiers
     from bert_core.studies.indexed import open_index
+    from bert_core.studies.neuron_dossiers import neuron_dossiers
     from bert_core.studies.table import read_table, write_columns
-    from viz_app.export.dossier import dossier_page
+    from bert_core.studies.token_dossiers import token_dossiers
+    from viz_app.export.dossier import dossier_page, file_name
 
     if out.suffix.lower() not in ENDINGS:
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
     check_place(out, index)
     if pages is not None and pages.resolve() == index.resolve():
         raise Refused(f"--pages is the index, {str(pages)!r}: name another folder")
+    there = open_index(index)
+    given: dict[str, Any] = {"examples": each, "seed": seed, "report": Notes()}
+    pairs = _parse_heads(heads, there)
     found = head_dossiers(
-        open_index(index), _parse_heads(heads), examples=each, seed=seed, source=source,
+        there, pairs, **given, source=source,
         table=None if table is None else read_table(table.read_bytes(), table.name), table_source=table_source,
-        report=Notes(),
     )  # fmt: skip
+    if frequent:
+        found = replace(found, tokens=token_dossiers(there, most=frequent, **given))
+    known = {one.piece for one in found.tokens}
+    if pieces := [piece for piece in tokens.split() if piece not in known]:
+        found = replace(found, tokens=(*found.tokens, *token_dossiers(there, pieces, **given)))
+    if neurons or drawn:
+        loaded = load(there.model, device=device)
+        named = parse_neurons(neurons, loaded.config.intermediate_size) if neurons else []
+        wanted = [*named, *_drawn(loaded, drawn, seed)]
+        found = replace(found, neurons=neuron_dossiers(there, loaded, wanted, **given))
+    if not found.every:
+        raise Refused("nothing was asked for: name --heads, --tokens, --frequent, --neurons or --drawn")
     if out.suffix.lower() == ".json":
         write_dossiers(found, out)
     else:
-        write_columns(dossier_columns(found.heads), out)
+        write_columns(dossier_columns(found.every), out)
     if pages is not None:
         pages.mkdir(parents=True, exist_ok=True)
-        for one in found.heads:
-            checkpoint.write_whole(pages / f"dossier.L{one.layer}.H{one.head}.html", dossier_page(found, one))
-    for one in found.heads[:SHOWN]:
-        typer.echo(_line(one))
-    typer.echo(f"{out}: {len(found.heads)} heads over {found.heads[0].tokens:,} tokens")
+        for one in found.every:
+            checkpoint.write_whole(pages / f"{file_name(found, one)}.html", dossier_page(found, one))
+    for head in found.heads[:SHOWN]:
+        typer.echo(_line(head))
+    counts = {"heads": found.heads, "tokens": found.tokens, "neurons": found.neurons}
+    said = ", ".join(f"{len(of)} {name}" for name, of in counts.items() if of)
+    typer.echo(f"{out}: {said} over {found.every[0].tokens:,} tokens")
 
 
-def _parse_heads(written: str) -> list[tuple[int, int]] | None:
-    """`3.8,4.1` as pairs; None for all. Raises Refused for anything else."""
-    if written.strip() == "all":
-        return None
-    pairs = []
-    for part in written.split(","):
-        layer, _, head = part.strip().partition(".")
-        if not (layer.isdecimal() and head.isdecimal()):
-            raise Refused(f"--heads is {written!r}: write layer.head with commas, as in 3.8,4.1, or all")
-        pairs.append((int(layer), int(head)))
-    return pairs
+def _parse_heads(written: str, index: Index) -> list[tuple[int, int]] | None:
+    """`3.8,4.*` as pairs; None for all. Raises Refused for anything else."""
+    if written.strip() in ("all", "none"):
+        return None if written.strip() == "all" else []
+    return parse_heads(written, max(index.layers) + 1, index.heads)
+
+
+def _drawn(loaded: LoadedModel, count: int, seed: int) -> list[tuple[int, int]]:
+    """So many neurons of every layer, drawn by the seed."""
+    import numpy as np
+
+    draw, config, found = np.random.default_rng(seed), loaded.config, list[tuple[int, int]]()
+    for layer in range(config.num_hidden_layers):
+        there = config.neurons_of(layer)
+        some = draw.choice(there, min(count, len(there)), replace=False)
+        found += [(layer, neuron) for neuron in sorted(some.tolist())]
+    return found
 
 
 def _line(one: Dossier) -> str:

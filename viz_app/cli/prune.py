@@ -20,6 +20,7 @@ from viz_app.cli.shared import (
     note,
     note_each,
     parse_heads,
+    parse_neurons,
 )
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
@@ -68,7 +69,7 @@ def prune(
         smaller = bert_core.pruned(
             loaded,
             parse_heads(heads, config.num_hidden_layers, config.num_attention_heads) if heads else [],
-            neurons=_parse_neurons(neurons, config.intermediate_size) if neurons else [],
+            neurons=parse_neurons(neurons, config.intermediate_size) if neurons else [],
             layers=_parse_layers(layers) if layers else [],
         )
         given = {"heads": heads, "neurons": neurons, "layers": layers}
@@ -80,24 +81,6 @@ def prune(
     before, after = (sum(p.numel() for p in one.model.parameters()) for one in (loaded, smaller))
     said = "".join(counts).removesuffix(", ")
     typer.echo(f"{said} and {after:,} of {before:,} parameters are left: {out}")
-
-
-def _parse_neurons(written: str, neurons: int) -> list[tuple[int, int]]:
-    """`0.3,2.100-199,4.*` as pairs. Raises Refused for anything else; whether a neuron exists, the model says."""
-    found: list[tuple[int, int]] = []
-    try:
-        for part in written.split(","):
-            layer, _, which = part.strip().partition(".")
-            first, _, last = which.partition("-")
-            numbers = range(neurons) if which == "*" else range(int(first), int(last or first) + 1)
-            if not numbers or len(numbers) > neurons:
-                raise ValueError(which)
-            found += [(int(layer), number) for number in numbers]
-    except (ValueError, OverflowError) as error:
-        raise Refused(
-            f"--neurons is {written!r}: write layer.neuron with commas, as in 0.3,2.100-199, or 4.*"
-        ) from error
-    return found
 
 
 def _parse_layers(written: str) -> list[int]:

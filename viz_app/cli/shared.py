@@ -100,6 +100,24 @@ def parse_heads(written: str, layers: int, heads: int, option: str = "--heads") 
     return found
 
 
+def parse_neurons(written: str, neurons: int) -> list[tuple[int, int]]:
+    """`0.3,2.100-199,4.*` as pairs. Raises Refused for anything else; whether a neuron exists, the model says."""
+    found: list[tuple[int, int]] = []
+    try:
+        for part in written.split(","):
+            layer, _, which = part.strip().partition(".")
+            first, _, last = which.partition("-")
+            numbers = range(neurons) if which == "*" else range(int(first), int(last or first) + 1)
+            if not numbers or len(numbers) > neurons:
+                raise ValueError(which)
+            found += [(int(layer), number) for number in numbers]
+    except (ValueError, OverflowError) as error:
+        raise Refused(
+            f"--neurons is {written!r}: write layer.neuron with commas, as in 0.3,2.100-199, or 4.*"
+        ) from error
+    return found
+
+
 def parse_target(loaded: LoadedModel, encoding: Encoding, written: str) -> Target:
     """What `--target` says as a target of a text: `4:door`, `nsp`, `choice`, `class:NUMBER`, `like:TEXT` and so on.
 

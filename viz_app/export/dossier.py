@@ -1,14 +1,24 @@
-"""A head's dossier in words, and as one HTML file that opens from disk."""
+"""A dossier in words, of a head, a token or a neuron, and as one HTML file that opens from disk."""
 
 from __future__ import annotations
 
 import html
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from bert_core.studies.dossier import TENTHS, Bar, Dossier, Dossiers, Joined, Look
+from bert_core.studies.dossier import (
+    TENTHS,
+    Bar,
+    Dossier,
+    Dossiers,
+    Joined,
+    Look,
+    NeuronDossier,
+    Seen,
+    TokenDossier,
+)
 from viz_app.export.page import variables
 from viz_app.export.policy import hash_source
 from viz_app.figures.style import SEQUENTIAL
@@ -17,7 +27,14 @@ _FOLDER = Path(__file__).parent
 MOST_BARS = 12
 AROUND = 60  # characters of a sentence, to either side of what is marked in it
 MOST_SAID = 3
-ASKED = {"offset": "How far on", "kind": "What kind of token", "relation": "Relation", "upos": "Part of speech"}
+ASKED = {
+    "offset": "How far on", "kind": "What kind of token", "sort": "What kind of token", "place": "Place",
+    "likeness": "Likeness by depth", "relation": "Relation", "upos": "Part of speech",
+}  # fmt: skip
+USUAL = ("least usual", "most usual")  # tenths of a token
+IN_ORDER = ("offset", "place", "likeness")  # of which the bars stand in an order of their own
+ALSO = {"punct": "punctuation", "PUNCT": "punctuation"}  # what a treebank calls so
+OF_TOKENS = {"sort": "", "place": "token number ", "upos": "the part of speech ", "relation": "the relation "}
 NAMES = {
     "first": "[CLS]", "end": "[SEP]", "itself": "the token itself", "its word": "another piece of its word",
     "added": "[CLS] or [SEP]", "its governor": "the word it depends on", "its dependent": "a word that depends on it",
@@ -30,6 +47,65 @@ READING = (
     "**How it can mislead:** the strongest key is not all of the attention; what a head looks at need not be what it "
     "is for, which only its removal says; and another corpus gives another dossier."
 )
+
+
+OF_A_TOKEN = (
+    "**How to read this:** one piece of the vocabulary, everywhere it stands in the corpus. A bar is its share, a line "
+    "across it that of all tokens. *Likeness* is the mean cosine of two of its states, and the line that of any two "
+    "tokens: where it falls towards the line, the token is what its sentence makes of it. The tenths go from the uses "
+    "whose state is least like the others' to the most usual ones. "
+    "**How it can mislead:** a rare meaning among many uses of a common one looks like an outlier, not like a meaning; "
+    "cosines are high for all tokens where states share a direction; and another corpus gives another dossier."
+)
+OF_A_NEURON = (
+    "**How to read this:** the tenth of all tokens at which the neuron fires most. A bar is their share, a line across "
+    "it that of all tokens. A neuron that fires at one thing has one long bar; most have none. "
+    "**How it can mislead:** the strongest tokens look like a meaning that the other nine tenths do not have; what a "
+    "neuron fires at need not be what it is for; and another corpus gives another dossier."
+)
+
+
+def token_in_words(one: TokenDossier) -> str:
+    """How often it stands there, and where its states are least alike."""
+    depth, own, chance = min(one.likeness, key=lambda at: at[1] - at[2])
+    return (
+        f"It stands {one.times:,} times among {one.tokens:,} tokens ({one.times / one.tokens:.2%}). Beside those of "
+        f"any two tokens its states are least alike {depth_name(depth)}: the mean cosine of two is {own:.2f}, of any "
+        f"two tokens {chance:.2f}."
+    )
+
+
+def depth_name(depth: int) -> str:
+    """Where a state stands: in the embeddings, or behind a layer."""
+    return "behind the embeddings" if not depth else f"behind layer {depth - 1}"
+
+
+def likeness_bars(one: TokenDossier) -> tuple[Bar, ...]:
+    """Of every depth how alike its states are, beside any two tokens'."""
+    return tuple(
+        Bar("embeddings" if not depth else f"layer {depth - 1}", own, chance) for depth, own, chance in one.likeness
+    )
+
+
+def neuron_name(layer: int, neuron: int) -> str:
+    """What a neuron is called."""
+    return f"L{layer} neuron {neuron}"
+
+
+def neuron_in_words(one: NeuronDossier) -> str:
+    """How often it fires, and what stands out where it fires most."""
+    says = (
+        f"Its activation is above 0 at {one.active:.0%} of {one.tokens:,} tokens, with a mean of {one.mean:z.2f} "
+        f"(spread {one.spread:.2f}); at [CLS] and [SEP] the mean is {one.added_mean:z.2f}."
+    )
+    said: dict[str, str] = {}  # two questions may have one answer
+    for asked, bar in one.standing_out:
+        name = ALSO.get(bar.name, f"{OF_TOKENS[asked]}{bar.name}")
+        said.setdefault(name, f"{name} ({bar.share:.0%}; by chance {bar.chance:.0%})")
+    clear = list(said.values())
+    if not clear:
+        return f"{says} Where it fires most, nothing is far above chance."
+    return f"{says} Where it fires most there is more than chance gives of {', '.join(clear[:MOST_SAID])}."
 
 
 def in_words(one: Dossier) -> str:
@@ -76,74 +152,153 @@ def largest(bars: Sequence[Bar], *, in_order: bool) -> list[Bar]:
     return list(bars) if in_order else sorted(bars, key=lambda bar: -bar.share)[:MOST_BARS]
 
 
-def marked(look: Look) -> str:
+def marked(look: Look | Seen) -> str:
     """The sentence around ‹the token› that looks and «the one» that is looked at; ‹«both»› where they are the same."""
-    spans = [look.query] if look.key in (None, look.query) else sorted([look.query, look.key])
+    query, key = (look.at, None) if isinstance(look, Seen) else (look.query, look.key)
+    spans = [query] if key in (None, query) else sorted([query, key])
     start, end = max(spans[0][0] - AROUND, 0), min(spans[-1][1] + AROUND, len(look.text))
     parts, last = ["" if not start else "…"], start
     for span in spans:
         word = look.text[slice(*span)]
-        word = f"«{word}»" if span == look.key else word
-        parts += [look.text[last : span[0]], f"‹{word}›" if span == look.query else word]
+        word = f"«{word}»" if span == key else word
+        parts += [look.text[last : span[0]], f"‹{word}›" if span == query else word]
         last = span[1]
     return "".join([*parts, look.text[last:end], "" if end == len(look.text) else "…"])
 
 
-def tenth_names() -> list[str]:
-    """How the tenths of a head's activity are called, the weakest first."""
-    return ["weakest", *map(str, range(2, TENTHS)), "strongest"]
+def guessed(look: Look) -> str:
+    """A look as whoever guesses sees it: `marked`, and behind an arrow [CLS] or [SEP] where the head looks there."""
+    return marked(look) if look.key is not None else f"{marked(look)} → {look.piece}"
 
 
-def dossier_page(found: Dossiers, one: Dossier) -> str:
-    """The file: what the page Dossier shows of one head, all of it at once, without a script.
+def tenth_names(first: str = "weakest", last: str = "strongest") -> list[str]:
+    """How the tenths of a head's activity are called, or others from `first` to `last`."""
+    return [first, *map(str, range(2, TENTHS)), last]
+
+
+def file_name(found: Dossiers, one: Dossier | TokenDossier | NeuronDossier) -> str:
+    """What a file of one is called, without its ending; tokens have numbers: a piece may hold what no name may."""
+    if isinstance(one, Dossier):
+        return f"dossier.L{one.layer}.H{one.head}"
+    if isinstance(one, NeuronDossier):
+        return f"dossier.L{one.layer}.N{one.neuron}"
+    return f"dossier.token.{[token.piece for token in found.tokens].index(one.piece)}"
+
+
+def dossier_page(found: Dossiers, one: Dossier | TokenDossier | NeuronDossier) -> str:
+    """The file: what the page Dossier shows of one head, token or neuron, all of it at once, without a script.
 
     Every word of the corpus is written as it is.
     """
+    several = len(found.documents) > 1  # so that the line alone does not say where a sentence stands
+    if isinstance(one, Dossier):
+        name, says, reading = f"L{one.layer} H{one.head}", f"{in_words(one)} {figures_in_words(found, one)}", READING
+        parts = "".join(_of_head(one, several=several))
+    elif isinstance(one, TokenDossier):
+        name, says, reading = f"“{one.piece}”", token_in_words(one), OF_A_TOKEN
+        parts = "".join(_of_token(one, several=several))
+    else:
+        name, says, reading = neuron_name(one.layer, one.neuron), neuron_in_words(one), OF_A_NEURON
+        parts = "".join(_of_neuron(one, several=several))
     bars = {dark: f":root {{--bar: {SEQUENTIAL.on(dark)[7]};}}" for dark in (False, True)}
     style = "\n".join([
         variables(None), bars[False], f"@media (prefers-color-scheme: dark) {{{bars[True]}}}",
         (_FOLDER / "dossier.css").read_text("utf-8"),
     ])  # fmt: skip
-    corpus = found.source or ", ".join(found.documents)
     filling = {
         "style-hash": hash_source(style),
         "style": style,
-        "title": html.escape(f"L{one.layer} H{one.head} of {found.model}"),
-        "corpus": html.escape(f"Corpus: {corpus}, {one.tokens:,} tokens."),
-        "says": html.escape(" ".join(filter(None, (in_words(one), figures_in_words(found, one))))),
-        "bars": "".join(_charts(one)),
-        "words": _joined_table(one.words),
-        "pairs": _joined_table(one.pairs),
-        "alike": html.escape(", ".join(f"L{layer} H{head} ({share:.0%})" for layer, head, share in one.alike)),
-        "tenths": "".join(_tenths(one, several=len(found.documents) > 1)),
-        "reading": html.escape(READING.replace("*", "")),
+        "title": html.escape(f"{name} of {found.model}"),
+        "corpus": html.escape(f"Corpus: {found.corpus}, {one.tokens:,} tokens."),
+        "says": html.escape(says.strip()),
+        "reading": html.escape(reading.replace("*", "")),
+        "parts": parts,
     }
     # In one go, so that nothing that was filled in is read as a place to fill.
     template = (_FOLDER / "dossier.html").read_text("utf-8")
     return re.sub(r"\{\{([\w-]+)\}\}", lambda place: filling[place[1]], template)
 
 
-def _charts(one: Dossier) -> Iterable[str]:
-    """Of every question its bars where the head is most active, and over all tokens."""
-    for asked, title in ASKED.items():
+def _of_head(one: Dossier, *, several: bool) -> Iterable[str]:
+    for asked in ASKED:
         if asked in one.bars:
-            sides = (("where it is most active", one.active), ("of all tokens", one.bars))
-            charts = "".join(f"<div><h3>{side}</h3>{_bars(of[asked], asked)}</div>" for side, of in sides)
-            yield f'<h2>{html.escape(title)}</h2><div class="sides">{charts}</div>'
+            yield _charts(asked, {"where it is most active": one.active[asked], "of all tokens": one.bars[asked]})
+    yield f"<h2>Words it looks at</h2>{_joined_table(one.words)}<h2>Words it joins</h2>{_joined_table(one.pairs)}"
+    alike = ", ".join(f"L{layer} H{head} ({share:.0%})" for layer, head, share in one.alike)
+    yield f"<h2>Heads that look at the same where it is most active</h2><p>{html.escape(alike)}</p>"
+    yield "<h2>In sentences, from every tenth of its activity</h2>"
+    yield '<p class="faint">From ‹this› token it looks most at «that».</p>'
+    for number in reversed(range(TENTHS)):
+        low, high = one.deciles[number], one.deciles[number + 1]
+        looks = [*one.strongest, *one.tenths[number]] if number == TENTHS - 1 else one.tenths[number]
+        yield f"<h3>{tenth_names()[number]}: {low:.2f} to {high:.2f} times its mean</h3>"
+        yield _table(["sentence", "looks at", "share", "line"], [
+            [marked(look), "" if look.key is not None else look.piece, f"{look.share:.0%}", _where(look, several)]
+            for look in looks
+        ])  # fmt: skip
 
 
-def _bars(bars: Sequence[Bar], asked: str) -> str:
+def _of_token(one: TokenDossier, *, several: bool) -> Iterable[str]:
+    yield _charts("likeness", {"": likeness_bars(one)}, ".2f")
+    for asked, bars in one.bars.items():
+        yield _charts(asked, {"": bars})
+    yield f"<h2>Words before it</h2>{_joined_table(one.before)}<h2>Words after it</h2>{_joined_table(one.after)}"
+    rows = [[f"L{layer} H{head}", f"{times:,}", f"{by:.1f}"] for layer, head, times, by in one.watched]
+    yield f"<h2>Heads that look at it more than at others</h2>{_table(['head', 'times', 'by chance'], rows)}"
+    alike = ", ".join(f"{piece} ({cosine:.2f})" for piece, cosine in one.alike)
+    yield f"<h2>Tokens with the likest mean state {depth_name(one.depth)}</h2><p>{html.escape(alike)}</p>"
+    yield "<h2>In sentences, from its least usual tenth to its most usual</h2>"
+    yield from _seen_tables(
+        range(TENTHS), one.tenths, one.deciles, "cosine with the others", tenth_names(*USUAL), several=several
+    )
+
+
+def _of_neuron(one: NeuronDossier, *, several: bool) -> Iterable[str]:
+    for asked, bars in one.bars.items():
+        yield _charts(asked, {"": bars})
+    yield f"<h2>Words it fires at</h2>{_joined_table(one.words)}<h2>Words before them</h2>{_joined_table(one.before)}"
+    alike = ", ".join(f"{neuron_name(layer, neuron)} ({value:.2f})" for layer, neuron, value in one.alike)
+    yield f"<h2>Neurons that fire likest, of those with a dossier</h2><p>{html.escape(alike)}</p>"
+    yield "<h2>In sentences, from every tenth of its activation</h2>"
+    tenths = [*one.tenths[:-1], (*one.strongest, *one.tenths[-1])]
+    order = reversed(range(TENTHS))
+    yield from _seen_tables(order, tenths, one.deciles, "activation", tenth_names(), several=several)
+
+
+def _seen_tables(
+    order: Iterable[int], tenths: Sequence[Sequence[Seen]], deciles: Sequence[float], value: str,
+    names: Sequence[str], *, several: bool,
+) -> Iterable[str]:  # fmt: skip
+    for number in order:
+        yield f"<h3>{names[number]}: {value} {deciles[number]:z.2f} to {deciles[number + 1]:z.2f}</h3>"
+        rows = [[marked(one), f"{one.value:z.2f}", _where(one, several)] for one in tenths[number]]
+        yield _table(["sentence", value, "line"], rows)
+
+
+def _where(one: Look | Seen, several: bool) -> str:
+    return f"{one.document}:{one.line}" if several else str(one.line)
+
+
+def _charts(asked: str, sides: Mapping[str, Sequence[Bar]], form: str = ".1%") -> str:
+    """The bars of one question, side by side where there is more than one kind of tokens."""
+    charts = "".join(
+        f"<div>{f'<h3>{side}</h3>' if side else ''}{_bars(bars, asked, form)}</div>" for side, bars in sides.items()
+    )
+    return f'<h2>{html.escape(ASKED[asked])}</h2><div class="sides">{charts}</div>'
+
+
+def _bars(bars: Sequence[Bar], asked: str, form: str) -> str:
     """A row for each, with a bar of its share and a line where chance would end; the numbers stand beside it."""
-    drawn = largest(bars, in_order=asked == "offset")
+    drawn = largest(bars, in_order=asked in IN_ORDER)
     scale = 100 / max([0.01, *(size for bar in drawn for size in (bar.share, bar.chance))])
     rows = "".join(
         f'<tr><th scope="row">{html.escape(NAMES.get(bar.name, bar.name))}</th><td class="bar">'
-        f'<svg aria-hidden="true"><rect width="{bar.share * scale:.1f}%" height="100%"/>'
+        f'<svg aria-hidden="true"><rect width="{max(bar.share, 0) * scale:.1f}%" height="100%"/>'
         f'<line x1="{bar.chance * scale:.1f}%" x2="{bar.chance * scale:.1f}%" y1="0" y2="100%"/></svg></td>'
-        f"<td>{bar.share:.1%}</td><td>{bar.chance:.1%}</td></tr>"
+        f"<td>{bar.share:{form}}</td><td>{bar.chance:{form}}</td></tr>"
         for bar in drawn
     )
-    head = "<tr><th></th><th></th><th>share</th><th>by chance</th></tr>"
+    head = f"<tr><th></th><th></th><th>{'cosine' if asked == 'likeness' else 'share'}</th><th>by chance</th></tr>"
     return f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>"
 
 
@@ -156,19 +311,6 @@ def _joined_table(joined: Sequence[Joined]) -> str:
         for word in joined
     ]
     return _table(names, rows)
-
-
-def _tenths(one: Dossier, *, several: bool) -> Iterable[str]:
-    """Sentences of each tenth, the strongest first; several: whether the line alone does not say where they stand."""
-    for number in reversed(range(TENTHS)):
-        looks = [*one.strongest, *one.tenths[number]] if number == TENTHS - 1 else one.tenths[number]
-        low, high = one.deciles[number], one.deciles[number + 1]
-        yield f"<h3>{tenth_names()[number]}: {low:.2f} to {high:.2f} times its mean</h3>"
-        rows = [
-            [marked(look), "" if look.key is not None else look.piece, f"{look.share:.0%}",
-             f"{look.document}:{look.line}" if several else str(look.line)] for look in looks
-        ]  # fmt: skip
-        yield _table(["sentence", "looks at", "share", "line"], rows)
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""What a head looks at, as shares of its looks beside those of chance."""
+"""Shares, as of what a head looks at, beside those of chance."""
 
 from __future__ import annotations
 
@@ -13,21 +13,30 @@ LEAST_WRITTEN = 0.005
 
 
 def share_bars(
-    names: Sequence[str], shares: Sequence[float], chances: Sequence[float], *, dark: bool, lecture: bool = False
+    names: Sequence[str],
+    shares: Sequence[float],
+    chances: Sequence[float],
+    *,
+    of: str = "this head",
+    title: str = "share of looks",
+    form: str = ".0%",
+    dark: bool,
+    lecture: bool = False,
 ) -> go.Figure:
     """A bar for each share, the first on top, and a line across it where chance would end.
 
-    shares, chances: (name,), 0 to 1. Names are plain text. Show with `st.plotly_chart(figure, theme=None)`.
+    shares, chances: (name,), 0 to 1. of: whose they are. title: what they are. form: how they are written. Names are
+    plain text. Show with `st.plotly_chart(figure, theme=None)`.
     Raises ValueError if the lengths differ.
     """
     if not len(names) == len(shares) == len(chances):
         raise ValueError(f"{len(names)} names, {len(shares)} shares and {len(chances)} of chance: one of each")
     colours, places = page(dark), list(range(len(names)))
-    written = [plain(name, LONGEST_LABEL) for name in names]
+    written, fine = [plain(name, LONGEST_LABEL) for name in names], ".1%" if form.endswith("%") else form
     bars = {
-        "type": "bar", "orientation": "h", "x": list(shares), "y": places, "name": "this head", "cliponaxis": False,
+        "type": "bar", "orientation": "h", "x": list(shares), "y": places, "name": of, "cliponaxis": False,
         "marker": {"color": SEQUENTIAL.on(dark)[7]},
-        "hovertemplate": "%{customdata[0]}<br>%{x:.1%}, by chance %{customdata[1]:.1%}<extra></extra>",
+        "hovertemplate": f"%{{customdata[0]}}<br>%{{x:{fine}}}, by chance %{{customdata[1]:{fine}}}<extra></extra>",
         "customdata": [[name, chance] for name, chance in zip(written, chances, strict=True)],
     }  # fmt: skip
     by_chance = {
@@ -40,7 +49,7 @@ def share_bars(
     numbers = {
         "type": "scatter", "mode": "text", "y": places, "showlegend": False, "cliponaxis": False, "hoverinfo": "skip",
         "x": [max(both) for both in zip(shares, chances, strict=True)], "textposition": "middle right",
-        "text": [f"  {share:.0%}" if share >= LEAST_WRITTEN else "" for share in shares],
+        "text": [f"  {share:{form}}" if share >= LEAST_WRITTEN else "" for share in shares],
     }  # fmt: skip
     layout = {
         "height": round(len(names) * (36 if lecture else 25) + 110),
@@ -50,7 +59,7 @@ def share_bars(
         "showlegend": True,
         "legend": {"orientation": "h", "y": 1, "yanchor": "bottom", "x": 0},
         "xaxis": {
-            "title": {"text": "share of looks"}, "tickformat": ".0%",
+            "title": {"text": title}, "tickformat": form,
             "range": [0, 1.12 * max([*shares, *chances, 0.01])],
         },
         "yaxis": {

@@ -125,6 +125,19 @@ def write_head(head: Head) -> str:
     return f"{head[0]}.{head[1]}"
 
 
+def parse_two(value: str) -> tuple[int, int]:
+    """Two numbers, layer and neuron, or layer and position: 3.146. Raises Refused for anything else."""
+    numbers = tuple(parse_whole(part) for part in value.split("."))
+    if len(numbers) != 2 or min(numbers) < 0:
+        raise Refused("two numbers from 0, such as 3.146")
+    return numbers[0], numbers[1]
+
+
+def write_two(two: tuple[int, int]) -> str:
+    """What `parse_two` reads."""
+    return ".".join(map(str, two))
+
+
 def parse_numbers(value: str) -> tuple[int, ...]:
     """Numbers between commas, each once. Raises Refused for what is none, or is below 0."""
     numbers = tuple(dict.fromkeys(parse_whole(part) for part in value.split(",") if part))

@@ -18,6 +18,7 @@ from typing import Any
 
 import streamlit as st
 
+from bert_core.loading import LoadedModel
 from viz_app.shell.markdown import as_written, helped, named, terms_in
 
 _DEFAULTS = {  # all others: value
@@ -98,6 +99,28 @@ def control(
         chosen = state[name] = given
         state[slot] = drawn, given
     return chosen
+
+
+def choose_neuron(
+    name: str, shown: tuple[int, int], loaded: LoadedModel, *, on_change: Callable[[], None] | None = None
+) -> None:
+    """Draw the controls of any neuron by its numbers, for the choice `name`. shown: layer and neuron that are shown.
+
+    on_change: called after a visitor chose another one.
+    """
+    state, config = st.session_state, loaded.config
+    layer, number = f"{name}_layer", f"{name}_number"
+    parts = (("Layer", layer, config.num_hidden_layers), ("Neuron", number, config.intermediate_size))
+    for (_, part, count), at in zip(parts, shown, strict=True):
+        state[part] = min(at, count - 1)  # a link may name any
+
+    def take() -> None:
+        state[name] = int(state[layer]), int(state[number])
+        if on_change is not None:
+            on_change()
+
+    for label, part, count in parts:
+        control(st.number_input, label, part, min_value=0, max_value=count - 1, step=1, width=150, on_change=take)
 
 
 def file_control(place: Any, label: str, name: str, *, types: Sequence[str], megabytes: int) -> Upload | None:

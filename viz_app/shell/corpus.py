@@ -8,6 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
+from bert_core.loading import LoadedModel
 from bert_core.refused import Refused
 from bert_core.studies.indexed import Index, open_index
 from viz_app.shell import frame
@@ -20,15 +21,15 @@ from viz_app.shell.work import kept_of_model
 INDEX = "HEADLIGHT_INDEX"  # a folder that `headlight index` made, named at start
 
 
-def index_of(current: Question) -> Index | None:
+def index_of(loaded: LoadedModel) -> Index | None:
     """The index that this server offers, or else that of the visitor's own corpus, where it is one of this model."""
     folder = os.environ.get(INDEX)
     if folder:
         with suppress(Refused):
             index: Index = kept_of_model(("index", folder), lambda: open_index(Path(folder)))
-            index.check_model(current.plain)
+            index.check_model(loaded)
             return index
-    return held_index(current.plain)
+    return held_index(loaded)
 
 
 def sought_in(current: Question) -> int:
@@ -46,7 +47,7 @@ def offer(current: Question, head: Head, *, alike: str, token: int | None = None
     """
     if current.encoding.pair is not None:
         return
-    index = index_of(current)
+    index = index_of(current.plain)
     if index is None or head not in index.every_head:
         return
     layer, number = head

@@ -54,6 +54,7 @@ def open_frame(page: Page, pages: Sequence[Page], notices: list[str]) -> bool:
     pages: all of them, whose examples are offered too.
     """
     state = st.session_state
+    state.setdefault(ASKED, None)
     with st.container(key="history"):
         keep_history(address.steps(), names_view=page is not pages[0])
     with screen.settings():

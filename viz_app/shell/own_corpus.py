@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from pathlib import Path
 
 import streamlit as st
 
@@ -31,7 +30,7 @@ from viz_app.shell.examples import TREES
 from viz_app.shell.jobs import LONG_SECONDS, Visitor
 from viz_app.shell.markdown import as_written, helped
 from viz_app.shell.models import shown_name
-from viz_app.shell.question import Question
+from viz_app.shell.temporary import HeldFolder
 from viz_app.shell.work import Work, as_time, is_here, look, offered, queue, take_back, visitor
 
 SETTINGS = IndexSettings()
@@ -48,15 +47,16 @@ UPLOAD = "corpus_upload"
 class OwnIndex:
     """An index of an upload.
 
-    nbytes: on disk. seen: when each of its visitors was there last.
+    place: its folder. nbytes: on disk. seen: when each of its visitors was there last.
     """
 
     index: Index
+    place: HeldFolder
     nbytes: int
     seen: dict[Visitor, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.remove = weakref.finalize(self, shutil.rmtree, self.index.folder, ignore_errors=True)
+        self.remove = weakref.finalize(self, self.place.remove)
 
 
 _lock = threading.Lock()
@@ -110,10 +110,10 @@ def held_index(loaded: LoadedModel) -> Index | None:
     return None if own is None else own.index
 
 
-def say_whose(current: Question) -> None:
-    """Draw the button that takes a visitor's own corpus away, where that is what is searched."""
+def say_whose(loaded: LoadedModel) -> None:
+    """Draw the button that takes a visitor's own corpus away, where that is what a page asks."""
     upload: Upload | None = st.session_state.get(UPLOAD)
-    index = held_index(current.plain)
+    index = held_index(loaded)
     if upload is not None and index is not None:
         st.button(
             f"{as_written(upload.name)} ({index.tokens:,} tokens)",
@@ -121,9 +121,12 @@ def say_whose(current: Question) -> None:
         )  # fmt: skip
 
 
-def make_index(current: Question) -> None:
-    """Draw what makes an index of a visitor's own corpus, its cost first; the page is drawn again when it is there."""
-    loaded, most = current.plain, most_tokens(current.plain)
+def make_index(loaded: LoadedModel) -> None:
+    """Draw what makes an index of a visitor's own corpus, its cost first; the page is drawn again when it is there.
+
+    loaded: the model as it was loaded, with nothing changed in it.
+    """
+    most = most_tokens(loaded)
     upload = file_control(
         st, "A corpus: a text, one paragraph a line, or a treebank (CoNLL-U)", UPLOAD, types=["txt", "conllu"],
         megabytes=MOST_MEGABYTES,
@@ -149,7 +152,7 @@ def _made(loaded: LoadedModel, upload: Upload, most: int) -> bool:
         return False
     screen.note(
         f"{as_written(upload.name)} has {cost.tokens:,} tokens{not_whole(cost.counts)}. Their index takes "
-        f"{cost.nbytes / 1e6:,.0f} MB on the disk of this server as long as you are here, and about "
+        f"{max(cost.nbytes / 1e6, 1):,.0f} MB on the disk of this server as long as you are here, and about "
         f"{as_time(cost.seconds)}: so quickly was its beginning read here a moment ago."
     )
     work = _making(loaded, upload, cost)
@@ -180,15 +183,15 @@ def _making(loaded: LoadedModel, upload: Upload, cost: IndexCost) -> Work[int]:
 
     def make(report: Progress) -> int:
         _check_room(cost.nbytes)
-        folder = Path(tempfile.mkdtemp(prefix="headlight-index-"))
+        place = HeldFolder()
         try:
             with upload.on_disk() as path:
-                for counts, share in index_loaded(path, folder, loaded, SETTINGS, characters=SHARD):
+                for counts, share in index_loaded(path, place.path, loaded, SETTINGS, characters=SHARD):
                     report(share, f"{counts['tokens']:,} tokens")
-            nbytes = sum(file.stat().st_size for file in folder.glob("*/*"))
-            own = OwnIndex(open_index(folder), nbytes, {who: time.monotonic()})
+            nbytes = sum(file.stat().st_size for file in place.path.glob("*/*"))
+            own = OwnIndex(open_index(place.path), place, nbytes, {who: time.monotonic()})
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            place.remove()
             raise
         with _lock:
             _all[key] = own

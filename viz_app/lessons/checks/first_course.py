@@ -13,13 +13,20 @@ from bert_core.analysis.roles import THRESHOLDS, heads_by_role, roles_of_heads
 from bert_core.records import CurvePoint
 from bert_core.refused import Refused
 from viz_app.lessons import Option
-from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Verdict, best_of, mark_of, written
+from viz_app.lessons.checks.verdicts import Bar, Check, Figures, Head, Phrase, Verdict, best_of, mark_of, written
 
 FIXED = ("previous", "next", "self", "cls", "sep")  # roles of heads that look at one fixed place
 NEAR_PERCENT = 15  # how far a guessed share may be from the true one, in points
 NEAR_HEADS = 9  # how far a guessed number of heads may be
 LEAST_OFF = 12  # heads that are to be switched off
 TOLERANCE = 0.01  # by what share the loss may rise
+# What a head may look at, in the order in which a choice numbers it.
+JOBS = {
+    "previous": Phrase("the token before"), "next": Phrase("the next token"), "self": Phrase("the token itself"),
+    "ends": Phrase("[CLS] or [SEP]"), "governor": Phrase("the word it depends on"),
+    "dependent": Phrase("a word that depends on it"),
+}  # fmt: skip
+SEEN = Phrase("what you seek; but it is the head that you saw")
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,46 @@ class Losses:
     before: float
     now: float
     off: int
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """What the heads look at from the tokens of a corpus where they are most active, as their dossiers count it.
+
+    shares, chances: by the names in `JOBS`, (layer, head), of how many tokens, and of how many by chance; NaN for a
+    head without a dossier. rests: the share of all tokens from which a head looks at an added one. clear: by how much a
+    share must be above chance to stand out. asked: the head of the lesson.
+    """
+
+    shares: Mapping[str, np.ndarray] = field(repr=False)
+    chances: Mapping[str, np.ndarray] = field(repr=False)
+    rests: np.ndarray = field(repr=False)
+    clear: float
+    asked: Head
+
+    def job_of(self, head: Head) -> str:
+        """The job whose share is farthest above chance. Raises Refused for a head without a dossier."""
+        above = {name: float(self.shares[name][head] - self.chances[name][head]) for name in JOBS}
+        if np.isnan(list(above.values())).any():
+            raise Refused(f"there is no dossier of {written(head)}: choose another head")
+        return max(above, key=above.__getitem__)
+
+    def stands_out(self, head: Head, job: str) -> bool:
+        """Whether a head does this clearly more often than chance would."""
+        return bool(self.shares[job][head] - self.chances[job][head] > self.clear)
+
+
+@dataclass(frozen=True)
+class FirstLook:
+    """Where one head looks from the first word of a text.
+
+    words: the text's. shares: (word,) of its attention; NaN for the first word itself. rest: what added tokens get.
+    """
+
+    words: tuple[str, ...]
+    head: Head
+    shares: np.ndarray = field(repr=False)
+    rest: float
 
 
 # ---------------------------------------------------------------------------- checks
@@ -196,6 +243,53 @@ def few_missed(found: Losses, answer: None = None) -> Verdict:
     return Verdict(found.off >= LEAST_OFF and rise <= TOLERANCE, (found.now,), figures)
 
 
+def job_of_head(found: Jobs, answer: Option) -> Verdict:
+    """Whether the answer, the number of a job in `JOBS`, is what the head does in a corpus, farthest above chance."""
+    names = list(JOBS)
+    chosen, best = names[min(int(answer.least), len(names) - 1)], found.job_of(found.asked)
+    shares, chances = (
+        {name: float(of[name][found.asked]) for name in names} for of in (found.shares, found.chances)
+    )  # fmt: skip
+    bars = [Bar(name, shares[name], mark_of(name, true=best, yours=chosen)) for name in names]
+    return Verdict(
+        chosen == best,
+        (JOBS[best],),
+        {
+            "head": written(found.asked), "job": JOBS[best], "yours": answer.label, "share": shares[best],
+            "chance": chances[best], "own": shares[chosen], "own_chance": chances[chosen],
+            "rests": float(found.rests[found.asked]),
+        },
+        (*bars, Bar("chance", chances[best])),
+        holds=found.stands_out(found.asked, best),
+    )  # fmt: skip
+
+
+def same_job(found: Jobs, answer: Head) -> Verdict:
+    """Whether the chosen head is another one that does in a corpus what the lesson's head does there."""
+    wanted, job = found.job_of(found.asked), found.job_of(answer)
+    figures: Figures = {
+        "head": written(answer), "job": JOBS[job] if answer != found.asked else SEEN,
+        "share": float(found.shares[job][answer]), "chance": float(found.chances[job][answer]),
+    }  # fmt: skip
+    return Verdict(answer != found.asked and job == wanted and found.stands_out(answer, job), (JOBS[job],), figures)
+
+
+def first_word_looks_at(found: FirstLook, answer: int) -> Verdict:
+    """Whether the answer, the number of a word, is the one that the head looks at most from the first word."""
+    if answer not in range(1, len(found.words)):
+        raise Refused(f"word {answer} cannot be the answer: choose another word than the first one")
+    best = int(np.nanargmax(found.shares))
+    return Verdict(
+        answer == best,
+        (found.words[best],),
+        {
+            "head": written(found.head), "first": found.words[0], "word": found.words[best],
+            "yours": found.words[answer], "share": float(found.shares[best]), "own": float(found.shares[answer]),
+            "rest": found.rest,
+        },
+    )  # fmt: skip
+
+
 CHECKS: Mapping[str, Check] = MappingProxyType({
     "largest_drop": Check(
         largest_drop, "drops", ("word",), ("word", "yours", "guess", "then"),
@@ -216,4 +310,12 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
         ("yours", "gradient", "single"),
     ),
     "few_missed": Check(few_missed, "losses", ("page",), (), ("off", "least", "rise", "before", "now")),
+    "job_of_head": Check(
+        job_of_head, "jobs", ("choice",), ("head", "job", "yours"), ("share", "chance", "own", "own_chance", "rests"),
+        (*JOBS, "chance"),
+    ),
+    "same_job": Check(same_job, "jobs", ("page",), ("head", "job"), ("share", "chance"), page="head"),
+    "first_word_looks_at": Check(
+        first_word_looks_at, "first_look", ("word",), ("head", "first", "word", "yours"), ("share", "own", "rest")
+    ),
 })  # fmt: skip

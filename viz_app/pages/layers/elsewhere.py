@@ -35,10 +35,10 @@ Counted = dict[str, list[Share]]  # of each of these, what stands among the matc
 
 def elsewhere(current: Question) -> None:
     """The tokens of the index that are most like the chosen one, in their sentences."""
-    index, state, encoding = index_of(current), st.session_state, current.encoding
+    index, state, encoding = index_of(current.plain), st.session_state, current.encoding
     if index is None:
         with screen.picture():
-            own_corpus.make_index(current)
+            own_corpus.make_index(current.plain)
         return
     state.sought = sought_in(current)
     with screen.controls().container(horizontal=True, vertical_alignment="bottom", gap="medium"):
@@ -74,7 +74,7 @@ def elsewhere(current: Question) -> None:
         "sentence as the text; beside are the words of the matches and more of them, and how often that is in all."
     )
     take_along("elsewhere", partial(_columns, found))
-    own_corpus.say_whose(current)
+    own_corpus.say_whose(current.plain)
 
 
 def _chosen_heads(index: Index) -> tuple[Head, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bert_core.refused import Refused
-from viz_app.shell.choices import Choice, Page, choice_of, parse_whole
+from viz_app.shell.choices import Choice, Page, choice_of, parse_two, write_two
 from viz_app.shell.examples import Example
 
 RANKED = ("added", "fires")
@@ -19,14 +19,6 @@ EXAMPLE = Example(
 )
 
 
-def parse_two(value: str) -> tuple[int, int]:
-    """Two numbers, layer and neuron, or layer and position: 3.146. Raises Refused for anything else."""
-    numbers = tuple(parse_whole(part) for part in value.split("."))
-    if len(numbers) != 2 or min(numbers) < 0:
-        raise Refused("two numbers from 0, such as 3.146")
-    return numbers[0], numbers[1]
-
-
 def parse_factor(value: str) -> float:
     """What a neuron is multiplied by. Raises Refused for anything but -100 to 100."""
     try:
@@ -36,11 +28,6 @@ def parse_factor(value: str) -> float:
     if not -100 <= factor <= 100:
         raise Refused("-100 to 100")
     return factor
-
-
-def write_two(two: tuple[int, int]) -> str:
-    """What `parse_two` reads."""
-    return ".".join(map(str, two))
 
 
 PAGE = Page(

@@ -20,7 +20,8 @@ from viz_app.figures.style import two_digits
 from viz_app.pages.neurons import EXAMPLE, NEURON, RANKED
 from viz_app.pages.neurons.fired import DRAWS, fired, said, scores, strongest, without
 from viz_app.shell import frame, question, screen
-from viz_app.shell.controls import control
+from viz_app.shell.controls import choose_neuron, control
+from viz_app.shell.dossiers import dossiers_of
 from viz_app.shell.edits import add_scaled
 from viz_app.shell.lenses import has_translators
 from viz_app.shell.markdown import as_written, foreign, helped, sentence
@@ -180,7 +181,9 @@ def _one(current: Question, layer: int, neuron: int) -> None:
     along = run.activations[layer, :, neuron]
     at = int(np.abs(along).argmax())
     screen.heading(f"L{layer} neuron {neuron}")
-    _choose(current, layer, neuron)
+    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
+        choose_neuron("neuron", (layer, neuron), current.loaded)
+        _offer_dossier(current, layer, neuron)
     left, right = st.columns([1, 1], gap="medium")
     shown = window(len(encoding), at)
     with left:
@@ -214,23 +217,14 @@ def _said(current: Question, words: NeuronWords) -> None:
     screen.note(f"likelier: {raised} (at most {up} nats a unit)  \nunlikelier: {lowered} (at most {down})")
 
 
-def _choose(current: Question, layer: int, neuron: int) -> None:
-    """Any neuron by its numbers."""
-    state, config = st.session_state, current.loaded.config
-    state.neuron_layer, state.neuron_number = layer, neuron
-    with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        control(
-            st.number_input, "Layer", "neuron_layer", min_value=0, max_value=config.num_hidden_layers - 1, step=1,
-            width=150, on_change=_take_numbers,
-        )  # fmt: skip
-        control(
-            st.number_input, "Neuron", "neuron_number", min_value=0, max_value=config.intermediate_size - 1, step=1,
-            width=150, on_change=_take_numbers,
-        )  # fmt: skip
-
-
-def _take_numbers() -> None:
-    st.session_state.neuron = (int(st.session_state.neuron_layer), int(st.session_state.neuron_number))
+def _offer_dossier(current: Question, layer: int, neuron: int) -> None:
+    """A button to what the neuron does over a corpus: one that comes with the model, or another."""
+    state = st.session_state
+    if st.button("Over a whole corpus", icon=":material/fingerprint:", help="What this neuron fires at, counted"):
+        come = dossiers_of(current.plain)
+        known = come is not None and any((one.layer, one.neuron) == (layer, neuron) for one in come.neurons)
+        state.about, state.firing, state.counted = "neuron", (layer, neuron), "model" if known else "corpus"
+        frame.go_to("dossier")
 
 
 def _change(layer: int, neuron: int) -> None:

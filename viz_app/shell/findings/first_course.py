@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_core.analysis.attribution import rows_of_one
+from bert_core.analysis.attribution import map_of_units, rows_of_one
 from bert_core.analysis.roles import role_scores
 from bert_core.records import CurvePoint
 from bert_core.refused import Refused
@@ -18,13 +18,21 @@ from bert_core.run.decomposition import attention_norms
 from bert_core.run.inputs import head_mask_without
 from bert_core.run.losses import examples_of
 from bert_core.run.plans import propose_plan
-from viz_app.lessons.checks.first_course import Brought, Guesses, Looks, Losses, WordDrops
+from bert_core.studies.dossier import LEAST_CLEAR
+from viz_app.lessons.checks.first_course import Brought, FirstLook, Guesses, Jobs, Looks, Losses, WordDrops
+from viz_app.shell.dossiers import dossiers_of, has_dossiers
 from viz_app.shell.findings.asked import Asked, has_words, hidden_word, work_of
 from viz_app.shell.language import spoken
 from viz_app.shell.work import Work
 
 CURVE_STEPS = 12  # points of a curve after the first, as many as the page Prune draws
 ORDERS = ("importance", "ablation")
+# What dossiers call the jobs of a lesson: of each, the question and its answers.
+IN_DOSSIERS = {
+    "previous": ("offset", ("-1",)), "next": ("offset", ("+1",)), "self": ("kind", ("itself",)),
+    "ends": ("kind", ("first", "end")), "governor": ("relation", ("its governor",)),
+    "dependent": ("relation", ("its dependent",)),
+}  # fmt: skip
 
 
 def _drops(asked: Asked) -> Work[WordDrops]:
@@ -122,6 +130,46 @@ def _losses(asked: Asked) -> Work[Losses]:
     return work_of(asked, "losses", "is tested", do, 2 * len(original), original, off)
 
 
+def _jobs(asked: Asked) -> Work[Jobs]:
+    loaded = asked.loaded
+    none = spoken("nobody has counted what the heads of this model do over a corpus: choose the bundled model")
+    if not has_dossiers(loaded):
+        raise Refused(none)
+
+    def do(_: object) -> Jobs:
+        found = dossiers_of(loaded)
+        if found is None:
+            raise Refused(none)
+        size = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
+        shares, chances = ({name: np.full(size, np.nan) for name in IN_DOSSIERS} for _ in range(2))
+        rests = np.full(size, np.nan)
+        for one in found.heads:
+            rests[one.layer, one.head] = one.sinks
+            for name, (question, answers) in IN_DOSSIERS.items():
+                bars = [bar for bar in one.active.get(question, ()) if bar.name in answers]
+                shares[name][one.layer, one.head] = sum(bar.share for bar in bars)
+                chances[name][one.layer, one.head] = sum(bar.chance for bar in bars)
+        return Jobs(shares, chances, rests, LEAST_CLEAR, asked.first)
+
+    return work_of(asked, "jobs", "opens its dossiers", do, 1, asked.first)
+
+
+def _first_look(asked: Asked) -> Work[FirstLook]:
+    encoding, original, head = asked.encoding, asked.original, asked.head
+    words = tuple(original.word_text(word) for word in range(original.word_count))
+    if len(words) < 3:
+        raise Refused(spoken("the sentence is too short: write three words or more"))
+
+    def do(_: object) -> FirstLook:
+        run = capture(asked.loaded, encoding, positions=())
+        row = map_of_units(run.attention[head], [encoding.pieces_of(word) for word in range(len(words))])[0]
+        shares = np.where(np.arange(len(words)) == 0, np.nan, row)
+        return FirstLook(words, head, shares, 1 - float(row.sum()))
+
+    return work_of(asked, "first look", "reads the sentence", do, 1, head)
+
+
 WORKS: Mapping[str, Callable[[Asked], Work[Any]]] = MappingProxyType({
     "drops": _drops, "guesses": _guesses, "looks": _looks, "brought": _brought, "curves": _curves, "losses": _losses,
+    "jobs": _jobs, "first_look": _first_look,
 })  # fmt: skip

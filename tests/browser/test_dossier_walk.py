@@ -1,0 +1,49 @@
+"""Dossiers counted over a corpus of one's own, as a person walks it: from a neuron of a text to its heads."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.reader import address_of, opened, settled
+
+
+def asks(page: Page, offer: Locator, answer: Locator) -> None:
+    """Wait for an answer; what takes a moment is offered first, and how long it takes nobody knows beforehand."""
+    expect(offer.or_(answer).first).to_be_visible()
+    settled(page)
+    if offer.count():
+        offer.click()
+    expect(answer).to_be_visible()
+    settled(page)
+
+
+def test_a_neuron_is_counted_over_a_corpus_and_back_takes_it_back(app: str, page: Page) -> None:
+    """From Neurons to its dossier, the corpus asked for on the way; another neuron, a head that is alike, and Back."""
+    opened(page, app, "neurons", text="She gave the book to her brother.", masked="5", neuron="3.146")
+    page.get_by_role("button", name="Over a whole corpus").click()
+    page.get_by_role("button", name="Take sixty example sentences").click()
+    page.get_by_role("button", name="Index it").click()
+    reads, stands = page.get_by_role("button", name="Read "), page.get_by_role("heading", name="L3 neuron 146")
+    asks(page, reads, stands)
+    number = page.get_by_role("spinbutton", name="Neuron")
+    expect(number).to_have_value("146")
+    number.fill("777")
+    number.press("Enter")
+    other = page.get_by_role("heading", name="L3 neuron 777")
+    asks(page, reads, other)
+    page.go_back()
+    expect(stands).to_be_visible()  # it was counted, and is not counted again
+    settled(page)
+    page.get_by_role("radio", name="Head", exact=True).click()
+    counts, grid = page.get_by_role("button", name="Count "), page.get_by_text("Click a head for its dossier.")
+    asks(page, counts, grid)
+    before = address_of(page).get("head")
+    listed = page.locator("[class*=st-key-dossier_alike] canvas[data-testid=data-grid-canvas]")
+    first = listed.locator("tbody tr").first.inner_text()
+    box = listed.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 16, box["y"] + 52)  # the box before the first line
+    settled(page)
+    head = address_of(page)["head"]
+    assert head != before and f"L{head.replace('.', ' H')}" in first
+    assert [problem for problem in page.problems if "404" not in problem] == []

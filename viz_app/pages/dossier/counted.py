@@ -1,0 +1,115 @@
+"""Dossiers that are counted while one waits, over the index of a corpus: this server's, or the visitor's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import streamlit as st
+
+from bert_core.loading import LoadedModel
+from bert_core.progress import Progress
+from bert_core.refused import Refused
+from bert_core.run.memory import TOKENS_AT_ONCE, passes_bytes
+from bert_core.studies.dossier import Dossiers
+from bert_core.studies.head_dossiers import head_dossiers
+from bert_core.studies.indexed import Index
+from bert_core.studies.neuron_dossiers import neuron_dossiers
+from bert_core.studies.token_dossiers import token_dossiers
+from viz_app.export.dossier import neuron_name
+from viz_app.pages.dossier import DOSSIERS
+from viz_app.pages.dossier.of_neuron import choose_any
+from viz_app.shell import own_corpus, screen
+from viz_app.shell.corpus import index_of
+from viz_app.shell.work import Work, look, offered, ready, seconds_of
+
+TOKENS = 500  # of the commonest, those that stand there often enough
+NEURONS = 32  # of the layer of the chosen one, drawn by chance, to stand beside it
+# Seconds, about, for a million tokens of a corpus: to lay them out as rows, and to count one of each.
+A_MILLION, OF_A_HEAD, OF_A_TOKEN, OF_A_NEURON = 30.0, 1.0, 0.15, 1.5
+SENTENCE = 32  # tokens, about
+BYTES = 24  # of a token, for every head
+
+
+def counted(loaded: LoadedModel) -> Dossiers | None:
+    """Those of the kind that is asked for, over the index of this model; None, and what makes it, until it is there.
+
+    Raises Refused for what cannot be counted.
+    """
+    index = index_of(loaded)
+    if index is None:
+        with screen.picture():
+            own_corpus.make_index(loaded)
+        return None
+    with screen.picture():
+        own_corpus.say_whose(loaded)
+        return _found(index, loaded)
+
+
+def _found(index: Index, loaded: LoadedModel) -> Dossiers | None:
+    """Those that were counted; where they were not, what begins it, and once they are, the page is drawn again."""
+    about: str = st.session_state.about
+    try:
+        work = _WORK[about](index, loaded)
+        if (found := ready(work)) is not None:
+            return found
+    except Refused:
+        choose_any(loaded)
+        raise
+    if about == "neuron":
+        choose_any(loaded)
+    if offered("dossier", work.key, work.label, work.seconds) and look(work, asked="dossier").value is not None:
+        st.rerun()
+    return None
+
+
+def _of_heads(index: Index, _: LoadedModel) -> Work[Dossiers]:
+    heads = len(index.every_head)
+    return _work(
+        index, ("head",), f"Count {heads} heads over {index.tokens:,} tokens",
+        lambda report: head_dossiers(index, report=report),
+        seconds=OF_A_HEAD * heads * index.tokens / 1e6, memory=BYTES * heads * index.tokens,
+    )  # fmt: skip
+
+
+def _of_tokens(index: Index, loaded: LoadedModel) -> Work[Dossiers]:
+    return _work(
+        index, ("token",), f"Count the commonest of {index.tokens:,} tokens",
+        lambda report: replace(_none(index), tokens=token_dossiers(index, most=TOKENS, report=report)),
+        seconds=OF_A_TOKEN * TOKENS * index.tokens / 1e6, memory=BYTES * loaded.config.hidden_size * index.tokens // 4,
+    )  # fmt: skip
+
+
+def _of_neurons(index: Index, loaded: LoadedModel) -> Work[Dossiers]:
+    layer, neuron = st.session_state.firing or (0, None)
+    there = loaded.config.neurons_of(layer) if layer < loaded.config.num_hidden_layers else ()
+    if neuron is not None and neuron not in there:
+        raise Refused(f"{loaded.name} has no {neuron_name(layer, neuron)}: choose another one")
+    drawn = np.random.default_rng(layer).choice(there, min(NEURONS, len(there)), replace=False).tolist()
+    others = [] if neuron is None or neuron in drawn else [neuron]
+    asked = [(layer, one) for one in (*others, *drawn)]
+    return _work(
+        index, ("neuron", layer, *others), f"Read {index.tokens:,} tokens for {len(asked)} neurons of L{layer}",
+        lambda report: replace(_none(index), neurons=neuron_dossiers(index, loaded, asked, report=report)),
+        # The layers above are not read.
+        seconds=seconds_of(loaded, SENTENCE, index.tokens / SENTENCE) * (layer + 1) / loaded.config.num_hidden_layers
+        + OF_A_NEURON * len(asked) * index.tokens / 1e6,
+        memory=passes_bytes(loaded, SENTENCE, TOKENS_AT_ONCE // SENTENCE),
+    )  # fmt: skip
+
+
+_WORK = dict(zip(DOSSIERS, (_of_heads, _of_tokens, _of_neurons), strict=True))
+
+
+def _none(index: Index) -> Dossiers:
+    return Dossiers(Path(index.model).name, index.weights, tuple(index.documents), ())
+
+
+def _work(
+    index: Index, of: tuple[Hashable, ...], label: str, count: Callable[[Progress], Dossiers], *, seconds: float,
+    memory: int,
+) -> Work[Dossiers]:  # fmt: skip
+    seconds += A_MILLION * index.tokens / 1e6
+    return Work(("counted", index.weights, str(index.folder), *of), label, count, seconds, memory=memory)

@@ -1,0 +1,93 @@
+"""The dossier of a token on the page Dossier."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import streamlit as st
+
+from bert_core.loading import LoadedModel
+from bert_core.refused import Refused
+from bert_core.studies.dossier import Dossiers, TokenDossier
+from viz_app.export.dossier import USUAL, depth_name, likeness_bars, token_in_words
+from viz_app.pages.dossier.parts import (
+    choose_from,
+    choose_question,
+    choose_tenth,
+    draw_alike,
+    draw_bars,
+    draw_seen,
+    draw_table,
+    draw_words,
+)
+from viz_app.shell import frame, screen
+from viz_app.shell.controls import put
+from viz_app.shell.examples import Example
+from viz_app.shell.markdown import as_written
+from viz_app.shell.question import take_example
+
+
+def choose(found: Dossiers, _: object) -> TokenDossier:
+    """The list of the tokens that have a dossier, and that of the chosen one. Raises Refused where there are none."""
+    if not found.tokens:
+        raise Refused(
+            "these dossiers have none of tokens: `headlight dossier INDEX --frequent 300` makes them, of those that "
+            "stand there ten times or more"
+        )
+    piece = choose_from("Token", "piece", {one.piece: f"{one.piece} ({one.times:,} times)" for one in found.tokens})
+    one = found.of_token(piece)
+    known = {other.piece for other in found.tokens}
+    draw_alike(
+        one.piece, "Tokens like it",
+        f"By the mean of their states {depth_name(one.depth)}, that of all tokens taken off.", ("token", "cosine"),
+        [(other, cosine, other if other in known else None) for other, cosine in one.alike], partial(put, "piece"),
+    )  # fmt: skip
+    return one
+
+
+def draw(_: Dossiers, one: TokenDossier) -> None:
+    """What stands beside the list."""
+    screen.heading(f"“{as_written(one.piece)}”")
+    screen.say(token_in_words(one))
+    asked = choose_question(every := {"likeness": likeness_bars(one), **one.bars})
+    if asked == "likeness":
+        draw_bars(asked, every[asked], one.piece, of="this token", title="mean cosine of two states", form=".2f")
+    else:
+        draw_bars(asked, every[asked], one.piece, of="this token", title="share of its places")
+
+
+def draw_below(one: TokenDossier) -> None:
+    """Words, heads and sentences."""
+    left, middle, right = st.columns(3, gap="large")
+    with left:
+        draw_words(one.before, "Words before it", "before")
+    with middle:
+        draw_words(one.after, "Words after it", "after")
+    with right:
+        screen.heading("Heads that look at it")
+        draw_table(
+            [{"head": f"L{layer} H{head}", "times": times, "by chance": expected}
+             for layer, head, times, expected in one.watched],
+            "watched",
+        )  # fmt: skip
+    screen.heading("In sentences, from the least usual to the most usual")
+    tenth = choose_tenth(*USUAL)
+    low, high = one.deciles[tenth], one.deciles[tenth + 1]
+    screen.note(
+        f"The states of ‹this› token {depth_name(one.depth)} have a cosine of {low:.2f} to {high:.2f} with the mean of "
+        "the others."
+    )
+    draw_seen(one.tenths[tenth], "cosine")
+
+
+def draw_way(one: TokenDossier, loaded: LoadedModel) -> None:
+    """The way on, to the first of the sentences that are shown, as the text, and to what is in such a state."""
+    state = st.session_state
+    shown = one.tenths[state.tenth - 1]
+    if shown and st.button("Where else is a token like in the first of these?", icon=":material/travel_explore:"):
+        seen = shown[0]
+        take_example(Example(seen.text))
+        offsets = loaded.tokenizer.encode(seen.text).offsets
+        state.through, state.alike = "elsewhere", "state"
+        state.sought = offsets.index(seen.at) if seen.at in offsets else None  # of a text that is cut
+        frame.go_to("layers")

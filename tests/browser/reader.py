@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 
 def opened(page: Page, base: str, path: str = "", **address: str) -> Page:
@@ -29,19 +29,32 @@ def opened_from_disk(page: Page, folder: Path, made: str) -> Page:
 
 STILL = 0.25  # seconds without a run after which a page is taken to stand still
 
+LOOKS = 5  # at it, in that time
+
 
 def settled(page: Page) -> None:
-    """Wait until no run of the script has been under way for a while: the one that a click starts begins later."""
-    page.evaluate("window.idleSince = undefined")
+    """Wait until no run of the script has been under way for a while: the one that a click starts begins later.
+
+    Looks are counted and no time: where the browser is held up, what it will do next is held up with them.
+    """
+    page.evaluate("window.idleLooks = 0")
     page.wait_for_function(
-        """(still) => {
+        """(looks) => {
             const idle = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning";
-            window.idleSince = idle ? (window.idleSince ?? performance.now()) : undefined;
-            return idle && performance.now() - window.idleSince > still;
+            window.idleLooks = idle ? (window.idleLooks || 0) + 1 : 0;
+            return window.idleLooks > looks;
         }""",
-        arg=STILL * 1000,
-        polling=50,
+        arg=LOOKS,
+        polling=STILL * 1000 / LOOKS,
     )
+
+
+def click_at(part: Locator, right: float, down: float) -> None:
+    """Click a place in something, in shares of its width and height, once it stands there and nothing covers it."""
+    part.scroll_into_view_if_needed()
+    box = part.bounding_box()
+    assert box is not None
+    part.click(position={"x": box["width"] * right, "y": box["height"] * down})
 
 
 def address_of(page: Page) -> dict[str, str]:

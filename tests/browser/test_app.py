@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.reader import address_of, opened, reaches_address, settled
+from tests.browser.reader import address_of, click_at, opened, reaches_address, settled
 from viz_app.pages.inside.stages import STAGES
 
 ROOT = Path(__file__).parents[2]
@@ -283,9 +283,7 @@ def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: str, p
     grid = page.locator(".js-plotly-plot").first
     expect(grid.get_by_text("kindness")).to_be_visible()
     for depth, position, token in ((3, 2, "ship"), (6, 4, "from")):  # a pale cell and a strong one
-        box = grid.locator(".nsewdrag").first.bounding_box()
-        assert box is not None
-        page.mouse.click(box["x"] + box["width"] * (depth + 0.5) / 7, box["y"] + box["height"] * (position + 0.5) / 10)
+        click_at(grid.locator(".nsewdrag").first, (depth + 0.5) / 7, (position + 0.5) / 10)
         assert reaches_address(page, lambda address, cell=f"{depth}.{position}": address.get("cell") == cell)
         settled(page)
         name = f"The likeliest words at {token} after L{depth - 1}"

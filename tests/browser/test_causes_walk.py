@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.reader import opened, reaches_address, settled
+from tests.browser.reader import click_at, opened, reaches_address, settled
 
 
 def test_a_cell_is_clicked_and_back_takes_it_back(app: str, page: Page) -> None:
@@ -13,10 +13,8 @@ def test_a_cell_is_clicked_and_back_takes_it_back(app: str, page: Page) -> None:
     expect(page.get_by_text("Look at the row of “man”")).to_be_visible()
     expect(page.get_by_label("Other text")).to_have_value("The woman lost his hat.")
     grid = page.locator(".st-key-causes_found .js-plotly-plot").first
-    box = grid.locator(".nsewdrag").first.bounding_box()
-    assert box is not None
     # Eight tokens by seven depths: “man”, after L2.
-    page.mouse.click(box["x"] + box["width"] * 3.5 / 7, box["y"] + box["height"] * 2.5 / 8)
+    click_at(grid.locator(".nsewdrag").first, 3.5 / 7, 2.5 / 8)
     assert reaches_address(page, lambda address: address.get("place") == "2.3")
     settled(page)
     heading = page.get_by_role("heading", name="man → woman at L2, effect 0.9")

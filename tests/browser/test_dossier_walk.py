@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.reader import address_of, opened, settled
+from tests.browser.reader import address_of, opened, reaches_address, settled
 
 
 def asks(page: Page, offer: Locator, answer: Locator) -> None:
@@ -38,12 +38,9 @@ def test_a_neuron_is_counted_over_a_corpus_and_back_takes_it_back(app: str, page
     counts, grid = page.get_by_role("button", name="Count "), page.get_by_text("Click a head for its dossier.")
     asks(page, counts, grid)
     before = address_of(page).get("head")
-    listed = page.locator("[class*=st-key-dossier_alike] canvas[data-testid=data-grid-canvas]")
-    first = listed.locator("tbody tr").first.inner_text()
-    box = listed.bounding_box()
-    assert box is not None
-    page.mouse.click(box["x"] + 16, box["y"] + 52)  # the box before the first line
-    settled(page)
-    head = address_of(page)["head"]
-    assert head != before and f"L{head.replace('.', ' H')}" in first
+    listed = page.locator("[class*=st-key-dossier_alike]")
+    first = listed.locator("canvas[data-testid=data-grid-canvas] tbody tr").first.inner_text()
+    listed.locator(".dvn-scroller").click(position={"x": 16, "y": 54})  # the box before the first line
+    assert reaches_address(page, lambda address: address.get("head") != before)
+    assert f"L{address_of(page)['head'].replace('.', ' H')}" in first
     assert [problem for problem in page.problems if "404" not in problem] == []

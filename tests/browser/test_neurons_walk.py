@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.reader import opened, reaches_address, settled
+from tests.browser.reader import click_at, opened, reaches_address, settled
 
 
 def test_a_cell_is_clicked_and_its_neuron_switched_off(app: str, page: Page) -> None:
     """The example stands there; a click names the cell in the address; what is switched off is said, until Back."""
     opened(page, app, "neurons")
     expect(page.get_by_text("Look at L3 neuron 146")).to_be_visible()
-    box = page.locator(".st-key-neurons_map .js-plotly-plot .nsewdrag").first.bounding_box()
-    assert box is not None
     # Ten tokens by six layers: “brother”, in L1.
-    page.mouse.click(box["x"] + box["width"] * 1.5 / 6, box["y"] + box["height"] * 7.5 / 10)
+    click_at(page.locator(".st-key-neurons_map .js-plotly-plot .nsewdrag").first, 1.5 / 6, 7.5 / 10)
     assert reaches_address(page, lambda address: address.get("fired") == "1.7")
     settled(page)
     expect(page.get_by_role("heading", name="L1 at brother")).to_be_visible()

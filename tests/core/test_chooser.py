@@ -75,7 +75,7 @@ def test_every_number_is_that_of_transformers() -> None:
     assert_near(found.logits, expected.logits, what="logits")
     assert_near(found.loss, expected.loss, what="loss")
     for layer, one in enumerate(expected.attentions):
-        assert_near(found.attentions[layer], one, what=f"attention {layer}")
+        assert_near(found.attentions[layer], one, TOLERANCE, what=f"attention {layer}")
         assert_near(recording.gradients[layer], one.grad, TOLERANCE, what=f"gradient {layer}")
     gradients = {name: parameter.grad for name, parameter in theirs.named_parameters()}
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())

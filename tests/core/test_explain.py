@@ -88,7 +88,7 @@ def test_each_row_is_what_the_library_says(
             assert row["token"] == encoding.tokens[position] and row["side"] == (encoding.sides[position] or "")
             assert (row["start"], row["end"]) == encoding.offsets[position]
             assert_near([row[name] for name in METHODS], expected[:, position], of=np.abs(expected).max())
-            assert_near(row["probability"], classes.probabilities[target.label])
+            assert_near(row["probability"], classes.probabilities[target.label], 1e-4)  # a share errs as logits do
             tokens += 1
     assert next(rows, None) is None
     assert (counts["texts"], counts["tokens"], counts["lines"]) == (40, tokens, 40)

@@ -164,7 +164,7 @@ def test_the_word_itself_can_be_taken_out(tiny: LoadedModel, encoding: Encoding)
     (without,) = values_without(tiny, encoding, ASKED, removed, baseline="mask")
     assert_near(without, logits_of(tiny, hidden)[3, 1], of=1.0)
     (share,) = values_without(tiny, encoding, ASKED, removed, baseline="mask", probability=True)
-    assert_near(share, logits_of(tiny, hidden)[3].softmax(-1)[1])
+    assert_near(share, logits_of(tiny, hidden)[3].softmax(-1)[1], 1e-4)
     judged = faithfulness(tiny, encoding, ASKED, token_scores(tiny, encoding, ASKED, ["attention"]))
     assert judged and all(np.isfinite(one.scores).all() for one in judged.values())
 

@@ -210,16 +210,17 @@ def test_a_patch_brings_the_answer_of_the_other_text(tiny: LoadedModel, encoding
     """The last states at both ends carry it, each its own half; what the patched model says, says its spans."""
     source = tiny.tokenizer.encode("the dog ran", "the big dogs ran to the door")
     found, own, other = patch(tiny, source, encoding, ASKED), logits_of(tiny, encoding), logits_of(tiny, source)
-    assert_near(found.base_value, own[0, 6] + own[1, 8], of=1.0)
-    assert_near(found.source_value, other[0, 6] + other[1, 8], of=1.0)
+    size = float(torch.cat([own, other]).abs().max())
+    assert_near(found.base_value, own[0, 6] + own[1, 8], of=size)
+    assert_near(found.source_value, other[0, 6] + other[1, 8], of=size)
     last = found.values[-1]
-    assert_near(last[6], other[0, 6] + own[1, 8], of=1.0)
-    assert_near(last[8], own[0, 6] + other[1, 8], of=1.0)
-    assert_near(np.delete(last, [6, 8]), found.base_value, of=1.0)
+    assert_near(last[6], other[0, 6] + own[1, 8], of=size)
+    assert_near(last[8], own[0, 6] + other[1, 8], of=size)
+    assert_near(np.delete(last, [6, 8]), found.base_value, of=size)
     spans = answer_with(tiny, found, (2, 8)).spans
     assert spans is not None
-    assert_near(spans.end_logits[8], other[1, 8], of=1.0)
-    assert_near(spans.end_logits[7], own[1, 7], of=1.0)
+    assert_near(spans.end_logits[8], other[1, 8], of=size)
+    assert_near(spans.end_logits[7], own[1, 7], of=size)
 
 
 def test_an_edited_model_answers_so(tiny: LoadedModel, encoding: Encoding) -> None:

@@ -270,7 +270,7 @@ def test_a_look_writes_nothing_and_can_be_shared(loaded: LoadedCaptioner) -> Non
     for one, other in zip(alone, together, strict=True):
         assert one.words == other.words
         assert_near(one.cross_attention, other.cross_attention)
-        assert_near(one.cross_gradient, other.cross_gradient)
+        assert_near(one.cross_gradient, other.cross_gradient, 1e-4)
     assert all(p.grad is None and not p.requires_grad for p in loaded.model.parameters())
     with pytest.raises(ValueError, match="read-only"):
         alone[0].cross_attention[0, 0, 0, 0] = 1

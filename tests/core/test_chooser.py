@@ -255,11 +255,12 @@ def test_a_patch_brings_the_choice_of_the_other_text(tiny: LoadedModel, encoding
     """The last state of the first token carries all of it, and no other one any; so says the patched model's run."""
     source = tiny.tokenizer.encode("the dog ran", "the big dogs ran to the door")
     found, own, other = patch(tiny, source, encoding, CHOICE), logit_of(tiny, encoding), logit_of(tiny, source)
-    assert_near(found.base_value, own, of=1.0)
-    assert_near(found.source_value, other, of=1.0)
-    assert_near(found.values[-1][0], other, of=1.0)
-    assert_near(found.values[-1][1:], found.base_value, of=1.0)
-    assert_near(answer_with(tiny, found, (2, 0)).choice, other, of=1.0)
+    size = float(torch.stack([own, other]).abs().max())
+    assert_near(found.base_value, own, of=size)
+    assert_near(found.source_value, other, of=size)
+    assert_near(found.values[-1][0], other, of=size)
+    assert_near(found.values[-1][1:], found.base_value, of=size)
+    assert_near(answer_with(tiny, found, (2, 0)).choice, other, of=size)
 
 
 def test_a_source_without_a_second_text_has_no_choice(tiny: LoadedModel, encoding: Encoding) -> None:

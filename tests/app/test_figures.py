@@ -30,6 +30,7 @@ from viz_app.figures.style import (
     SEQUENTIAL,
     page,
     plain,
+    shade,
     two_digits,
 )
 from viz_app.figures.thumbnails import common_limit, thumbnails
@@ -75,6 +76,14 @@ def contrast(one: str, other: str) -> float:
     """WCAG contrast ratio, 1 to 21."""
     high, low = sorted(light([one, other]) @ [0.2126, 0.7152, 0.0722], reverse=True)
     return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("signed", [False, True])
+def test_what_is_written_on_a_shade_can_be_read(signed: bool, dark: bool) -> None:
+    """Along the whole of each scale the contrast is at least 4.5, as WCAG asks of small writing."""
+    shares = np.linspace(-1 if signed else 0, 1, 401)
+    assert min(contrast(*shade(share, signed=signed, dark=dark)) for share in shares.tolist()) >= 4.5
 
 
 @pytest.mark.parametrize("dark", [False, True])

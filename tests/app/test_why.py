@@ -19,7 +19,7 @@ from bert_core import LoadedModel, Target, capture, faithfulness, token_scores
 from bert_core.methods import METHODS
 from tests.near import assert_near
 from tests.visit import ENTRY, at, key_of, visited, words
-from viz_app.figures.style import DARK_PAGE, DIVERGING, LIGHT_PAGE, SEQUENTIAL, shade
+from viz_app.figures.style import DIVERGING, SEQUENTIAL, shade
 from viz_app.figures.why import score_table, trust_chart
 from viz_app.pages.why import EXAMPLE, answers
 from viz_app.shell import notices, screen
@@ -284,10 +284,10 @@ def test_attention_that_is_flat_or_sunk_is_said(monkeypatch: pytest.MonkeyPatch,
 
 def test_shades_are_those_of_the_scale() -> None:
     """The ends and the middle are the scale's own colours; what is written on them stands out."""
-    assert shade(1, signed=True, dark=False) == (DIVERGING.light[-1], DARK_PAGE.text)
-    assert shade(-2, signed=True, dark=True) == (DIVERGING.dark[0], LIGHT_PAGE.text)
-    assert shade(0, signed=True, dark=False) == (DIVERGING.light[6], LIGHT_PAGE.text)
-    assert shade(0, signed=False, dark=True) == (SEQUENTIAL.dark[0], DARK_PAGE.text)
+    assert shade(1, signed=True, dark=False) == (DIVERGING.light[-1], "#ffffff")
+    assert shade(-2, signed=True, dark=True) == (DIVERGING.dark[0], "#000000")
+    assert shade(0, signed=True, dark=False) == (DIVERGING.light[6], "#000000")
+    assert shade(0, signed=False, dark=True) == (SEQUENTIAL.dark[0], "#ffffff")
     assert shade(0.5 / 12, signed=False, dark=False)[0] not in SEQUENTIAL.light
 
 

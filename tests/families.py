@@ -47,6 +47,11 @@ def sentences() -> list[str]:
     return TEN_LANGUAGES.read_text(encoding="utf-8").splitlines()
 
 
+def signs(written: Callable[[str], str] = str) -> list[str]:
+    """Every character of the sentences, as a tokenizer writes them, in order."""
+    return sorted(set("".join(map(written, sentences()))))
+
+
 def save_tokenizer(family: str, folder: Path, *, cased: bool = False) -> int:
     """A tokenizer of the family in a folder, as transformers writes it; how many pieces it has."""
     if family == "bertweet":  # which is always cased
@@ -63,7 +68,10 @@ def _word_pieces(*inputs: str) -> Callable[[bool], Any]:
 
 def _trained_word_pieces(cased: bool, inputs: list[str]) -> Any:
     made = BertWordPieceTokenizer(lowercase=not cased, strip_accents=None)
-    made.train_from_iterator(sentences(), vocab_size=700, min_frequency=1, special_tokens=list(SPECIAL_TOKENS))
+    within = [f"##{sign}" for sign in signs(made.normalizer.normalize_str)]
+    first = [*SPECIAL_TOKENS, *within]  # else they are numbered in another order each time, and so are ties decided
+    often = ["old young sat"] * 40  # one piece each: tests put one of them in the place of another
+    made.train_from_iterator([*sentences(), *often], vocab_size=700, min_frequency=1, special_tokens=first)
     made = BertWordPieceTokenizer(made.get_vocab(), lowercase=not cased)
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     settings = {**dict(zip(names, SPECIAL_TOKENS, strict=True)), "model_input_names": inputs}
@@ -98,10 +106,11 @@ def save_tweet_pieces(folder: Path) -> int:
     """A BERTweet's tokenizer, as it was published: only pieces that a text is cut into are in its vocabulary."""
     made = tokenizers.Tokenizer(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    trainer = trainers.BpeTrainer(vocab_size=900, end_of_word_suffix="</w>", special_tokens=["<unk>"])
+    first = ["<unk>", *(f"{sign}</w>" for sign in signs())]  # for the same merges each time, as above
+    trainer = trainers.BpeTrainer(vocab_size=900, end_of_word_suffix="</w>", special_tokens=first)
     made.train_from_iterator([line for line in sentences() for _ in range(2)], trainer)
     used = Counter(piece for line in sentences() for piece in made.encode(line).tokens)
-    letters = dict.fromkeys((sign + end for sign in sorted(set("".join(sentences()))) for end in ("", "</w>")), 0)
+    letters = dict.fromkeys((sign + end for sign in signs() for end in ("", "</w>")), 0)
     written = {
         piece.removesuffix("</w>") if piece.endswith("</w>") else piece + "@@": count
         for piece, count in {**letters, **used}.items() if not piece.startswith(" ")
@@ -124,7 +133,12 @@ def _unigrams(kind: str) -> Callable[[bool], Any]:
         backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
         trainer = trainers.UnigramTrainer(vocab_size=600, special_tokens=special, unk_token="<unk>")
         backend.train_from_iterator(sentences(), trainer)
-        vocabulary = [tuple(piece) for piece in json.loads(backend.to_str())["model"]["vocab"]]
+        trained = json.loads(backend.to_str())["model"]["vocab"]
+        # The rarest signs come out 0.0001 apart, in another order each time: all of them count as the rarest.
+        rarest = round(min(score for _, score in trained), 6)
+        counted = [(piece, rarest if score < rarest + 0.01 else round(score, 6)) for piece, score in trained]
+        behind = sorted(counted[len(special) :], key=lambda one: (-one[1], one[0]))
+        vocabulary = [*counted[: len(special)], *behind]
         if kind == "AlbertTokenizer":
             return transformers.AlbertTokenizer(vocab=vocabulary, do_lower_case=not cased, keep_accents=cased)
         fast = getattr(transformers, kind)(vocab=[*vocabulary, ("<mask>", 0.0)])

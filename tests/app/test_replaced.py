@@ -114,8 +114,8 @@ def test_a_hidden_word_is_said_to_be_none_for_this_model(folder: Path) -> None:
 
 def test_another_text_has_other_tokens(folder: Path) -> None:
     """What was asked of a token is not asked of whatever stands at its place in another text."""
-    app = settled(visited("predict", model=str(folder), text=TEXT, target="replaced:5"))
-    assert app.session_state.target == "replaced:5"
+    app = settled(visited("predict", model=str(folder), text=TEXT, target="replaced:4"))
+    assert app.session_state.target == "replaced:4"
     app.text_input[0].set_value("A dog sat.").run()
     app = settled(app)
     assert not app.exception and not app.error
@@ -131,7 +131,7 @@ def test_heads_and_causes_show_it_before_and_now(folder: Path) -> None:
     app = settled(visited("heads", model=str(folder), text=TEXT, off="0.1"))
     assert not app.exception and not app.error and "Which token was replaced?" in words(app)
     source = TEXT.replace("sat", "man")
-    app = settled(visited("causes", model=str(folder), text=TEXT, source=source, target="replaced:5", place="1.5"))
+    app = settled(visited("causes", model=str(folder), text=TEXT, source=source, target="replaced:4", place="1.4"))
     assert not app.exception and not app.error and "“sat” being replaced" in words(app)
 
 
@@ -178,14 +178,14 @@ def test_commands_that_take_a_target_take_this_one(
 ) -> None:
     """Gradients of one token's logit are written, parts of another text are put in; a place beyond it is refused."""
     place = tmp_path / "maps.npz"
-    asked = ("--target", "replaced:5", "--model", folder)
+    asked = ("--target", "replaced:4", "--model", folder)
     code, _, err = headlight("attention", TEXT, "--show", "gradient", "--out", place, *asked)
     assert (code, err) == (0, "")
-    expected = capture(loaded, loaded.tokenizer.encode(TEXT), target=bert_core.Target("replaced", 5)).gradient
+    expected = capture(loaded, loaded.tokenizer.encode(TEXT), target=bert_core.Target("replaced", 4)).gradient
     with np.load(place) as found:
         assert_near(found["gradient"], expected)
     code, out, _ = headlight("patch", TEXT, TEXT.replace("sat", "man"), *asked)
-    share = shares_of(loaded)[5]
+    share = shares_of(loaded)[4]
     assert code == 0 and out.startswith(f"“sat” being replaced: probability {share:.3g} in the text that is read")
     code, _, err = headlight(
         "attention",

@@ -48,8 +48,8 @@ def sentences() -> list[str]:
 
 
 def signs(written: Callable[[str], str] = str) -> list[str]:
-    """Every character of the sentences, as a tokenizer writes them, in order."""
-    return sorted(set("".join(map(written, sentences()))))
+    """Every character of the sentences but the space, as a tokenizer writes them, in order."""
+    return sorted(set("".join(map(written, sentences()))) - {" "})
 
 
 def save_tokenizer(family: str, folder: Path, *, cased: bool = False) -> int:
@@ -113,7 +113,7 @@ def save_tweet_pieces(folder: Path) -> int:
     letters = dict.fromkeys((sign + end for sign in signs() for end in ("", "</w>")), 0)
     written = {
         piece.removesuffix("</w>") if piece.endswith("</w>") else piece + "@@": count
-        for piece, count in {**letters, **used}.items() if not piece.startswith(" ")
+        for piece, count in {**letters, **used}.items()
     }  # fmt: skip
     merges = json.loads(made.to_str())["model"]["merges"]
     (folder / "vocab.txt").write_text("".join(f"{p} {n}\n" for p, n in written.items()), encoding="utf-8")

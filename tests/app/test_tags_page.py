@@ -14,6 +14,7 @@ from streamlit.testing.v1 import AppTest
 from bert_core import capture, tagged_spans, tagged_words
 from bert_core.loading import load
 from tests.app.test_cli import Run, headlight
+from tests.app.test_figures import contrast
 from tests.visit import settled, visited, words
 from viz_app.components.token_strip import Chip, TokenClick
 from viz_app.export.tables import labelled_csv
@@ -152,18 +153,11 @@ def test_the_file_has_every_word_and_tag(
 
 def test_colours_of_kinds_can_be_read() -> None:
     """Writing on each ground has a contrast of at least 4.5, on a light and on a dark page, and kinds differ."""
-
-    def light(colour: str) -> float:
-        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
     for side, behind in enumerate((LIGHT_PAGE, DARK_PAGE)):
         grounds = [kind_shades(number)[side] for number in range(len(HEAD_COLOURS))]
         assert len({ground for ground, _ in grounds}) == len(HEAD_COLOURS)
         for ground, ink in grounds:
-            low, high = sorted((light(ground), light(ink)))
-            assert ink == behind.text and (high + 0.05) / (low + 0.05) >= 4.5
+            assert ink == behind.text and contrast(ground, ink) >= 4.5
     assert kind_shades(0) == kind_shades(len(HEAD_COLOURS))
 
 

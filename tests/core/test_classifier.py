@@ -75,7 +75,7 @@ def test_every_number_is_that_of_transformers(problem: str) -> None:
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, parameter in ours.named_parameters():
         assert parameter.grad is not None and gradients[name] is not None
-        assert_near(parameter.grad, gradients[name], 1e-4, of=largest, what=name)
+        assert_near(parameter.grad, gradients[name], of=largest, what=name)
 
 
 def test_an_untouched_model_agrees_too() -> None:

@@ -50,7 +50,7 @@ def test_the_values_are_sum_and_mean(tiny_loaded: LoadedModel, encoding: Encodin
     nothing = np.zeros((1, len(encoding)), bool)
     for target, value in ((joint, by_hand), (loss, -entropy)):
         asked = values_without(tiny_loaded, encoding, target, nothing, probability=True)
-        assert_near(asked[0], np.exp(value), 1e-4)
+        assert_near(asked[0], np.exp(value))
 
 
 def test_one_piece_alone_is_the_plain_target(tiny_loaded: LoadedModel, encoding: Encoding) -> None:

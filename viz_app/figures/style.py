@@ -117,17 +117,14 @@ def shade(share: float, *, signed: bool, dark: bool) -> tuple[str, str]:
     """The colour of a value, and that of writing on it: black or white, whichever stands out more, by 4.5 at least.
 
     share: of the largest value, 0 to 1, or -1 to 1 on the diverging scale; what lies outside counts as the end.
-    The two are equally far from a relative luminance of 0.179 (WCAG 2.2, contrast ratio).
+    At a relative luminance of 0.179 both stand out alike (WCAG 2.2, contrast ratio).
     """
     colours = (DIVERGING if signed else SEQUENTIAL).on(dark)
     place = (min(max(share, -1.0), 1.0) + 1) / 2 if signed else min(max(share, 0.0), 1.0)
     below = min(int(place * (len(colours) - 1)), len(colours) - 2)
     rest = place * (len(colours) - 1) - below
     mixed = [round(a + (b - a) * rest) for a, b in zip(_rgb(colours[below]), _rgb(colours[below + 1]), strict=True)]
-    shares = [part / 255 for part in mixed]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in shares]
-    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", "#000000" if luminance > 0.179 else "#ffffff"
+    return f"#{mixed[0]:02x}{mixed[1]:02x}{mixed[2]:02x}", "#000000" if _luminance(mixed) > 0.179 else "#ffffff"
 
 
 def kind_shades(number: int) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -145,6 +142,13 @@ def kind_shades(number: int) -> tuple[tuple[str, str], tuple[str, str]]:
 def _rgb(colour: str) -> tuple[int, int, int]:
     """#rrggbb as numbers."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
+
+
+def _luminance(colour: Sequence[int]) -> float:
+    """Relative luminance of red, green and blue, 0 to 1 (WCAG 2.2)."""
+    shares = [part / 255 for part in colour]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 def plain(text: str, longest: int | None = None) -> str:

@@ -1,4 +1,4 @@
-# Headlight from a checkout: `make app` to see it, `make test` to check it.
+# Headlight from a checkout: `make app` to see it, `make test` to check it, `make test-all` to check everything.
 # PYTHON=/path/to/python3.12 chooses the interpreter, ARGS="--port 8600" goes to `headlight app`.
 
 PYTHON ?= python3
@@ -8,22 +8,32 @@ APP_INSTALLED := .venv/.app-installed
 DEV_INSTALLED := .venv/.dev-installed
 NPM_INSTALLED := node_modules/.installed
 
-# A file of tests is one process's: its server, browser and models are started once. A process takes one thread, and
-# up to 2 GB.
-# One more than there are cores: browsers and servers are often waited for.
-IN_PARALLEL := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# A process of tests takes one thread, and up to 2 GB. There is one more than cores: browsers and servers are often
+# waited for. In tests/core a free process takes over tests of another; elsewhere a file shares a server or a model,
+# and one process runs all its tests. REPORTS=DIR writes a JUnit report of each run to a folder.
+PROCESSES := -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --maxprocesses 4
+CORE_TESTS = $(BIN)/python -m pytest $(PROCESSES) --dist worksteal tests/core
+OTHER_TESTS = $(BIN)/python -m pytest $(PROCESSES) --dist loadfile --no-loadscope-reorder --ignore tests/core
+REPORT = $(if $(REPORTS),--junitxml $(REPORTS)/$(1).xml)
 
-.PHONY: app test check test-lowest coverage lint docs notebook bench model-docs browser clean
+.PHONY: app test test-all check test-lowest coverage lint docs notebook bench model-docs browser clean
 
 app: $(APP_INSTALLED)
 	@exec $(BIN)/headlight app $(ARGS)
 
+# What every change needs: a few minutes.
 test: $(DEV_INSTALLED) browser lint
-	$(BIN)/python -m pytest $(IN_PARALLEL)
+	$(CORE_TESTS) -m "not slow" $(call REPORT,core)
+	$(OTHER_TESTS) -m "not slow" $(call REPORT,other)
+
+# Everything: the tests of `make test`, and then the rest.
+test-all: test
+	$(CORE_TESTS) -m slow $(call REPORT,core-slow)
+	$(OTHER_TESTS) -m slow $(call REPORT,other-slow)
 
 # The inner loop: nothing with a browser or a server. What failed last goes first, and the first failure ends it.
 check: lint
-	$(BIN)/python -m pytest $(IN_PARALLEL) -x --ff -m "not slow" tests/core tests/test_house.py tests/test_javascript.py
+	$(CORE_TESTS) -x --ff -m "not slow" tests/test_house.py tests/test_javascript.py
 
 lint: $(DEV_INSTALLED) $(NPM_INSTALLED)
 	$(BIN)/ruff check .
@@ -38,7 +48,7 @@ test-lowest: $(BIN)/python
 
 # How many statements of each room the tests of the library and of the pages run; no browser, no server of its own.
 coverage: $(DEV_INSTALLED)
-	$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report= tests/core tests/app tests/test_house.py
+	$(CORE_TESTS) --cov --cov-report= tests/app tests/test_house.py
 	PYTHONPATH=. $(BIN)/python tests/coverage_of_rooms.py
 
 docs: $(DEV_INSTALLED)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 # Read when torch and NumPy are first imported. Tiny matrices are fastest on one thread: two spend their time waiting
@@ -12,6 +19,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
+from filelock import FileLock
 
 import bert_core
 from bert_core import BertConfig, BertForPreTraining, LoadedModel, checkpoint
@@ -29,6 +37,49 @@ VOCABULARY = tuple(
     dict.fromkeys([*SPECIAL_TOKENS, *SIGNS, *LETTERS, *(f"##{letter}" for letter in LETTERS), *WORDS.split()])
 )
 TAGS = ("O", "B-PER", "I-PER", "B-**b** <i>[x](http://e.org)", "I-**b** <i>[x](http://e.org)")
+
+
+RUN_FOLDER = "HEADLIGHT_TEST_RUN"  # environment variable that names the folder which all processes of a run share
+APP_SERVER = "app.json"  # in that folder: address, process and log of the app server of this run
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Create the folder that all processes of this run share; workers of xdist inherit the variable that names it."""
+    if not hasattr(config, "workerinput"):
+        os.environ[RUN_FOLDER] = tempfile.mkdtemp(prefix="headlight-tests-")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the app server of this run, if a worker started it, and remove the shared folder."""
+    if hasattr(config, "workerinput") or RUN_FOLDER not in os.environ:
+        return
+    folder = Path(os.environ.pop(RUN_FOLDER))
+    if (folder / APP_SERVER).is_file():
+        stop_server(**json.loads((folder / APP_SERVER).read_text(encoding="utf-8")))
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def stop_server(port: int, pid: int) -> None:
+    """Terminate a server that another process started, and wait until its port is closed."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    for _ in range(300):
+        with socket.socket() as client:
+            if client.connect_ex(("localhost", port)):
+                return
+        time.sleep(0.1)
+
+
+def built_once(name: str, build: Callable[[Path], object]) -> Path:
+    """A folder that the first process to need it builds, and that all processes of this run read."""
+    folder = Path(os.environ[RUN_FOLDER]) / name
+    with FileLock(folder.with_name(f"{name}.lock")):
+        if not folder.is_dir():
+            unfinished = folder.with_name(f"{name}.unfinished")
+            unfinished.mkdir()
+            build(unfinished)
+            unfinished.rename(folder)
+    return folder
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,14 +102,16 @@ def tiny_config() -> BertConfig:
 
 
 @pytest.fixture(scope="session")
-def tiny_model_folder(tiny_config: BertConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_model_folder(tiny_config: BertConfig) -> Path:
     """A checkpoint folder with both heads and a tokenizer; read it, do not write to it."""
-    folder = tmp_path_factory.mktemp("tiny") / "tiny-bert"
-    torch.manual_seed(0)
-    BertForPreTraining(tiny_config).save_pretrained(folder)
-    (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
-    (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}), encoding="utf-8")
-    return folder
+
+    def build(folder: Path) -> None:
+        torch.manual_seed(0)
+        BertForPreTraining(tiny_config).save_pretrained(folder)
+        (folder / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n", encoding="utf-8")
+        (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}), encoding="utf-8")
+
+    return built_once("tiny-bert", build)
 
 
 @pytest.fixture(scope="session")
@@ -76,43 +129,58 @@ def with_head(tiny: Path, head: dict[str, torch.Tensor], config: BertConfig, fol
 
 
 @pytest.fixture(scope="session")
-def tiny_tagger_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_tagger_folder(tiny_model_folder: Path) -> Path:
     """The same checkpoint with a tagger of persons and places beside its heads, in IOB2; one name is full of signs."""
-    folder = tmp_path_factory.mktemp("tiny-tags") / "tiny-tagger"
-    config = checkpoint.read_config(tiny_model_folder).with_labels(TAGS)
-    config = config.replace(extra={**config.extra, "architectures": ["BertForTokenClassification"]})
-    torch.manual_seed(2)
-    head = {"classifier.weight": torch.randn(len(TAGS), config.hidden_size), "classifier.bias": torch.zeros(len(TAGS))}
-    return with_head(tiny_model_folder, head, config, folder)
+
+    def build(folder: Path) -> None:
+        config = checkpoint.read_config(tiny_model_folder).with_labels(TAGS)
+        config = config.replace(extra={**config.extra, "architectures": ["BertForTokenClassification"]})
+        torch.manual_seed(2)
+        head = {
+            "classifier.weight": torch.randn(len(TAGS), config.hidden_size),
+            "classifier.bias": torch.zeros(len(TAGS)),
+        }
+        with_head(tiny_model_folder, head, config, folder)
+
+    return built_once("tiny-tagger", build)
 
 
 @pytest.fixture(scope="session")
-def tiny_reader_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_reader_folder(tiny_model_folder: Path) -> Path:
     """The same checkpoint with a reader, which finds answers, beside its heads."""
-    folder = tmp_path_factory.mktemp("tiny-answers") / "tiny-reader"
-    config = checkpoint.read_config(tiny_model_folder)
-    config = config.replace(extra={**config.extra, "architectures": ["BertForQuestionAnswering"]})
-    torch.manual_seed(3)
-    head = {"qa_outputs.weight": torch.randn(2, config.hidden_size), "qa_outputs.bias": torch.randn(2)}
-    return with_head(tiny_model_folder, head, config, folder)
+
+    def build(folder: Path) -> None:
+        config = checkpoint.read_config(tiny_model_folder)
+        config = config.replace(extra={**config.extra, "architectures": ["BertForQuestionAnswering"]})
+        torch.manual_seed(3)
+        head = {"qa_outputs.weight": torch.randn(2, config.hidden_size), "qa_outputs.bias": torch.randn(2)}
+        with_head(tiny_model_folder, head, config, folder)
+
+    return built_once("tiny-reader", build)
 
 
 @pytest.fixture(scope="session")
-def tiny_chooser_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_chooser_folder(tiny_model_folder: Path) -> Path:
     """The same checkpoint with a chooser, which scores answers to choose from, beside its heads."""
-    folder = tmp_path_factory.mktemp("tiny-choices") / "tiny-chooser"
-    config = checkpoint.read_config(tiny_model_folder)
-    config = config.replace(extra={**config.extra, "architectures": ["BertForMultipleChoice"]})
-    torch.manual_seed(4)
-    head = {"classifier.weight": torch.randn(1, config.hidden_size), "classifier.bias": torch.randn(1)}
-    return with_head(tiny_model_folder, head, config, folder)
+
+    def build(folder: Path) -> None:
+        config = checkpoint.read_config(tiny_model_folder)
+        config = config.replace(extra={**config.extra, "architectures": ["BertForMultipleChoice"]})
+        torch.manual_seed(4)
+        head = {"classifier.weight": torch.randn(1, config.hidden_size), "classifier.bias": torch.randn(1)}
+        with_head(tiny_model_folder, head, config, folder)
+
+    return built_once("tiny-chooser", build)
 
 
 @pytest.fixture(scope="session")
-def tiny_classifier_folder(tiny_model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tiny_classifier_folder(tiny_model_folder: Path) -> Path:
     """The same checkpoint with a classifier beside its heads; one of its three classes has a name full of signs."""
-    folder = tmp_path_factory.mktemp("tiny-classes") / "tiny-classifier"
-    config = checkpoint.read_config(tiny_model_folder).with_labels(["pet", "ruler", "**b** <i>[x](http://e.org)"])
-    torch.manual_seed(1)
-    head = {"classifier.weight": torch.randn(3, config.hidden_size), "classifier.bias": torch.randn(3)}
-    return with_head(tiny_model_folder, head, config, folder)
+
+    def build(folder: Path) -> None:
+        config = checkpoint.read_config(tiny_model_folder).with_labels(["pet", "ruler", "**b** <i>[x](http://e.org)"])
+        torch.manual_seed(1)
+        head = {"classifier.weight": torch.randn(3, config.hidden_size), "classifier.bias": torch.randn(3)}
+        with_head(tiny_model_folder, head, config, folder)
+
+    return built_once("tiny-classifier", build)

@@ -22,6 +22,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, blocks in EXAMPLES.items() if blocks and name not in ELSEWHERE])
 def test_the_examples_of_a_guide_run_as_they_stand(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From top to bottom in one session, in a folder of their own."""
@@ -37,6 +38,7 @@ def test_every_guide_with_examples_is_run() -> None:
     assert all(EXAMPLES[name] and f'"{name}"' in tests for name in ELSEWHERE)
 
 
+@pytest.mark.slow
 def test_the_reference_holds_every_public_name_and_every_guide(tmp_path: Path) -> None:
     """`make docs` gives each name its place with its docstring, each guide a page, and asks no other address."""
     command = [sys.executable, str(ROOT / "docs" / "build.py"), str(tmp_path / "api")]

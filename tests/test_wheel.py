@@ -13,6 +13,8 @@ import pytest
 
 import bert_core
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("bert_core", "viz_app")
 SOURCES = (*PACKAGES, "streamlit_app.py", "pyproject.toml", "README.md", "LICENSE")

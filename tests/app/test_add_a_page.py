@@ -59,6 +59,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_page_of_the_guide_opens_and_its_choice_is_in_the_address(copy: Path) -> None:
     """In a copy of the app with the files of the guide the page draws what it promises, and links hold its choice."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(copy), str(ROOT)])}

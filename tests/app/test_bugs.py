@@ -54,6 +54,7 @@ def test_every_command_is_asked() -> None:
     assert set(ARGUMENTS) == alone | {name for name in commands() if " " in name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(ARGUMENTS))
 def test_a_bug_in_a_command_is_ours_and_is_kept(
     headlight: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str

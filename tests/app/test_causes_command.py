@@ -45,6 +45,7 @@ def table(printed: str, columns: int) -> np.ndarray:
     return np.array([[float(cell.rstrip("○")) for cell in line.split()[-columns:]] for line in lines])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [kind for kind in PATCHES if kind != NEURON])
 def test_the_table_is_what_the_library_finds(headlight: Run, loaded: LoadedModel, what: str) -> None:
     """For each part that can be carried over, either way, to two decimals; with the answers of both texts."""
@@ -101,6 +102,7 @@ def test_the_mean_of_texts_stands_for_a_source(headlight: Run, loaded: LoadedMod
     assert np.abs(table(printed, 12) - (found.values - found.base_value)).max() <= 0.005 + 1e-5
 
 
+@pytest.mark.slow
 def test_the_largest_effect_the_estimate_and_the_band(headlight: Run, loaded: LoadedModel, tmp_path: Path) -> None:
     """What the page says under its map; the file has the ends of the band."""
     given = ("patch", TEXT, SOURCE, *ASKED, "--device", "cpu")
@@ -146,6 +148,7 @@ def test_a_file_is_that_of_the_page(headlight: Run, loaded: LoadedModel, tmp_pat
         assert [row["source_token"] for row in csv.DictReader(lines)][2:5] == ["", "lost", "his, hidden"]
 
 
+@pytest.mark.slow
 def test_noise_stands_for_a_source(headlight: Run, loaded: LoadedModel) -> None:
     """The text itself with noise, either way; and a word is found where several are hidden."""
     read = loaded.tokenizer.encode("The man lost [MASK] [MASK] hat.")

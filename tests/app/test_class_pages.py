@@ -132,6 +132,7 @@ def test_a_class_goes_from_the_question_to_the_truth() -> None:
     assert one.session_state[lesson._NOTES]["the_bin"].answer == 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["both_sides", "one_head", "explanation"])
 def test_every_kind_of_answer_is_taken(name: str) -> None:
     """A word, a choice, an order: by the controls of the lesson, and shown by its name."""

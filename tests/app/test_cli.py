@@ -599,6 +599,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.slow
 def test_two_workers_end_with_equal_weights(
     headlight: Run, tiny_model_folder: Path, text_file: Path, tmp_path: Path
 ) -> None:

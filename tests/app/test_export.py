@@ -415,6 +415,7 @@ def test_bars_and_scored_tokens(run: ModelRun) -> None:
         picture_bytes(pictures.bars_picture(["a"], [1], unit="x"), "gif")
 
 
+@pytest.mark.slow
 def test_pictures_of_512_tokens() -> None:
     """The longest text, one repeated word: curves within their limit, a matrix of one image, all heads."""
     run = run_of(["buffalo"] * 510, layers=1, heads=2)

@@ -93,6 +93,7 @@ def test_a_picture_of_a_head_carries_its_head(views: dict[str, Files]) -> None:
     assert MapView(layer=3, heads=(0, 1, 2, 3, 4)).named_heads == "L3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_leaves_as_every_kind(views: dict[str, Files], name: str) -> None:
     """Each file begins as its kind does, is called by it, and pictures open; dark ones are dark."""

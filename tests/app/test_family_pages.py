@@ -12,6 +12,7 @@ from bert_core.loading import load
 from bert_core.run.capture import capture
 from tests.app.test_pages import PAGES
 from tests.families import save_family
+from tests.selection import covering_array, mark_cases
 from tests.visit import settled, visited, words
 from viz_app.export import page
 from viz_app.maps import MapView
@@ -33,6 +34,28 @@ MODELS = [
     ("roberta", "tags"),
     ("electra", "choices"),
 ]
+WITHOUT_SEGMENTS = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert")
+WITHOUT_POOLER = ("distilbert", "roberta", "bertweet", "xlm-roberta", "camembert", "electra")
+PIECES = {
+    "distilbert": "word pieces", "electra": "word pieces", "roberta": "byte pairs", "bertweet": "byte pairs with </w>",
+    "xlm-roberta": "unigrams", "camembert": "unigrams", "albert": "unigrams",
+}  # fmt: skip
+
+
+def properties_of(family: str, head: str) -> set[str]:
+    """In what this model may differ from the bundled one on a page: its outputs, and with them those that it lacks;
+    how its vocabulary writes pieces; and the parts that its encoder lacks.
+    """
+    properties = {f"output: {head}", PIECES[family]}
+    if family in WITHOUT_SEGMENTS:
+        properties |= {"segments"}
+    if family in WITHOUT_POOLER:
+        properties |= {"pooler"}
+    return properties
+
+
+# Every page meets every property at least once, with about half of the models.
+COVERING = covering_array({model: properties_of(*model) for model in MODELS}, PAGES)
 LIKE_ROBERTA = ("roberta", "bertweet", "xlm-roberta", "camembert")
 
 
@@ -50,7 +73,25 @@ def test_score_needs_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert ("finds no sentence likelier" in words(app)) == (not load(str(folder)).has_mlm)
 
 
-@pytest.mark.parametrize("path", PAGES)
+def test_the_covering_array_has_every_property_on_every_page() -> None:
+    """Each page is opened with each kind of output and vocabulary, without segments and without a pooler."""
+    properties = set().union(*(properties_of(*model) for model in MODELS))
+    for path in PAGES:
+        met = set().union(*(properties_of(*model) for page, model in COVERING if page == path))
+        assert met == properties, path
+    assert len(COVERING) < len(PAGES) * len(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"),
+    mark_cases(
+        [(model, path) for model in MODELS for path in PAGES],
+        pytest.mark.slow,
+        lambda model, path: (path, model) not in COVERING,
+    ),
+    indirect=["folder"],
+    ids=lambda value: value if isinstance(value, str) else "-".join(value),
+)
 def test_every_page_opens(path: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a pair and a hidden word no page shows an error, and none speaks of a next sentence."""
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder)]))

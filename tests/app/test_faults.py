@@ -156,6 +156,7 @@ def assert_one_sentence(ended: Ended, number: int, place: Path) -> None:
 
 
 @every_command
+@pytest.mark.slow
 def test_a_killed_command_goes_on(bench: Bench, tmp_path: Path, name: str) -> None:
     """Killed at a change on the disk in its middle, or at the last, it leaves whole files, and ends well later."""
     writes = bench.undisturbed(name)[0].writes
@@ -167,6 +168,7 @@ def test_a_killed_command_goes_on(bench: Bench, tmp_path: Path, name: str) -> No
 
 
 @every_command
+@pytest.mark.slow
 def test_a_command_that_is_killed_inside_a_file_goes_on(bench: Bench, tmp_path: Path, name: str) -> None:
     """Half of its largest file is written when it is killed: no name but a table's stands for half a file."""
     half = max(map(len, bench.undisturbed(name)[1].values())) // 2

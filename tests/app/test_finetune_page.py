@@ -154,6 +154,7 @@ def test_start_stop_go_on_and_look(tiny_model_folder: Path) -> None:
     assert not run.folder.exists() and runs() == [] and str(run.folder) not in added_models()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "kept_head", "scores"),
     [("tags", "has_tagger", ("F1 of spans", "accuracy of words")), ("answers", "has_reader", ("exact match", "F1"))],
@@ -262,6 +263,7 @@ def test_a_run_that_fails_says_why(tiny_model_folder: Path) -> None:
     assert any(button.key == "go_on_tuning" for button in app.button)
 
 
+@pytest.mark.slow
 def test_one_run_at_a_time(tiny_model_folder: Path) -> None:
     """While one goes on no other begins, and that is said."""
     asked = Asked(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5)
@@ -287,6 +289,7 @@ def test_others_see_no_such_page(tiny_model_folder: Path, monkeypatch: pytest.Mo
         run.delete()
 
 
+@pytest.mark.slow
 def test_only_a_run_of_the_page_is_deleted(tiny_model_folder: Path, tmp_path: Path) -> None:
     """Not one that goes on, not a folder elsewhere, not what a link leads to, and not a folder that is no run."""
     run = new_run("one", Asked(str(tiny_model_folder), "rooms.csv", "text", "class", batch=1, epochs=5), TABLE)

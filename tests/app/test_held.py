@@ -99,6 +99,7 @@ def test_every_page_is_visited() -> None:
     assert {name.partition(" ")[0] for name in VISITS} == {page.path for page in PAGES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("visit", VISITS)
 def test_a_session_holds_what_was_asked_and_no_record(visit: str, downloads: list[Any]) -> None:
     """Callbacks, fragments, downloads and the session's own state of a drawn page reach no array of a run."""
@@ -108,6 +109,7 @@ def test_a_session_holds_what_was_asked_and_no_record(visit: str, downloads: lis
     assert not large(app, downloads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("visit", ["attention", "attention neuron", "compare", "layers states", "images", "inside"])
 def test_a_file_is_made_after_its_run_was_dropped(visit: str, downloads: list[Any]) -> None:
     """The click comes when the queue has forgotten all: in a thread without a page the file is made all the same."""

@@ -20,6 +20,7 @@ def test_the_lesson_holds_on_the_bundled_model(name: str) -> None:
     predicted(name, ANSWERS[name].true, ANSWERS[name].wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ANSWERS)
 def test_what_is_to_be_done_can_be_done_on_the_bundled_model(name: str) -> None:
     """The page as it should be is done; as it was set up, and after a first wrong try, it is not; each is said."""

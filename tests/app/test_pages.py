@@ -24,6 +24,7 @@ from bert_core.studies.heads import CorpusSettings, heads_over
 from bert_core.studies.relations import track_relations
 from bert_core.studies.table import write_table
 from tests.core.test_relations import conllu, sentences
+from tests.selection import mark_cases
 from tests.visit import ENTRY, at, key_of, said, settled, visited, words
 from viz_app import door
 from viz_app.door import LONGEST_TEXT
@@ -35,6 +36,10 @@ from viz_app.shell import downloads, examples, question
 from viz_app.shell.markdown import as_written
 from viz_app.shell.models import added_models
 
+TOO_LONG = "word " * 700
+UNUSUAL_TEXTS = {
+    TOO_LONG: "are left out", "x" * 100_000: "[UNK]", "😀 🦊 𒀀 𐎀": "[UNK]", "word " * 20_000: "are left out",
+}  # fmt: skip
 PAGES = ("predict", "attention", "compare", "why", "layers", "causes", "neurons", "heads", "roles", "prune", "inside")
 
 
@@ -75,15 +80,14 @@ def test_missing_text_gets_one_sentence_and_loses_nothing(text: str, pair: str, 
     assert not app.error and app.session_state.off == ((2, 4),)
 
 
-@pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize(
-    ("text", "notice"),
-    [
-        ("word " * 700, "are left out"),
-        ("x" * 100_000, "[UNK]"),
-        ("😀 🦊 𒀀 𐎀", "[UNK]"),
-        ("word " * 20_000, "are left out"),
-    ],
+    ("page", "text", "notice"),
+    mark_cases(
+        [(page, text, notice) for text, notice in UNUSUAL_TEXTS.items() for page in PAGES],
+        pytest.mark.slow,
+        lambda page, text, _: page != "predict" and text != TOO_LONG,
+    ),
+    ids=lambda value: value if len(value) < 30 else f"{value[:8]}... ({len(value):,} characters)",
 )
 def test_text_that_does_not_fit_is_shown_with_a_notice(page: str, text: str, notice: str) -> None:
     """Overlong and unknown text is read as far as it can be, and the page says what was not."""

@@ -80,6 +80,7 @@ def csv_of(app: AppTest, loaded: LoadedModel, settings: ProbeSettings) -> str:
     return bert_core.probes_csv(bert_core.probe_points(loaded, sentences, settings))
 
 
+@pytest.mark.slow
 def test_the_lines_and_the_table_are_what_the_library_finds(loaded: LoadedModel) -> None:
     """Means over the seeds with the band of the probe, each line named at its end, and the rows of the command."""
     app = probed(with_table(seeds="2", erase="1"))
@@ -117,6 +118,7 @@ def test_without_erasing_there_is_one_figure() -> None:
     assert not figures(app, "bar")
 
 
+@pytest.mark.slow
 def test_what_the_model_says_without_the_label(loaded: LoadedModel) -> None:
     """At the gap of the text: as it is, without the label, and without random directions, at the chosen depth."""
     app = probed(with_table(seeds="1", erase="1", erased_at="2", text="The cat sat down.", masked="2"))

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+
+from tests.conftest import APP_SERVER, built_once
 
 ROOT = Path(__file__).parents[2]
 # The switches keep Chromium itself from asking anyone for anything.
@@ -53,11 +56,45 @@ Serve = Callable[..., str]
 LOGS: dict[str, Path] = {}  # what each server has said, by its address
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test in a browser takes seconds: `make test` runs those marked `smoke`, and `make test-all` the others too."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent and not item.get_closest_marker("smoke"):
+            item.add_marker(pytest.mark.slow)
+
+
 def free_port() -> int:
     """A port of this machine that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("localhost", 0))
         return int(probe.getsockname()[1])
+
+
+def start_server(
+    script: Path | str, log: Path, env: Mapping[str, str] | None = None, args: Sequence[str] = ()
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Run a Streamlit script, whose output goes to a file; its process and its port, once it answers."""
+    port = free_port()
+    flags = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
+    with log.open("w") as out:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "streamlit", "run", *flags, str(script), *args],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    LOGS[f"http://localhost:{port}"] = log
+    for _ in range(600):
+        if server.poll() is not None:
+            pytest.fail(f"the server of {script} stopped:\n{log.read_text()}")
+        try:
+            with urllib.request.urlopen(f"http://localhost:{port}/_stcore/health", timeout=5):
+                return server, port
+        except OSError:
+            time.sleep(0.1)
+    server.kill()
+    pytest.fail(f"the server of {script} did not answer in a minute:\n{log.read_text()}")
 
 
 @contextmanager
@@ -66,29 +103,9 @@ def servers(folders: pytest.TempPathFactory) -> Iterator[Serve]:
     started = []
 
     def serve(script: Path | str, env: Mapping[str, str] | None = None, args: Sequence[str] = ()) -> str:
-        port = free_port()
-        log = folders.mktemp("server") / "log.txt"
-        flags = ["--server.port", str(port), "--server.headless", "true", "--server.fileWatcherType", "none"]
-        with log.open("w") as out:
-            server = subprocess.Popen(
-                [sys.executable, "-m", "streamlit", "run", *flags, str(script), *args],
-                cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": str(ROOT), **(env or {})},
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+        server, port = start_server(script, folders.mktemp("server") / "log.txt", env, args)
         started.append(server)
-        address = f"http://localhost:{port}"
-        LOGS[address] = log
-        for _ in range(600):
-            if server.poll() is not None:
-                pytest.fail(f"the server of {script} stopped:\n{log.read_text()}")
-            try:
-                with urllib.request.urlopen(f"{address}/_stcore/health", timeout=5):
-                    return address
-            except OSError:
-                time.sleep(0.1)
-        pytest.fail(f"the server of {script} did not answer in a minute:\n{log.read_text()}")
+        return f"http://localhost:{port}"
 
     yield serve
     for server in started:
@@ -108,27 +125,37 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
 
 @pytest.fixture(scope="session")
-def attempts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def attempts() -> Path:
     """A file with a line for each address outside this machine that the app tried to reach."""
-    file: Path = tmp_path_factory.mktemp("blocked") / "attempts.txt"
-    file.touch()
-    return file
+
+    def build(folder: Path) -> None:
+        (folder / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
+        (folder / "attempts.txt").touch()
+
+    return built_once("blocked", build) / "attempts.txt"
 
 
 @pytest.fixture(scope="session")
-def app(
-    attempts: Path, tiny_model_folder: Path, tiny_classifier_folder: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[str]:
-    """The address of the app, started once, with a tiny model and a tiny classifier beside its own and no network."""
-    (attempts.parent / "sitecustomize.py").write_text(BLOCK, encoding="utf-8")
-    models = [str(tiny_model_folder), str(tiny_classifier_folder)]
-    env = {
-        "PYTHONPATH": f"{attempts.parent}:{ROOT}",
-        "SOCKET_LOG": str(attempts),
-        "HEADLIGHT_MODELS": json.dumps(models),
-    }
-    with servers(tmp_path_factory) as start:
-        yield start(ROOT / "streamlit_app.py", env)
+def app(attempts: Path, tiny_model_folder: Path, tiny_classifier_folder: Path) -> str:
+    """The address of the app, with a tiny model and a tiny classifier beside its own and no network.
+
+    One server serves all processes of a run: the first that needs it starts it, and `pytest_unconfigure` stops it.
+    """
+    folder = attempts.parents[1]
+    record, log = folder / APP_SERVER, folder / "app.log"
+    with FileLock(folder / "app.lock"):
+        if not record.is_file():
+            env = {
+                "PYTHONPATH": f"{attempts.parent}:{ROOT}",
+                "SOCKET_LOG": str(attempts),
+                "HEADLIGHT_MODELS": json.dumps([str(tiny_model_folder), str(tiny_classifier_folder)]),
+            }
+            server, port = start_server(ROOT / "streamlit_app.py", log, env)
+            record.write_text(json.dumps({"port": port, "pid": server.pid}), encoding="utf-8")
+            server.returncode = 0  # it outlives this object, which else warns that nobody waited for it
+        port = json.loads(record.read_text(encoding="utf-8"))["port"]
+    LOGS[f"http://localhost:{port}"] = log
+    return f"http://localhost:{port}"
 
 
 @pytest.fixture(scope="session")
@@ -136,7 +163,7 @@ def browser() -> Iterator[Browser]:
     """Chromium, started once."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
-        pytest.fail("there is no chromium on the path: `make test` installs it where it may, else install it by hand")
+        pytest.fail("chromium is not on the PATH: install it by hand, or run `make browser` as root on Debian")
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=chromium, args=list(SWITCHES))
         yield started

@@ -31,22 +31,31 @@ STILL = 0.25  # seconds without a run after which a page is taken to stand still
 
 LOOKS = 5  # at it, in that time
 
+# Whether the browser was idle several times in a row while no run of the script was under way.
+IS_SETTLED = """(looks) => {
+    const isRunning = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning";
+    if (isRunning()) window.idleLooks = 0;
+    if (!window.idleIsAwaited) {
+        window.idleIsAwaited = true;
+        requestIdleCallback(() => {
+            window.idleIsAwaited = false;
+            window.idleLooks = isRunning() ? 0 : (window.idleLooks || 0) + 1;
+        });
+    }
+    return window.idleLooks > looks;
+}"""
+
 
 def settled(page: Page) -> None:
-    """Wait until no run of the script has been under way for a while: the one that a click starts begins later.
+    """Wait until the page has shown what the script sent, and no run of it has been under way for a while.
 
-    Looks are counted and no time: where the browser is held up, what it will do next is held up with them.
+    The run that a click starts begins later, so a page is looked at several times. A run ends before the browser has
+    drawn what it sent: on a busy machine keys and clicks are lost until then, because React attaches the handlers last.
+    So looks are taken in idle callbacks, which wait for that work. Looks are counted and no time: where the browser is
+    held up, what it will do next is held up with them.
     """
     page.evaluate("window.idleLooks = 0")
-    page.wait_for_function(
-        """(looks) => {
-            const idle = document.querySelector("[data-testid=stApp]")?.dataset.testScriptState === "notRunning";
-            window.idleLooks = idle ? (window.idleLooks || 0) + 1 : 0;
-            return window.idleLooks > looks;
-        }""",
-        arg=LOOKS,
-        polling=STILL * 1000 / LOOKS,
-    )
+    page.wait_for_function(IS_SETTLED, arg=LOOKS, polling=STILL * 1000 / LOOKS)
 
 
 def click_at(part: Locator, right: float, down: float) -> None:

@@ -77,6 +77,7 @@ def test_a_page_that_stops_early_has_its_address(app: str, page: Page) -> None:
     assert reaches_address(page, lambda address: address == {"text": TEXT}), address_of(page)
 
 
+@pytest.mark.smoke
 def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(app: str, page: Page) -> None:
     """Before and after stand side by side, and Restore undoes the switches."""
     opened(page, app, "heads", text=TEXT, pair=PAIR, masked="4")
@@ -88,6 +89,7 @@ def test_switching_a_head_off_changes_the_bars_and_restoring_brings_them_back(ap
     assert reaches_address(page, lambda address: "off" not in address)
 
 
+@pytest.mark.smoke
 def test_attention_opens_the_head_that_is_clicked(app: str, page: Page) -> None:
     """A click in the grid chooses a head, and the address says which."""
     opened(page, app, "attention", text=TEXT, masked="4")
@@ -145,6 +147,7 @@ def test_inside_bert_is_walked_stage_by_stage_with_the_keyboard(app: str, page: 
     expect(page.get_by_text("All stages are computed with NumPy")).to_be_visible()
 
 
+@pytest.mark.smoke
 def test_enter_loads_a_model_and_what_is_wrong_stands_on_the_page(app: str, page: Page) -> None:
     """Enter in the name is enough; the page, not the side bar, says why not, and keeps what was typed."""
     opened(page, app, text=TEXT, masked="3")
@@ -198,6 +201,7 @@ def test_the_floor_plan_says_where_one_is_and_leads_elsewhere(app: str, page: Pa
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the plan fits a narrow window"
 
 
+@pytest.mark.smoke
 def test_the_numbers_of_a_stage_can_be_taken_along(app: str, page: Page) -> None:
     """The CSV has one line a number, and the NPZ all values by name."""
     opened(page, app, "inside", text=TEXT, stage="softmax", head="1.3")
@@ -234,7 +238,7 @@ def test_a_long_text_leaves_the_window_to_the_picture(app: str, page: Page) -> N
     assert token is not None and token["y"] < 750
 
 
-@pytest.mark.parametrize("path", ["", "attention", "heads", "inside"])
+@pytest.mark.parametrize("path", ["", pytest.param("attention", marks=pytest.mark.smoke), "heads", "inside"])
 def test_hostile_text_is_text(app: str, page: Page, path: str) -> None:
     """Nothing that was typed runs, whichever page shows it."""
     hostile = (
@@ -259,6 +263,7 @@ def test_a_line_of_the_largest_changes_opens_its_head(app: str, page: Page) -> N
     expect(page.locator(".view .head[aria-pressed=true]")).to_have_text(f"H{head}")
 
 
+@pytest.mark.smoke
 def test_a_class_is_chosen_and_linked(app: str, tiny_classifier_folder: Path, page: Page) -> None:
     """The classes of a fine-tuned model are targets; one stays through a reload, and its name is text on every page."""
     opened(page, app, "attention", text="the cat sat", model=str(tiny_classifier_folder), show="gradient")
@@ -277,6 +282,7 @@ def test_a_class_is_chosen_and_linked(app: str, tiny_classifier_folder: Path, pa
     assert reaches_address(page, lambda address: address.get("target") == "class:2")
 
 
+@pytest.mark.smoke
 def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: str, page: Page) -> None:
     """The cell under the pointer is drawn and named in the address, whatever the colour of its word."""
     opened(page, app, "layers", text="The ship sailed from England to America.", masked="5")

@@ -154,6 +154,7 @@ def test_a_pruned_head_has_no_picture_and_cannot_be_chosen(page: Page, address: 
     expect(cells.nth(5)).to_be_focused()
 
 
+@pytest.mark.smoke
 def test_a_click_reaches_python_once(page: Page, address: str) -> None:
     """A click on any piece gives its word, once by callback and once by return, and a rerun does not repeat it."""
     page.goto(f"{address}/?show=strip")

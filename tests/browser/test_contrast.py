@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
@@ -10,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reader import settled
+from tests.selection import mark_cases
 
 TEXT = {"text": "The army crossed the river at night.", "pair": "It rained.", "masked": "4"}
 # WCAG contrast (2.2, 1.4.3) of every text on the page, also in shadow roots: [ratio, text, where], the lowest first.
@@ -55,8 +57,14 @@ CONTRASTS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["", "attention", "heads", "inside?stage=heads&"])
+@pytest.mark.parametrize(
+    ("path", "scheme"),
+    mark_cases(
+        product(["", "attention", "heads", "inside?stage=heads&"], ["light", "dark"]),
+        pytest.mark.smoke,
+        lambda path, scheme: (path, scheme) in {("attention", "light"), ("heads", "dark")},
+    ),
+)
 def test_every_page_draws_in_both_themes_in_colours_that_can_be_read_and_asks_nobody(
     app: str, attempts: Path, page: Page, path: str, scheme: str
 ) -> None:

@@ -112,7 +112,7 @@ def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
     """
     haproxy = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/usr/local/sbin")
     if haproxy is None:
-        pytest.fail("there is no haproxy on the path: `make test` installs it where it may, else install it by hand")
+        pytest.fail("haproxy is not on the PATH: install it by hand, or run `make browser` as root on Debian")
     running = []
 
     def start(*ports: int, asks: bool = True) -> str:

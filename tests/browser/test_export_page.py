@@ -44,6 +44,7 @@ def background(page: Page) -> str:
     return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
 
 
+@pytest.mark.smoke
 def test_a_page_needs_nothing_but_itself(page: Page, tmp_path: Path) -> None:
     """Every head of every layer can be opened, in curves and as a matrix, and nothing else is asked for."""
     opened(page, tmp_path, run_of(WORDS, layers=3, heads=4, second=3), MapView(layer=1, heads=(0, 2)))
@@ -156,7 +157,7 @@ def test_light_and_dark(page: Page, tmp_path: Path, scheme: str, theme: Theme | 
         assert background(page) == colour
 
 
-@pytest.mark.parametrize("mode", ["curves", "matrix", "one map", "neuron"])
+@pytest.mark.parametrize("mode", [pytest.param("curves", marks=pytest.mark.smoke), "matrix", "one map", "neuron"])
 def test_hostile_texts_are_only_text(page: Page, tmp_path: Path, mode: str) -> None:
     """Nothing runs, nothing is asked for, no element comes from a text, and every token reads as it was written."""
     run = run_of(HOSTILE, second=9)

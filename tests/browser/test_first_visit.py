@@ -17,6 +17,7 @@ def heading(page: Page, says: str) -> None:
     settled(page)
 
 
+@pytest.mark.smoke
 def test_back_leads_to_the_start_and_stays_there(app: str, page: Page) -> None:
     """One click tries it, one press of Back is at the start again, one of Forward at what was tried."""
     page.goto(f"{app}/")
@@ -72,7 +73,7 @@ def test_in_german_too_each_page_is_one_press_of_back(app: str, page: Page) -> N
         assert page.url == url
 
 
-@pytest.mark.parametrize("size", [(1280, 720), (390, 844)])
+@pytest.mark.parametrize("size", [(1280, 720), pytest.param((390, 844), marks=pytest.mark.smoke)])
 def test_every_page_is_a_click_away(app: str, page: Page, size: tuple[int, int]) -> None:
     """On a wide and on a narrow window nothing reaches out of it, and each page's name is a link to it."""
     page.set_viewport_size({"width": size[0], "height": size[1]})

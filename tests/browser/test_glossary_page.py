@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.conftest import PATIENCE
@@ -14,6 +15,7 @@ BUBBLE = "(word) => getComputedStyle(word, '::after').content"
 WIDE = "() => document.documentElement.scrollWidth > window.innerWidth"
 
 
+@pytest.mark.smoke
 def test_the_field_filters_as_one_types_and_a_word_leads_to_its_page(app: str, page: Page) -> None:
     """Without Enter; the address holds what was typed, and a click on a page's name opens that page."""
     opened(page, app)

@@ -128,6 +128,7 @@ def query(page: Page, number: int) -> Locator:
     return page.locator(".column.query .token").nth(number)
 
 
+@pytest.mark.smoke
 def test_a_click_adds_a_head_and_a_double_click_shows_it_alone(page: Page, address: str) -> None:
     """Python hears which heads are drawn, the opened one first; the last one cannot be taken away."""
     opened(page, address)

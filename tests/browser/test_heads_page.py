@@ -51,6 +51,7 @@ def test_the_colour_means_the_same_estimated_and_found(app: str, page: Page) -> 
     assert all(estimated[head] * found[head] > 0 for head in largest), [(estimated[h], found[h]) for h in largest]
 
 
+@pytest.mark.smoke
 def test_a_point_opens_its_head(app: str, page: Page) -> None:
     """A click on a head among the estimates and what was found shows where it looks."""
     page.goto(f"{app}/heads?{urlencode({'text': TEXT, 'masked': '4', 'colour': 'removal'})}")

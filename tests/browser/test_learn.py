@@ -36,6 +36,7 @@ def pressed(page: Page, key: str) -> None:
     settled(page)
 
 
+@pytest.mark.smoke
 def test_a_lesson_is_walked_from_the_list_to_its_end(app: str, page: Page) -> None:
     """Both sides, by the keyboard alone: predicted, tried on the page, revealed, own sentence; Back is one step."""
     opened(page, app)

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reader import settled
+from tests.selection import mark_cases
 
 PAGES = (
     "predict",
@@ -79,7 +80,7 @@ def at_rest(page: Page) -> dict[str, list]:
     return after
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", mark_cases(PAGES, pytest.mark.smoke, lambda path: path == "predict"))
 def test_a_projector_shows_question_picture_and_reading_together(app: str, page: Page, path: str) -> None:
     """In lecture mode title, figures and reading of every page lie in the window, one under the other."""
     for size in PROJECTORS:
@@ -107,7 +108,7 @@ def test_after_the_switch_to_a_lecture_no_side_bar_is_left(app: str, page: Page)
     expect(page.get_by_label("Sentence", exact=True)).to_have_value("She opened the door and walked in.")
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", mark_cases(PAGES, pytest.mark.smoke, lambda path: path == "attention"))
 def test_a_narrow_window_shows_the_picture_first_and_nothing_beside_it(app: str, page: Page, path: str) -> None:
     """At 800 and 390 pixels the side bar is closed, nothing reaches out of the window, controls follow the picture."""
     widths = (390, 800) if PAGES.index(path) % 2 else (800, 390)  # opened in either

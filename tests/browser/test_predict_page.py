@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reader import settled
@@ -27,6 +28,7 @@ def test_two_gaps_and_the_verdict_stand_in_the_first_window(app: str, page: Page
     assert charts.nth(2).locator(".bars .bartext").text_content() == verdict.rpartition(" ")[2]
 
 
+@pytest.mark.smoke
 def test_a_click_on_a_bar_puts_its_word_in(app: str, page: Page) -> None:
     """The second bar of the second gap: its word stands in the text, and the other gap stays open."""
     page.goto(f"{app}/?{urlencode(TWO_GAPS)}")

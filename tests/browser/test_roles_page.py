@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.reader import settled
@@ -17,6 +18,7 @@ def box_centre(mark: Locator) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
+@pytest.mark.smoke
 def test_a_head_is_chosen_on_the_map_by_its_neighbours_and_in_a_grid(
     app: str, page: Page, tiny_model_folder: Path
 ) -> None:

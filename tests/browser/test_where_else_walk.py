@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.reader import opened, settled
@@ -11,6 +12,7 @@ from tests.browser.reader import opened, settled
 CORPUS = b"The old king saw a red door.\nA queen went to Paris. Her cat stayed at home.\n"
 
 
+@pytest.mark.smoke
 def test_a_corpus_is_brought_searched_and_taken_away(app: str, page: Page) -> None:
     """What it costs is said before anything is made; then the nearest token stands there, and a way to be rid of it."""
     opened(page, app, "layers", through="elsewhere", text="The old cat sat.", sought="3")

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -35,6 +36,7 @@ def test_a_word_and_a_head_are_clicked_and_stay_in_the_address(app: str, page: P
     assert not [line for line in page.problems if "404" not in line]
 
 
+@pytest.mark.smoke
 def test_an_uploaded_picture_is_described_and_a_broken_one_is_said(app: str, page: Page, tmp_path: Path) -> None:
     """The warning stands before and after; a file that only calls itself a picture gets one sentence."""
     out = io.BytesIO()

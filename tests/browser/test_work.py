@@ -55,6 +55,7 @@ def test_what_is_beside_the_page_is_stopped(opened: Page, gate: Path) -> None:
     assert not gate.exists()
 
 
+@pytest.mark.smoke
 def test_a_page_waits_for_what_it_needs(opened: Page, gate: Path) -> None:
     """It shows the place in the queue, lets one go on at once, is stopped in a sentence, and ends with the result."""
     typed = opened.get_by_label("Typed")

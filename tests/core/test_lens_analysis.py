@@ -67,6 +67,7 @@ def test_states_that_are_all_alike_lie_in_the_middle() -> None:
         states_in_plane(np.ones((2, 1, 5)))
 
 
+@pytest.mark.slow
 def test_neighbours_stay_neighbours() -> None:
     """Of three bundles of directions every state lies nearest to one of its own, at both depths; twice is the same."""
     rng = np.random.default_rng(3)

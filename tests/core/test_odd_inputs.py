@@ -40,15 +40,9 @@ from bert_core import (
     loading,
 )
 from bert_core.analysis.roles import THRESHOLDS
+from tests.core.test_refused import ODD
 from tests.near import assert_near
-
-ODD: tuple[Any, ...] = (
-    None, -1, 10**9, 10**30, math.nan, math.inf, 0.5, "x", "", b"x", True, [], [[]], [None], ["x"], [-1], [10**9],
-    [0.5], [True], {}, {"a": 1}, object(), np.int64(1), np.array([1, 2]), np.array([0.5]), np.zeros((3, 3)),
-    np.full((2, 4), math.nan), np.array("x"), torch.zeros(2, 4), Path("nothing"), range(2), {1}, len, [(0, 0)],
-    [(9, 9)], [("a", "b")], [(0,)], [(0.0, 1)], [[0, 1, 2]],
-)  # fmt: skip
-
+from tests.selection import mark_cases
 
 # Right ones, small.
 MAPS = np.full((2, 4, 3, 3), 1 / 3)
@@ -874,8 +868,15 @@ DOORS: dict[str, Door] = {
 }  # fmt: skip
 
 
+# Functions of lists and arrays alone, which no decorator checks; all others are called with every value in `test-all`.
+UNDECORATED = (
+    "aligned", "flow queries", "rollout", "heads_by_role", "pairs_csv", "patches_in", "probe_depths", "pruned",
+    "relations_csv", "roles_of_heads", "standings", "zero_filled",
+)  # fmt: skip
+
+
 @pytest.mark.filterwarnings("ignore:Casting complex")
-@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("door", mark_cases(DOORS, pytest.mark.slow, lambda door: not door.startswith(UNDECORATED)))
 def test_every_door_answers_or_refuses(
     door: str, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,8 +21,6 @@ from bert_core.recording import record
 from bert_core.tokenizer import Tokenizer
 from tests.near import apart, assert_near
 
-pytestmark = pytest.mark.slow
-
 TOLERANCE = 1e-4  # of the largest absolute value of each tensor
 LENGTHS = (2, 3, 17, 128, 512)
 CONFIGS = {
@@ -315,7 +313,9 @@ def test_a_model_is_bundled() -> None:
     assert "headlight-mini" in [folder.name for folder in bundled()]
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize(
+    "length", [length if length < 128 else pytest.param(length, marks=pytest.mark.slow) for length in LENGTHS]
+)
 def test_bundled_weights_on_pairs_of_every_length(pretrained: Twins, length: int) -> None:
     """With trained weights, from 2 to 512 tokens, every tensor is that of transformers."""
     assert_parity(*pretrained, pair_case(pretrained[0].config, length))

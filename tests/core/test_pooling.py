@@ -67,6 +67,7 @@ def theirs(folder: Path) -> Any:
     return SentenceTransformer(str(folder), device="cpu").encode(list(TEXTS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["bert", "distilbert", "roberta"])
 @pytest.mark.parametrize("mode", MODES)
 def test_vectors_are_those_of_sentence_transformers(

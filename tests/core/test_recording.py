@@ -16,8 +16,6 @@ from bert_core import Encoding, LoadedModel, ModelRun, Target, capture
 from bert_core.recording import record
 from tests.near import apart
 
-pytestmark = pytest.mark.slow
-
 THREADS, CAPTURES = 8, 60
 NAMES = ("cat", "dog", "mat", "door", "house", "city", "river", "king", "queen")
 WORDS = (*NAMES, "man", "woman", "child", "people", "night", "paris", "france", "london", "england")
@@ -53,6 +51,7 @@ def same(one: ModelRun, other: ModelRun) -> bool:
     return all(a is not None and b is not None and apart(a, b) <= 1e-5 for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_many_threads_on_one_model_get_their_own_answers(tiny_loaded: LoadedModel) -> None:
     """8 threads that take 60 captures each, of different texts and targets, make 480 single-thread answers."""
     numbers = range(THREADS * CAPTURES)

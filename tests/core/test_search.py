@@ -308,6 +308,7 @@ def test_offsets_among_matches_stand_beside_those_of_all(index: Index, tiny_load
         shares(index, few, "offset", head=(2, 0))
 
 
+@pytest.mark.slow
 def test_the_head_of_determiners_is_that_of_roles(tmp_path: Path) -> None:
     """The head that is found to look from most determiners at their nouns is right as often as the treebank says.
 

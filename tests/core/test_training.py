@@ -27,8 +27,6 @@ from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of
 from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, quick_precision
 from tests.near import assert_near
 
-pytestmark = pytest.mark.slow
-
 CPU = torch.device("cpu")
 NO_MASKING = MaskingRule(rate=0.0)
 SETTINGS = PretrainSettings(
@@ -601,6 +599,7 @@ def test_the_head_at_masked_positions_gives_the_full_gradient(
         assert_near(one.grad, other.grad, of=largest, what=name)
 
 
+@pytest.mark.slow
 def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:
     """In a few steps the loss falls well below where it began; the log says how, and the model is saved."""
     model = new_model(tiny_config)

@@ -32,8 +32,6 @@ from bert_core.vision import (
 )
 from tests.near import assert_near
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def tiny() -> CaptionerConfig:

@@ -43,8 +43,9 @@ from bert_core import capture, load
 from viz_app.figures.predictions import nsp_verdict
 
 WORDS = 6  # of the likeliest, which the page offers as buttons
+# Without a hidden word Why has nothing to explain.
 SENTENCE = "She opened the door and walked in, and the old man looked up from his book. "
-LONG = SENTENCE * (10 if QUICK else 27) + "[MASK]."  # without a hidden word Why has nothing to explain
+LONG = SENTENCE * (10 if QUICK else 27) + "[MASK]."
 LIMIT = 300.0  # seconds that a crowd may take
 AWAY = 30.0  # seconds in which a visitor who was cut off tries to come back
 KEPT = 60  # messages of which a browser has kept the body, and says so
@@ -349,6 +350,7 @@ class Busy(Visitor):
         await self.connect()
         await self.send(query=urlencode({"text": LONG}), name="why")
         button = await self._button("Run ")
+        await self.drawn()
         press = BackMsg()
         press.rerun_script.page_script_hash = self.page
         press.rerun_script.context_info.timezone, press.rerun_script.context_info.locale = "UTC", "en"
@@ -358,8 +360,7 @@ class Busy(Visitor):
         return f"{button.label}: {button.help}"
 
     async def _button(self, label: str) -> Button:
-        """The button with this in its label, once the page is drawn."""
-        button = None
+        """The next button with this in its label; raises SystemExit if the page is drawn without it."""
         while True:
             raw = await self.socket.recv()
             assert isinstance(raw, bytes)
@@ -368,11 +369,9 @@ class Busy(Visitor):
             if message.WhichOneof("type") == "navigation":
                 self.page = message.navigation.page_script_hash
             elif element.WhichOneof("type") == "button" and label in element.button.label:
-                button = element.button
+                return element.button
             elif is_drawn(message):
-                if button is None:
-                    raise SystemExit(f"the page Why has no button “{label}”")
-                return button
+                raise SystemExit(f"the page Why has no button “{label}”")
 
     async def look(self) -> None:
         """Take what comes, until the end."""

@@ -2,7 +2,7 @@
 
     python benchmarks/ablation.py            print the table
     python benchmarks/ablation.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/ablation.py --quick    one run a side, to try a change
+    python benchmarks/ablation.py --quick    the smallest size, to check that it works
 
 All sides hold the same weights and must find the same log-probabilities (transformers to 1e-4, our own to 1e-5) before
 a clock starts; each asks for one word at one position. Each number of tokens has a process of its own.
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 import transformers
 from encoder import KEPT, SEED, TOKEN, in_turns, sentence
-from tables import command, in_own_process
+from tables import QUICK, SIZES, command, in_own_process
 from torch import Tensor
 
 from bert_core.config import BertConfig
@@ -28,7 +28,7 @@ from bert_core.run.ablation import clean_pass, without_each
 
 TARGETS = {16: 6.0, 32: 5.0, 128: 2.5}  # tokens -> how many times faster than one masked forward a head
 BF16_TARGETS = {128: 6.0}
-REPEATS = {16: 5, 32: 3, 128: 3}
+REPEATS = {16: 1} if QUICK else {16: 5, 32: 3, 128: 3}
 
 
 def in_batches(model: BertForPreTraining, ids: Tensor, autocast: bool) -> np.ndarray:
@@ -85,9 +85,9 @@ def measure(tokens: int, repeats: int) -> dict[str, object]:
     """Median milliseconds of each side, the largest difference, and the rank correlation of bfloat16."""
     torch.manual_seed(SEED)
     device = best_device()
-    ours = BertForPreTraining(BertConfig(initializer_range=0.05)).eval().requires_grad_(False).to(device)
-    theirs = transformers.BertForPreTraining(transformers.BertConfig(attn_implementation="sdpa")).eval().to(device)
-    theirs.load_state_dict(ours.state_dict())
+    ours = BertForPreTraining(BertConfig(initializer_range=0.05, **SIZES)).eval().requires_grad_(False).to(device)
+    theirs = transformers.BertForPreTraining(transformers.BertConfig(attn_implementation="sdpa", **SIZES)).eval()
+    theirs.to(device).load_state_dict(ours.state_dict())
     sides: dict[str, Callable[[Tensor], np.ndarray]] = {
         "ours": lambda ids: in_batches(ours, ids, autocast=False),
         "ours, bfloat16": lambda ids: in_batches(ours, ids, autocast=True),
@@ -112,18 +112,18 @@ def measure(tokens: int, repeats: int) -> dict[str, object]:
     }
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
         f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of "
-        f"{1 if quick else ', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side.\n",
+        f"{', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side.\n",
         "| tokens | | ms | times faster than one masked pass a head | than transformers, hooked | target | "
         "load; others' CPUs |",
         "| ---: | --- | ---: | ---: | ---: | --- | --- |",
     ]
     for tokens, repeats in REPEATS.items():
-        result = in_own_process(__file__, tokens, 1 if quick else repeats, malloc=KEPT)
+        result = in_own_process(__file__, tokens, repeats, malloc=KEPT)
         masked, peer = list(result["ms"].values())[2:]
         for name, targets in (("ours", TARGETS), ("ours, bfloat16", BF16_TARGETS)):
             ms, goal = result["ms"][name], targets.get(tokens)
@@ -137,4 +137,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "Ablation of every head.", table, measure, quick="one run a side")
+    command(__file__, "Ablation of every head.", table, measure)

@@ -2,6 +2,7 @@
 
     python benchmarks/checkpointing.py            print the table
     python benchmarks/checkpointing.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/checkpointing.py --quick    the smallest size, to check that it works
 
 Each side has a process of its own. Both must find the same gradients.
 """
@@ -15,13 +16,13 @@ import time
 from pathlib import Path
 
 import torch
-from tables import command, in_own_process
+from tables import QUICK, SIZES, command, in_own_process
 
 from bert_core.config import BertConfig
 from bert_core.modeling import BertForPreTraining
 
-SHAPES = ((8, 128), (2, 512))  # examples, tokens
-STEPS = 3
+SHAPES = ((2, 16),) if QUICK else ((8, 128), (2, 512))  # examples, tokens
+STEPS = 1 if QUICK else 3
 
 
 def resident(field: str) -> float:
@@ -41,7 +42,8 @@ def held_now() -> float:
 def measure(examples: int, tokens: int, checkpointing: bool) -> dict[str, object]:
     """Peak MiB above model and gradients, median seconds of a step, and two numbers that the gradients give."""
     torch.manual_seed(0)
-    model = BertForPreTraining(BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)).train()
+    config = BertConfig(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, **SIZES)
+    model = BertForPreTraining(config).train()
     model.bert.encoder.gradient_checkpointing = checkpointing
     ids = torch.randint(1000, 30000, (examples, tokens), generator=torch.Generator().manual_seed(1))
     for parameter in model.parameters():

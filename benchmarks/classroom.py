@@ -2,7 +2,7 @@
 
 The teacher is a real browser; the students speak the protocol of one, and ask as often as their pages do.
 
-python benchmarks/classroom.py [--students 100] [--write]
+python benchmarks/classroom.py [--students 100] [--write | --quick]
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from crowd import Seen, Server, Visitor
 from playwright.async_api import Page, async_playwright
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from tables import write_table
+from tables import QUICK, parse_arguments, write_table
 
 CODE = "abcd-efgh-jkmn"
 LESSON = "The bin"
-WAITING = 20.0  # seconds for which what waiting costs is measured
-VOTING = 15.0  # seconds in which all students vote, evenly
+WAITING = 1.0 if QUICK else 20.0  # seconds for which what waiting costs is measured
+SETTLING = 0.5 if QUICK else 3.0  # seconds until what was begun is over
+VOTING = 1.0 if QUICK else 15.0  # seconds in which all students vote, evenly
 # The moments, in milliseconds, at which so many had answered, as the teacher's page showed it.
 WATCH = """() => {
   window.counted = {};
@@ -149,15 +150,15 @@ async def attended(server: Server, number: int) -> str:
             await one.run()
             follows.append(asyncio.create_task(one.follow()))
             await asyncio.sleep(0.1)
-        await teacher.get_by_text(str(number), exact=True).first.wait_for()
-        await asyncio.sleep(3)
+        await teacher.locator(".st-key-class_counts").get_by_text(str(number), exact=True).first.wait_for()
+        await asyncio.sleep(SETTLING)
         before = server.cpu()
         await asyncio.sleep(WAITING)
         waiting = (server.cpu() - before) / WAITING / cores
         asked = time.monotonic()
         await teacher.keyboard.press("1")
         heard = [time.monotonic() - asked for _ in [await one.ready.wait() for one in students]]
-        await asyncio.sleep(3)
+        await asyncio.sleep(SETTLING)
         await teacher.evaluate(WATCH)
         sent: list[float] = []
         own: list[float] = []
@@ -175,7 +176,7 @@ async def attended(server: Server, number: int) -> str:
         before, start = server.cpu(), time.monotonic()
         await asyncio.gather(*(vote(one, VOTING * place / number) for place, one in enumerate(students)))
         voting = (server.cpu() - before) / (time.monotonic() - start) / cores
-        await asyncio.sleep(3)
+        await teacher.wait_for_function(f"() => {number} in window.counted")
         counted = {int(n): when / 1000 for n, when in (await teacher.evaluate("window.counted")).items()}
         for task in follows:
             task.cancel()
@@ -198,9 +199,8 @@ TITLE = (
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--students", type=int, default=100)
-    parser.add_argument("--write", action="store_true", help="put the table into README.md")
-    given = parser.parse_args()
+    parser.add_argument("--students", type=int, default=2 if QUICK else 100)
+    given = parse_arguments(parser)
     os.environ["HEADLIGHT_CLASS"] = CODE
     server = Server()
     try:

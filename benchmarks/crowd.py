@@ -3,7 +3,7 @@
 The visitors speak the protocol of a browser, with its pauses and its asking again, and every answer is held against
 a run of the model here: the likeliest words at [MASK], and the probability that B follows A.
 
-python benchmarks/crowd.py [--write] [--crowd 30x4:1 ...] [--again]
+python benchmarks/crowd.py [--write | --quick] [--crowd 30x4:1 ...] [--again]
 python benchmarks/crowd.py --beside 20
 python benchmarks/crowd.py --copies 3 [--kill 10] [--crowd 30x8:1]
 """
@@ -33,15 +33,19 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import websockets
+from streamlit.proto.Alert_pb2 import Alert
 from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.Button_pb2 import Button
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
-from tables import write_table
+from tables import QUICK, parse_arguments, write_table
 
 from bert_core import capture, load
 from viz_app.figures.predictions import nsp_verdict
 
 WORDS = 6  # of the likeliest, which the page offers as buttons
-LONG = "She opened the door and walked in, and the old man looked up from his book. " * 27
+# Without a hidden word Why has nothing to explain.
+SENTENCE = "She opened the door and walked in, and the old man looked up from his book. "
+LONG = SENTENCE * (10 if QUICK else 27) + "[MASK]."
 LIMIT = 300.0  # seconds that a crowd may take
 AWAY = 30.0  # seconds in which a visitor who was cut off tries to come back
 KEPT = 60  # messages of which a browser has kept the body, and says so
@@ -79,7 +83,7 @@ class Crowd:
         return f"{self.visitors} x {self.edits}, {f'{self.pause:g} s pause' if self.pause else 'no pause'}"
 
 
-TABLE = ("4x5:0", "15x4:1", "30x4:1", "100x5:2", "100x4:15s")
+TABLE = ("2x2:0",) if QUICK else ("4x5:0", "15x4:1", "30x4:1", "100x5:2", "100x4:15s")
 
 
 @dataclass
@@ -93,6 +97,12 @@ class Seen:
     received: int = 0  # bytes
     back: list[str] = field(default_factory=list)  # the copies from which visitors were cut off and came back elsewhere
     problems: list[str] = field(default_factory=list)
+
+    def require_right(self) -> None:
+        """End the run, with a problem, if an answer was wrong or lost."""
+        if self.wrong or self.lost:
+            problem = f": {self.problems[0]}" if self.problems else ""
+            raise SystemExit(f"{self.wrong} answers were wrong and {self.lost} lost{problem}")
 
 
 Answer = tuple[tuple[str, ...], str]
@@ -112,9 +122,9 @@ class Visitor:
         self.page = self.copy = ""  # of several copies, the one that a cookie names
 
     async def open(self) -> None:
-        """Come in, and wait for the first picture."""
+        """Open the page Predict, and wait for the first picture."""
         await self.connect()
-        await self.send()
+        await self.send(name="predict")
         await self._answer()
 
     async def connect(self) -> None:
@@ -139,7 +149,7 @@ class Visitor:
         except websockets.ConnectionClosed:
             self.seen.back.append(self.copy)
             await self._come_back()
-            await self.send(query=urlencode({"text": text, "pair": pair}))  # what a page's address says
+            await self.send(query=urlencode({"text": text, "pair": pair}), name="predict")  # what a page's address says
             return await self._answer()
 
     async def _come_back(self) -> None:
@@ -179,10 +189,8 @@ class Visitor:
             raw = await self.socket.recv()
             assert isinstance(raw, bytes)
             message = ForwardMsg.FromString(raw)
-            kind = message.WhichOneof("type")
-            if kind == "delta" and message.delta.new_element.WhichOneof("type") == "exception":
-                self.seen.problems.append(message.delta.new_element.exception.message)
-            if kind == "script_finished":
+            self._note_problem(message)
+            if is_drawn(message):
                 return
 
     async def _answer(self) -> Answer:
@@ -205,11 +213,13 @@ class Visitor:
             self.seen.received += len(raw)
             message = self._whole(raw)
             kind = message.WhichOneof("type")
+            self._note_problem(message)
             if kind == "new_session":
-                self.page = message.new_session.page_script_hash
                 if not message.metadata.run.fragment_ids:
                     again.clear()
                     self.words, self.verdict = (), ""
+            elif kind == "navigation":
+                self.page = message.navigation.page_script_hash  # `new_session` has that of the script
             elif kind == "auto_rerun":
                 interval = message.auto_rerun.interval
                 again[message.auto_rerun.fragment_id] = (time.monotonic() + interval, interval)
@@ -241,8 +251,23 @@ class Visitor:
             self.words = tuple(option.content.replace("\\", "") for option in element.button_group.options)
         elif kind == "markdown" and "B follows A with" in element.markdown.body:
             self.verdict = element.markdown.body.removeprefix("#### ")
+
+    def _note_problem(self, message: ForwardMsg) -> None:
+        """Note an error that the page shows, and an address of which there is no page."""
+        element = message.delta.new_element
+        kind = element.WhichOneof("type")
+        if message.WhichOneof("type") == "page_not_found":
+            self.seen.problems.append(f"there is no page {message.page_not_found.page_name!r}")
         elif kind == "exception":
             self.seen.problems.append(element.exception.message)
+        elif kind == "alert" and element.alert.format == Alert.ERROR:
+            self.seen.problems.append(element.alert.body)
+
+
+def is_drawn(message: ForwardMsg) -> bool:
+    """Whether a message ends a run of the script that drew the whole page; another follows one that ended early."""
+    ended_early = message.script_finished == ForwardMsg.FINISHED_EARLY_FOR_RERUN
+    return message.WhichOneof("type") == "script_finished" and not ended_early
 
 
 def questions(crowd: Crowd, seed: int) -> list[list[tuple[str, str]]]:
@@ -318,25 +343,35 @@ class Busy(Visitor):
     """A visitor who asks Why for its slow methods on a long text: minutes of work for one click."""
 
     async def begin(self) -> str:
-        """Press the button; returns what it says."""
+        """Press the button, and wait until the work has begun; returns what the button says.
+
+        Raises SystemExit if the page has no such button, or none to stop the work afterwards.
+        """
         await self.connect()
         await self.send(query=urlencode({"text": LONG}), name="why")
-        button = None
-        while button is None:
-            raw = await self.socket.recv()
-            assert isinstance(raw, bytes)
-            message = self._whole(raw)
-            if message.WhichOneof("type") == "new_session":
-                self.page = message.new_session.page_script_hash
-            element = message.delta.new_element
-            if element.WhichOneof("type") == "button" and "slow methods" in element.button.label:
-                button = element.button
+        button = await self._button("Run ")
+        await self.drawn()
         press = BackMsg()
         press.rerun_script.page_script_hash = self.page
         press.rerun_script.context_info.timezone, press.rerun_script.context_info.locale = "UTC", "en"
         press.rerun_script.widget_states.widgets.add(id=button.id, trigger_value=True)
         await self.socket.send(press.SerializeToString())
+        await self._button("Stop")
         return f"{button.label}: {button.help}"
+
+    async def _button(self, label: str) -> Button:
+        """The next button with this in its label; raises SystemExit if the page is drawn without it."""
+        while True:
+            raw = await self.socket.recv()
+            assert isinstance(raw, bytes)
+            message = self._whole(raw)
+            element = message.delta.new_element
+            if message.WhichOneof("type") == "navigation":
+                self.page = message.navigation.page_script_hash
+            elif element.WhichOneof("type") == "button" and label in element.button.label:
+                return element.button
+            elif is_drawn(message):
+                raise SystemExit(f"the page Why has no button “{label}”")
 
     async def look(self) -> None:
         """Take what comes, until the end."""
@@ -355,7 +390,7 @@ async def beside_long_work(address: str, edits: int) -> tuple[list[float], list[
         if number == edits:
             label = await busy.begin()
             looking = asyncio.create_task(busy.look())
-            await asyncio.sleep(5)
+            await asyncio.sleep(0 if QUICK else 5)
         start = time.monotonic()
         await visitor.edit(text, pair)
         taken.append(time.monotonic() - start)
@@ -434,8 +469,8 @@ def behind_one_door(servers: Sequence[Server]) -> Iterator[str]:
             proxy.wait()
 
 
-def with_copies(crowd: Crowd, copies: int, kill: float | None) -> str:
-    """What one crowd saw behind one door, of which one copy was killed meanwhile, in a few sentences."""
+def with_copies(crowd: Crowd, copies: int, kill: float | None) -> tuple[str, Seen]:
+    """What one crowd saw behind one door, of which one copy was killed meanwhile; also in a few sentences."""
     asked = questions(crowd, 5)
     right = expected(asked)
     servers = [Server(["--shared"]) for _ in range(copies)]
@@ -453,9 +488,9 @@ def with_copies(crowd: Crowd, copies: int, kill: float | None) -> str:
     finally:
         for server in servers:
             server.stop()
-    taken = sorted(seen.seconds)
+    taken = sorted(seen.seconds) or [float("nan")]
     lines = [
-        f"{crowd}, {copies} copies behind HAProxy: {len(taken) / wall:.1f} answers/s, median "
+        f"{crowd}, {copies} copies behind HAProxy: {len(seen.seconds) / wall:.1f} answers/s, median "
         f"{statistics.median(taken):.2f} s, 95% {taken[int(0.95 * len(taken))]:.2f} s, longest {taken[-1]:.2f} s; "
         f"{seen.wrong} wrong, {seen.lost} lost"
     ]
@@ -464,11 +499,11 @@ def with_copies(crowd: Crowd, copies: int, kill: float | None) -> str:
             f"after {kill:g} s one copy was killed: {len(seen.back)} visitors were cut off, all of "
             f"{len(set(seen.back))} copy, and got their answers elsewhere"
         )
-    return "; ".join(lines + [f"problem: {problem}" for problem in sorted(set(seen.problems))[:3]])
+    return "; ".join(lines + [f"problem: {problem}" for problem in sorted(set(seen.problems))[:3]]), seen
 
 
-def row(crowd: Crowd, server: Server, seed: int) -> str:
-    """One crowd at this server, as a line of the table."""
+def row(crowd: Crowd, server: Server, seed: int) -> tuple[str, Seen]:
+    """One crowd at this server, as a line of the table, and what it saw."""
     asked = questions(crowd, seed)
     right = expected(asked)
     before, own, start = server.cpu(), time.process_time(), time.monotonic()
@@ -484,7 +519,8 @@ def row(crowd: Crowd, server: Server, seed: int) -> str:
     return (
         f"| {crowd} | {rate:.1f} | {statistics.median(taken):.2f} s | {late:.2f} s | {seen.wrong} | "
         f"{seen.lost} | {seen.polls:,} | {size:.2f} MB | "
-        f"{served:.0%} | {clients:.0%} | {server.peak():,} MiB |"
+        f"{served:.0%} | {clients:.0%} | {server.peak():,} MiB |",
+        seen,
     )
 
 
@@ -496,15 +532,16 @@ TITLE = (
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the table into README.md")
     parser.add_argument("--crowd", nargs="+", default=TABLE, metavar="VISITORSxEDITS:PAUSE[s]")
     parser.add_argument("--again", action="store_true", help="the last crowd twice more at the same server, for memory")
     parser.add_argument("--beside", type=int, metavar="EDITS", help="edits alone, and beside another's long work")
     parser.add_argument("--copies", type=int, metavar="N", help="the first crowd, at so many servers behind HAProxy")
     parser.add_argument("--kill", type=float, metavar="SECONDS", help="with --copies: when one of them is killed")
-    given = parser.parse_args()
+    given = parse_arguments(parser)
     if given.copies:
-        print(with_copies(Crowd.read(given.crowd[0]), given.copies, given.kill))
+        text, seen = with_copies(Crowd.read(given.crowd[0]), given.copies, given.kill)
+        print(text)
+        seen.require_right()
         raise SystemExit
     if given.beside:
         server = Server()
@@ -521,8 +558,10 @@ if __name__ == "__main__":
         server = Server()
         try:
             for turn in range(3 if given.again and number == len(given.crowd) - 1 else 1):
-                lines.append(row(crowd, server, 10 * number + turn))
-                print(lines[-1], flush=True)
+                line, seen = row(crowd, server, 10 * number + turn)
+                print(line, flush=True)
+                seen.require_right()
+                lines.append(line)
         finally:
             server.stop()
     machine = (

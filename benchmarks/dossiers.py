@@ -2,6 +2,7 @@
 
     python benchmarks/dossiers.py            print the table
     python benchmarks/dossiers.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/dossiers.py --quick    the smallest size, to check that it works
 
 headlight-mini over the text or treebank that HEADLIGHT_TEXT names, or over the guides in docs/. Beside each stands a
 pass of the model over the same sentences, some at a time: what whoever has no index pays before anything is counted.
@@ -22,14 +23,15 @@ import numpy as np
 import torch
 from encoder import KEPT, SEED
 from search import MODEL, TEXT, median_ms, sentences
-from tables import command, in_own_process
+from tables import QUICK, command, in_own_process
 
 import bert_core
 from bert_core import open_index
 from bert_core.run.losses import attention_maps
 from bert_core.run.states import activations
 
-REPEATS, NEURONS, TOKENS = 5, 32, 500
+SENTENCES, REPEATS, NEURONS, TOKENS = (20, 1, 2, 10) if QUICK else (2_000, 5, 32, 500)
+THREADS = (1,) if QUICK else (1, 2)
 
 
 def measure(threads: int) -> dict[str, object]:
@@ -40,7 +42,7 @@ def measure(threads: int) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(TEXT) if TEXT else Path(folder, "guides.txt")
         if not TEXT:
-            path.write_text("\n\n".join(sentences(2_000)) + "\n", encoding="utf-8")
+            path.write_text("\n\n".join(sentences(SENTENCES)) + "\n", encoding="utf-8")
         for _ in bert_core.index_file(path, Path(folder, "index"), MODEL, device="cpu"):
             pass
         index = open_index(Path(folder, "index"))
@@ -76,8 +78,8 @@ def measure(threads: int) -> dict[str, object]:
 
 def table() -> str:
     """The table, with the machine that it is of."""
-    by_threads = {threads: in_own_process(__file__, threads, malloc=KEPT) for threads in (1, 2)}
-    first = by_threads[1]
+    by_threads = {threads: in_own_process(__file__, threads, malloc=KEPT) for threads in THREADS}
+    first = by_threads[THREADS[0]]
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs; Python {platform.python_version()}, torch {torch.__version__}, "
         f"NumPy {version('numpy')}; {first['text']}, {first['sentences']:,} sentences, {first['tokens']:,} tokens; "

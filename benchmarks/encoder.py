@@ -2,7 +2,7 @@
 
     python benchmarks/encoder.py            print the table
     python benchmarks/encoder.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/encoder.py --quick    three runs a side, to try a change
+    python benchmarks/encoder.py --quick    the smallest size, to check that it works
 
 Both sides hold the same weights (base size, random, seeded) and must find the same numbers before a clock starts.
 Every row, and every peak of memory, has a process of its own: what one leaves on the heap would change the next.
@@ -24,25 +24,27 @@ import numpy as np
 import torch
 import transformers
 from checkpointing import held_now, resident
-from tables import command, in_own_process
+from tables import QUICK, SIZES, command, in_own_process
 from torch import Tensor
 
 from bert_core.checkpoint import LoadReport
 from bert_core.config import BertConfig
-from bert_core.loading import LoadedModel, best_device
+from bert_core.loading import ASSETS, LoadedModel, best_device
 from bert_core.modeling import BertForPreTraining
 from bert_core.recording import record
 from bert_core.records import Target
 from bert_core.run.capture import capture
-from bert_core.tokenizer import Encoding
+from bert_core.tokenizer import Encoding, Tokenizer
 
-REPEATS = {16: 11, 128: 7, 512: 3}  # tokens -> how often each side runs
+REPEATS = {16: 1} if QUICK else {16: 11, 128: 7, 512: 3}  # tokens -> how often each side runs
 SEED, TOKEN, TOLERANCE = 0, 2003, 1e-4
 
 # glibc hands large blocks back after every run and takes them again page by page; "kept" keeps them.
 KEPT = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 34), "MALLOC_TOP_PAD_": str(1 << 28)}
 # A CUDA device has an allocator of its own.
-MALLOC: dict[str, dict[str, str]] = {"default": {}} if torch.cuda.is_available() else {"default": {}, "kept": KEPT}
+MALLOC: dict[str, dict[str, str]] = {"default": {}}
+if not (QUICK or torch.cuda.is_available()):
+    MALLOC["kept"] = KEPT
 
 # What is compared, ours, theirs, and the ratio of times to stay under, for each setting of malloc.
 ROWS: tuple[tuple[str, str, str, dict[str, float]], ...] = (
@@ -69,17 +71,20 @@ def variants(names: Sequence[str]) -> dict[str, Callable[[Tensor], Findings]]:
     """What to measure, by name; transformers is built only where it is asked for."""
     torch.manual_seed(SEED)
     device = best_device()
-    ours = BertForPreTraining(BertConfig()).eval().requires_grad_(False).to(device)
+    ours = BertForPreTraining(BertConfig(**SIZES)).eval().requires_grad_(False).to(device)
+    # `capture` asks the tokenizer which special tokens there are.
+    tokenizer = Tokenizer.from_folder(ASSETS / "headlight-mini")
+    loaded = LoadedModel("random", ours, tokenizer, LoadReport("random", (), ()), device)
     found = {
         "ours_plain": lambda ids: ours_forward(ours, ids, watched=False),
         "ours_maps": lambda ids: ours_forward(ours, ids, watched=True),
         "ours_everywhere": lambda ids: ours_gradients(ours, ids),
-        "ours_target": lambda ids: ours_capture(ours, ids),
+        "ours_target": lambda ids: ours_capture(loaded, ids),
     }
     if any(name.startswith("theirs") for name in names):
 
         def peer(attention: str, frozen: bool) -> transformers.BertForPreTraining:
-            config = transformers.BertConfig()
+            config = transformers.BertConfig(**SIZES)
             model = transformers.BertForPreTraining._from_config(config, attn_implementation=attention)
             model.load_state_dict(ours.state_dict(), assign=True)  # the very same numbers in memory
             model.tie_weights()
@@ -124,14 +129,13 @@ def ours_gradients(model: BertForPreTraining, ids: Tensor) -> Findings:
     return {"value": [explained], "scores": scores, "maps": maps, "gradients": gradients}
 
 
-def ours_capture(model: BertForPreTraining, ids: Tensor) -> Findings:
+def ours_capture(loaded: LoadedModel, ids: Tensor) -> Findings:
     """`capture` as the app calls it, words predicted at the target alone, down to the NumPy records."""
     seq = ids.shape[1]
     encoding = Encoding(
         text="", pair=None, tokens=("",) * seq, input_ids=tuple(ids[0].tolist()), token_type_ids=(0,) * seq,
         offsets=((0, 0),) * seq, words=(None,) * seq, sides=("A",) * seq, full_length=seq,
     )  # fmt: skip
-    loaded = LoadedModel("random", model, None, LoadReport("random", (), ()), ids.device)
     run = capture(loaded, encoding, target=Target("mlm", seq // 2, TOKEN), positions=(seq // 2,))
     return {"value": [run.target_value], "maps": run.attention[:, None], "gradients": run.gradient[:, None]}
 
@@ -207,14 +211,14 @@ def in_turns(
     return medians, f"{os.getloadavg()[0]:.1f}; {others:.2f}"
 
 
-def times_of(row: int, quick: bool) -> dict[str, dict]:
+def times_of(row: int) -> dict[str, dict]:
     """Tokens -> median milliseconds of both sides of a row, taking turns, and the load of the machine meanwhile."""
     what, *names, _ = ROWS[row]
     runs, results = variants(names), {}
     for tokens, times in REPEATS.items():
         ids = sentence(tokens)
         require_same(*(run(ids) for run in runs.values()), f"{what}, {tokens} tokens")
-        ms, machine = in_turns(runs, ids, 3 if quick else times)
+        ms, machine = in_turns(runs, ids, times)
         results[str(tokens)] = {"ms": list(ms.values()), "machine": machine}
     return results
 
@@ -244,9 +248,9 @@ def measure(what: str, *given: Any) -> dict[str, Any]:
     return {"times": times_of, "memory": memory_of}[what](*given)
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
-    repeats = "three" if quick else ", ".join(f"{times} (at {tokens} tokens)" for tokens, times in REPEATS.items())
+    repeats = ", ".join(f"{times} (at {tokens} tokens)" for tokens, times in REPEATS.items())
     lines = [
         f"{torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()}, {os.cpu_count()} CPUs, "
         f"{torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, "
@@ -261,7 +265,7 @@ def table(quick: bool) -> str:
             "| --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | --- |",
         ]
         for row, (what, ours, theirs, targets) in enumerate(ROWS):
-            results = in_own_process(__file__, "times", row, quick, malloc=settings)
+            results = in_own_process(__file__, "times", row, malloc=settings)
             for tokens, result in results.items():
                 (a, b), most = result["ms"], targets.get(malloc)
                 verdict = "" if most is None else f"{most} {'met' if a / b <= most else '**missed**'}"
@@ -274,4 +278,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "bert_core and transformers, side by side", table, measure, quick="three runs a side")
+    command(__file__, "bert_core and transformers, side by side", table, measure)

@@ -2,7 +2,7 @@
 
     python benchmarks/export_page.py            print the table
     python benchmarks/export_page.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/export_page.py --quick    16 tokens only, to try a change
+    python benchmarks/export_page.py --quick    the smallest size, to check that it works
 
 The maps are those of views.py: headlight-mini on real text, its 6 layers taken twice, so 12 x 12 heads; of the longest
 text also their gradients, and what changes when the heads of layer 0 are off.
@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
-from tables import write_table
+from tables import QUICK, parse_arguments, write_table
 from views import tiled_run
 
 from viz_app.comparison import Comparison
@@ -31,7 +31,8 @@ from viz_app.maps import MapView
 
 ROOT = Path(__file__).parents[1]
 MOST_MB = 15  # at 512 tokens
-ROUNDS = 3
+LENGTHS = (16,) if QUICK else (16, 64, 128, 512)  # tokens
+ROUNDS = 1 if QUICK else 3
 
 
 def pages(lengths: Sequence[int]) -> Iterator[tuple[int, str, Callable[[], str]]]:
@@ -45,10 +46,7 @@ def pages(lengths: Sequence[int]) -> Iterator[tuple[int, str, Callable[[], str]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--quick", action="store_true")
-    asked = parser.parse_args()
+    arguments = parse_arguments(argparse.ArgumentParser(description=__doc__))
     out = io.StringIO()
     print(
         f"{os.cpu_count()} CPUs; medians of {ROUNDS}; {time.strftime('%Y-%m-%d')}.\n\n"
@@ -58,7 +56,7 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        for tokens, shows, make in pages((16,) if asked.quick else (16, 64, 128, 512)):
+        for tokens, shows, make in pages(LENGTHS):
             file = Path(name) / "page.html"
             made, drawn = [], []
             for _ in range(ROUNDS):
@@ -81,7 +79,7 @@ def main() -> None:
             )
         browser.close()
     print(out.getvalue())
-    if asked.write:
+    if arguments.write:
         write_table(__file__, out.getvalue())
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/families.py            print the table
     python benchmarks/families.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/families.py --quick    three runs a side, to try a change
+    python benchmarks/families.py --quick    the smallest size, to check that it works
 
 Each model is random, seeded, of the size of the one that is named, and written and read as a checkpoint of its family.
 Both sides must find the same maps, gradients and scores before a clock starts; each family has a process of its own.
@@ -19,16 +19,16 @@ from typing import Any
 import torch
 import transformers
 from encoder import MALLOC, TOKEN, Findings, in_turns, ours_forward, ours_gradients, require_same, sentence
-from tables import command, in_own_process
+from tables import QUICK, SIZES, command, in_own_process
 from torch import Tensor
 
 from bert_core.loading import best_device
 from bert_core.modeling import BertForPreTraining
 
-REPEATS = {16: 11, 128: 7}  # tokens -> how often each side runs
+REPEATS = {16: 1} if QUICK else {16: 11, 128: 7}  # tokens -> how often each side runs
 ROBERTA_BASE = {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
-    "distilbert-base": ("DistilBert", {}),
+    "distilbert-base": ("DistilBert", {"hidden_dim": SIZES.get("intermediate_size", 3072)}),
     "roberta-base": ("Roberta", ROBERTA_BASE),
     "electra-small": ("Electra", {}),
     "electra-base": (
@@ -63,12 +63,12 @@ def theirs_gradients(model: Any, ids: Tensor, *, frozen: bool) -> Findings:
     return {"value": [explained], "scores": output.logits[0], "maps": output.attentions, "gradients": gradients}
 
 
-def measure(name: str, quick: bool) -> list[tuple[str, str, float, float, str]]:
+def measure(name: str) -> list[tuple[str, str, float, float, str]]:
     """Of one model: what was timed, tokens, median milliseconds of ours and of theirs, and the machine meanwhile."""
     transformers.utils.logging.disable_progress_bar()
     kind, sizes = MODELS[name]
     torch.manual_seed(0)
-    config = getattr(transformers, f"{kind}Config")(**sizes)
+    config = getattr(transformers, f"{kind}Config")(**sizes | SIZES)
     peers, device = {}, best_device()
     with tempfile.TemporaryDirectory() as folder:
         peer = getattr(transformers, f"{kind}ForMaskedLM")
@@ -95,14 +95,14 @@ def measure(name: str, quick: bool) -> list[tuple[str, str, float, float, str]]:
         for what, left, right in ROWS:
             sides = {left: runs[left], right: runs[right]}
             require_same(*(run(ids) for run in sides.values()), f"{name}, {what}, {tokens} tokens")
-            ms, machine = in_turns(sides, ids, 3 if quick else times)
+            ms, machine = in_turns(sides, ids, times)
             found.append((what, str(tokens), ms[left], ms[right], machine))
     return found
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
-    repeats = "three" if quick else ", ".join(f"{times} (at {tokens} tokens)" for tokens, times in REPEATS.items())
+    repeats = ", ".join(f"{times} (at {tokens} tokens)" for tokens, times in REPEATS.items())
     lines = [
         f"{torch.cuda.get_device_name() if torch.cuda.is_available() else platform.machine()}, "
         f"{torch.get_num_threads()} threads; Python {platform.python_version()}, torch {torch.__version__}, "
@@ -111,7 +111,7 @@ def table(quick: bool) -> str:
         "| --- | --- | ---: | ---: | ---: | ---: | --- |",
     ]
     for name in MODELS:
-        for what, tokens, ours, theirs, machine in in_own_process(__file__, name, quick, malloc=MALLOC["default"]):
+        for what, tokens, ours, theirs, machine in in_own_process(__file__, name, malloc=MALLOC["default"]):
             lines.append(
                 f"| {name} | {what} | {tokens} | {ours:.1f} | {theirs:.1f} | {ours / theirs:.3f} | {machine} |"
             )
@@ -120,4 +120,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "other families than BERT, side by side", table, measure, quick="three runs a side")
+    command(__file__, "other families than BERT, side by side", table, measure)

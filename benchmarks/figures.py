@@ -1,17 +1,21 @@
 """What making Predict's figures takes: as the app makes them, and with plotly's check of every value.
 
-python benchmarks/figures.py
+python benchmarks/figures.py [--quick]
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import time
 from collections.abc import Callable
 
+from tables import QUICK, parse_arguments
+
 from viz_app.figures import style
 from viz_app.figures.predictions import nsp_bar, prediction_bars
 
+TIMES = 1 if QUICK else 30
 WORDS = ("river", "door", "house", "street", "city", "road", "bridge", "field", "hill", "wall")
 FIGURES: dict[str, Callable[[], object]] = {
     "ten words for a gap": lambda: prediction_bars(WORDS, [0.1] * len(WORDS), dark=False),
@@ -20,11 +24,11 @@ FIGURES: dict[str, Callable[[], object]] = {
 
 
 def milliseconds(make: Callable[[], object], *, checked: bool) -> float:
-    """The median of 30 times, of this process's own processor time."""
+    """The median of `TIMES` times, of this process's own processor time."""
     style.CHECKED = checked
     make()
     taken = []
-    for _ in range(30):
+    for _ in range(TIMES):
         start = time.process_time()
         make()
         taken.append(1000 * (time.process_time() - start))
@@ -32,6 +36,7 @@ def milliseconds(make: Callable[[], object], *, checked: bool) -> float:
 
 
 if __name__ == "__main__":
+    parse_arguments(argparse.ArgumentParser(description=__doc__), table=False)
     for name, make in FIGURES.items():
         plain, checked = milliseconds(make, checked=False), milliseconds(make, checked=True)
         print(f"{name}: {plain:.2f} ms, checked {checked:.2f} ms: {checked / plain:.1f} times")

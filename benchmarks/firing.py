@@ -2,7 +2,7 @@
 
     python benchmarks/firing.py            print the table
     python benchmarks/firing.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/firing.py --quick    one run a side on few sentences, to try a change
+    python benchmarks/firing.py --quick    the smallest size, to check that it works
 
 headlight-mini over a file of sentences, read from the file, with a state that is written as it goes: one neuron, one
 layer's, and all. The plain passes have the same texts in the same batches, and keep nothing. Each study's deciles must
@@ -22,14 +22,15 @@ import numpy as np
 import torch
 from encoder import KEPT, SEED, in_turns
 from heads import WORDS, check
-from tables import command, in_own_process
+from tables import QUICK, command, in_own_process
 from torch import Tensor
 
 import bert_core
 from bert_core import Encoding, LoadedModel, NeuronSettings
 from bert_core.run.states import activations
 
-SENTENCES, ROUNDS, MODEL = 768, 3, "headlight-mini"
+SENTENCES, ROUNDS = (64, 1) if QUICK else (768, 3)
+MODEL = "headlight-mini"
 ASKED: dict[str, tuple[tuple[int, int | None], ...] | None] = {
     "one neuron": ((5, 120),), "all of the last layer": ((5, None),), "all": None,
 }  # fmt: skip
@@ -90,15 +91,14 @@ def measure(count: int, repeats: int) -> dict[str, object]:
     }  # fmt: skip
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
-    count, rounds = (128, 1) if quick else (SENTENCES, ROUNDS)
-    found = in_own_process(__file__, count, rounds, malloc=KEPT)
+    found = in_own_process(__file__, SENTENCES, ROUNDS, malloc=KEPT)
     tokens, ms = found["tokens"], found["ms"]
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}; "
-        f"malloc as `headlight` sets it; {count:,} sentences, {tokens:,} tokens; medians of {rounds} runs a side; load "
-        f"and others' CPUs {found['machine']}.\n",
+        f"malloc as `headlight` sets it; {SENTENCES:,} sentences, {tokens:,} tokens; medians of {ROUNDS} runs a side; "
+        f"load and others' CPUs {found['machine']}.\n",
         "| headlight-mini over a file | tokens/s | of plain passes | of it after the reading, s |",
         "| --- | ---: | ---: | ---: |",
         f"| plain passes | {1000 * tokens / ms['plain']:,.0f} | 1 |  |",
@@ -112,4 +112,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "Neurons over a file.", table, measure, quick="one run a side, few sentences")
+    command(__file__, "Neurons over a file.", table, measure)

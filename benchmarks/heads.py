@@ -2,7 +2,7 @@
 
     python benchmarks/heads.py            print the tables
     python benchmarks/heads.py --write    and put them between the markers of benchmarks/README.md
-    python benchmarks/heads.py --quick    one run a side on few sentences, to try a change
+    python benchmarks/heads.py --quick    the smallest size, to check that it works
 
 One sentence, base size: the slope of a word's log-probability with each of 144 heads, from `capture` (one pass forward,
 one back) and from autograd with a gate of its own for every head, one backward pass a gate; both keep no gradient of a
@@ -21,7 +21,7 @@ import numpy as np
 import torch
 import transformers
 from encoder import KEPT, SEED, TOKEN, TOLERANCE, in_turns, sentence
-from tables import command, in_own_process
+from tables import QUICK, SIZES, command, in_own_process
 from torch import Tensor
 
 import bert_core
@@ -34,9 +34,8 @@ from bert_core.run.capture import capture
 from bert_core.run.losses import AskedText, gate_gradients, hide_pieces
 from bert_core.tokenizer import Encoding
 
-TOKENS = (16, 128)
-REPEATS = {16: 5, 128: 3}
-SENTENCES, ROUNDS = 256, 3
+REPEATS = {16: 1} if QUICK else {16: 5, 128: 3}  # tokens -> how often each side runs
+SENTENCES, ROUNDS = (4, 1) if QUICK else (256, 3)
 WORDS = ("the", "old", "king", "saw", "a", "river", "and", "she", "went", "to", "london", "in", "winter", ".")
 
 
@@ -104,7 +103,7 @@ def measure_sentence(tokens: int, repeats: int) -> dict[str, object]:
     """Ours and one backward pass a gate, on one sentence."""
     torch.manual_seed(SEED)
     device = best_device()
-    model = BertForPreTraining(BertConfig(initializer_range=0.05)).eval().requires_grad_(False).to(device)
+    model = BertForPreTraining(BertConfig(initializer_range=0.05, **SIZES)).eval().requires_grad_(False).to(device)
     tokenizer = bert_core.load("headlight-mini", device="cpu").tokenizer
     loaded = LoadedModel("base", model, tokenizer, LoadReport("", (), ()), device)
     ids = sentence(tokens)
@@ -134,31 +133,29 @@ def measure(what: str, count: int, repeats: int) -> dict[str, object]:
     return {"sentence": measure_sentence, "corpus": measure_corpus}[what](count, repeats)
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
-    repeats = {tokens: 1 if quick else REPEATS[tokens] for tokens in TOKENS}
-    rounds, count = (1, 16) if quick else (ROUNDS, SENTENCES)
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
         f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of "
-        f"{', '.join(f'{n} (at {t} tokens)' for t, n in repeats.items())} runs a side, {rounds} over sentences.\n",
+        f"{', '.join(f'{n} (at {t} tokens)' for t, n in REPEATS.items())} runs a side, {ROUNDS} over sentences.\n",
         "| one sentence, base size | ours, ms | one backward pass a gate, ms | times faster | load; others' CPUs |",
         "| --- | ---: | ---: | ---: | --- |",
     ]
-    for tokens in TOKENS:
-        found = in_own_process(__file__, "sentence", tokens, repeats[tokens], malloc=KEPT)
+    for tokens, repeats in REPEATS.items():
+        found = in_own_process(__file__, "sentence", tokens, repeats, malloc=KEPT)
         ours, theirs = found["ms"]["ours"], found["ms"]["theirs"]
         lines.append(f"| {tokens} tokens | {ours:.0f} | {theirs:.0f} | {theirs / ours:.1f} | {found['machine']} |")
-    found = in_own_process(__file__, "corpus", count, rounds, malloc=KEPT)
-    ours, theirs = (1000 * count / found["ms"][side] for side in ("ours", "theirs"))
+    found = in_own_process(__file__, "corpus", SENTENCES, ROUNDS, malloc=KEPT)
+    ours, theirs = (1000 * SENTENCES / found["ms"][side] for side in ("ours", "theirs"))
     lines += [
         "\n| a file, headlight-mini | ours, sentences/s | transformers, sentences/s | times faster | "
         "load; others' CPUs |",
         "| --- | ---: | ---: | ---: | --- |",
-        f"| {count} sentences | {ours:.1f} | {theirs:.1f} | {ours / theirs:.2f} | {found['machine']} |",
+        f"| {SENTENCES} sentences | {ours:.1f} | {theirs:.1f} | {ours / theirs:.2f} | {found['machine']} |",
     ]
     return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":
-    command(__file__, "Importance of every head.", table, measure, quick="one run a side, few sentences")
+    command(__file__, "Importance of every head.", table, measure)

@@ -2,7 +2,7 @@
 
     python benchmarks/knockouts.py            print the table
     python benchmarks/knockouts.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/knockouts.py --quick    one run a side, to try a change
+    python benchmarks/knockouts.py --quick    the smallest size, to check that it works
 
 All sides hold the same weights, cut as -inf among the scores, ask for one word at one position, and must find the same
 log-probabilities, to 1e-5 of the largest, before a clock starts. Each layer has a process of its own.
@@ -23,15 +23,15 @@ import torch
 import transformers
 from encoder import KEPT, TOKEN, in_turns
 from patching import loaded_model, peer_of, text_of
-from tables import command, in_own_process
+from tables import QUICK, command, in_own_process
 from torch import Tensor
 
 import bert_core
 from bert_core import Cut, Encoding, LoadedModel, Target
 from bert_core.run.targets import target_values
 
-TOKENS, HEAD, REPEATS = 8, 3, 3
-LAYERS = (0, 5, 11)
+TOKENS, HEAD, REPEATS = 8, 3, 1 if QUICK else 3
+LAYERS = (0, 1) if QUICK else (0, 5, 11)
 
 
 @torch.no_grad()
@@ -86,19 +86,18 @@ def measure(layer: int, repeats: int) -> dict[str, object]:
     return {"arrows": ours.size, "ms": ms, "apart": apart, "machine": machine}
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
-    repeats = 1 if quick else REPEATS
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
-        f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of {repeats} runs a side, "
+        f"transformers {transformers.__version__}; malloc as `headlight` sets it; medians of {REPEATS} runs a side, "
         f"{TOKENS} tokens.\n",
         "| layer | arrows | `cut_each`, ms | one edited pass an arrow, ms | one hooked pass an arrow, ms | "
         "`cut_each` is faster | apart, of the largest | load; others' CPUs |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for layer in LAYERS:
-        result = in_own_process(__file__, layer, repeats, malloc=KEPT)
+        result = in_own_process(__file__, layer, REPEATS, malloc=KEPT)
         ours, edited, peers = result["ms"].values()
         lines.append(
             f"| {layer} | {result['arrows']} | {ours:.0f} | {edited:.0f} | {peers:.0f} | {peers / ours:.1f} | "
@@ -108,4 +107,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "Every arrow of a head cut.", table, measure, quick="one run a side")
+    command(__file__, "Every arrow of a head cut.", table, measure)

@@ -3,7 +3,7 @@
 A process of its own for every number, in turns; seconds of the processor. What Python itself takes to start is in the
 first number.
 
-python benchmarks/loading.py [--rounds 9] [--write]
+python benchmarks/loading.py [--rounds 9] [--write | --quick]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from tables import write_table
+from tables import QUICK, parse_arguments, write_table
 
 ROOT = Path(__file__).parents[1]
 LOADS = {
@@ -50,9 +50,8 @@ def measured(name: str) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
+    parser.add_argument("--rounds", type=int, default=1 if QUICK else 9)
+    asked = parse_arguments(parser)
     rounds = [{name: measured(name) for name in LOADS} for _ in range(asked.rounds)]
     lines = [
         f"{os.cpu_count()} CPUs; torch {torch.__version__}, transformers {transformers.__version__}; medians of "

@@ -2,7 +2,7 @@
 
     python benchmarks/neurons.py            print the table
     python benchmarks/neurons.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/neurons.py --quick    one run a side, to try a change
+    python benchmarks/neurons.py --quick    the smallest size, to check that it works
 
 Both sides hold the same weights, turn all neurons of the layer up from 0 in the same steps, ask for one word at one
 position, and must find the same score of every neuron at every token, to 1e-4 of the largest, before a clock starts.
@@ -25,14 +25,14 @@ import torch
 from captum.attr import LayerIntegratedGradients
 from encoder import KEPT, TOKEN, in_turns
 from patching import loaded_model, text_of
-from tables import command, in_own_process
+from tables import QUICK, command, in_own_process
 from torch import Tensor, nn
 
 import bert_core
 from bert_core import Encoding, LoadedModel, Target
 
-TOKENS, STEPS, REPEATS = 16, 20, 3
-LAYERS = (0, 5, 11)
+TOKENS, STEPS, REPEATS = 16, 20, 1 if QUICK else 3
+LAYERS = (0, 1) if QUICK else (0, 5, 11)
 
 
 class Times(nn.Module):
@@ -89,19 +89,18 @@ def measure(layer: int, repeats: int) -> dict[str, object]:
     return {"neurons": ours.size, "ms": ms, "apart": apart, "missed": missed, "machine": machine}
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
-    repeats = 1 if quick else REPEATS
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}, "
-        f"captum {captum.__version__}; malloc as `headlight` sets it; medians of {repeats} runs a side, {TOKENS} "
+        f"captum {captum.__version__}; malloc as `headlight` sets it; medians of {REPEATS} runs a side, {TOKENS} "
         f"tokens, {STEPS} steps.\n",
         "| layer | scores | `neuron_gradients`, ms | captum, ms | `neuron_gradients` is faster | apart, of the largest "
         "| missed, of the way | load; others' CPUs |",
         "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for layer in LAYERS:
-        result = in_own_process(__file__, layer, repeats, malloc=KEPT)
+        result = in_own_process(__file__, layer, REPEATS, malloc=KEPT)
         ours, theirs = result["ms"].values()
         lines.append(
             f"| {layer} | {result['neurons']:,} | {ours:.0f} | {theirs:.0f} | {theirs / ours:.1f} | "
@@ -111,4 +110,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "Integrated gradients over neurons.", table, measure, quick="one run a side")
+    command(__file__, "Integrated gradients over neurons.", table, measure)

@@ -2,6 +2,7 @@
 
 python benchmarks/pointing_game.py            print the table
 python benchmarks/pointing_game.py --write    and put it between the markers of benchmarks/README.md
+python benchmarks/pointing_game.py --quick    the smallest size, to check that it works
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from tables import write_table
+from tables import QUICK, parse_arguments, write_table
 
 from bert_core import scenes
 from bert_core.analysis.pointing import chance_of, heat, owner_of, patches_in, points_into, share_in
@@ -157,10 +158,11 @@ def table(test: Sequence[Word], validation: Sequence[Word]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="headlight-shapes", help="or a folder of a captioner")
-    parser.add_argument("--scenes", type=int, default=600, help="held-out scenes that are scored")
-    parser.add_argument("--validation", type=int, default=200, help="other scenes, on which the best head is chosen")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    asked = parser.parse_args()
+    parser.add_argument("--scenes", type=int, default=6 if QUICK else 600, help="held-out scenes that are scored")
+    parser.add_argument(
+        "--validation", type=int, default=4 if QUICK else 200, help="other scenes, on which the best head is chosen"
+    )
+    asked = parse_arguments(parser)
     loaded = load_captioner(asked.model)
     validation = list(words_of(loaded, fresh_scenes(asked.validation, held_out=False, seed=VALIDATION_SEED)))
     test = list(words_of(loaded, fresh_scenes(asked.scenes, held_out=True, seed=TEST_SEED)))

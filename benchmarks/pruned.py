@@ -2,7 +2,7 @@
 
     python benchmarks/pruned.py            print the table
     python benchmarks/pruned.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/pruned.py --quick    a small model and one run a side, to try a change
+    python benchmarks/pruned.py --quick    the smallest size, to check that it works
 
 The heads that go are drawn with a seed; the masked and the pruned model must agree to 1e-5 before a clock starts.
 """
@@ -15,7 +15,7 @@ import platform
 import numpy as np
 import torch
 from encoder import KEPT, SEED, busy_and_own
-from tables import command, in_own_process
+from tables import QUICK, SIZES, command, in_own_process
 
 from bert_core.checkpoint import LoadReport
 from bert_core.config import BertConfig
@@ -25,21 +25,20 @@ from bert_core.pruning import pruned
 from bert_core.run.costs import pruning_costs
 
 SHARES = (0.25, 0.5, 0.75)
-TOKENS = 128
+TOKENS, REPEATS = (16, 1) if QUICK else (128, 5)
 
 
-def base(quick: bool) -> LoadedModel:
+def base() -> LoadedModel:
     """A model of base size with random weights, and the bundled tokenizer, whose text is as good as any."""
     torch.manual_seed(SEED)
-    sizes = {"num_hidden_layers": 2, "hidden_size": 96, "intermediate_size": 384} if quick else {}
-    model = BertForPreTraining(BertConfig(initializer_range=0.05, **sizes)).eval().requires_grad_(False)
+    model = BertForPreTraining(BertConfig(initializer_range=0.05, **SIZES)).eval().requires_grad_(False)
     device = best_device()
     return LoadedModel("base", model.to(device), load(device="cpu").tokenizer, LoadReport("", (), ()), device)
 
 
-def measure(share: float, quick: bool) -> dict[str, object]:
+def measure(share: float) -> dict[str, object]:
     """Sizes and median milliseconds of the three at each batch size."""
-    loaded = base(quick)
+    loaded = base()
     layers, heads = loaded.config.num_hidden_layers, loaded.config.num_attention_heads
     all_heads = list(np.ndindex(layers, heads))
     drawn = np.random.default_rng(SEED).permutation(len(all_heads))[: round(share * len(all_heads))]
@@ -55,7 +54,7 @@ def measure(share: float, quick: bool) -> dict[str, object]:
     if (difference := float((smaller - masked).abs().max())) > 1e-5 * float(masked.abs().max()):
         raise SystemExit(f"the pruned model differs from the masked one by {difference}")
     before = busy_and_own()
-    costs = pruning_costs(loaded, gone, encoding, repeats=1 if quick else 5)
+    costs = pruning_costs(loaded, gone, encoding, repeats=REPEATS)
     after = busy_and_own()
     return {
         "costs": [{**vars(cost), "seconds": dict(cost.seconds)} for cost in costs],
@@ -63,16 +62,16 @@ def measure(share: float, quick: bool) -> dict[str, object]:
     }
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
     lines = [
         f"{platform.machine()}, {os.cpu_count()} CPUs, {torch.get_num_threads()} threads; torch {torch.__version__}; "
-        f"malloc as `headlight` sets it; medians of {1 if quick else 5} runs a side, {TOKENS} tokens.\n",
+        f"malloc as `headlight` sets it; medians of {REPEATS} runs a side, {TOKENS} tokens.\n",
         "| heads gone | model | parameters, M | MiB | batch 1, ms | batch 8, ms | batch 32, ms | faster at 32 |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for share in SHARES:
-        costs = in_own_process(__file__, share, quick, malloc=KEPT)["costs"]
+        costs = in_own_process(__file__, share, malloc=KEPT)["costs"]
         full = costs[0]["seconds"]["32"]
         for cost in costs if share == SHARES[0] else costs[1:]:
             times = " | ".join(f"{1000 * cost['seconds'][size]:.1f}" for size in ("1", "8", "32"))
@@ -83,4 +82,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "Full, masked and pruned.", table, measure, quick="a small model, one run a side")
+    command(__file__, "Full, masked and pruned.", table, measure)

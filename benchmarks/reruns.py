@@ -4,7 +4,7 @@ A visitor who speaks the protocol of a browser (`crowd.py`) opens each page and 
 from the message to the end of the run. In a server of its own each run is looked at a thousand times a second: a
 moment is Streamlit's where the innermost of its and our functions is one of Streamlit's.
 
-    python benchmarks/reruns.py [--times 30] [--write]
+    python benchmarks/reruns.py [--times 30] [--write | --quick]
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from crowd import Seen, Server, Visitor
-from tables import write_table
+from tables import QUICK, parse_arguments, write_table
 
-from viz_app.pages import PAGES
+from viz_app.pages import PAGES, START, UNNAMED
 
 TEXT = {"text": "She opened the [MASK] and walked in.", "pair": "It was dark."}
-WARM = 5  # runs that do not count
+OPENED = (START, UNNAMED) if QUICK else PAGES
+WARM = 1 if QUICK else 5  # runs that do not count
 # In the server: whose the innermost function is, each millisecond of a run that is not spent waiting for a message.
 LOOK = """
 import json, os, sys, threading, time
@@ -87,12 +88,11 @@ def looked_at(file: Path) -> dict[str, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=30)
-    parser.add_argument("--write", action="store_true")
-    asked = parser.parse_args()
+    parser.add_argument("--times", type=int, default=5 if QUICK else 30)
+    asked = parse_arguments(parser)
     server = Server()
     try:
-        timed = {page.title: asyncio.run(reruns(server.address, page.path, asked.times)) for page in PAGES}
+        timed = {page.title: asyncio.run(reruns(server.address, page.path, asked.times)) for page in OPENED}
     finally:
         server.stop()
     shares = {}
@@ -106,7 +106,7 @@ def main() -> None:
         os.environ.clear()
         os.environ.update(before)
         try:
-            for page in PAGES:
+            for page in OPENED:
                 asyncio.run(reruns(server.address, page.path, 1))  # its imports and its work are done
                 start = looked_at(file)
                 asyncio.run(reruns(server.address, page.path, asked.times))

@@ -2,7 +2,7 @@
 
     python benchmarks/search.py            print the tables
     python benchmarks/search.py --write    and put them between the markers of benchmarks/README.md
-    python benchmarks/search.py --quick    one run a side on little, to try a change
+    python benchmarks/search.py --quick    the smallest size, to check that it works
 
 headlight-mini over the first sentences of the text that HEADLIGHT_TEXT names, or of the guides in docs/. Making: the
 index beside passes of the same sentences that keep their maps, where its time goes, and beside what exBERT keeps
@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from by_faiss import KINDS, Faiss, drawn
 from encoder import KEPT, SEED
-from tables import command, in_own_process
+from tables import QUICK, command, in_own_process
 
 import bert_core
 from bert_core import IndexSettings
@@ -46,8 +46,8 @@ from bert_core.tokenizer import Encoding
 
 MODEL, BEST = "headlight-mini", 50
 TEXT = os.environ.get("HEADLIGHT_TEXT")
-ROWS = ((300_000, 384), (1_000_000, 384), (1_000_000, 32), (10_000_000, 384))
-BESIDE = 2**30  # numbers; of more, faiss's copies do not fit beside these rows
+ROWS = ((20_000, 32), (20_000, 64)) if QUICK else ((300_000, 384), (1_000_000, 384), (1_000_000, 32), (10_000_000, 384))
+BESIDE = 2**20 if QUICK else 2**30  # numbers; of more, faiss's copies do not fit beside these rows
 
 
 def sentences(count: int) -> list[str]:
@@ -227,9 +227,9 @@ def measure(what: str, *given: int) -> dict[str, object]:
     return {"making": measure_making, "recall": measure_recall, "searching": measure_searching}[what](*given)
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
-    count, questions, repeats, scans = (200, 20, 1, 3) if quick else (800, 200, 3, 9)
+    count, questions, repeats, scans = (20, 5, 1, 1) if QUICK else (800, 200, 3, 9)
     one_thread = {**KEPT, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     made = in_own_process(__file__, "making", count, repeats, malloc=one_thread)
@@ -285,7 +285,6 @@ def table(quick: bool) -> str:
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for rows, size in ROWS:
-        rows //= 10 if quick else 1
         found = in_own_process(__file__, "searching", rows, size, scans, malloc=one_thread)
         sides, ms = list(found["recall"]), found["ms"]
         widths = {"ours": size + 8, "usearch": size, "float32": 4 * size, "fp16": 2 * size}
@@ -301,4 +300,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "An index of a corpus.", table, measure, quick="one run a side, on little")
+    command(__file__, "An index of a corpus.", table, measure)

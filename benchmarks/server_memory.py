@@ -3,7 +3,7 @@
 The visitors speak the protocol of a browser (`crowd.py`). Long texts: each edit is another text of about 480 tokens,
 with the gradient of every map. Pages: all of them in turn with short texts, none twice.
 
-python benchmarks/server_memory.py [--edits 60] [--reruns 2000] [--malloc headlight|default|arenas ...]
+python benchmarks/server_memory.py [--edits 60] [--reruns 2000] [--malloc headlight|default|arenas ...] [--quick]
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from crowd import Seen, Server, Visitor
+from tables import QUICK, parse_arguments
 
 # glibc's own defaults, so that the command leaves them as they are.
 DEFAULT = {"MALLOC_MMAP_MAX_": "65536", "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_TOP_PAD_": "131072"}
@@ -26,8 +27,8 @@ SETTINGS = {
     "arenas": {**DEFAULT, "MALLOC_ARENA_MAX": "2"},
 }
 PATHS = ("", "attention", "compare", "why", "layers", "heads", "roles", "prune", "score", "inside")
-LONG = "She opened the door and walked in, and the old man looked up from his book. " * 26
-REST = 10.0  # seconds
+LONG = "She opened the door and walked in, and the old man looked up from his book. " * (2 if QUICK else 26)
+REST = 0.0 if QUICK else 10.0  # seconds
 
 
 class Walker(Visitor):
@@ -39,6 +40,8 @@ class Walker(Visitor):
         await self.send(query=urlencode(address), name=path)
         await self.drawn()
         await self.close()
+        if self.seen.problems:
+            raise SystemExit(f"the page {path or 'predict'!r}: {self.seen.problems[0]}")
 
 
 async def long_texts(address: str, edits: int) -> None:
@@ -102,8 +105,9 @@ def table(names: Sequence[str], edits: int, reruns: int) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--edits", type=int, default=60)
-    parser.add_argument("--reruns", type=int, default=2000)
-    parser.add_argument("--malloc", nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
-    given = parser.parse_args()
+    parser.add_argument("--edits", type=int, default=1 if QUICK else 60)
+    parser.add_argument("--reruns", type=int, default=4 if QUICK else 2000)
+    default = ["headlight"] if QUICK else list(SETTINGS)
+    parser.add_argument("--malloc", nargs="+", default=default, choices=list(SETTINGS))
+    given = parse_arguments(parser, table=False)
     print(table(given.malloc, given.edits, given.reruns))

@@ -2,7 +2,7 @@
 
     python benchmarks/smaller.py            print the table
     python benchmarks/smaller.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/smaller.py --quick    one run a side, to try a change
+    python benchmarks/smaller.py --quick    the smallest size, to check that it works
 
 What goes is drawn with a seed. Before a clock starts, a model without neurons must agree to 1e-5 with the whole one
 whose neurons are at zero, and one without layers with those that are left, run by hand.
@@ -18,7 +18,7 @@ import time
 import numpy as np
 import torch
 from encoder import KEPT, SEED, busy_and_own
-from tables import command, in_own_process
+from tables import QUICK, command, in_own_process
 
 from bert_core.editing import gated
 from bert_core.loading import load
@@ -26,11 +26,11 @@ from bert_core.pruning import without
 from bert_core.run.losses import parts_there
 
 SHARES = {"heads": (0.5, 1.0), "neurons": (0.25, 0.5, 0.75, 0.9), "layers": (1 / 6, 1 / 3, 1 / 2)}
-TOKENS, BATCHES, REPEATS = 64, (1, 8), 21
+TOKENS, BATCHES, REPEATS = 64, (1, 8), 1 if QUICK else 21
 
 
 @torch.no_grad()
-def measure(what: str, share: float, quick: bool) -> dict[str, object]:
+def measure(what: str, share: float) -> dict[str, object]:
     """Parameters, median seconds of a pass of both at each batch size, and the processor time that others took."""
     loaded = load("headlight-mini")
     there = parts_there(loaded, what)
@@ -60,7 +60,7 @@ def measure(what: str, share: float, quick: bool) -> dict[str, object]:
     before = busy_and_own()
     for size in BATCHES:
         texts = ids.expand(size, -1).contiguous()
-        for turn in range(1 + (1 if quick else REPEATS)):
+        for turn in range(1 + REPEATS):
             for side, model in sides.items():
                 start = time.process_time()
                 model.model.bert(texts)
@@ -75,7 +75,7 @@ def measure(what: str, share: float, quick: bool) -> dict[str, object]:
     }
 
 
-def table(quick: bool) -> str:
+def table() -> str:
     """The whole measurement as Markdown."""
     lines = [
         "| gone | parameters, M | batch 1, ms | whole, ms | times as fast | batch 8, ms | whole, ms | times as fast |",
@@ -84,7 +84,7 @@ def table(quick: bool) -> str:
     others = own = 0.0
     for what, shares in SHARES.items():
         for share in shares:
-            found = in_own_process(__file__, what, share, quick, malloc={**KEPT, "OMP_NUM_THREADS": "1"})
+            found = in_own_process(__file__, what, share, malloc={**KEPT, "OMP_NUM_THREADS": "1"})
             others, own = others + found["others"], own + found["own"]
             cells = []
             for size in map(str, BATCHES):
@@ -93,7 +93,7 @@ def table(quick: bool) -> str:
             lines.append(f"| {share:.0%} of the {what} | {found['parameters'] / 1e6:.1f} | {' | '.join(cells)} |")
     about = (
         f"{platform.machine()}, {os.cpu_count()} CPUs; processor time of one thread, so that no waiting counts; "
-        f"torch {torch.__version__}; malloc as `headlight` sets it; medians of {1 if quick else REPEATS} runs a side, "
+        f"torch {torch.__version__}; malloc as `headlight` sets it; medians of {REPEATS} runs a side, "
         f"{TOKENS} tokens; meanwhile other programs took {others / max(own, 1e-9):.1f} times the processor time of "
         "this one.\n\n"
     )
@@ -101,4 +101,4 @@ def table(quick: bool) -> str:
 
 
 if __name__ == "__main__":
-    command(__file__, "Whole, and without heads, neurons or layers.", table, measure, quick="one run a side")
+    command(__file__, "Whole, and without heads, neurons or layers.", table, measure)

@@ -2,6 +2,7 @@
 
     python benchmarks/training_step.py            print the table
     python benchmarks/training_step.py --write    and put it between the markers of benchmarks/README.md
+    python benchmarks/training_step.py --quick    the smallest size, to check that it works
 
 The text is made of random pieces: what a step costs does not depend on what it says. One thread, and its own seconds
 (`time.process_time`), so that other work on the machine moves the figures little; the rows take turns.
@@ -21,7 +22,7 @@ from unittest import mock
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tables import write_table
+from tables import QUICK, parse_arguments, write_table
 
 from bert_core import load
 from bert_core.modeling import BertForPreTraining
@@ -32,7 +33,7 @@ from bert_core.training.pretrain import PretrainSettings, optimizer_of, train_st
 from viz_app.cli.serve import MALLOC
 
 CPU = torch.device("cpu")
-ROUNDS = 3
+ROUNDS, SMALL, LARGE = (1, 128, 512) if QUICK else (3, 1024, 4096)  # rounds; tokens of a step
 LENGTH = 128
 MASKING = MaskingRule(rate=0.2)
 
@@ -103,11 +104,11 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
         muon_update()
 
     found = {
-        "naive: float32, scores at every position, 1,024 tokens": (first, pairs, 1024),
-        "scores only at masked positions": (masked, pairs, 1024),
-        "and the precision that the device is quick in": (quick, pairs, 1024),
-        "the same, 4,096 tokens a step": (quick, pairs, 4096),
-        "whole sentences, Muon, average, 4,096 tokens": (new, mixed, 4096),
+        f"naive: float32, scores at every position, {SMALL:,} tokens": (first, pairs, SMALL),
+        "scores only at masked positions": (masked, pairs, SMALL),
+        "and the precision that the device is quick in": (quick, pairs, SMALL),
+        f"the same, {LARGE:,} tokens a step": (quick, pairs, LARGE),
+        f"whole sentences, Muon, average, {LARGE:,} tokens": (new, mixed, LARGE),
     }
     if compiled:
         whole = torch.compile(plain.bert.encoder, dynamic=False)
@@ -117,7 +118,7 @@ def rows(compiled: bool) -> dict[str, tuple[Callable[[Batch], None], ExampleMake
                 train_step(plain, batch, CPU)
             plain_update()
 
-        found["4,096 tokens a step, torch.compile of the layers"] = (with_compile, pairs, 4096)
+        found[f"{LARGE:,} tokens a step, torch.compile of the layers"] = (with_compile, pairs, LARGE)
     return found
 
 
@@ -144,9 +145,8 @@ def table(compiled: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Steps of pre-training.")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     parser.add_argument("--compile", action="store_true", help="try torch.compile too, which needs a C++ compiler")
-    arguments = parser.parse_args()
+    arguments = parse_arguments(parser)
     if platform.libc_ver()[0] == "glibc" and not os.environ.keys() >= MALLOC.keys():
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**MALLOC, **os.environ})
     found = table(arguments.compile)

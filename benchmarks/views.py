@@ -2,7 +2,7 @@
 
     python benchmarks/views.py              print the table
     python benchmarks/views.py --write      and put it between the markers of benchmarks/README.md
-    python benchmarks/views.py --quick      16 tokens only, to try a change
+    python benchmarks/views.py --quick      the smallest size, to check that it works
     python benchmarks/views.py --clicks     only the time from a click to its picture
 
 Both show the same maps: those of headlight-mini on real text, its 6 layers taken twice, so 12 x 12 heads. Real
@@ -36,7 +36,7 @@ import torch
 from crowd import free_port
 from playwright.sync_api import Browser, Page, Playwright, Route, sync_playwright
 from playwright.sync_api import TimeoutError as TooLong
-from tables import write_table
+from tables import QUICK, parse_arguments, write_table
 
 import bert_core
 from bert_core.records import Target
@@ -47,7 +47,8 @@ from viz_app.figures.thumbnails import thumbnails
 ROOT = Path(__file__).parents[1]
 PATIENCE = 180  # seconds for BertViz to build, and as many to be drawn
 LARGEST_FILE = 600 << 20  # bytes; Chromium has never opened a page of strings much longer
-ROUNDS = 15  # clicks
+LENGTHS, CLICKED = ((16,), 16) if QUICK else ((16, 64, 128, 512), 128)  # tokens; of the text that is clicked
+ROUNDS = 1 if QUICK else 15  # clicks
 LIBRARIES = {"require": "requirejs@2.3.6", "d3": "d3@5.7.0", "jquery": "jquery@2.1.0"}
 FILES = {"require": "package/require.js", "d3": "package/dist/d3.min.js", "jquery": "package/dist/jquery.min.js"}
 
@@ -117,12 +118,18 @@ def tiled_run(tokens: int, *, gradients: bool = False, off: int | None = None) -
 
 
 def libraries(folder: Path) -> dict[str, bytes]:
-    """The scripts that BertViz asks its CDN for, from their npm packages."""
+    """The scripts that BertViz asks its CDN for, from their npm packages.
+
+    Raises SystemExit where npm cannot get them.
+    """
     found = {}
     for name, package in LIBRARIES.items():
-        done = subprocess.run(
-            ["npm", "pack", "--silent", package], cwd=folder, capture_output=True, text=True, check=True
-        )
+        try:
+            done = subprocess.run(["npm", "pack", package], cwd=folder, capture_output=True, text=True)
+        except FileNotFoundError as error:
+            raise SystemExit(f"npm, which gets {package} for BertViz, is not on the path") from error
+        if done.returncode:
+            raise SystemExit(f"npm cannot get {package}, which BertViz needs: {done.stderr.strip()[-500:]}")
         with tarfile.open(folder / done.stdout.split()[-1]) as packed:
             member = packed.extractfile(FILES[name])
             assert member is not None
@@ -352,13 +359,11 @@ def line(tokens: int, whose: str, row: dict[str, object]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--clicks", action="store_true")
-    asked = parser.parse_args()
+    asked = parse_arguments(parser)
     if asked.clicks:
         with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
-            print(click_line(playwright, Path(name), 128, ROUNDS), end="")
+            print(click_line(playwright, Path(name), CLICKED, ROUNDS), end="")
         return
     out = io.StringIO()
     print(
@@ -372,7 +377,7 @@ def main() -> None:
         folder = Path(name)
         scripts = libraries(folder)
         chromium = shutil.which("chromium")
-        for tokens in (16,) if asked.quick else (16, 64, 128, 512):
+        for tokens in LENGTHS:
             run, _ = tiled_run(tokens)
             maps, pieces = run.attention, run.encoding.tokens
             np.savez(stored := folder / f"{tokens}.npz", maps=maps, tokens=np.array(pieces))
@@ -381,9 +386,11 @@ def main() -> None:
                 browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
                 row = theirs(browser, stored, folder, scripts) if whose == "BertViz" else ours(browser, stored, folder)
                 print(line(len(pieces), whose, row), file=out)
+                if QUICK and "failed" in row:  # of long texts that is a result
+                    raise SystemExit(f"{whose}, {tokens} tokens: {row['failed']}")
                 browser.close()
-            if tokens == (16 if asked.quick else 128):
-                said = "\n" + click_line(playwright, folder, tokens, 3 if asked.quick else ROUNDS)
+            if tokens == CLICKED:
+                said = "\n" + click_line(playwright, folder, tokens, ROUNDS)
     print(said, end="", file=out)
     print(out.getvalue())
     if asked.write:

@@ -2,7 +2,7 @@
 
     python benchmarks/why.py            print the table
     python benchmarks/why.py --write    and put it between the markers of benchmarks/README.md
-    python benchmarks/why.py --quick    a small model and few steps, to try a change
+    python benchmarks/why.py --quick    the smallest size, to check that it works
 
 Weights are random and seeded. Each side has a process of its own, and both take turns. Where there are two sides they
 must find the same numbers.
@@ -30,7 +30,7 @@ import transformers
 from captum.attr import LayerIntegratedGradients
 from checkpointing import held_now, resident
 from encoder import SEED, sentence
-from tables import write_table
+from tables import QUICK, SIZES, parse_arguments, write_table
 
 from bert_core.analysis.flow import attention_flow, layer_mixing
 from bert_core.checkpoint import LoadReport
@@ -45,9 +45,8 @@ from bert_core.run.perturbation import integrated_gradients, pseudo_log_likeliho
 from bert_core.tokenizer import Encoding, Tokenizer
 
 TOLERANCE = 1e-4
-QUICK = "--quick" in sys.argv
 STEPS = 5 if QUICK else 50
-CONFIG = BertConfig(num_hidden_layers=2, hidden_size=64, num_attention_heads=4) if QUICK else BertConfig()
+CONFIG = BertConfig(**SIZES)
 
 
 def model() -> LoadedModel:
@@ -77,8 +76,7 @@ def gradients_captum(loaded: LoadedModel, encoding: Encoding) -> np.ndarray:
 
     With the convergence delta (our side finds its gap, too).
     """
-    settings = {name: getattr(CONFIG, name) for name in ("num_hidden_layers", "hidden_size", "num_attention_heads")}
-    theirs = transformers.BertForNextSentencePrediction(transformers.BertConfig(**settings)).eval()
+    theirs = transformers.BertForNextSentencePrediction(transformers.BertConfig(**SIZES)).eval()
     theirs.load_state_dict(loaded.model.state_dict(), strict=False)
 
     def follows(ids: torch.Tensor) -> torch.Tensor:
@@ -182,16 +180,19 @@ CASES = (
     Case("value zeroing", 128, 3, lambda loaded, encoding: value_zeroing(loaded, encoding).maps),
     Case("pseudo-log-likelihood, beside one mask at a time", 64, 3, score_ours, score_one_by_one),
 )
+if QUICK:
+    CASES = tuple(case._replace(tokens=8, runs=1) for case in CASES)
 
 
-def serve(number: int, usual: bool, folder: Path) -> None:
-    """Run one side whenever a line comes in, and say what it took; what it found is left in the folder."""
+def side_of(number: int, usual: bool, folder: Path) -> Callable[[], dict[str, float]]:
+    """A function that runs one side of a case and says what it took; what it found is left in the folder."""
     case = CASES[number]
     side = case.usual if usual and case.usual is not None else case.ours
     loaded = model()
-    given = case.given(loaded, text(loaded, min(case.tokens, 24) if QUICK else case.tokens))
+    given = case.given(loaded, text(loaded, case.tokens))
     side(*case.given(loaded, text(loaded, 5)))  # whatever is set up once
-    for _ in sys.stdin:
+
+    def run() -> dict[str, float]:
         held = held_now()
         start = time.perf_counter()
         found = side(*given)
@@ -199,12 +200,26 @@ def serve(number: int, usual: bool, folder: Path) -> None:
         if side in (flow_networkx, flow_networkx_push):
             seconds *= given[0].shape[-1]
         np.save(folder / f"{number}-{usual:d}.npy", found)
-        print(json.dumps({"seconds": seconds, "MiB": resident("VmHWM") - held}), flush=True)
+        return {"seconds": seconds, "MiB": resident("VmHWM") - held}
+
+    return run
+
+
+def serve(number: int, usual: bool, folder: Path) -> None:
+    """Run one side whenever a line comes in, and print what it took."""
+    run = side_of(number, usual, folder)
+    for _ in sys.stdin:
+        print(json.dumps(run()), flush=True)
 
 
 def measure(number: int, folder: Path) -> list[dict[str, float]]:
-    """Median seconds and peak MiB of each side of a case, the sides taking turns, each in a process of its own."""
+    """Median seconds and peak MiB of each side of a case, the sides taking turns, each in a process of its own.
+
+    With --quick only the first case has processes of its own: starting them takes most of the time.
+    """
     case = CASES[number]
+    if QUICK and number > 0:
+        return [side_of(number, bool(usual), folder)() for usual in range(1 if case.usual is None else 2)]
     with ExitStack() as stack:
         sides = [
             stack.enter_context(
@@ -256,10 +271,8 @@ def judged(ratio: float, aim: float | None) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="The methods: seconds and memory.")
-    parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
-    parser.add_argument("--quick", action="store_true", help="a small model and few steps, to try a change")
     parser.add_argument("--serve", nargs=3, metavar=("CASE", "USUAL", "FOLDER"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    arguments = parse_arguments(parser)
     if arguments.serve:
         number, usual, folder = arguments.serve
         serve(int(number), bool(int(usual)), Path(folder))

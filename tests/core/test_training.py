@@ -23,6 +23,7 @@ from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.training import data, runs
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.kinds import document_kinds
+from bert_core.training.launch import launch
 from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, pretrain, train_step
 from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, quick_precision
 from tests.near import assert_near
@@ -139,7 +140,8 @@ def test_sentences_end_where_they_end() -> None:
 
 def test_a_corpus_is_the_text_in_pieces(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """Sentences and documents start where the arrays say, and their pieces are those of the tokenizer."""
-    (tmp_path / "a.txt").write_text("The cat sat. The dog ran.\nA big mat.\n\nIt was night.\n", encoding="utf-8")
+    text = "The cat sat. The dog ran.\nA big mat.\n\nIt was night. It was old.\n"
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     corpus = Corpus.prepare(tmp_path / "a.txt", tokenizer, tmp_path / "cache")
     starts = corpus.sentence_starts
     sentences = [corpus.tokens[a:b] for a, b in itertools.pairwise(starts)]
@@ -148,9 +150,10 @@ def test_a_corpus_is_the_text_in_pieces(tmp_path: Path, tokenizer: Tokenizer) ->
         "the dog ran.",
         "a big mat.",
         "it was night.",
+        "it was old.",
     ]
-    assert corpus.document_starts.tolist() == [0, 3, 4]
-    assert len(corpus) == 16
+    assert corpus.document_starts.tolist() == [0, 3, 5]
+    assert len(corpus) == 20
 
 
 def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,12 +167,12 @@ def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypa
 
     monkeypatch.setattr(data, "_tokenize", counted)
     path, cache = tmp_path / "a.txt", tmp_path / "cache"
-    path.write_text("The cat sat. The dog ran.\n\nIt was night.\n", encoding="utf-8")
+    path.write_text("The cat sat. The dog ran.\n\nIt was night. It was old.\n", encoding="utf-8")
     first = Corpus.prepare(path, tokenizer, cache)
     again = Corpus.prepare(path, tokenizer, cache)
     assert len(made) == 1
     assert np.array_equal(first.tokens, again.tokens)
-    path.write_text("The cat sat. The dog ran.\n\nIt was a night.\n", encoding="utf-8")
+    path.write_text("The cat sat. The dog ran.\n\nIt was a night. It was old.\n", encoding="utf-8")
     assert len(Corpus.prepare(path, tokenizer, cache)) == len(first) + 1
     assert len(made) == 2
     for marker in cache.glob("*/done"):
@@ -183,7 +186,8 @@ def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypa
     [
         ("", "has fewer than two documents: put one paragraph on each line"),
         ("The cat sat. The dog ran.\n", "has fewer than two documents: put one paragraph on each line"),
-        ("The cat sat.\n\nThe dog ran.\n", "no document of a.txt has two sentences, so none has a next sentence"),
+        ("The cat sat.\n\nThe dog ran.\n", "0 documents of a.txt have two sentences or more: next sentences"),
+        ("The cat sat. It ran.\n\nA dog.\n", "1 document of a.txt has two sentences or more: next sentences"),
     ],
 )
 def test_a_text_without_next_sentences_is_refused(
@@ -235,6 +239,33 @@ def test_pairs_follow_each_other_or_come_from_another_document(length: int, toke
         else:
             assert document_of[second[0]] != document_of[first[0]]
     assert 0.4 < batch.next_sentence_label.mean() < 0.6
+
+
+@pytest.mark.parametrize("mix", [Mix(), Mix(near=1.0), Mix(whole=1.0), Mix(whole=1.0, near=1.0)], ids=str)
+def test_the_place_of_a_sentence_does_not_tell_whether_it_follows(mix: Mix, tokenizer: Tokenizer) -> None:
+    """Right and wrong pairs are made of the same sentences: A is never the last one of its document, B never begins at
+    the first one. So documents of one sentence have no part in pairs; among whole sentences they stand alone.
+    """
+    corpus = numbered_corpus()
+    sizes = np.diff(corpus.document_starts)
+    assert (sizes == 1).sum() > 3
+    batch = ExampleMaker(corpus, tokenizer, NO_MASKING, mix).batch(600, 96, np.random.default_rng(8))
+    starts = [(row, 0) for row in range(600)] if batch.starts is None else batch.starts.tolist()
+    single = set(corpus.document_starts[:-1][sizes == 1].tolist())
+    pairs, alone = {0: 0, 1: 0}, 0
+    for (row, begin), label in zip(starts, batch.next_sentence_label.tolist(), strict=True):
+        ids = batch.input_ids[row, begin:]
+        ends = np.nonzero(ids == tokenizer.id_of("[SEP]"))[0]
+        last_of_a = int(np.searchsorted(corpus.sentence_starts, ids[ends[0] - 1] - 1000, side="right")) - 1
+        if label == -100:
+            alone += last_of_a in single
+            continue
+        first_of_b = int(np.searchsorted(corpus.sentence_starts, ids[ends[0] + 1] - 1000, side="right")) - 1
+        assert last_of_a + 1 not in corpus.document_starts, "A ends with the last sentence of its document"
+        assert first_of_b not in corpus.document_starts, "B begins with the first sentence of its document"
+        pairs[label] += 1
+    assert min(pairs.values()) > 100
+    assert not mix.whole or alone > 5
 
 
 @pytest.mark.parametrize("mix", [Mix(), Mix(whole=1.0)], ids=["long", "whole"])
@@ -629,6 +660,20 @@ def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tm
     saved = BertForPreTraining.from_pretrained(tmp_path / "model")
     for name, tensor in saved.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name])
+
+
+@pytest.mark.parametrize("whole", [0.0, 0.5])
+def test_documents_that_are_left_out_are_counted(whole: float, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """Without rows of whole sentences, documents of one sentence are not read, and the run says how many there are."""
+    documents = ["The cat sat. The dog ran.", "It was night. It was old.", "A big mat.", "A red door.", "The river."]
+    (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    lines: list[str] = []
+    launch(
+        tmp_path / "a.txt", tmp_path / "run", PretrainSettings(steps=1, tokens=64, lengths={32: 1.0}, mix=Mix(whole)),
+        start=str(tiny_model_folder), device="cpu", report=lambda done, what="": lines.append(what),
+    )  # fmt: skip
+    said = [line for line in lines if line.startswith("3 of 5 documents have one sentence")]
+    assert len(said) == (whole == 0)
 
 
 def test_held_out_questions_are_the_same_for_all(tiny_config: BertConfig, examples: ExampleMaker) -> None:

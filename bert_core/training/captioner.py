@@ -22,6 +22,7 @@ from bert_core.studies.resume import alone
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.runs import (
     adamw,
+    cut_log,
     fast_forward,
     in_words,
     log,
@@ -194,6 +195,7 @@ def _train(
     parameters = list(student.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     first = resume_state(student, optimizer, settings, folder)
+    cut_log(folder, first)
     report(None, in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
     write_words(VOCABULARY, folder)
     loaded = LoadedCaptioner(folder.name, model, Tokenizer.from_folder(folder), device)

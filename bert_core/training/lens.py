@@ -21,7 +21,17 @@ from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
-from bert_core.training.runs import adamw, fast_forward, in_words, log, resume_state, save_state, trapezoid, update
+from bert_core.training.runs import (
+    adamw,
+    cut_log,
+    fast_forward,
+    in_words,
+    log,
+    resume_state,
+    save_state,
+    trapezoid,
+    update,
+)
 from bert_core.translators import Translators, write_translators
 
 CARD = "TUNED_LENS.md"
@@ -111,6 +121,7 @@ def _tune(
     parameters = list(translators.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     first = resume_state(translators, optimizer, settings, folder)
+    cut_log(folder, first)
     report(None, in_words(loaded.device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
     started = saved = time.monotonic()

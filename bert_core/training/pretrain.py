@@ -25,9 +25,12 @@ from bert_core.training.runs import (
     Average,
     Muon,
     adamw,
+    cut_log,
+    defer_sigint,
     fast_forward,
     in_words,
     log,
+    read_lines,
     resume_state,
     rounded,
     save_state,
@@ -122,7 +125,8 @@ def pretrain(
 ) -> BertForPreTraining:
     """Train a model in place, resuming from `folder` if a run with the same settings was interrupted there.
 
-    save_every: seconds between checkpoints. evaluate_every: steps between looks at the held-out text.
+    save_every: seconds between checkpoints; a run that is interrupted saves one more. evaluate_every: steps between
+    looks at the held-out text.
     Progress goes to `report` and, as one JSON object a line, to `log.jsonl`; the finished model to `folder / "model"`.
     Raises Refused if the folder holds a run with other settings.
     """
@@ -134,49 +138,74 @@ def pretrain(
     # After the optimizer: its first one imports torch._dynamo, and a group joined before that import outlives
     # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
     workers = Workers.join(device)
-    first = resume_state(model, optimizer, settings, folder, average)
+    smooth: dict[str, float] = {}
+    first = resume_state(model, optimizer, settings, folder, average, smooth)
+    if workers.rank == 0:
+        cut_log(folder, first)
     report(None, in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
-    started = saved = time.monotonic()
-    smooth: dict[str, float] = {}
-    tokens_done = 0
-    for step in range(first, settings.steps):
-        rate = settings.rate_at(step)
-        rng = np.random.default_rng([settings.seed, step, workers.rank])
-        lengths = list(settings.lengths)
-        # Every worker takes the same length, so that none waits for another.
-        length = int(np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values())))
-        batch = examples.batch(settings.tokens // length, length, rng)
-        torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
-        figures = train_step(model, batch, device)
-        workers.average(parameters)
-        update(optimizer, parameters, rate)
-        if average:
-            average.add(model)
+    def look(step: int) -> None:
+        """Log the figures of held-out text after so many updates, where they are due."""
+        due = step % evaluate_every == 0 or step == settings.steps
+        if workers.rank != 0 or held_out is None or not due:
+            return
+        with average.instead(model) if average else nullcontext():
+            scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
+        log(folder, {"step": step, "held_out": scores})
+        lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
+        report(None, "held out: " + "; ".join(lines))
 
-        tokens_done += batch.input_ids.size * workers.world
-        for name, value in figures.items():
-            smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
-        now, last = time.monotonic(), step + 1 == settings.steps
-        if workers.rank == 0 and ((step + 1) % 20 == 0 or last):
-            speed = tokens_done / (now - started)
-            remaining = (settings.steps - step - 1) * (now - started) / (step + 1 - first)
-            record_line = {"step": step + 1, "rate": rate, "tokens_per_s": round(speed), **rounded(smooth)}
-            log(folder, record_line)
-            report(
-                (step + 1) / settings.steps,
-                f"step {step + 1}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
-                f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left",
-            )
-        if workers.rank == 0 and held_out is not None and ((step + 1) % evaluate_every == 0 or last):
-            with average.instead(model) if average else nullcontext():
-                scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
-            log(folder, {"step": step + 1, "held_out": scores})
-            lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
-            report(None, "held out: " + "; ".join(lines))
-        if workers.rank == 0 and (now - saved > save_every or last):
-            save_state(model, optimizer, settings, step + 1, folder, average)
-            saved = now
+    def save() -> None:
+        save_state(model, optimizer, settings, done, folder, average, smooth)
+
+    started = saved = time.monotonic()
+    tokens_done = 0
+    done = saved_at = first  # updates
+    consistent = True  # whether weights, optimizer and average are those after `done` updates
+    try:
+        if first and not any(line.get("step") == first and "held_out" in line for line in read_lines(folder)):
+            look(first)  # the run was interrupted during this evaluation
+        for step in range(first, settings.steps):
+            rate = settings.rate_at(step)
+            rng = np.random.default_rng([settings.seed, step, workers.rank])
+            lengths = list(settings.lengths)
+            # Every worker takes the same length, so that none waits for another.
+            drawn = np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values()))
+            length = int(drawn)
+            batch = examples.batch(settings.tokens // length, length, rng)
+            torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
+            figures = train_step(model, batch, device)
+            workers.average(parameters)
+            last = step + 1 == settings.steps
+            logged = workers.rank == 0 and ((step + 1) % 20 == 0 or last)
+            with defer_sigint():
+                consistent = False
+                update(optimizer, parameters, rate)
+                if average:
+                    average.add(model)
+                for name, value in figures.items():
+                    smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
+                done, consistent = step + 1, True
+                tokens_done += batch.input_ids.size * workers.world
+                speed = tokens_done / (time.monotonic() - started)
+                if logged:
+                    log(folder, {"step": done, "rate": rate, "tokens_per_s": round(speed), **rounded(smooth)})
+            if logged:
+                remaining = (settings.steps - done) * (time.monotonic() - started) / (done - first)
+                report(
+                    done / settings.steps,
+                    f"step {done}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
+                    f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left",
+                )
+            look(done)
+            if workers.rank == 0 and (time.monotonic() - saved > save_every or last):
+                save()
+                saved, saved_at = time.monotonic(), done
+    except BaseException as error:  # whatever stops it: a Ctrl-C, or another worker that was stopped
+        if workers.rank == 0 and consistent and done > saved_at and not isinstance(error, Refused | OSError):
+            with defer_sigint():  # torchrun passes on a Ctrl-C that the terminal has already sent
+                save()
+        raise
     if average:
         average.put_into(model)
     model.eval()

@@ -25,9 +25,18 @@ from bert_core.naming import Family
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone, as_kept, check_same, read_kept
-from bert_core.training.keeping import StepKeeper, resume_place, save_place, unbroken
+from bert_core.training.keeping import StepKeeper, resume_place, save_place
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.runs import STATE_FILE, adamw, fast_forward, in_words, log, trapezoid, update
+from bert_core.training.runs import (
+    STATE_FILE,
+    adamw,
+    defer_sigint,
+    fast_forward,
+    in_words,
+    log,
+    trapezoid,
+    update,
+)
 
 UNFINISHED_FILE = "unfinished.json"  # what a run was begun with, while it lasts
 REPORT_EVERY = 20  # steps, or more often in a short run
@@ -263,7 +272,7 @@ def _tune(
                 value = loss.item()
                 if not math.isfinite(value):
                     raise Refused(f"the loss is no longer a number at step {place.step}: take a lower learning rate")
-                with unbroken():
+                with defer_sigint():
                     whole = False
                     update(optimizer, parameters, rate)
                     place.step, whole = place.step + 1, True

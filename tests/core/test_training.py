@@ -6,6 +6,7 @@ import itertools
 import json
 import lzma
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from bert_core import BertConfig, BertForPreTraining, Tokenizer
 from bert_core.records import Batch
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.training import data, runs
+from bert_core.training import pretrain as pretraining
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.kinds import document_kinds
 from bert_core.training.launch import launch
@@ -699,6 +701,93 @@ class Stopping(ExampleMaker):
         if self.left < 0:
             raise KeyboardInterrupt
         return super().batch(size, length, rng)
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """The log of a run, without the times that no two runs share."""
+    lines = [json.loads(line) for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines()]
+    return [{name: value for name, value in line.items() if name != "tokens_per_s"} for line in lines]
+
+
+@pytest.mark.parametrize("moment", ["batch", "update", "report", "held-out text", "last held-out text"])
+@pytest.mark.parametrize("changes", [{}, {"optimizer": "muon", "average": 0.9}], ids=["adamw", "muon"])
+def test_an_interrupted_run_loses_no_step(
+    moment: str, changes: dict[str, Any], tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whenever Ctrl-C comes, the state of the last update is saved: the resumed run draws the other batches alone, logs
+    every step and evaluation once, and its log and weights are those of a run that was never stopped.
+    """
+    settings = PretrainSettings(**{**vars(SETTINGS), "steps": 44, **changes})
+
+    def run(folder: str, maker: ExampleMaker, held_out: ExampleMaker, report: Any = silent) -> BertForPreTraining:
+        return pretrain(
+            new_model(tiny_config), maker, held_out, settings, tmp_path / folder,
+            device=CPU, save_every=1e6, evaluate_every=10, report=report,
+        )  # fmt: skip
+
+    def interrupt(done: float | None, what: str = "") -> None:
+        if what.startswith("step 20/"):
+            raise KeyboardInterrupt
+
+    whole = run("whole", examples, examples)
+    stopped_at = {"batch": 23, "update": 23, "report": 20, "held-out text": 20, "last held-out text": 44}[moment]
+    updates = itertools.count(1)
+
+    def interrupted_update(*arguments: Any) -> None:
+        if next(updates) == stopped_at:
+            signal.raise_signal(signal.SIGINT)
+        runs.update(*arguments)
+
+    maker = Stopping(examples, stopped_at) if moment == "batch" else examples
+    evaluations = {"held-out text": 16 + 8, "last held-out text": 4 * 16 + 3}.get(moment, 1000)
+    with monkeypatch.context() as patched:
+        if moment == "update":
+            patched.setattr(pretraining, "update", interrupted_update)
+        with pytest.raises(KeyboardInterrupt):
+            run("broken", maker, Stopping(examples, evaluations), interrupt if moment == "report" else silent)
+    counted = Stopping(examples, 1000)
+    resumed = run("broken", counted, examples)
+    assert 1000 - counted.left == settings.steps - stopped_at
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name]), name
+    assert lines_of(tmp_path / "broken") == lines_of(tmp_path / "whole")
+    assert [line["step"] for line in lines_of(tmp_path / "whole")] == [10, 20, 20, 30, 40, 40, 44, 44]
+
+
+def test_a_killed_run_logs_each_step_once(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:
+    """Where nothing could be saved the log is cut to the state that is there, or to nothing, and logged anew."""
+    finished(new_model(tiny_config), examples, tmp_path / "whole", steps=44)
+    for saved_at in (21, 0):
+        folder = tmp_path / f"killed-{saved_at}"
+        with pytest.raises(KeyboardInterrupt):
+            finished(new_model(tiny_config), Stopping(examples, saved_at or 1), folder, steps=44)
+        with (folder / LOG_FILE).open("a", encoding="utf-8") as log:  # steps that are not in the state
+            log.write('{"step": 40, "rate": 0.1, "loss": 1.0}\n{"step": 40, "held_out": {}}\n{"step": 4')
+        if not saved_at:
+            (folder / STATE_FILE).unlink()
+        finished(new_model(tiny_config), examples, folder, steps=44)
+        assert lines_of(folder) == lines_of(tmp_path / "whole")
+
+
+def test_an_update_that_fails_is_not_saved(
+    tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights in the middle of an update are of no step: the state before stays, and the error is raised."""
+    whole = finished(new_model(tiny_config), examples, tmp_path / "whole")
+    updates = itertools.count(1)
+
+    def failing_update(optimizer: torch.optim.Optimizer, parameters: Any, rate: float) -> None:
+        runs.update(optimizer, parameters, rate)
+        if next(updates) == 5:
+            raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pretraining, "update", failing_update)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            finished(new_model(tiny_config), examples, tmp_path / "broken")
+    resumed = finished(new_model(tiny_config), examples, tmp_path / "broken")
+    assert torch.equal(whole.bert.pooler.dense.weight, resumed.bert.pooler.dense.weight)
 
 
 def finished(model: BertForPreTraining, examples: ExampleMaker, folder: Path, **changes: Any) -> BertForPreTraining:

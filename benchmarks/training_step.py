@@ -5,17 +5,23 @@
 
 The text is made of random pieces: what a step costs does not depend on what it says. One thread, and its own seconds
 (`time.process_time`), so that other work on the machine moves the figures little; the rows take turns.
+
+The memory rows train 500 steps with sizes that differ from step to step, in a process for each side: as `pretrain` does
+it, with the rows of the heads padded to a few sizes on this device and fragments of memory released, and without both.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -26,7 +32,7 @@ from tables import write_table
 from bert_core import load
 from bert_core.modeling import BertForPreTraining
 from bert_core.records import Batch
-from bert_core.training import runs
+from bert_core.training import pretrain, runs
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.pretrain import PretrainSettings, optimizer_of, train_step
 from viz_app.cli.serve import MALLOC
@@ -142,14 +148,103 @@ def table(compiled: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+MEMORY_SIDES = {"now": "padded to a few sizes, fragments released", "before": "exact sizes"}
+STATM = Path("/proc/self/statm")
+MEMORY_STEPS = 500
+MEMORY_BLOCK = 25  # steps of one side before it is the other's turn
+MEMORY_TOKENS = 1024
+MEMORY_SETTINGS = PretrainSettings(masking=MASKING, mix=Mix(whole=0.4), optimizer="muon", average=0.99)
+
+
+def resident() -> float:
+    """MiB of this process that are in memory; Linux only."""
+    pages = int(STATM.read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def train_on_request(side: str) -> None:
+    """Train `MEMORY_BLOCK` steps for each line of the standard input; answer with peak MiB, seconds and tokens."""
+    torch.set_num_threads(1)
+    loaded = load("headlight-mini", device="cpu")
+    settings = MEMORY_SETTINGS
+    maker = ExampleMaker(corpus(len(loaded.tokenizer)), loaded.tokenizer, settings.masking, settings.mix)
+    model = load("headlight-mini", device="cpu").model.train().requires_grad_(True)
+    optimizer, mean = optimizer_of(model, settings), runs.Average(model, settings.average)
+    if side == "before":
+        pretrain.padded_size = lambda count, device: count
+    step = 0
+    for _ in sys.stdin:
+        peak = seconds = tokens = 0.0
+        for _ in range(MEMORY_BLOCK):
+            rng = np.random.default_rng([0, step])
+            length = int(rng.choice(list(settings.lengths), p=list(settings.lengths.values())))
+            batch = maker.batch(MEMORY_TOKENS // length, length, rng)
+            start = time.process_time()
+            train_step(model, batch, CPU)
+            runs.update(optimizer, list(model.parameters()), 1e-6)
+            mean.add(model)
+            before_release = resident()
+            if side == "now":
+                runs.release_fragments(step + 1)
+            seconds += time.process_time() - start
+            tokens += int((batch.input_ids != 0).sum())
+            peak = max(peak, before_release)
+            step += 1
+        print(json.dumps([peak, seconds, tokens]), flush=True)
+
+
+def memory_table(steps: int = MEMORY_STEPS) -> str:
+    """Peak memory of both sides, early and late, and their speed, as Markdown; empty where it is not Linux."""
+    if not STATM.is_file():
+        return ""
+    sides = {
+        side: subprocess.Popen(
+            [sys.executable, __file__, "--memory-side", side], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for side in MEMORY_SIDES
+    }
+    measured: dict[str, list[list[float]]] = {side: [] for side in MEMORY_SIDES}
+    for _ in range(max(steps, 3 * MEMORY_BLOCK) // MEMORY_BLOCK):
+        for side, process in sides.items():
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            measured[side].append(json.loads(process.stdout.readline()))
+    for process in sides.values():
+        process.communicate()
+    speeds = {side: [tokens / seconds for _, seconds, tokens in blocks] for side, blocks in measured.items()}
+    ratios = [one / other for one, other in zip(speeds["now"], speeds["before"], strict=True)]
+    early, last = 50, len(measured["now"]) * MEMORY_BLOCK
+    lengths = ", ".join(f"{length}: {share:.0%}" for length, share in MEMORY_SETTINGS.lengths.items())
+    lines = [
+        f"\nMemory: {MEMORY_TOKENS:,} tokens a step, lengths {lengths}, 40% of the rows whole sentences, Muon, "
+        f"average; a process for each side, in turns of {MEMORY_BLOCK} steps; speeds are medians of the turns.\n",
+        f"| {last} steps of different sizes | peak MiB, steps {early - MEMORY_BLOCK + 1} to {early} | steps "
+        f"{last - MEMORY_BLOCK + 1} to {last} | growth | tokens a second of one core | times the other |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for side, name in MEMORY_SIDES.items():
+        first, final = measured[side][early // MEMORY_BLOCK - 1][0], measured[side][-1][0]
+        ratio = statistics.median(ratios if side == "now" else [1 / value for value in ratios])
+        lines.append(
+            f"| {name} | {first:,.0f} | {final:,.0f} | {final / first - 1:+.1%} "
+            f"| {statistics.median(speeds[side]):,.0f} | {ratio:.2f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Steps of pre-training.")
     parser.add_argument("--write", action="store_true", help="put the table into benchmarks/README.md")
     parser.add_argument("--compile", action="store_true", help="try torch.compile too, which needs a C++ compiler")
+    parser.add_argument("--memory-side", choices=MEMORY_SIDES, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if platform.libc_ver()[0] == "glibc" and not os.environ.keys() >= MALLOC.keys():
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**MALLOC, **os.environ})
-    found = table(arguments.compile)
+    if arguments.memory_side:
+        train_on_request(arguments.memory_side)
+        return
+    found = table(arguments.compile) + memory_table()
     print(found)
     if arguments.write:
         write_table(__file__, found)

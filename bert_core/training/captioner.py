@@ -26,6 +26,7 @@ from bert_core.training.runs import (
     fast_forward,
     in_words,
     log,
+    release_fragments,
     resume_state,
     rounded,
     save_state,
@@ -209,6 +210,7 @@ def _train(
         batch = scene_batch(rng, settings.batch, config, most=most, hidden_words=settings.hidden_words)
         figures = _train_step(student, batch, settings, device)
         update(optimizer, parameters, settings.learning_rate * rate)
+        release_fragments(step + 1)
 
         for name, value in figures.items():
             smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value

@@ -30,7 +30,9 @@ from bert_core.training.runs import (
     fast_forward,
     in_words,
     log,
+    padded_size,
     read_lines,
+    release_fragments,
     resume_state,
     rounded,
     save_state,
@@ -197,6 +199,7 @@ def pretrain(
                     f"step {done}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
                     f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left",
                 )
+            release_fragments(done)
             look(done)
             if workers.rank == 0 and (time.monotonic() - saved > save_every or last):
                 save()
@@ -230,23 +233,29 @@ def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) ->
     The masked-word head is computed at the masked positions only.
     """
     mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-    mlm_loss = F.cross_entropy(mlm_logits.float(), labels)
-    # A batch of sentences that all stand alone asks nobody whether one follows.
-    nsp_loss = F.cross_entropy(nsp_logits.float(), follows) if len(follows) else mlm_loss.new_zeros(())
+    mlm_loss, nsp_loss = mean_loss(mlm_logits, labels), mean_loss(nsp_logits, follows)
     (mlm_loss + nsp_loss).backward()  # type: ignore[no-untyped-call]
+    pairs = count_of(follows)
     with torch.no_grad():
         return {
             "loss": (mlm_loss + nsp_loss).item(),
-            "mlm": (mlm_logits.argmax(-1) == labels).float().mean().item(),
-            **({"nsp": (nsp_logits.argmax(-1) == follows).float().mean().item()} if len(follows) else {}),
+            "mlm": correct(mlm_logits, labels) / max(count_of(labels), 1),
+            **({"nsp": correct(nsp_logits, follows) / pairs} if pairs else {}),
         }
 
 
 def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """MLM logits (masked, vocab) and labels (masked,), NSP logits (asked, 2) and labels (asked,)."""
+    """MLM logits (row, vocab) and labels (row,) of the masked positions, NSP logits (row, 2) and labels of the pairs.
+
+    The last rows may be padding (`padded_size`): their label is IGNORED_LABEL, and they have no part in a loss.
+    """
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(device)
+
+    def padded(array: np.ndarray, value: int = 0) -> Tensor:
+        rows = padded_size(len(array), device) - len(array)
+        return tensor(np.pad(array, (0, rows), constant_values=value))
 
     limited = bool((batch.attention_mask == 0).any())
     with fast_forward(device):
@@ -261,11 +270,30 @@ def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -
         rows, places = (asked, np.zeros_like(asked)) if batch.starts is None else batch.starts[asked].T
         assert model.bert.pooler is not None  # a model with a next-sentence head has one
         return (
-            model.cls.predictions(states.flatten(0, 1)[tensor(where)]),
-            tensor(batch.labels.ravel()[where]),
-            model.cls.seq_relationship(model.bert.pooler(states[tensor(rows), tensor(places)][:, None])),
-            tensor(batch.next_sentence_label[asked]),
+            model.cls.predictions(states.flatten(0, 1)[padded(where)]),
+            padded(batch.labels.ravel()[where], IGNORED_LABEL),
+            model.cls.seq_relationship(model.bert.pooler(states[padded(rows), padded(places)][:, None])),
+            padded(batch.next_sentence_label[asked], IGNORED_LABEL),
         )
+
+
+def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy of the rows that have a label, in nats; 0 where none has.
+
+    logits: (row, class). labels: (row,), IGNORED_LABEL for padding, whose gradient is exactly 0.
+    """
+    total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
+    return total / max(count_of(labels), 1)
+
+
+def count_of(labels: Tensor) -> int:
+    """How many rows are not padding."""
+    return int((labels != IGNORED_LABEL).sum())
+
+
+def correct(logits: Tensor, labels: Tensor) -> int:
+    """How many rows have their label as the largest logit; padding has none."""
+    return int((logits.argmax(-1) == labels).sum())
 
 
 @torch.no_grad()
@@ -292,11 +320,12 @@ def evaluate(
         for number in range(batches):
             batch = held_out.batch(max(tokens // length, 1), length, np.random.default_rng([seed, length, number]))
             mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-            loss += F.cross_entropy(mlm_logits.float(), labels, reduction="sum").item()
-            right += int((mlm_logits.argmax(-1) == labels).sum())
-            total += len(labels)
-            nsp_right += int((nsp_logits.argmax(-1) == follows).sum())
-            pairs += len(follows)
+            masked = count_of(labels)
+            loss += mean_loss(mlm_logits, labels).item() * masked
+            right += correct(mlm_logits, labels)
+            total += masked
+            nsp_right += correct(nsp_logits, follows)
+            pairs += count_of(follows)
         shares = {"mlm": right / max(total, 1), "loss": loss / max(total, 1), "nsp": nsp_right / max(pairs, 1)}
         scores[length] = {**shares, "masked": total, "pairs": pairs}
     model.train(was_training)

@@ -26,9 +26,10 @@ from bert_core.training import pretrain as pretraining
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.kinds import document_kinds
 from bert_core.training.launch import launch
-from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, pretrain, train_step
-from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, quick_precision
-from tests.near import assert_near
+from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, predictions, pretrain, train_step
+from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, padded_size, quick_precision
+from tests.matrices import MatrixShapes
+from tests.near import assert_gradients_near, assert_near
 
 pytestmark = pytest.mark.slow
 
@@ -575,6 +576,26 @@ def test_the_average_is_the_mean_of_the_weights() -> None:
     assert average.weights["weight"].item() == pytest.approx(8.0)
 
 
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_sizes_repeat_where_a_kernel_is_kept_for_each(precision: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16 on a CPU sizes are rounded up to four per power of two, by a quarter or 7 rows at most; elsewhere no
+    row is added.
+    """
+    monkeypatch.setattr(runs, "quick_precision", lambda device: precision)
+    counts = range(5000)
+    sizes = [padded_size(count, CPU) for count in counts]
+    if precision == torch.float32:
+        assert sizes == list(counts)
+        return
+    assert sizes[0] == 0 and sizes[1229] == 1280
+    for count, size in zip(counts, sizes, strict=True):
+        assert count <= size <= 1.25 * count + 7
+        assert padded_size(size, CPU) == size
+    for power in (64, 256, 1024, 2048):
+        assert len({size for size in sizes if power < size <= 2 * power}) == 4
+    assert padded_size(1229, torch.device("meta")) == 1229
+
+
 # ---------------------------------------------------------------------------- settings
 
 
@@ -632,6 +653,61 @@ def test_the_head_at_masked_positions_gives_the_full_gradient(
     for (name, one), other in zip(step.named_parameters(), whole.parameters(), strict=True):
         assert one.grad is not None and other.grad is not None, name
         assert_near(one.grad, other.grad, of=largest, what=name)
+
+
+@pytest.mark.parametrize("mix", [Mix(), Mix(whole=0.6)], ids=["long", "whole"])
+def test_padding_changes_neither_loss_nor_gradient(
+    mix: Mix, tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In fp32, rows that only pad the masked positions and the pairs leave every figure and gradient as they are."""
+    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
+    quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.2), mix).batch(8, 48, np.random.default_rng(0))
+    exact, padded = new_model(quiet), new_model(quiet)
+    expected = train_step(exact, batch, CPU)
+    monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count + 11)
+    mlm_logits, labels, nsp_logits, follows = predictions(padded, batch, CPU)
+    assert len(mlm_logits) == len(labels) == (batch.labels != -100).sum() + 11
+    assert len(nsp_logits) == len(follows) == (batch.next_sentence_label != -100).sum() + 11
+    figures = train_step(padded, batch, CPU)
+    assert figures.keys() == expected.keys() == {"loss", "mlm", "nsp"}
+    for name, value in expected.items():
+        assert_near(figures[name], value, of=1, what=name)
+    assert_gradients_near(padded, exact)
+
+
+def test_a_batch_without_masked_pieces_has_no_loss(
+    tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer
+) -> None:
+    """Its gradient is that of the next sentences alone, and no number is lost."""
+    model = new_model(tiny_config)
+    batch = ExampleMaker(corpus, tokenizer, NO_MASKING).batch(4, 16, np.random.default_rng(0))
+    figures = train_step(model, batch, CPU)
+    assert np.isfinite(figures["loss"]) and figures["mlm"] == 0
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_steps_repeat_their_matrix_products(
+    tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """oneDNN keeps a kernel for each shape of a product in bfloat16: of 60 steps with whole sentences, the last 30
+    bring no more than a few new shapes, and without padding most of them bring one.
+    """
+    maker = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.2), Mix(whole=0.5))
+    model = new_model(tiny_config)
+
+    def new_shapes() -> int:
+        before, after = MatrixShapes(), MatrixShapes()
+        for step in range(60):
+            with before if step < 30 else after:
+                train_step(model, maker.batch(16, (16, 32)[step % 2], np.random.default_rng(step)), CPU)
+        return len(after.shapes - before.shapes)
+
+    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.bfloat16)
+    padded = new_shapes()
+    monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count)
+    exact = new_shapes()
+    assert padded < 10 < 40 < exact, (padded, exact)
 
 
 def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:

@@ -710,8 +710,14 @@ def test_steps_repeat_their_matrix_products(
     assert padded < 10 < 40 < exact, (padded, exact)
 
 
-def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:
-    """In a few steps the loss falls well below where it began; the log says how, and the model is saved."""
+def test_pre_training_learns(
+    tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a few steps the loss falls well below where it began; the log says how, and the model is saved. Fragments of
+    memory are released after 50 steps.
+    """
+    released: list[int] = []
+    monkeypatch.setattr(runs, "release_freed_memory", lambda: released.append(1))
     model = new_model(tiny_config)
     before = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
     lines: list[str] = []
@@ -729,7 +735,7 @@ def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tm
     after = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
     assert after["loss"] < before["loss"] - 1.0
     assert after["mlm"] > before["mlm"] + 0.2
-    assert not model.training
+    assert not model.training and released == [1]
     log = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in log if "loss" in line] == [20, 40, 60, 80]
     assert [line["step"] for line in log if "held_out" in line] == [80]

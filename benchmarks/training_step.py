@@ -6,17 +6,23 @@
 
 The text is made of random pieces: what a step costs does not depend on what it says. One thread, and its own seconds
 (`time.process_time`), so that other work on the machine moves the figures little; the rows take turns.
+
+The memory rows train 500 steps with sizes that differ from step to step, in a process for each side: with sizes padded
+to a few, where the device keeps a kernel for each, and fragments of memory released, as the loops do it; without both.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -25,11 +31,12 @@ import torch.nn.functional as F
 from tables import QUICK, parse_arguments, write_table
 
 from bert_core import load
-from bert_core.modeling import BertForPreTraining
+from bert_core.modeling import BertForPreTraining, BertForSequenceClassification
 from bert_core.records import Batch
-from bert_core.training import runs
+from bert_core.training import finetune, lens, pretrain, runs, tuning
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.pretrain import PretrainSettings, optimizer_of, train_step
+from bert_core.translators import Translators
 from viz_app.cli.serve import MALLOC
 
 CPU = torch.device("cpu")
@@ -143,13 +150,150 @@ def table(compiled: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+MEMORY_LOOPS = {
+    "pretrain": "`pretrain`: 1,024 tokens a step of the usual lengths, 40% of the rows whole sentences, Muon, average",
+    "finetune": "`finetune`: 16 texts a step, 5 to 128 tokens, median 30",
+    "lens": "`tune-lens`: 4 examples of 64 tokens a step",
+}
+MEMORY_SIDES = {"now": "", "before": "exact sizes, fragments kept"}
+MEMORY_STEPS, MEMORY_EARLY = (2, 1) if QUICK else (500, 50)
+MEMORY_BLOCK = 1 if QUICK else 25  # steps of one side before it is the other's turn
+STATM = Path("/proc/self/statm")
+
+
+def resident() -> float:
+    """MiB of this process that are in memory; Linux only."""
+    return int(STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def training_loop(loop: str) -> Callable[[int], int]:
+    """A function that trains the step with a number and returns its tokens, padding not counted."""
+    loaded = load("headlight-mini", device="cpu")
+    text = corpus(len(loaded.tokenizer))
+    model = load("headlight-mini", device="cpu").model.train().requires_grad_(True)
+    if loop == "pretrain":
+        settings = PretrainSettings(masking=MASKING, mix=Mix(whole=0.4), optimizer="muon", average=0.99)
+        maker = ExampleMaker(text, loaded.tokenizer, settings.masking, settings.mix)
+        parameters = list(model.parameters())
+        optimizer, mean = optimizer_of(model, settings), runs.Average(model, settings.average)
+
+        def pretraining_step(number: int) -> int:
+            rng = np.random.default_rng([0, number])
+            length = int(rng.choice(list(settings.lengths), p=list(settings.lengths.values())))
+            batch = maker.batch(1024 // length, length, rng)
+            train_step(model, batch, CPU)
+            runs.update(optimizer, parameters, 1e-6)
+            mean.add(model)
+            return int((batch.input_ids != loaded.tokenizer.pad_id).sum())
+
+        return pretraining_step
+    if loop == "finetune":
+        classifier = BertForSequenceClassification(loaded.config.with_labels(("a", "b")), model.bert).train()
+        draw = np.random.default_rng(0)
+        sizes = np.clip(draw.lognormal(3.4, 0.6, 8000), 5, 128).astype(int)
+        examples = [finetune.Example(tuple(draw.integers(1000, 30000, n).tolist()), (0,) * n, n % 2) for n in sizes]
+        batches = tuning._batches(examples, 16, draw)
+        weights = list(classifier.parameters())
+        adamw = runs.adamw(weights, 1e-6, 0.01)
+
+        def finetuning_step(number: int) -> int:
+            batch = next(batches)
+            with runs.fast_forward(CPU):
+                loss = finetune._loss(classifier, batch, pad=0, device=CPU)
+            loss.backward()
+            runs.update(adamw, weights, 1e-6)
+            return sum(len(example.input_ids) for example in batch)
+
+        return finetuning_step
+    hidden = ExampleMaker(text, loaded.tokenizer, lens._MASKING)
+    translators = Translators(loaded.config).train()
+    maps = list(translators.parameters())
+    optimizer_of_maps = runs.adamw(maps, 1e-6, 0.01)
+
+    def lens_step(number: int) -> int:
+        rng = np.random.default_rng([0, number])
+        batch = hidden.batch(4, 64, rng)
+        lens._train_step(loaded, translators, batch, rng)
+        runs.update(optimizer_of_maps, maps, 1e-6)
+        return int((batch.input_ids != loaded.tokenizer.pad_id).sum())
+
+    return lens_step
+
+
+def train_on_request(loop: str, side: str) -> None:
+    """Train `MEMORY_BLOCK` steps for each line of the standard input; answer with peak MiB, seconds and tokens."""
+    torch.set_num_threads(1)
+    if side == "before":
+        for module in (pretrain, tuning, lens):
+            module.padded_size = lambda count, device: count
+    step_of, step = training_loop(loop), 0
+    for _ in sys.stdin:
+        peak = seconds = tokens = 0.0
+        for _ in range(MEMORY_BLOCK):
+            start = time.process_time()
+            tokens += step_of(step)
+            step += 1
+            peak = max(peak, resident())
+            if side == "now":
+                runs.release_fragments(step)
+            seconds += time.process_time() - start
+        print(json.dumps([peak, seconds, tokens]), flush=True)
+
+
+def memory_table() -> str:
+    """Peak memory of every loop now and before, early and late, and the speeds, as Markdown; empty but on Linux."""
+    if not STATM.is_file():
+        return ""
+    blocks = [f"{end - MEMORY_BLOCK + 1} to {end}" for end in (MEMORY_EARLY, MEMORY_STEPS)]
+    lines = [
+        f"\nMemory: a process for each side, one thread, in turns of {MEMORY_BLOCK} steps; medians of the turns.\n",
+        f"| steps of different sizes | peak MiB, steps {blocks[0]} | steps {blocks[1]} | growth "
+        "| tokens a second of one core | times before |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for loop, title in MEMORY_LOOPS.items():
+        measured = _in_turns(loop)
+        speeds = {side: [tokens / seconds for _, seconds, tokens in blocks] for side, blocks in measured.items()}
+        ratio = statistics.median(one / other for one, other in zip(speeds["now"], speeds["before"], strict=True))
+        for side, name in MEMORY_SIDES.items():
+            early, late = measured[side][MEMORY_EARLY // MEMORY_BLOCK - 1][0], measured[side][-1][0]
+            lines.append(
+                f"| {name or title} | {early:,.0f} | {late:,.0f} | {late / early - 1:+.1%} "
+                f"| {statistics.median(speeds[side]):,.0f} | {f'{ratio:.2f}' if side == 'now' else ''} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _in_turns(loop: str) -> dict[str, list[list[float]]]:
+    """What `train_on_request` answers for each block, by side; the sides take turns."""
+    command = [sys.executable, __file__, *["--quick"] * QUICK, "--memory", loop]
+    processes = {
+        side: subprocess.Popen([*command, side], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for side in MEMORY_SIDES
+    }
+    measured: dict[str, list[list[float]]] = {side: [] for side in MEMORY_SIDES}
+    for _ in range(MEMORY_STEPS // MEMORY_BLOCK):
+        for side, process in processes.items():
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+            measured[side].append(json.loads(process.stdout.readline()))
+    for process in processes.values():
+        process.communicate()
+    return measured
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Steps of pre-training.")
     parser.add_argument("--compile", action="store_true", help="try torch.compile too, which needs a C++ compiler")
+    parser.add_argument("--memory", nargs=2, metavar=("LOOP", "SIDE"), help=argparse.SUPPRESS)
     arguments = parse_arguments(parser)
     if platform.libc_ver()[0] == "glibc" and not os.environ.keys() >= MALLOC.keys():
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**MALLOC, **os.environ})
-    found = table(arguments.compile)
+    if arguments.memory:
+        train_on_request(*arguments.memory)
+        return
+    found = table(arguments.compile) + memory_table()
     print(found)
     if arguments.write:
         write_table(__file__, found)

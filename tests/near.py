@@ -41,3 +41,13 @@ def _numbers(values: Any) -> np.ndarray:
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu().double().numpy()
     return np.asarray(values, np.float64)
+
+
+def assert_gradients_near(model: torch.nn.Module, reference: torch.nn.Module) -> None:
+    """Both models have a gradient for the same parameters, equal relative to the largest of all."""
+    gradients = {name: parameter.grad for name, parameter in reference.named_parameters() if parameter.grad is not None}
+    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
+    for name, parameter in model.named_parameters():
+        assert (parameter.grad is None) == (name not in gradients), name
+        if parameter.grad is not None:
+            assert_near(parameter.grad, gradients[name], of=largest, what=name)

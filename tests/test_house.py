@@ -23,6 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core": set(),
     "bert_core.refused": {"numpy"},  # every room may say no
     "bert_core.progress": set(),
+    "bert_core.heap": set(),
     "bert_core.config": {"bert_core.naming"},
     "bert_core.naming": set(),
     "bert_core.charsmap": {"numpy"},
@@ -84,7 +85,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.edits", "bert_core.config", "bert_core.translators",
     },
     "bert_core.training": {
-        "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
+        "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming", "bert_core.heap",
         "bert_core.tokenizer", "bert_core.recording", "bert_core.pooling",
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
         "bert_core.calibration", "bert_core.scenes", "bert_core.agreement", "bert_core.vision", "bert_core.records",
@@ -117,7 +118,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "viz_app.glossary": {"viz_app.lessons"},
     "viz_app.shell": {
         "filelock", "numpy", "torch", "plotly", "streamlit",
-        "bert_core.refused", "bert_core.progress", "bert_core.tokenizer",
+        "bert_core.refused", "bert_core.progress", "bert_core.heap", "bert_core.tokenizer",
         "bert_core.checkpoint", "bert_core.loading", "bert_core.translators", "bert_core.agreement",
         "bert_core.records", "bert_core.run", "bert_core.analysis", "bert_core.methods", "bert_core.studies", "viz_app",
         "bert_core.edits", "bert_core.editing", "viz_app.door", "viz_app.notation",

@@ -16,7 +16,7 @@ from torch import Tensor
 from bert_core import checkpoint
 from bert_core.analysis.spans import answer_places, best_spans, context_places, span_at, span_probabilities
 from bert_core.loading import LoadedModel, best_device, model_folder
-from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput
+from bert_core.modeling import BertForQuestionAnswering, QuestionAnsweringOutput, span_loss
 from bert_core.pooling import read_pooling
 from bert_core.progress import Progress, printed
 from bert_core.records import SpanPrediction
@@ -30,6 +30,7 @@ from bert_core.training.tuning import (
     inputs_of,
     longest_first,
     start_of,
+    training_width,
     tuned,
     was_begun,
 )
@@ -275,20 +276,26 @@ def _windows(questions: Sequence[Question], tokenizer: Tokenizer, settings: Answ
 
 
 def _read_by(
-    reader: BertForQuestionAnswering, batch: Sequence[Window], pad: int, device: torch.device
-) -> QuestionAnsweringOutput:
-    """Both logits of every token, and the loss."""
+    reader: BertForQuestionAnswering,
+    batch: Sequence[Window],
+    pad: int,
+    device: torch.device,
+    width: int | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Both logits of every token (batch, longest), and the loss. width: as `inputs_of` takes it.
+
+    The loss is over the tokens of the longest window, whatever the width.
+    """
     start, end = (torch.tensor([getattr(one, name) for one in batch], device=device) for name in ("start", "end"))
-    found: QuestionAnsweringOutput = reader(
-        **inputs_of(batch, reader.config, pad, device), start_positions=start, end_positions=end
-    )
-    return found
+    outputs: QuestionAnsweringOutput = reader(**inputs_of(batch, reader.config, pad, device, width))
+    assert outputs.start_logits is not None and outputs.end_logits is not None
+    longest = max(len(window.input_ids) for window in batch)
+    start_logits, end_logits = outputs.start_logits[:, :longest], outputs.end_logits[:, :longest]
+    return start_logits, end_logits, span_loss(start_logits, end_logits, start, end)
 
 
 def _loss(reader: BertForQuestionAnswering, batch: Sequence[Window], *, pad: int, device: torch.device) -> Tensor:
-    loss = _read_by(reader, batch, pad, device).loss
-    assert loss is not None  # the answers were given
-    return loss
+    return _read_by(reader, batch, pad, device, training_width(batch, reader.config, device))[-1]
 
 
 @torch.no_grad()
@@ -312,10 +319,9 @@ def evaluate(
     nothing: dict[int, float] = {}
     loss = 0.0
     for windows in longest_first(held, batch):
-        found = _read_by(reader, windows, pad, device)
-        assert found.loss is not None and found.start_logits is not None and found.end_logits is not None
-        loss += found.loss.item() * len(windows)
-        logits = torch.stack([found.start_logits, found.end_logits], 1).cpu().numpy()
+        start_logits, end_logits, mean = _read_by(reader, windows, pad, device)
+        loss += mean.item() * len(windows)
+        logits = torch.stack([start_logits, end_logits], 1).cpu().numpy()
         for row, window in enumerate(windows):
             encoding, number = window.encoding, window.question
             assert encoding is not None  # of windows that are judged

@@ -22,9 +22,11 @@ from bert_core.studies.resume import alone
 from bert_core.tokenizer import CLS, MASK, PAD, SEP, Tokenizer
 from bert_core.training.runs import (
     adamw,
+    cut_log,
     fast_forward,
     in_words,
     log,
+    release_fragments,
     resume_state,
     rounded,
     save_state,
@@ -194,6 +196,7 @@ def _train(
     parameters = list(student.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     first = resume_state(student, optimizer, settings, folder)
+    cut_log(folder, first)
     report(None, in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
     write_words(VOCABULARY, folder)
     loaded = LoadedCaptioner(folder.name, model, Tokenizer.from_folder(folder), device)
@@ -207,6 +210,7 @@ def _train(
         batch = scene_batch(rng, settings.batch, config, most=most, hidden_words=settings.hidden_words)
         figures = _train_step(student, batch, settings, device)
         update(optimizer, parameters, settings.learning_rate * rate)
+        release_fragments(step + 1)
 
         for name, value in figures.items():
             smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value

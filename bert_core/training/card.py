@@ -248,7 +248,9 @@ MEASURED = """<!-- measures of {weights} -->
 The share of masked pieces guessed first, 15% of the pieces masked; 80/10/10 is the rule of the training (a tenth of
 the pieces to guess are replaced by random ones, a tenth left standing), "all [MASK]" hides every one of them. NSP:
 half of the second passages follow, half come from another document of the same file; *near* strangers from one that
-shares its words. *Whole sentences* stand alone, or in pairs of two.{against}
+shares its words. No second passage begins its document, so a document of one sentence is in no pair. Up to version 0.2
+both happened, always in wrong pairs, so that the kind of a passage gave the answer away: NSP figures from then are not
+comparable. *Whole sentences* stand alone, or in pairs of two.{against}
 
 {scores}
 

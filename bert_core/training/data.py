@@ -47,8 +47,8 @@ class Corpus:
     def prepare(cls, text: Path, tokenizer: Tokenizer, cache: Path, report: Progress = silent) -> Corpus:
         """The corpus of a text file, tokenized the first time and read from `cache` after that.
 
-        Raises Refused if the file holds fewer than two documents, or none with two sentences: a next sentence
-        needs a right one and a wrong one to choose.
+        Raises Refused if the file holds fewer than two documents with two sentences: a next sentence needs a right one,
+        and a wrong one that follows another sentence elsewhere.
         """
         stat = text.stat()
         identity = json.dumps([text.name, stat.st_size, stat.st_mtime_ns, tokenizer.backend.to_str()])
@@ -66,9 +66,19 @@ class Corpus:
                 f"{text.name} has fewer than two documents: put one paragraph on each line and a blank line between "
                 "documents"
             )
-        if np.diff(corpus.document_starts).max() < 2:
-            raise Refused(f"no document of {text.name} has two sentences, so none has a next sentence")
+        with_next = len(corpus.document_starts) - 1 - corpus.single_sentences
+        if with_next < 2:
+            raise Refused(
+                f"{with_next} document{'s' * (with_next != 1)} of {text.name} "
+                f"{'has' if with_next == 1 else 'have'} two sentences or more: next sentences, right and wrong, "
+                "need two such documents"
+            )
         return corpus
+
+    @property
+    def single_sentences(self) -> int:
+        """How many documents have one sentence."""
+        return int((np.diff(self.document_starts) == 1).sum())
 
     def pieces_of_documents(self, most: int = 256) -> list[np.ndarray]:
         """The first pieces of each document, as they stand there."""
@@ -245,7 +255,7 @@ class ExampleMaker:
             split = min(max(split, sentence + 1), last - 1)
             first = self.corpus.tokens[begin : int(starts[split])][-budget:]
             if is_random and not self.swaps:
-                split, last = self._elsewhere(document, rng)
+                split, last = self._wrong_next(document, rng)
             second = self.corpus.tokens[int(starts[split]) : int(starts[last])][: room - len(first)]
             if len(first) and len(second):
                 return (second, first) if is_random and self.swaps else (first, second)
@@ -253,7 +263,8 @@ class ExampleMaker:
     def _sentences(self, room: int, rng: np.random.Generator) -> tuple[tuple[np.ndarray, ...], int] | None:
         """A whole sentence, or two as a pair, with the answer to whether the second follows; None if none fits.
 
-        Sentences are drawn alike, however long: what is short, as speech is, comes as often as it is said.
+        Sentences are drawn alike, however long: what is short, as speech is, comes as often as it is said. One that
+        ends its document stands alone: in a pair it could only be wrong.
         """
         starts, documents = self.corpus.sentence_starts, self.corpus.document_starts
         if room < 2 + _FEWEST_PIECES:
@@ -262,33 +273,36 @@ class ExampleMaker:
             sentence = int(rng.integers(0, len(starts) - 1))
             document = int(np.searchsorted(documents, sentence, side="right")) - 1
             verdict = int(rng.choice([IGNORED_LABEL, 0, 1], p=[0.5, 0.25, 0.25]))
+            if sentence + 1 == documents[document + 1]:
+                verdict = IGNORED_LABEL
             chosen = [sentence]
-            neighbours = verdict == 0 or (verdict == 1 and self.swaps)
-            if neighbours:
+            if verdict == 0 or (verdict == 1 and self.swaps):
                 chosen.insert(1 - verdict, sentence + 1)
             elif verdict == 1:
-                chosen.append(self._elsewhere(document, rng)[0])
-            if neighbours and sentence + 1 == documents[document + 1]:
-                continue
+                chosen.append(self._wrong_next(document, rng)[0])
             segments = tuple(self.corpus.tokens[int(starts[s]) : int(starts[s + 1])] for s in chosen)
             sizes = [len(segment) for segment in segments]
             if min(sizes) >= _FEWEST_PIECES and sum(sizes) + len(sizes) + 1 <= room:
                 return segments, verdict
         return None
 
-    def _elsewhere(self, document: int, rng: np.random.Generator) -> tuple[int, int]:
-        """A sentence of another document, and the first sentence after that document."""
+    def _wrong_next(self, document: int, rng: np.random.Generator) -> tuple[int, int]:
+        """A sentence of another document that follows one there, and the first sentence after that document.
+
+        The first sentence of a document is never a right next one, so it must not be a wrong one either: the kind of
+        the sentence would give the answer away. A document of one sentence has no other.
+        """
         documents, sentences = self.corpus.document_starts, len(self.corpus.sentence_starts) - 1
         if self.kinds is not None and rng.random() < self.mix.near:
             alike = np.nonzero(self.kinds == self.kinds[document])[0]
-            alike = alike[(alike != document) & (documents[alike + 1] > documents[alike])]
+            alike = alike[(alike != document) & (documents[alike + 1] - documents[alike] > 1)]
             if len(alike):
                 other = int(rng.choice(alike))
-                return int(rng.integers(documents[other], documents[other + 1])), int(documents[other + 1])
+                return int(rng.integers(documents[other] + 1, documents[other + 1])), int(documents[other + 1])
         while True:
             sentence = int(rng.integers(0, sentences))
             other = int(np.searchsorted(documents, sentence, side="right")) - 1
-            if other != document:
+            if other != document and sentence > documents[other]:
                 return sentence, int(documents[other + 1])
 
     def _mask(self, input_ids: np.ndarray, rng: np.random.Generator) -> np.ndarray:

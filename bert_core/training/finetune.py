@@ -29,6 +29,7 @@ from bert_core.training.tuning import (
     inputs_of,
     longest_first,
     start_of,
+    training_width,
     tuned,
     was_begun,
 )
@@ -179,7 +180,8 @@ def finetune(
 def _loss(
     classifier: BertForSequenceClassification, batch: Sequence[Example], *, pad: int, device: torch.device
 ) -> Tensor:
-    logits = classifier(**inputs_of(batch, classifier.config, pad, device)).logits
+    width = training_width(batch, classifier.config, device)
+    logits = classifier(**inputs_of(batch, classifier.config, pad, device, width)).logits
     return F.cross_entropy(logits.float(), torch.tensor([example.label for example in batch], device=device))
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,7 @@ from torch import nn
 from bert_core import checkpoint
 from bert_core.refused import Refused
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.runs import LOG_FILE, STATE_FILE
+from bert_core.training.runs import LOG_FILE, STATE_FILE, keep_lines, read_lines
 
 STEPS_FOLDER = "steps"
 MOST_BYTES = 4 * 2**30  # that the kept steps of a run take together
@@ -129,25 +125,8 @@ def resume_place(folder: Path, model: nn.Module, optimizer: torch.optim.Optimize
     except Exception as error:  # of a file that is cut off, or of another model
         raise Refused(f"{path} is not what an earlier run left: delete it to begin anew") from error
     place.best = None if place.best is None else tuple(place.best)
-    said = [line for line in read_lines(folder) if _is_before(line, place)]
-    checkpoint.write_whole(folder / LOG_FILE, "".join(json.dumps(line) + "\n" for line in said))
+    keep_lines(folder, lambda line: _is_before(line, place))
     return place
-
-
-@contextmanager
-def unbroken() -> Iterator[None]:
-    """A Ctrl-C inside this block is answered at its end: what is done in it is done whole, or not begun."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # no Ctrl-C comes here
-        return
-    came: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
-    if came:
-        raise KeyboardInterrupt
 
 
 def _is_before(line: Mapping[str, Any], place: Place) -> bool:
@@ -187,16 +166,3 @@ def read_log(folder: Path) -> TuningLog:
         tuple((step, line["held_out"]) for step, line in looks),
         tuple(step for step, line in looks if line.get("kept")),
     )
-
-
-def read_lines(folder: Path) -> list[dict[str, Any]]:
-    """The whole lines of a run's log; the last may be cut off while it is written."""
-    path, lines = folder / LOG_FILE, []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
-        try:
-            said = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(said, dict):
-            lines.append(said)
-    return lines

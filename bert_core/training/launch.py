@@ -64,9 +64,14 @@ def launch(
     say: Progress = report if is_first else silent
     swaps = config.family.asks_order
     texts = cache or folder / "corpus"
-    examples = ExampleMaker(
-        shared_corpus(train, tokenizer, texts, say), tokenizer, settings.masking, settings.mix, swaps=swaps
-    )
+    corpus = shared_corpus(train, tokenizer, texts, say)
+    if not settings.mix.whole and (single := corpus.single_sentences):
+        say(
+            None,
+            f"{single:,} of {len(corpus.document_starts) - 1:,} documents have one sentence, so no next one: they are "
+            "left out (--whole 0.4 reads such sentences alone)",
+        )
+    examples = ExampleMaker(corpus, tokenizer, settings.masking, settings.mix, swaps=swaps)
     asked = None
     if held_out is not None:
         asked = ExampleMaker(shared_corpus(held_out, tokenizer, texts, say), tokenizer, EVALUATION_MASKING, swaps=swaps)

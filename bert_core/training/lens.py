@@ -21,7 +21,19 @@ from bert_core.records import Batch
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule
-from bert_core.training.runs import adamw, fast_forward, in_words, log, resume_state, save_state, trapezoid, update
+from bert_core.training.runs import (
+    adamw,
+    cut_log,
+    fast_forward,
+    in_words,
+    log,
+    padded_size,
+    release_fragments,
+    resume_state,
+    save_state,
+    trapezoid,
+    update,
+)
 from bert_core.translators import Translators, write_translators
 
 CARD = "TUNED_LENS.md"
@@ -111,6 +123,7 @@ def _tune(
     parameters = list(translators.parameters())
     optimizer = adamw(parameters, settings.learning_rate, settings.weight_decay)
     first = resume_state(translators, optimizer, settings, folder)
+    cut_log(folder, first)
     report(None, in_words(loaded.device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
     started = saved = time.monotonic()
@@ -121,6 +134,7 @@ def _tune(
         batch = examples.batch(settings.examples, settings.length, rng)
         figures = _train_step(loaded, translators, batch, rng)
         update(optimizer, parameters, settings.learning_rate * rate)
+        release_fragments(step + 1)
         smooth = figures if smooth is None else 0.95 * smooth + 0.05 * figures
         now, last = time.monotonic(), step + 1 == settings.steps
         if (step + 1) % 10 == 0 or last:
@@ -151,16 +165,19 @@ def _train_step(loaded: LoadedModel, translators: Translators, batch: Batch, rng
     One depth after another, so that only one table of scores (position, vocab) has a way back at a time.
     """
     head = loaded.model.cls.predictions
+    places = torch.cat(_places(batch, rng)).to(loaded.device)
+    count, size = len(places), padded_size(len(places), loaded.device)
     with torch.no_grad(), fast_forward(loaded.device):
-        states = _states(loaded, batch)[:, torch.cat(_places(batch, rng)).to(loaded.device)]
+        states = _states(loaded, batch)[:, F.pad(places, (0, size - count))]
         final = head(states[-1]).float().log_softmax(-1)
     aim = final.exp()
-    entropy = -(aim * final).sum(-1).mean().item()
+    aim[count:] = 0  # padding: neither a loss nor a gradient
+    entropy = -(aim * final).sum().item() / count
     found = []
     for depth in range(len(translators)):
         with fast_forward(loaded.device):
             scores = head(translators(depth, states[depth].float()))
-        loss = F.cross_entropy(scores.float(), aim)
+        loss = F.cross_entropy(scores.float(), aim, reduction="sum") / count
         loss.backward()  # type: ignore[no-untyped-call]
         found.append(loss.item() - entropy)
     return np.array(found)

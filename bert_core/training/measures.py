@@ -240,8 +240,8 @@ def _hidden(
     maker = ExampleMaker(corpus, loaded.tokenizer, ALL_HIDDEN, mix, swaps=loaded.asks_order)
     for number in range(batches):
         batch = maker.batch(32, 128, np.random.default_rng([seed, number]))
-        logits, labels, _, _ = predictions(loaded.model, batch, loaded.device)
         rows, places = np.nonzero(batch.labels >= 0)
+        logits, labels = (table[: len(rows)] for table in predictions(loaded.model, batch, loaded.device)[:2])
         if batch.starts is None:
             seen = [set(batch.input_ids[row].tolist()) for row in rows]
         else:

@@ -25,9 +25,14 @@ from bert_core.training.runs import (
     Average,
     Muon,
     adamw,
+    cut_log,
+    defer_sigint,
     fast_forward,
     in_words,
     log,
+    padded_size,
+    read_lines,
+    release_fragments,
     resume_state,
     rounded,
     save_state,
@@ -122,7 +127,8 @@ def pretrain(
 ) -> BertForPreTraining:
     """Train a model in place, resuming from `folder` if a run with the same settings was interrupted there.
 
-    save_every: seconds between checkpoints. evaluate_every: steps between looks at the held-out text.
+    save_every: seconds between checkpoints; a run that is interrupted saves one more. evaluate_every: steps between
+    looks at the held-out text.
     Progress goes to `report` and, as one JSON object a line, to `log.jsonl`; the finished model to `folder / "model"`.
     Raises Refused if the folder holds a run with other settings.
     """
@@ -134,49 +140,75 @@ def pretrain(
     # After the optimizer: its first one imports torch._dynamo, and a group joined before that import outlives
     # destroy_process_group (seen in torch 2.13), so that its threads could meet the interpreter's end and abort.
     workers = Workers.join(device)
-    first = resume_state(model, optimizer, settings, folder, average)
+    smooth: dict[str, float] = {}
+    first = resume_state(model, optimizer, settings, folder, average, smooth)
+    if workers.rank == 0:
+        cut_log(folder, first)
     report(None, in_words(device) + (f"; resuming at step {first} of {settings.steps}" if first else ""))
 
-    started = saved = time.monotonic()
-    smooth: dict[str, float] = {}
-    tokens_done = 0
-    for step in range(first, settings.steps):
-        rate = settings.rate_at(step)
-        rng = np.random.default_rng([settings.seed, step, workers.rank])
-        lengths = list(settings.lengths)
-        # Every worker takes the same length, so that none waits for another.
-        length = int(np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values())))
-        batch = examples.batch(settings.tokens // length, length, rng)
-        torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
-        figures = train_step(model, batch, device)
-        workers.average(parameters)
-        update(optimizer, parameters, rate)
-        if average:
-            average.add(model)
+    def look(step: int) -> None:
+        """Log the figures of held-out text after so many updates, where they are due."""
+        due = step % evaluate_every == 0 or step == settings.steps
+        if workers.rank != 0 or held_out is None or not due:
+            return
+        with average.instead(model) if average else nullcontext():
+            scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
+        log(folder, {"step": step, "held_out": scores})
+        lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
+        report(None, "held out: " + "; ".join(lines))
 
-        tokens_done += batch.input_ids.size * workers.world
-        for name, value in figures.items():
-            smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
-        now, last = time.monotonic(), step + 1 == settings.steps
-        if workers.rank == 0 and ((step + 1) % 20 == 0 or last):
-            speed = tokens_done / (now - started)
-            remaining = (settings.steps - step - 1) * (now - started) / (step + 1 - first)
-            record_line = {"step": step + 1, "rate": rate, "tokens_per_s": round(speed), **rounded(smooth)}
-            log(folder, record_line)
-            report(
-                (step + 1) / settings.steps,
-                f"step {step + 1}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
-                f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left",
-            )
-        if workers.rank == 0 and held_out is not None and ((step + 1) % evaluate_every == 0 or last):
-            with average.instead(model) if average else nullcontext():
-                scores = evaluate(model, held_out, device, lengths=(128,), batches=16)
-            log(folder, {"step": step + 1, "held_out": scores})
-            lines = (f"{k} tokens: MLM {v['mlm']:.1%}, NSP {v['nsp']:.1%}" for k, v in scores.items())
-            report(None, "held out: " + "; ".join(lines))
-        if workers.rank == 0 and (now - saved > save_every or last):
-            save_state(model, optimizer, settings, step + 1, folder, average)
-            saved = now
+    def save() -> None:
+        save_state(model, optimizer, settings, done, folder, average, smooth)
+
+    started = saved = time.monotonic()
+    tokens_done = 0
+    done = saved_at = first  # updates
+    consistent = True  # whether weights, optimizer and average are those after `done` updates
+    try:
+        if first and not any(line.get("step") == first and "held_out" in line for line in read_lines(folder)):
+            look(first)  # the run was interrupted during this evaluation
+        for step in range(first, settings.steps):
+            rate = settings.rate_at(step)
+            rng = np.random.default_rng([settings.seed, step, workers.rank])
+            lengths = list(settings.lengths)
+            # Every worker takes the same length, so that none waits for another.
+            drawn = np.random.default_rng([settings.seed, step]).choice(lengths, p=list(settings.lengths.values()))
+            length = int(drawn)
+            batch = examples.batch(settings.tokens // length, length, rng)
+            torch.manual_seed(int(rng.integers(1 << 62)))  # dropout, too, is a function of (seed, step, rank)
+            figures = train_step(model, batch, device)
+            workers.average(parameters)
+            last = step + 1 == settings.steps
+            logged = workers.rank == 0 and ((step + 1) % 20 == 0 or last)
+            with defer_sigint():
+                consistent = False
+                update(optimizer, parameters, rate)
+                if average:
+                    average.add(model)
+                for name, value in figures.items():
+                    smooth[name] = value if name not in smooth else 0.98 * smooth[name] + 0.02 * value
+                done, consistent = step + 1, True
+                tokens_done += batch.input_ids.size * workers.world
+                speed = tokens_done / (time.monotonic() - started)
+                if logged:
+                    log(folder, {"step": done, "rate": rate, "tokens_per_s": round(speed), **rounded(smooth)})
+            if logged:
+                remaining = (settings.steps - done) * (time.monotonic() - started) / (done - first)
+                report(
+                    done / settings.steps,
+                    f"step {done}/{settings.steps}  loss {smooth['loss']:.3f}  MLM {smooth['mlm']:.1%}  "
+                    f"NSP {smooth.get('nsp', math.nan):.1%}  {speed:,.0f} tokens/s  {remaining / 60:.0f} min left",
+                )
+            release_fragments(done)
+            look(done)
+            if workers.rank == 0 and (time.monotonic() - saved > save_every or last):
+                save()
+                saved, saved_at = time.monotonic(), done
+    except BaseException as error:  # whatever stops it: a Ctrl-C, or another worker that was stopped
+        if workers.rank == 0 and consistent and done > saved_at and not isinstance(error, Refused | OSError):
+            with defer_sigint():  # torchrun passes on a Ctrl-C that the terminal has already sent
+                save()
+        raise
     if average:
         average.put_into(model)
     model.eval()
@@ -201,23 +233,29 @@ def train_step(model: BertForPreTraining, batch: Batch, device: torch.device) ->
     The masked-word head is computed at the masked positions only.
     """
     mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-    mlm_loss = F.cross_entropy(mlm_logits.float(), labels)
-    # A batch of sentences that all stand alone asks nobody whether one follows.
-    nsp_loss = F.cross_entropy(nsp_logits.float(), follows) if len(follows) else mlm_loss.new_zeros(())
+    mlm_loss, nsp_loss = mean_loss(mlm_logits, labels), mean_loss(nsp_logits, follows)
     (mlm_loss + nsp_loss).backward()  # type: ignore[no-untyped-call]
+    pairs = count_of(follows)
     with torch.no_grad():
         return {
             "loss": (mlm_loss + nsp_loss).item(),
-            "mlm": (mlm_logits.argmax(-1) == labels).float().mean().item(),
-            **({"nsp": (nsp_logits.argmax(-1) == follows).float().mean().item()} if len(follows) else {}),
+            "mlm": correct(mlm_logits, labels) / max(count_of(labels), 1),
+            **({"nsp": correct(nsp_logits, follows) / pairs} if pairs else {}),
         }
 
 
 def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """MLM logits (masked, vocab) and labels (masked,), NSP logits (asked, 2) and labels (asked,)."""
+    """MLM logits (row, vocab) and labels (row,) of the masked positions, NSP logits (row, 2) and labels of the pairs.
+
+    The last rows may be padding (`padded_size`): their label is IGNORED_LABEL, and they have no part in a loss.
+    """
 
     def tensor(array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(device)
+
+    def padded(array: np.ndarray, value: int = 0) -> Tensor:
+        rows = padded_size(len(array), device) - len(array)
+        return tensor(np.pad(array, (0, rows), constant_values=value))
 
     limited = bool((batch.attention_mask == 0).any())
     with fast_forward(device):
@@ -232,11 +270,30 @@ def predictions(model: BertForPreTraining, batch: Batch, device: torch.device) -
         rows, places = (asked, np.zeros_like(asked)) if batch.starts is None else batch.starts[asked].T
         assert model.bert.pooler is not None  # a model with a next-sentence head has one
         return (
-            model.cls.predictions(states.flatten(0, 1)[tensor(where)]),
-            tensor(batch.labels.ravel()[where]),
-            model.cls.seq_relationship(model.bert.pooler(states[tensor(rows), tensor(places)][:, None])),
-            tensor(batch.next_sentence_label[asked]),
+            model.cls.predictions(states.flatten(0, 1)[padded(where)]),
+            padded(batch.labels.ravel()[where], IGNORED_LABEL),
+            model.cls.seq_relationship(model.bert.pooler(states[padded(rows), padded(places)][:, None])),
+            padded(batch.next_sentence_label[asked], IGNORED_LABEL),
         )
+
+
+def mean_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy of the rows that have a label, in nats; 0 where none has.
+
+    logits: (row, class). labels: (row,), IGNORED_LABEL for padding, whose gradient is exactly 0.
+    """
+    total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
+    return total / max(count_of(labels), 1)
+
+
+def count_of(labels: Tensor) -> int:
+    """How many rows are not padding."""
+    return int((labels != IGNORED_LABEL).sum())
+
+
+def correct(logits: Tensor, labels: Tensor) -> int:
+    """How many rows have their label as the largest logit; padding has none."""
+    return int((logits.argmax(-1) == labels).sum())
 
 
 @torch.no_grad()
@@ -263,11 +320,12 @@ def evaluate(
         for number in range(batches):
             batch = held_out.batch(max(tokens // length, 1), length, np.random.default_rng([seed, length, number]))
             mlm_logits, labels, nsp_logits, follows = predictions(model, batch, device)
-            loss += F.cross_entropy(mlm_logits.float(), labels, reduction="sum").item()
-            right += int((mlm_logits.argmax(-1) == labels).sum())
-            total += len(labels)
-            nsp_right += int((nsp_logits.argmax(-1) == follows).sum())
-            pairs += len(follows)
+            masked = count_of(labels)
+            loss += mean_loss(mlm_logits, labels).item() * masked
+            right += correct(mlm_logits, labels)
+            total += masked
+            nsp_right += correct(nsp_logits, follows)
+            pairs += count_of(follows)
         shares = {"mlm": right / max(total, 1), "loss": loss / max(total, 1), "nsp": nsp_right / max(pairs, 1)}
         scores[length] = {**shares, "masked": total, "pairs": pairs}
     model.train(was_training)

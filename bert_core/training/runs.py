@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
@@ -15,11 +17,13 @@ import torch
 from torch import Tensor, nn
 
 from bert_core import checkpoint
+from bert_core.heap import release_freed_memory
 from bert_core.recording import record
 from bert_core.refused import Refused
 
 STATE_FILE = "state.pt"
 LOG_FILE = "log.jsonl"
+RELEASE_EVERY = 50  # steps
 CPUINFO = Path("/proc/cpuinfo")
 BETAS, EPSILON = (0.9, 0.98), 1e-6
 
@@ -154,6 +158,19 @@ def in_words(device: torch.device) -> str:
     return "multiplying in float32: this device has no bfloat16 that would be quicker"
 
 
+def padded_size(count: int, device: torch.device) -> int:
+    """The number of rows to compute for `count` rows that differ from step to step: one of a small set of sizes.
+
+    For each shape of a matrix product in bfloat16 on a CPU, oneDNN keeps a kernel with its own copy of the weights, up
+    to 1,024 of them (`ONEDNN_PRIMITIVE_CACHE_CAPACITY`). Sizes are therefore rounded up to four per power of two, and
+    to multiples of 8: at most a quarter, or 7 rows, are added. Elsewhere nothing is kept by shape and nothing is added.
+    """
+    if device.type != "cpu" or quick_precision(device) != torch.bfloat16:
+        return count
+    multiple = max(8, 1 << max((count - 1).bit_length() - 3, 0))
+    return -(-count // multiple) * multiple
+
+
 @contextmanager
 def fast_forward(device: torch.device) -> Iterator[None]:
     """A forward pass that is quick to go back through: bfloat16 where the device has it, and on a CPU explicit maps.
@@ -219,6 +236,16 @@ def update(optimizer: torch.optim.Optimizer, parameters: Sequence[nn.Parameter],
     optimizer.zero_grad(set_to_none=True)
 
 
+def release_fragments(step: int) -> None:
+    """Give freed memory back to the system after every `RELEASE_EVERY` steps.
+
+    glibc is told to keep it (`MALLOC_*`), since a step that faults its memory in again takes three times as long. But
+    batches of different lengths leave fragments of it that no other length fits, more with every new order of them.
+    """
+    if step % RELEASE_EVERY == 0:
+        release_freed_memory()
+
+
 def save_state(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -226,11 +253,12 @@ def save_state(
     step: int,
     folder: Path,
     average: Average | None = None,
+    smooth: Mapping[str, float] | None = None,
 ) -> None:
-    """Write what `resume_state` goes on from, whole or not at all."""
+    """Write what `resume_state` goes on from, whole or not at all. smooth: running means of the figures in the log."""
     state = {
         "model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
-        "settings": _fixed(settings), "steps": settings.steps,
+        "settings": _fixed(settings), "steps": settings.steps, "smooth": dict(smooth or {}),
         **({"average": average.state_dict()} if average else {}),
     }  # fmt: skip
     checkpoint.write_whole(folder / STATE_FILE, lambda path: torch.save(state, path))
@@ -242,8 +270,11 @@ def resume_state(
     settings: Settings,
     folder: Path,
     average: Average | None = None,
+    smooth: dict[str, float] | None = None,
 ) -> int:
     """Put a saved state back and return the step to go on with; 0 if there is none.
+
+    smooth: receives the running means that were saved; earlier versions saved none.
 
     Raises Refused if the folder holds a run with other settings, or one whose rate already falls to another end.
     """
@@ -268,12 +299,55 @@ def resume_state(
     optimizer.load_state_dict(state["optimizer"])
     if average:
         average.load_state_dict(state["average"])
+    if smooth is not None:
+        smooth.update(state.get("smooth", {}))
     return step
+
+
+@contextmanager
+def defer_sigint() -> Iterator[None]:
+    """A Ctrl-C inside this block raises KeyboardInterrupt at its end: the block runs whole, or not at all."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread receives signals
+        return
+    received: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)
+    if received:
+        raise KeyboardInterrupt
 
 
 def log(folder: Path, line: Mapping[str, Any]) -> None:
     """Add one JSON object to the run's log."""
     checkpoint.append_whole(folder / LOG_FILE, json.dumps(line) + "\n")
+
+
+def read_lines(folder: Path) -> list[dict[str, Any]]:
+    """The whole lines of a run's log; the last may be cut off while it is written."""
+    path, lines = folder / LOG_FILE, []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict):
+            lines.append(line)
+    return lines
+
+
+def keep_lines(folder: Path, wanted: Callable[[Mapping[str, Any]], bool]) -> None:
+    """Rewrite the run's log with the lines that are wanted; does nothing where there is no log."""
+    if (folder / LOG_FILE).is_file():
+        kept = [line for line in read_lines(folder) if wanted(line)]
+        checkpoint.write_whole(folder / LOG_FILE, "".join(json.dumps(line) + "\n" for line in kept))
+
+
+def cut_log(folder: Path, step: int) -> None:
+    """Drop the lines of steps after `step`, which a run that resumes there logs again."""
+    keep_lines(folder, lambda line: line.get("step", 0) <= step)
 
 
 def rounded(values: Mapping[str, float]) -> dict[str, float]:

@@ -31,6 +31,7 @@ from bert_core.training.tuning import (
     inputs_of,
     longest_first,
     start_of,
+    training_width,
     tuned,
     was_begun,
 )
@@ -220,7 +221,7 @@ def evaluate_tags(
 
 
 def _loss(tagger: BertForTokenClassification, batch: Sequence[TaggedText], *, pad: int, device: torch.device) -> Tensor:
-    logits, labels = _logits(tagger, batch, pad, device)
+    logits, labels = _logits(tagger, batch, pad, device, training_width(batch, tagger.config, device))
     # Of a batch without a word the mean would be no number.
     return F.cross_entropy(
         logits.float().flatten(0, 1), labels.flatten(), ignore_index=NOT_ASKED, reduction="sum"
@@ -228,11 +229,15 @@ def _loss(tagger: BertForTokenClassification, batch: Sequence[TaggedText], *, pa
 
 
 def _logits(
-    tagger: BertForTokenClassification, batch: Sequence[TaggedText], pad: int, device: torch.device
+    tagger: BertForTokenClassification,
+    batch: Sequence[TaggedText],
+    pad: int,
+    device: torch.device,
+    width: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(batch, seq, tag), and the number of each token's tag (batch, seq)."""
-    labels = filled([example.labels for example in batch], NOT_ASKED)
-    return tagger(**inputs_of(batch, tagger.config, pad, device)).logits, labels.to(device)
+    """(batch, seq, tag), and the number of each token's tag (batch, seq). width: as `inputs_of` takes it."""
+    labels = filled([example.labels for example in batch], NOT_ASKED, width)
+    return tagger(**inputs_of(batch, tagger.config, pad, device, width)).logits, labels.to(device)
 
 
 def tags_of(sentences: Sequence[LabelledSentence], path: Path) -> tuple[str, ...]:

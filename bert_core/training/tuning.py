@@ -25,9 +25,20 @@ from bert_core.naming import Family
 from bert_core.progress import Progress
 from bert_core.refused import Refused
 from bert_core.studies.resume import alone, as_kept, check_same, read_kept
-from bert_core.training.keeping import StepKeeper, resume_place, save_place, unbroken
+from bert_core.training.keeping import StepKeeper, resume_place, save_place
 from bert_core.training.launch import copy_tokenizer
-from bert_core.training.runs import STATE_FILE, adamw, fast_forward, in_words, log, trapezoid, update
+from bert_core.training.runs import (
+    STATE_FILE,
+    adamw,
+    defer_sigint,
+    fast_forward,
+    in_words,
+    log,
+    padded_size,
+    release_fragments,
+    trapezoid,
+    update,
+)
 
 UNFINISHED_FILE = "unfinished.json"  # what a run was begun with, while it lasts
 REPORT_EVERY = 20  # steps, or more often in a short run
@@ -263,10 +274,11 @@ def _tune(
                 value = loss.item()
                 if not math.isfinite(value):
                     raise Refused(f"the loss is no longer a number at step {place.step}: take a lower learning rate")
-                with unbroken():
+                with defer_sigint():
                     whole = False
                     update(optimizer, parameters, rate)
                     place.step, whole = place.step + 1, True
+                release_fragments(place.step)
                 place.smooth = value if place.smooth is None else 0.9 * place.smooth + 0.1 * value
                 keeper.add(place.step)
                 if place.step % every == 0 or place.step % in_epoch == 0:
@@ -307,11 +319,16 @@ def longest_first(examples: Sequence[Example], batch: int) -> Iterator[Sequence[
     return (ordered[first : first + batch] for first in range(0, len(ordered), batch))
 
 
-def inputs_of(batch: Sequence[Read], config: BertConfig, pad: int, device: torch.device) -> dict[str, Tensor | None]:
-    """What a model is called with, (batch, seq); the shorter texts are padded on the right."""
-    ids = filled([example.input_ids for example in batch], pad)
-    mask = filled([[1] * len(example.input_ids) for example in batch], 0)
-    segments = filled([example.token_type_ids for example in batch], 0) if config.type_vocab_size else None
+def inputs_of(
+    batch: Sequence[Read], config: BertConfig, pad: int, device: torch.device, width: int | None = None
+) -> dict[str, Tensor | None]:
+    """What a model is called with, (batch, width); the shorter texts are padded on the right.
+
+    width: tokens of each row, as `training_width` has it; None for those of the longest text.
+    """
+    ids = filled([example.input_ids for example in batch], pad, width)
+    mask = filled([[1] * len(example.input_ids) for example in batch], 0, width)
+    segments = filled([example.token_type_ids for example in batch], 0, width) if config.type_vocab_size else None
     return {
         "input_ids": ids.to(device),
         "token_type_ids": None if segments is None else segments.to(device),
@@ -319,9 +336,15 @@ def inputs_of(batch: Sequence[Read], config: BertConfig, pad: int, device: torch
     }
 
 
-def filled(rows: Sequence[Sequence[int]], padding: int) -> Tensor:
-    """(row, longest), each row filled up on the right."""
-    found = np.full((len(rows), max(map(len, rows))), padding, np.int64)
+def training_width(batch: Sequence[Read], config: BertConfig, device: torch.device) -> int:
+    """The tokens of a row in training: those of the longest text, or a few more so that widths repeat."""
+    longest = max(len(example.input_ids) for example in batch)
+    return min(padded_size(longest, device), config.max_position_embeddings)
+
+
+def filled(rows: Sequence[Sequence[int]], padding: int, width: int | None = None) -> Tensor:
+    """(row, width), each row filled up on the right; without a width, up to the longest."""
+    found = np.full((len(rows), width or max(map(len, rows))), padding, np.int64)
     for number, row in enumerate(rows):
         found[number, : len(row)] = row
     return torch.from_numpy(found)

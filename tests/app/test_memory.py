@@ -20,12 +20,13 @@ from viz_app.shell.jobs import JobQueue
 MB = 1 << 20
 COUNTS = """
 import numpy as np
+from bert_core.heap import release_freed_memory
 from viz_app.shell import memory
 print(memory.resident())
 array = np.ones(64 << 20, np.uint8)
 print(memory.resident())
 del array
-memory._give_back()
+release_freed_memory()
 print(memory.resident())
 """
 

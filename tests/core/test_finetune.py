@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import json
 import random
@@ -16,13 +17,14 @@ import transformers
 from safetensors.torch import load_file
 
 import bert_core
-from bert_core import BertConfig, BertModel, checkpoint
+from bert_core import BertConfig, BertForSequenceClassification, BertModel, checkpoint
 from bert_core.studies.rows import LabelledText, read_labelled
 from bert_core.training import finetune as tuning
+from bert_core.training import runs
 from bert_core.training.finetune import Scores, finetune
 from bert_core.training.labelled import classes_of, split_off
 from bert_core.training.tuning import FinetuneSettings
-from tests.near import assert_near
+from tests.near import assert_gradients_near, assert_near
 
 pytestmark = pytest.mark.slow
 
@@ -81,6 +83,42 @@ def guess(loaded: bert_core.LoadedModel, text: str) -> str:
 
 
 # ---------------------------------------------------------------------------- learning
+
+
+def test_padding_changes_neither_loss_nor_gradient(tiny_config: BertConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In fp32, texts that are padded beyond the longest have the loss and the gradients that they have without."""
+    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
+    quiet = tiny_config.with_labels(("a", "b", "c")).replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    torch.manual_seed(3)
+    exact = BertForSequenceClassification(quiet)
+    padded = copy.deepcopy(exact)
+    rng = np.random.default_rng(1)
+    batch = [tuning.Example(tuple(rng.integers(5, 150, n)), (0,) * n, n % 3) for n in (7, 11, 20, 13)]
+    expected = tuning._loss(exact, batch, pad=0, device=torch.device("cpu"))
+    expected.backward()
+    monkeypatch.setattr(tuning, "training_width", lambda *_: 29)
+    loss = tuning._loss(padded, batch, pad=0, device=torch.device("cpu"))
+    loss.backward()
+    assert_near(loss.item(), expected.item())
+    assert_gradients_near(padded, exact)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_widths_repeat_where_a_kernel_is_kept_for_each(
+    precision: torch.dtype, tiny_config: BertConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In bfloat16 on a CPU rows have one of a few widths, which hold the longest text and fit the model's positions;
+    elsewhere they are as wide as the longest text.
+    """
+    monkeypatch.setattr(runs, "quick_precision", lambda device: precision)
+    config = tiny_config.replace(max_position_embeddings=130)
+    lengths = range(1, 131)
+    texts = [tuning.Example((5,) * length, (0,) * length, 0) for length in lengths]
+    widths = [tuning.training_width([texts[0], text], config, torch.device("cpu")) for text in texts]
+    assert all(length <= width <= 130 for length, width in zip(lengths, widths, strict=True))
+    assert widths == list(lengths) if precision == torch.float32 else len(set(widths)) == 13
+    inputs = tuning.inputs_of(texts[:3], config, 0, torch.device("cpu"), width=16)
+    assert [None if table is None else tuple(table.shape) for table in inputs.values()] == [(3, 16)] * 3
 
 
 def test_it_learns_a_small_set(table: Path, tiny_model_folder: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 import bert_core
 from bert_core import Refused
-from bert_core.training import keeping, tuning
+from bert_core.training import keeping, runs, tuning
 from bert_core.training.finetune import finetune
 from bert_core.training.keeping import TuningLog, kept_steps, read_log, stride_of
 from bert_core.training.tuning import FinetuneSettings
@@ -177,4 +177,4 @@ def test_the_log_can_be_read_at_any_moment(
     monkeypatch.setattr(tuning, "SAVE_EVERY", 0.0)  # a note after each update changes nothing
     run(table, tmp_path / "noted", tiny_model_folder)
     lines = [json.loads(line) for line in (tmp_path / "noted" / "log.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert lines == keeping.read_lines(tmp_path / "run")
+    assert lines == runs.read_lines(tmp_path / "run")

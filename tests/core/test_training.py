@@ -6,6 +6,7 @@ import itertools
 import json
 import lzma
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -21,11 +22,14 @@ from bert_core import BertConfig, BertForPreTraining, Tokenizer
 from bert_core.records import Batch
 from bert_core.studies.documents import read_documents, split_sentences
 from bert_core.training import data, runs
+from bert_core.training import pretrain as pretraining
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.kinds import document_kinds
-from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, pretrain, train_step
-from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, quick_precision
-from tests.near import assert_near
+from bert_core.training.launch import launch
+from bert_core.training.pretrain import PretrainSettings, evaluate, optimizer_of, predictions, pretrain, train_step
+from bert_core.training.runs import LOG_FILE, STATE_FILE, Average, Muon, orthogonal, padded_size, quick_precision
+from tests.matrices import MatrixShapes
+from tests.near import assert_gradients_near, assert_near
 
 CPU = torch.device("cpu")
 NO_MASKING = MaskingRule(rate=0.0)
@@ -137,7 +141,8 @@ def test_sentences_end_where_they_end() -> None:
 
 def test_a_corpus_is_the_text_in_pieces(tmp_path: Path, tokenizer: Tokenizer) -> None:
     """Sentences and documents start where the arrays say, and their pieces are those of the tokenizer."""
-    (tmp_path / "a.txt").write_text("The cat sat. The dog ran.\nA big mat.\n\nIt was night.\n", encoding="utf-8")
+    text = "The cat sat. The dog ran.\nA big mat.\n\nIt was night. It was old.\n"
+    (tmp_path / "a.txt").write_text(text, encoding="utf-8")
     corpus = Corpus.prepare(tmp_path / "a.txt", tokenizer, tmp_path / "cache")
     starts = corpus.sentence_starts
     sentences = [corpus.tokens[a:b] for a, b in itertools.pairwise(starts)]
@@ -146,9 +151,10 @@ def test_a_corpus_is_the_text_in_pieces(tmp_path: Path, tokenizer: Tokenizer) ->
         "the dog ran.",
         "a big mat.",
         "it was night.",
+        "it was old.",
     ]
-    assert corpus.document_starts.tolist() == [0, 3, 4]
-    assert len(corpus) == 16
+    assert corpus.document_starts.tolist() == [0, 3, 5]
+    assert len(corpus) == 20
 
 
 def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,12 +168,12 @@ def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypa
 
     monkeypatch.setattr(data, "_tokenize", counted)
     path, cache = tmp_path / "a.txt", tmp_path / "cache"
-    path.write_text("The cat sat. The dog ran.\n\nIt was night.\n", encoding="utf-8")
+    path.write_text("The cat sat. The dog ran.\n\nIt was night. It was old.\n", encoding="utf-8")
     first = Corpus.prepare(path, tokenizer, cache)
     again = Corpus.prepare(path, tokenizer, cache)
     assert len(made) == 1
     assert np.array_equal(first.tokens, again.tokens)
-    path.write_text("The cat sat. The dog ran.\n\nIt was a night.\n", encoding="utf-8")
+    path.write_text("The cat sat. The dog ran.\n\nIt was a night. It was old.\n", encoding="utf-8")
     assert len(Corpus.prepare(path, tokenizer, cache)) == len(first) + 1
     assert len(made) == 2
     for marker in cache.glob("*/done"):
@@ -181,7 +187,8 @@ def test_a_text_is_tokenized_once(tmp_path: Path, tokenizer: Tokenizer, monkeypa
     [
         ("", "has fewer than two documents: put one paragraph on each line"),
         ("The cat sat. The dog ran.\n", "has fewer than two documents: put one paragraph on each line"),
-        ("The cat sat.\n\nThe dog ran.\n", "no document of a.txt has two sentences, so none has a next sentence"),
+        ("The cat sat.\n\nThe dog ran.\n", "0 documents of a.txt have two sentences or more: next sentences"),
+        ("The cat sat. It ran.\n\nA dog.\n", "1 document of a.txt has two sentences or more: next sentences"),
     ],
 )
 def test_a_text_without_next_sentences_is_refused(
@@ -233,6 +240,33 @@ def test_pairs_follow_each_other_or_come_from_another_document(length: int, toke
         else:
             assert document_of[second[0]] != document_of[first[0]]
     assert 0.4 < batch.next_sentence_label.mean() < 0.6
+
+
+@pytest.mark.parametrize("mix", [Mix(), Mix(near=1.0), Mix(whole=1.0), Mix(whole=1.0, near=1.0)], ids=str)
+def test_the_place_of_a_sentence_does_not_tell_whether_it_follows(mix: Mix, tokenizer: Tokenizer) -> None:
+    """Right and wrong pairs are made of the same sentences: A is never the last one of its document, B never begins at
+    the first one. So documents of one sentence have no part in pairs; among whole sentences they stand alone.
+    """
+    corpus = numbered_corpus()
+    sizes = np.diff(corpus.document_starts)
+    assert (sizes == 1).sum() > 3
+    batch = ExampleMaker(corpus, tokenizer, NO_MASKING, mix).batch(600, 96, np.random.default_rng(8))
+    starts = [(row, 0) for row in range(600)] if batch.starts is None else batch.starts.tolist()
+    single = set(corpus.document_starts[:-1][sizes == 1].tolist())
+    pairs, alone = {0: 0, 1: 0}, 0
+    for (row, begin), label in zip(starts, batch.next_sentence_label.tolist(), strict=True):
+        ids = batch.input_ids[row, begin:]
+        ends = np.nonzero(ids == tokenizer.id_of("[SEP]"))[0]
+        last_of_a = int(np.searchsorted(corpus.sentence_starts, ids[ends[0] - 1] - 1000, side="right")) - 1
+        if label == -100:
+            alone += last_of_a in single
+            continue
+        first_of_b = int(np.searchsorted(corpus.sentence_starts, ids[ends[0] + 1] - 1000, side="right")) - 1
+        assert last_of_a + 1 not in corpus.document_starts, "A ends with the last sentence of its document"
+        assert first_of_b not in corpus.document_starts, "B begins with the first sentence of its document"
+        pairs[label] += 1
+    assert min(pairs.values()) > 100
+    assert not mix.whole or alone > 5
 
 
 @pytest.mark.parametrize("mix", [Mix(), Mix(whole=1.0)], ids=["long", "whole"])
@@ -540,6 +574,26 @@ def test_the_average_is_the_mean_of_the_weights() -> None:
     assert average.weights["weight"].item() == pytest.approx(8.0)
 
 
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_sizes_repeat_where_a_kernel_is_kept_for_each(precision: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In bfloat16 on a CPU sizes are rounded up to four per power of two, by a quarter or 7 rows at most; elsewhere no
+    row is added.
+    """
+    monkeypatch.setattr(runs, "quick_precision", lambda device: precision)
+    counts = range(5000)
+    sizes = [padded_size(count, CPU) for count in counts]
+    if precision == torch.float32:
+        assert sizes == list(counts)
+        return
+    assert sizes[0] == 0 and sizes[1229] == 1280
+    for count, size in zip(counts, sizes, strict=True):
+        assert count <= size <= 1.25 * count + 7
+        assert padded_size(size, CPU) == size
+    for power in (64, 256, 1024, 2048):
+        assert len({size for size in sizes if power < size <= 2 * power}) == 4
+    assert padded_size(1229, torch.device("meta")) == 1229
+
+
 # ---------------------------------------------------------------------------- settings
 
 
@@ -599,9 +653,70 @@ def test_the_head_at_masked_positions_gives_the_full_gradient(
         assert_near(one.grad, other.grad, of=largest, what=name)
 
 
+@pytest.mark.parametrize("mix", [Mix(), Mix(whole=0.6)], ids=["long", "whole"])
+def test_padding_changes_neither_loss_nor_gradient(
+    mix: Mix, tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In fp32, rows that only pad the masked positions and the pairs leave every figure and gradient as they are."""
+    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
+    quiet = tiny_config.replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    batch = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.2), mix).batch(8, 48, np.random.default_rng(0))
+    exact, padded = new_model(quiet), new_model(quiet)
+    expected = train_step(exact, batch, CPU)
+    monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count + 11)
+    mlm_logits, labels, nsp_logits, follows = predictions(padded, batch, CPU)
+    assert len(mlm_logits) == len(labels) == (batch.labels != -100).sum() + 11
+    assert len(nsp_logits) == len(follows) == (batch.next_sentence_label != -100).sum() + 11
+    figures = train_step(padded, batch, CPU)
+    assert figures.keys() == expected.keys() == {"loss", "mlm", "nsp"}
+    for name, value in expected.items():
+        assert_near(figures[name], value, of=1, what=name)
+    assert_gradients_near(padded, exact)
+
+
+def test_a_batch_without_masked_pieces_has_no_loss(
+    tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer
+) -> None:
+    """Its gradient is that of the next sentences alone, and no number is lost."""
+    model = new_model(tiny_config)
+    batch = ExampleMaker(corpus, tokenizer, NO_MASKING).batch(4, 16, np.random.default_rng(0))
+    figures = train_step(model, batch, CPU)
+    assert np.isfinite(figures["loss"]) and figures["mlm"] == 0
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
+def test_steps_repeat_their_matrix_products(
+    tiny_config: BertConfig, corpus: Corpus, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """oneDNN keeps a kernel for each shape of a product in bfloat16: of 60 steps with whole sentences, the last 30
+    bring no more than a few new shapes, and without padding most of them bring one.
+    """
+    maker = ExampleMaker(corpus, tokenizer, MaskingRule(rate=0.2), Mix(whole=0.5))
+    model = new_model(tiny_config)
+
+    def new_shapes() -> int:
+        before, after = MatrixShapes(), MatrixShapes()
+        for step in range(60):
+            with before if step < 30 else after:
+                train_step(model, maker.batch(16, (16, 32)[step % 2], np.random.default_rng(step)), CPU)
+        return len(after.shapes - before.shapes)
+
+    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.bfloat16)
+    padded = new_shapes()
+    monkeypatch.setattr(pretraining, "padded_size", lambda count, device: count)
+    exact = new_shapes()
+    assert padded < 10 < 40 < exact, (padded, exact)
+
+
 @pytest.mark.slow
-def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:
-    """In a few steps the loss falls well below where it began; the log says how, and the model is saved."""
+def test_pre_training_learns(
+    tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a few steps the loss falls well below where it began; the log says how, and the model is saved. Fragments of
+    memory are released after 50 steps.
+    """
+    released: list[int] = []
+    monkeypatch.setattr(runs, "release_freed_memory", lambda: released.append(1))
     model = new_model(tiny_config)
     before = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
     lines: list[str] = []
@@ -619,7 +734,7 @@ def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tm
     after = evaluate(model, examples, CPU, lengths=(32,), batches=4, tokens=512)[32]
     assert after["loss"] < before["loss"] - 1.0
     assert after["mlm"] > before["mlm"] + 0.2
-    assert not model.training
+    assert not model.training and released == [1]
     log = [json.loads(line) for line in (tmp_path / LOG_FILE).read_text(encoding="utf-8").splitlines()]
     assert [line["step"] for line in log if "loss" in line] == [20, 40, 60, 80]
     assert [line["step"] for line in log if "held_out" in line] == [80]
@@ -628,6 +743,20 @@ def test_pre_training_learns(tiny_config: BertConfig, examples: ExampleMaker, tm
     saved = BertForPreTraining.from_pretrained(tmp_path / "model")
     for name, tensor in saved.state_dict().items():
         assert torch.equal(tensor, model.state_dict()[name])
+
+
+@pytest.mark.parametrize("whole", [0.0, 0.5])
+def test_documents_that_are_left_out_are_counted(whole: float, tiny_model_folder: Path, tmp_path: Path) -> None:
+    """Without rows of whole sentences, documents of one sentence are not read, and the run says how many there are."""
+    documents = ["The cat sat. The dog ran.", "It was night. It was old.", "A big mat.", "A red door.", "The river."]
+    (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    lines: list[str] = []
+    launch(
+        tmp_path / "a.txt", tmp_path / "run", PretrainSettings(steps=1, tokens=64, lengths={32: 1.0}, mix=Mix(whole)),
+        start=str(tiny_model_folder), device="cpu", report=lambda done, what="": lines.append(what),
+    )  # fmt: skip
+    said = [line for line in lines if line.startswith("3 of 5 documents have one sentence")]
+    assert len(said) == (whole == 0)
 
 
 def test_held_out_questions_are_the_same_for_all(tiny_config: BertConfig, examples: ExampleMaker) -> None:
@@ -653,6 +782,91 @@ class Stopping(ExampleMaker):
         if self.left < 0:
             raise KeyboardInterrupt
         return super().batch(size, length, rng)
+
+
+def lines_of(folder: Path) -> list[dict[str, Any]]:
+    """The log of a run, without the times that no two runs share."""
+    lines = [json.loads(line) for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines()]
+    return [{name: value for name, value in line.items() if name != "tokens_per_s"} for line in lines]
+
+
+@pytest.mark.parametrize("moment", ["batch", "update", "report", "held-out text", "last held-out text"])
+def test_an_interrupted_run_loses_no_step(
+    moment: str, tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever Ctrl-C comes, the state of the last update is saved: the resumed run draws the other batches alone, logs
+    every step and evaluation once, and its log and weights are those of a run that was never stopped.
+    """
+    settings = PretrainSettings(**{**vars(SETTINGS), "steps": 44, "optimizer": "muon", "average": 0.9})
+
+    def run(folder: str, maker: ExampleMaker, held_out: ExampleMaker, report: Any = silent) -> BertForPreTraining:
+        return pretrain(
+            new_model(tiny_config), maker, held_out, settings, tmp_path / folder,
+            device=CPU, save_every=1e6, evaluate_every=10, report=report,
+        )  # fmt: skip
+
+    def interrupt(done: float | None, what: str = "") -> None:
+        if what.startswith("step 20/"):
+            raise KeyboardInterrupt
+
+    whole = run("whole", examples, examples)
+    stopped_at = {"batch": 23, "update": 23, "report": 20, "held-out text": 20, "last held-out text": 44}[moment]
+    updates = itertools.count(1)
+
+    def interrupted_update(*arguments: Any) -> None:
+        if next(updates) == stopped_at:
+            signal.raise_signal(signal.SIGINT)
+        runs.update(*arguments)
+
+    maker = Stopping(examples, stopped_at) if moment == "batch" else examples
+    evaluations = {"held-out text": 16 + 8, "last held-out text": 4 * 16 + 3}.get(moment, 1000)
+    with monkeypatch.context() as patched:
+        if moment == "update":
+            patched.setattr(pretraining, "update", interrupted_update)
+        with pytest.raises(KeyboardInterrupt):
+            run("broken", maker, Stopping(examples, evaluations), interrupt if moment == "report" else silent)
+    counted = Stopping(examples, 1000)
+    resumed = run("broken", counted, examples)
+    assert 1000 - counted.left == settings.steps - stopped_at
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(tensor, resumed.state_dict()[name]), name
+    assert lines_of(tmp_path / "broken") == lines_of(tmp_path / "whole")
+    assert [line["step"] for line in lines_of(tmp_path / "whole")] == [10, 20, 20, 30, 40, 40, 44, 44]
+
+
+def test_a_killed_run_logs_each_step_once(tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path) -> None:
+    """Where nothing could be saved the log is cut to the state that is there, or to nothing, and logged anew."""
+    finished(new_model(tiny_config), examples, tmp_path / "whole", steps=44)
+    for saved_at in (21, 0):
+        folder = tmp_path / f"killed-{saved_at}"
+        with pytest.raises(KeyboardInterrupt):
+            finished(new_model(tiny_config), Stopping(examples, saved_at or 1), folder, steps=44)
+        with (folder / LOG_FILE).open("a", encoding="utf-8") as log:  # steps that are not in the state
+            log.write('{"step": 40, "rate": 0.1, "loss": 1.0}\n{"step": 40, "held_out": {}}\n{"step": 4')
+        if not saved_at:
+            (folder / STATE_FILE).unlink()
+        finished(new_model(tiny_config), examples, folder, steps=44)
+        assert lines_of(folder) == lines_of(tmp_path / "whole")
+
+
+def test_an_update_that_fails_is_not_saved(
+    tiny_config: BertConfig, examples: ExampleMaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights in the middle of an update are of no step: the state before stays, and the error is raised."""
+    whole = finished(new_model(tiny_config), examples, tmp_path / "whole")
+    updates = itertools.count(1)
+
+    def failing_update(optimizer: torch.optim.Optimizer, parameters: Any, rate: float) -> None:
+        runs.update(optimizer, parameters, rate)
+        if next(updates) == 5:
+            raise RuntimeError("out of memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pretraining, "update", failing_update)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            finished(new_model(tiny_config), examples, tmp_path / "broken")
+    resumed = finished(new_model(tiny_config), examples, tmp_path / "broken")
+    assert torch.equal(whole.bert.pooler.dense.weight, resumed.bert.pooler.dense.weight)
 
 
 def finished(model: BertForPreTraining, examples: ExampleMaker, folder: Path, **changes: Any) -> BertForPreTraining:

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from bert_core import LoadedModel, Translators, logit_lens, read_translators
-from bert_core.training import lens
+from bert_core.training import lens, runs
 from bert_core.training.data import Corpus, ExampleMaker
 from bert_core.training.lens import CARD, PLACES, LensSettings, compare_lenses, tune_lens
-from tests.near import assert_near
+from tests.near import assert_gradients_near, assert_near
 
 pytestmark = pytest.mark.slow
 
@@ -85,6 +85,20 @@ def test_the_comparison_is_that_of_the_lens_itself(
         count += len(hidden)
     assert scores["tuned", "at [MASK]"].positions == count
     assert_near(scores["tuned", "at [MASK]"].divergence, total / count)
+
+
+def test_padding_changes_neither_divergence_nor_gradient(
+    tiny_loaded: LoadedModel, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In fp32, positions that only pad leave the divergence of each depth and every gradient as they are."""
+    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
+    batch = examples_of(tiny_loaded, text, tmp_path).batch(8, 24, np.random.default_rng(0))
+    exact, padded = (Translators(tiny_loaded.config).train() for _ in range(2))
+    expected = lens._train_step(tiny_loaded, exact, batch, np.random.default_rng(1))
+    monkeypatch.setattr(lens, "padded_size", lambda count, device: count + 13)
+    found = lens._train_step(tiny_loaded, padded, batch, np.random.default_rng(1))
+    assert_near(found, expected)
+    assert_gradients_near(padded, exact)
 
 
 def test_a_stopped_run_goes_on_where_it_was(tiny_loaded: LoadedModel, text: Path, tmp_path: Path) -> None:

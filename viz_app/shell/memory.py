@@ -6,7 +6,6 @@ given back to the system first; then results that are kept for who asks again go
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from bert_core.heap import release_freed_memory
 from bert_core.refused import Refused
 
 SETTING = "HEADLIGHT_MEMORY"  # GB that this server may use in all
@@ -39,9 +39,9 @@ def room_for(needed: int, drop: Callable[[int], int], what: str = "this") -> Ite
     if needed > SMALL:
         with _lock:
             if _missing(needed) > 0:
-                _give_back()
+                release_freed_memory()
             while (missing := _missing(needed)) > 0 and drop(missing):
-                _give_back()
+                release_freed_memory()
             if missing > 0:
                 takes, free, of = map(_megabytes, (needed, needed - missing, most()))
                 raise Refused(
@@ -122,11 +122,3 @@ def _limits_of_groups() -> Iterator[int]:
             continue
         if limit != "max":
             yield int(limit)
-
-
-def _give_back() -> None:
-    """Give what was freed back to the system, where the C library can."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
-        if trim is not None:
-            trim(0)

@@ -1,7 +1,7 @@
 """How long the tests take: seconds by folder, by file, and of the slowest tests.
 
     python benchmarks/durations.py                            run the whole suite and print its table
-    python benchmarks/durations.py --write "make test-all"    also put it into tests.md, as the section of that name
+    python benchmarks/durations.py --section "After"          also put it into tests.md, as the section of that name
     python benchmarks/durations.py --reports A.xml B.xml      read reports of `pytest --junitxml` and run nothing
     python benchmarks/durations.py --quick                    run one small test file, to try a change of this script
 
@@ -20,6 +20,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
+
+from tables import parse_arguments
 
 ROOT = Path(__file__).parents[1]
 DOCUMENT = Path(__file__).with_name("tests.md")
@@ -110,16 +112,15 @@ def main() -> None:
     """Read the options, and print or write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--reports", nargs="+", type=Path, help="reports of pytest --junitxml to read instead of a run")
-    parser.add_argument("--write", metavar="SECTION", help="the section of tests.md that the table becomes")
-    parser.add_argument("--quick", action="store_true", help="run one small test file")
-    options = parser.parse_args()
-    if options.quick and options.write:
-        parser.error("--quick measures too little to be written: leave out --write")
+    parser.add_argument("--section", metavar="NAME", help="the section of tests.md that the table becomes")
+    options = parse_arguments(parser, table=False)
+    if options.quick and options.section:
+        parser.error("--quick measures too little to be written: leave out --section")
     with tempfile.TemporaryDirectory() as folder:
         table = durations_table(options.reports or run_tests(Path(folder), options.quick))
     print(table)
-    if options.write:
-        write_section(options.write, table)
+    if options.section:
+        write_section(options.section, table)
 
 
 if __name__ == "__main__":

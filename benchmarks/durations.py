@@ -33,7 +33,7 @@ def run_tests(folder: Path, quick: bool) -> list[Path]:
     if quick:
         report = folder / "quick.xml"
         subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "tests/core/test_config.py", f"--junitxml={report}"],
+            [sys.executable, "-m", "pytest", "-q", "tests/core/test_scenes.py", f"--junitxml={report}"],
             cwd=ROOT, check=True, stdout=subprocess.DEVNULL,
         )  # fmt: skip
         return [report]

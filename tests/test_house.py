@@ -227,7 +227,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "viz_app.door": {"google", "starlette", "streamlit", "bert_core.refused"},
     "viz_app.server": {"prometheus_client", "streamlit", "viz_app", "viz_app.door", "viz_app.shell"},
-    "viz_app.front": {"streamlit", "viz_app.door", "viz_app.shell", "viz_app.pages"},
+    "viz_app.streamlit_compat": {"streamlit"},
+    "viz_app.front": {"streamlit", "viz_app.door", "viz_app.shell", "viz_app.pages", "viz_app.streamlit_compat"},
     "streamlit_app": {"streamlit", "viz_app.door", "viz_app.server", "viz_app.front"},
 }  # fmt: skip
 

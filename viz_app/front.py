@@ -14,11 +14,14 @@ from viz_app.shell import address, classroom, frame, lesson, panel, remembered, 
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import GROUPS, Page
 from viz_app.shell.language import spoken
+from viz_app.streamlit_compat import keep_generated_downloads
 
 # Where a visitor goes on, Streamlit ends the run that is under way: at its next call that draws, and, if it were not
 # for this, wherever it reads or writes the session. A click whose choices are half written then stays so, and a session
 # that was left between two of its first choices has no page at all.
 SafeSessionState._yield_callback = property(lambda _: lambda: None, lambda *_: None)  # type: ignore[assignment]
+
+keep_generated_downloads()
 
 SCRIPT_THREAD = "ScriptRunner.scriptThread"  # what Streamlit calls a thread in which it runs a script
 HOME = "_starts_at_home"  # whether the address that names no page is that of the page Start

@@ -40,7 +40,7 @@ IS_SETTLED = """(looks) => {
         requestIdleCallback(() => {
             window.idleIsAwaited = false;
             window.idleLooks = isRunning() ? 0 : (window.idleLooks || 0) + 1;
-        });
+        }, { timeout: 1000 }); // a page that never rests is looked at all the same
     }
     return window.idleLooks > looks;
 }"""

@@ -6,7 +6,6 @@ from functools import partial
 from importlib import import_module
 
 import streamlit as st
-from streamlit.runtime.state import SafeSessionState
 
 from viz_app.door import is_own
 from viz_app.pages import PAGES, START, UNNAMED
@@ -14,13 +13,9 @@ from viz_app.shell import address, classroom, frame, lesson, panel, remembered, 
 from viz_app.shell.calm import PAGE, calm
 from viz_app.shell.choices import GROUPS, Page
 from viz_app.shell.language import spoken
-from viz_app.streamlit_compat import keep_generated_downloads
+from viz_app.streamlit_compat import finish_session_writes, keep_generated_downloads
 
-# Where a visitor goes on, Streamlit ends the run that is under way: at its next call that draws, and, if it were not
-# for this, wherever it reads or writes the session. A click whose choices are half written then stays so, and a session
-# that was left between two of its first choices has no page at all.
-SafeSessionState._yield_callback = property(lambda _: lambda: None, lambda *_: None)  # type: ignore[assignment]
-
+finish_session_writes()
 keep_generated_downloads()
 
 SCRIPT_THREAD = "ScriptRunner.scriptThread"  # what Streamlit calls a thread in which it runs a script

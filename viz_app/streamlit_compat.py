@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime.media_file_manager import MediaFileManager
+from streamlit.runtime.state import SafeSessionState
 
 _execute_deferred = MediaFileManager.execute_deferred
+_on_script_will_rerun = SafeSessionState.on_script_will_rerun
+
+
+def finish_session_writes() -> None:
+    """End a run that was replaced where it draws, and not where it reads or writes the session state.
+
+    When a visitor goes on, Streamlit ends the run that is under way at its next call that draws, and wherever it uses
+    the session state. A click whose choices are half written would stay so, and a session that was left between two of
+    its first choices would have no page. One place is kept: before a run applies the values that the browser has sent.
+    A run that was replaced before that must not apply them after those of its successor. It only still does where they
+    contain a click on a button, which no later message repeats.
+    """
+    SafeSessionState._yield_callback = property(lambda _: _continue, _keep_interrupt)  # type: ignore[assignment]
+    SafeSessionState.on_script_will_rerun = _apply_unless_replaced  # type: ignore[assignment, method-assign]
+
+
+def _continue() -> None:
+    """Do nothing, in place of the callback that ends a replaced run."""
+
+
+def _keep_interrupt(state: SafeSessionState, interrupt: Any) -> None:
+    state.__dict__["_interrupt"] = interrupt
+
+
+def _apply_unless_replaced(state: SafeSessionState, fresh_widget_states: WidgetStates | None, **options: Any) -> None:
+    if fresh_widget_states is None or not has_click(fresh_widget_states):
+        state.__dict__["_interrupt"]()
+    _on_script_will_rerun(state, fresh_widget_states, **options)
+
+
+def has_click(states: WidgetStates) -> bool:
+    """Whether one of the values is that of a click, which counts for one run only."""
+    return any("trigger" in (widget.WhichOneof("value") or "") for widget in states.widgets)
 
 
 def keep_generated_downloads() -> None:

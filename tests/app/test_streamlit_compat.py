@@ -3,14 +3,71 @@
 from __future__ import annotations
 
 import pytest
+from streamlit.proto.WidgetStates_pb2 import WidgetStates
 from streamlit.runtime import media_file_manager
 from streamlit.runtime.media_file_manager import MediaFileManager
 from streamlit.runtime.media_file_storage import MediaFileStorageError
 from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
+from streamlit.runtime.state import SafeSessionState
 
-from viz_app.streamlit_compat import keep_generated_downloads
+from viz_app.streamlit_compat import finish_session_writes, keep_generated_downloads
 
 MANAGED = "/media"
+
+
+class Replaced(BaseException):
+    """What ends a run that was replaced."""
+
+
+class SessionValues:
+    """What a session holds: the values that its runs have applied, one after another."""
+
+    def __init__(self) -> None:
+        self.applied: list[str] = []
+        self.choices: dict[str, int] = {}
+
+    def on_script_will_rerun(self, widget_states: WidgetStates, **_: object) -> None:
+        self.applied += [widget.string_value or "click" for widget in widget_states.widgets]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.choices
+
+    def __getitem__(self, key: str) -> int:
+        return self.choices[key]
+
+    def __setitem__(self, key: str, value: int) -> None:
+        self.choices[key] = value
+
+
+def replaced_run(values: SessionValues) -> SafeSessionState:
+    """The session state as a run sees it that another one has replaced."""
+
+    def end() -> None:
+        raise Replaced
+
+    finish_session_writes()
+    return SafeSessionState(values, end)  # type: ignore[arg-type]
+
+
+def test_a_replaced_run_does_not_apply_its_values_after_those_of_its_successor() -> None:
+    """Its text is in the message of the next run too, so it ends; the click of a button is not, so it is applied."""
+    values, states = SessionValues(), WidgetStates()
+    states.widgets.add(id="text", string_value="typed")
+    run = replaced_run(values)
+    with pytest.raises(Replaced):
+        run.on_script_will_rerun(states)
+    assert values.applied == []
+    states.widgets.add(id="button", trigger_value=True)
+    run.on_script_will_rerun(states)
+    assert values.applied == ["typed", "click"]
+
+
+def test_a_replaced_run_finishes_its_writes() -> None:
+    """Choices that belong together are written together: reading and writing the session ends no run."""
+    run = replaced_run(SessionValues())
+    run["layer"] = 2
+    run["head"] = run["layer"] + 1
+    assert (run["layer"], run["head"]) == (2, 3)
 
 
 @pytest.fixture

@@ -89,8 +89,10 @@ def publish(only: Container[str] | None = None) -> None:
         link = {name: value for name, value in link.items() if name in only}
     # The browser tells its address when a run starts: what a run cut short wrote after that is known here alone.
     if link != st.query_params.to_dict() or (link and link != state.get(PUBLISHED)):
-        state[PUBLISHED] = link
         st.query_params.from_dict(link)
+        # Not before: in a run that Streamlit ends here, its message is never sent. The session already holds the
+        # parameters then, and the run that follows would find nothing to write.
+        state[PUBLISHED] = link
 
 
 def end_run() -> NoReturn:

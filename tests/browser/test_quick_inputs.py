@@ -1,0 +1,84 @@
+"""Two inputs in quick succession, as typing and a click that ends it: both count, and both are in the address."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import parse_qs, urlencode
+
+import websockets
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+
+ADDRESS = {"text": "The army crossed the river at night.", "stage": "pooler"}
+TYPED = "The army crossed the river at dawn."
+QUIET = 1.0  # seconds without a message after which no run is under way
+
+
+class Connection:
+    """A browser without a screen: it opens a page, sends the values of controls, and reads the address."""
+
+    def __init__(self, host: str) -> None:
+        self.host, self.page, self.address = host, "", urlencode(ADDRESS)
+        self.controls: dict[str, str] = {}  # label -> id
+
+    async def open(self, path: str) -> None:
+        self.socket = await websockets.connect(
+            f"ws://{self.host}/_stcore/stream", subprotocols=[websockets.Subprotocol("streamlit")], max_size=None,
+        )  # fmt: skip
+        await self.send(path=path)
+        await self.receive()
+
+    async def send(self, path: str = "", query: str | None = None, **values: str) -> None:
+        """Ask for a run with these values, by label; query: the address, if not the one that the server wrote last."""
+        message = BackMsg()
+        rerun = message.rerun_script
+        rerun.query_string, rerun.page_script_hash = self.address if query is None else query, self.page
+        rerun.page_name = path
+        rerun.context_info.url = f"http://{self.host}/{path}"
+        for label, value in values.items():
+            widget = rerun.widget_states.widgets.add(id=self.controls[label])
+            if label == "Engine":
+                widget.string_array_value.data.append(value)
+            else:
+                widget.string_value = value
+        await self.socket.send(message.SerializeToString())
+
+    async def receive(self) -> None:
+        """Take messages until none comes any more."""
+        while True:
+            try:
+                data = await asyncio.wait_for(self.socket.recv(), QUIET)
+            except TimeoutError:
+                return
+            assert isinstance(data, bytes)
+            message = ForwardMsg.FromString(data)
+            if message.HasField("navigation"):
+                self.page = message.navigation.page_script_hash
+            elif message.HasField("page_info_changed"):
+                self.address = message.page_info_changed.query_string
+            elif message.HasField("delta"):
+                element = message.delta.new_element
+                for kind in ("text_input", "button_group"):
+                    if element.HasField(kind):
+                        control = getattr(element, kind)
+                        self.controls[control.label] = control.id
+
+
+async def address_after(app: str, pause: float) -> dict[str, list[str]]:
+    """The address after a text was typed and, so many seconds later, the other engine was clicked."""
+    visitor = Connection(app.removeprefix("http://"))
+    await visitor.open("inside")
+    query = visitor.address
+    await visitor.send(query=query, Sentence=TYPED, Engine="PyTorch")
+    await asyncio.sleep(pause)
+    await visitor.send(query=query, Sentence=TYPED, Engine="NumPy")  # the browser has not yet heard of the first run
+    await visitor.receive()
+    await visitor.socket.close()
+    return parse_qs(visitor.address)
+
+
+def test_what_is_typed_and_the_click_that_ends_it_are_both_in_the_address(app: str) -> None:
+    """However soon the second follows, and wherever it meets the run of the first."""
+    for milliseconds in range(6, 45, 3):
+        address = asyncio.run(address_after(app, milliseconds / 1000))
+        assert address.get("text") == [TYPED] and address.get("engine") == ["numpy"], (milliseconds, address)

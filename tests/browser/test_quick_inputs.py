@@ -44,24 +44,27 @@ class Connection:
         await self.socket.send(message.SerializeToString())
 
     async def receive(self) -> None:
-        """Take messages until none comes any more."""
+        """Take messages until a run has come to its end and none follows."""
+        is_finished = False
         while True:
             try:
-                data = await asyncio.wait_for(self.socket.recv(), QUIET)
+                data = await asyncio.wait_for(self.socket.recv(), QUIET if is_finished else None)
             except TimeoutError:
                 return
             assert isinstance(data, bytes)
             message = ForwardMsg.FromString(data)
-            if message.HasField("navigation"):
+            kind = message.WhichOneof("type")
+            if kind in ("new_session", "script_finished"):
+                is_finished = message.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY and kind == "script_finished"
+            elif kind == "navigation":
                 self.page = message.navigation.page_script_hash
-            elif message.HasField("page_info_changed"):
+            elif kind == "page_info_changed":
                 self.address = message.page_info_changed.query_string
-            elif message.HasField("delta"):
+            elif kind == "delta":
                 element = message.delta.new_element
-                for kind in ("text_input", "button_group"):
-                    if element.HasField(kind):
-                        control = getattr(element, kind)
-                        self.controls[control.label] = control.id
+                if element.WhichOneof("type") in ("text_input", "button_group"):
+                    control = getattr(element, element.WhichOneof("type"))
+                    self.controls[control.label] = control.id
 
 
 async def address_after(app: str, pause: float) -> dict[str, list[str]]:

@@ -31,9 +31,11 @@ STILL = 0.25  # seconds without a run after which a page is taken to stand still
 
 LOOKS = 5  # at it, in that time
 
-# Whether the browser was idle several times in a row while no run of the script was under way.
+# Whether the browser was idle several times in a row while no run of the script was under way, and all was drawn.
 IS_SETTLED = """(looks) => {
-    const isRunning = () => document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning";
+    const isRunning = () =>
+        document.querySelector("[data-testid=stApp]")?.dataset.testScriptState !== "notRunning" ||
+        document.querySelector("[data-testid=stSkeleton]") !== null; // in place of what is still being loaded
     if (isRunning()) window.idleLooks = 0;
     if (!window.idleIsAwaited) {
         window.idleIsAwaited = true;
@@ -50,9 +52,9 @@ def settled(page: Page) -> None:
     """Wait until the page has shown what the script sent, and no run of it has been under way for a while.
 
     The run that a click starts begins later, so a page is looked at several times. A run ends before the browser has
-    drawn what it sent: on a busy machine keys and clicks are lost until then, because React attaches the handlers last.
-    So looks are taken in idle callbacks, which wait for that work. Looks are counted and no time: where the browser is
-    held up, what it will do next is held up with them.
+    loaded the code of every control and drawn what the run sent: on a busy machine keys and clicks are lost until then.
+    So nothing may be a placeholder any more, and looks are taken in idle callbacks, which wait for the drawing. Looks
+    are counted and no time: where the browser is held up, what it will do next is held up with them.
     """
     page.evaluate("window.idleLooks = 0")
     page.wait_for_function(IS_SETTLED, arg=LOOKS, polling=STILL * 1000 / LOOKS)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from urllib.parse import parse_qs, urlencode
 
-import websockets
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
 
 ADDRESS = {"text": "The army crossed the river at night.", "stage": "pooler"}
 TYPED = "The army crossed the river at dawn."
@@ -17,18 +18,11 @@ QUIET = 1.0  # seconds without a message after which no run is under way
 class Connection:
     """A browser without a screen: it opens a page, sends the values of controls, and reads the address."""
 
-    def __init__(self, host: str) -> None:
-        self.host, self.page, self.address = host, "", urlencode(ADDRESS)
+    def __init__(self, host: str, socket: ClientConnection) -> None:
+        self.host, self.socket, self.page, self.address = host, socket, "", urlencode(ADDRESS)
         self.controls: dict[str, str] = {}  # label -> id
 
-    async def open(self, path: str) -> None:
-        self.socket = await websockets.connect(
-            f"ws://{self.host}/_stcore/stream", subprotocols=[websockets.Subprotocol("streamlit")], max_size=None,
-        )  # fmt: skip
-        await self.send(path=path)
-        await self.receive()
-
-    async def send(self, path: str = "", query: str | None = None, **values: str) -> None:
+    def send(self, path: str = "", query: str | None = None, **values: str) -> None:
         """Ask for a run with these values, by label; query: the address, if not the one that the server wrote last."""
         message = BackMsg()
         rerun = message.rerun_script
@@ -41,14 +35,14 @@ class Connection:
                 widget.string_array_value.data.append(value)
             else:
                 widget.string_value = value
-        await self.socket.send(message.SerializeToString())
+        self.socket.send(message.SerializeToString())
 
-    async def receive(self) -> None:
+    def receive(self) -> None:
         """Take messages until a run has come to its end and none follows."""
         is_finished = False
         while True:
             try:
-                data = await asyncio.wait_for(self.socket.recv(), QUIET if is_finished else None)
+                data = self.socket.recv(QUIET if is_finished else None)
             except TimeoutError:
                 return
             assert isinstance(data, bytes)
@@ -67,21 +61,23 @@ class Connection:
                     self.controls[control.label] = control.id
 
 
-async def address_after(app: str, pause: float) -> dict[str, list[str]]:
+def address_after(app: str, pause: float) -> dict[str, list[str]]:
     """The address after a text was typed and, so many seconds later, the other engine was clicked."""
-    visitor = Connection(app.removeprefix("http://"))
-    await visitor.open("inside")
-    query = visitor.address
-    await visitor.send(query=query, Sentence=TYPED, Engine="PyTorch")
-    await asyncio.sleep(pause)
-    await visitor.send(query=query, Sentence=TYPED, Engine="NumPy")  # the browser has not yet heard of the first run
-    await visitor.receive()
-    await visitor.socket.close()
-    return parse_qs(visitor.address)
+    host = app.removeprefix("http://")
+    with connect(f"ws://{host}/_stcore/stream", subprotocols=[Subprotocol("streamlit")], max_size=None) as socket:
+        visitor = Connection(host, socket)
+        visitor.send(path="inside")
+        visitor.receive()
+        query = visitor.address
+        visitor.send(query=query, Sentence=TYPED, Engine="PyTorch")
+        time.sleep(pause)
+        visitor.send(query=query, Sentence=TYPED, Engine="NumPy")  # the browser has not yet heard of the first run
+        visitor.receive()
+        return parse_qs(visitor.address)
 
 
 def test_what_is_typed_and_the_click_that_ends_it_are_both_in_the_address(app: str) -> None:
     """However soon the second follows, and wherever it meets the run of the first."""
     for milliseconds in range(6, 45, 3):
-        address = asyncio.run(address_after(app, milliseconds / 1000))
+        address = address_after(app, milliseconds / 1000)
         assert address.get("text") == [TYPED] and address.get("engine") == ["numpy"], (milliseconds, address)

@@ -128,59 +128,59 @@ def with_head(tiny: Path, head: dict[str, torch.Tensor], config: BertConfig, fol
     return folder
 
 
+def tiny_with_head(
+    tiny: Path, name: str, seed: int, config: BertConfig, head: Callable[[], dict[str, torch.Tensor]]
+) -> Path:
+    """A folder with the tiny checkpoint and one head more, whose tensors `head` draws after the seed was set."""
+
+    def build(folder: Path) -> None:
+        torch.manual_seed(seed)
+        with_head(tiny, head(), config, folder)
+
+    return built_once(name, build)
+
+
+def named(config: BertConfig, architecture: str) -> BertConfig:
+    """The configuration of a checkpoint that names its architecture."""
+    return config.replace(extra={**config.extra, "architectures": [architecture]})
+
+
 @pytest.fixture(scope="session")
 def tiny_tagger_folder(tiny_model_folder: Path) -> Path:
     """The same checkpoint with a tagger of persons and places beside its heads, in IOB2; one name is full of signs."""
-
-    def build(folder: Path) -> None:
-        config = checkpoint.read_config(tiny_model_folder).with_labels(TAGS)
-        config = config.replace(extra={**config.extra, "architectures": ["BertForTokenClassification"]})
-        torch.manual_seed(2)
-        head = {
-            "classifier.weight": torch.randn(len(TAGS), config.hidden_size),
-            "classifier.bias": torch.zeros(len(TAGS)),
-        }
-        with_head(tiny_model_folder, head, config, folder)
-
-    return built_once("tiny-tagger", build)
+    config = named(checkpoint.read_config(tiny_model_folder).with_labels(TAGS), "BertForTokenClassification")
+    size, tags = config.hidden_size, len(TAGS)
+    return tiny_with_head(
+        tiny_model_folder, "tiny-tagger", 2, config,
+        lambda: {"classifier.weight": torch.randn(tags, size), "classifier.bias": torch.zeros(tags)},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def tiny_reader_folder(tiny_model_folder: Path) -> Path:
     """The same checkpoint with a reader, which finds answers, beside its heads."""
-
-    def build(folder: Path) -> None:
-        config = checkpoint.read_config(tiny_model_folder)
-        config = config.replace(extra={**config.extra, "architectures": ["BertForQuestionAnswering"]})
-        torch.manual_seed(3)
-        head = {"qa_outputs.weight": torch.randn(2, config.hidden_size), "qa_outputs.bias": torch.randn(2)}
-        with_head(tiny_model_folder, head, config, folder)
-
-    return built_once("tiny-reader", build)
+    config = named(checkpoint.read_config(tiny_model_folder), "BertForQuestionAnswering")
+    return tiny_with_head(
+        tiny_model_folder, "tiny-reader", 3, config,
+        lambda: {"qa_outputs.weight": torch.randn(2, config.hidden_size), "qa_outputs.bias": torch.randn(2)},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def tiny_chooser_folder(tiny_model_folder: Path) -> Path:
     """The same checkpoint with a chooser, which scores answers to choose from, beside its heads."""
-
-    def build(folder: Path) -> None:
-        config = checkpoint.read_config(tiny_model_folder)
-        config = config.replace(extra={**config.extra, "architectures": ["BertForMultipleChoice"]})
-        torch.manual_seed(4)
-        head = {"classifier.weight": torch.randn(1, config.hidden_size), "classifier.bias": torch.randn(1)}
-        with_head(tiny_model_folder, head, config, folder)
-
-    return built_once("tiny-chooser", build)
+    config = named(checkpoint.read_config(tiny_model_folder), "BertForMultipleChoice")
+    return tiny_with_head(
+        tiny_model_folder, "tiny-chooser", 4, config,
+        lambda: {"classifier.weight": torch.randn(1, config.hidden_size), "classifier.bias": torch.randn(1)},
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def tiny_classifier_folder(tiny_model_folder: Path) -> Path:
     """The same checkpoint with a classifier beside its heads; one of its three classes has a name full of signs."""
-
-    def build(folder: Path) -> None:
-        config = checkpoint.read_config(tiny_model_folder).with_labels(["pet", "ruler", "**b** <i>[x](http://e.org)"])
-        torch.manual_seed(1)
-        head = {"classifier.weight": torch.randn(3, config.hidden_size), "classifier.bias": torch.randn(3)}
-        with_head(tiny_model_folder, head, config, folder)
-
-    return built_once("tiny-classifier", build)
+    config = checkpoint.read_config(tiny_model_folder).with_labels(["pet", "ruler", "**b** <i>[x](http://e.org)"])
+    return tiny_with_head(
+        tiny_model_folder, "tiny-classifier", 1, config,
+        lambda: {"classifier.weight": torch.randn(3, config.hidden_size), "classifier.bias": torch.randn(3)},
+    )  # fmt: skip

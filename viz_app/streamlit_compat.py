@@ -30,12 +30,12 @@ def _continue() -> None:
 
 
 def _keep_interrupt(state: SafeSessionState, interrupt: Any) -> None:
-    state.__dict__["_interrupt"] = interrupt
+    state.__dict__["_yield_callback"] = interrupt  # where a session that began before the change has it too
 
 
 def _apply_unless_replaced(state: SafeSessionState, fresh_widget_states: WidgetStates | None, **options: Any) -> None:
     if fresh_widget_states is None or not has_click(fresh_widget_states):
-        state.__dict__["_interrupt"]()
+        state.__dict__["_yield_callback"]()
     _on_script_will_rerun(state, fresh_widget_states, **options)
 
 
@@ -59,7 +59,7 @@ def _execute_and_reference(manager: MediaFileManager, file_id: str) -> str:
     if entry is not None:
         generated_id = url.rpartition("/")[2].partition(".")[0]
         with manager._lock:
-            if generated_id in manager._file_metadata:
-                references = manager._files_by_session_and_coord[entry["session_id"]]
+            references = manager._files_by_session_and_coord.get(entry["session_id"])
+            if references is not None and generated_id in manager._file_metadata:  # the visitor may be gone
                 references[f"generated from {file_id}"] = generated_id
     return url

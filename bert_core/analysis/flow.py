@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bert_core.refused import Refused, several, shaped, whole
+from bert_core.refused import Refused, checked, several, shaped, whole
 
 # Capacities are whole numbers for the solver. One unit is 2e-9 of a row, and no sum leaves 32 bits.
 _UNITS = 2**29
@@ -78,6 +78,7 @@ def attention_rollout(attention: np.ndarray) -> np.ndarray:
     return product_of_layers(layer_mixing(attention))
 
 
+@checked
 def attention_flow(
     attention: np.ndarray, queries: Sequence[int] | None = None, *, normalise: bool = True
 ) -> np.ndarray:

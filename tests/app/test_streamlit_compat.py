@@ -62,6 +62,22 @@ def test_a_replaced_run_does_not_apply_its_values_after_those_of_its_successor()
     assert values.applied == ["typed", "click"]
 
 
+def test_a_session_that_began_before_the_change_is_treated_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run of a server creates its session state before it imports the app; a rerun of it uses that."""
+
+    def end() -> None:
+        raise Replaced
+
+    values, states = SessionValues(), WidgetStates()
+    monkeypatch.delattr(SafeSessionState, "_yield_callback", raising=False)
+    run = SafeSessionState(values, end)  # type: ignore[arg-type]
+    finish_session_writes()
+    with pytest.raises(Replaced):
+        run.on_script_will_rerun(states)
+    run["layer"] = 2
+    assert run["layer"] == 2
+
+
 def test_a_replaced_run_finishes_its_writes() -> None:
     """Choices that belong together are written together: reading and writing the session ends no run."""
     run = replaced_run(SessionValues())
@@ -97,6 +113,22 @@ def test_a_generated_download_stays_while_runs_of_others_end(
         manager.remove_orphaned_files()
     with pytest.raises(MediaFileStorageError, match="Bad filename"):
         storage.get_file(name)
+
+
+def test_a_download_for_a_session_that_has_ended_is_not_kept(
+    manager: MediaFileManager, storage: MemoryMediaFileStorage
+) -> None:
+    """Its visitor is gone, so no later run of the session would let the file go."""
+
+    def end_session() -> bytes:
+        manager.clear_session_refs("visitor")
+        return b"a,b\n"
+
+    url = manager.execute_deferred(manager.add_deferred(end_session, "text/csv", "coordinates"))
+    for _ in range(2):
+        manager.remove_orphaned_files()
+    with pytest.raises(MediaFileStorageError, match="Bad filename"):
+        storage.get_file(url.removeprefix(f"{MANAGED}/"))
 
 
 def test_two_downloads_of_one_button_are_both_kept(manager: MediaFileManager, storage: MemoryMediaFileStorage) -> None:

@@ -18,7 +18,7 @@ from bert_core import LoadedModel, Tokenizer, best_spans, capture, checkpoint
 from bert_core.analysis.spans import answer_places, context_places, span_at
 from bert_core.refused import Refused
 from bert_core.studies.squad import Question, exact_match, f1, read_squad
-from bert_core.training import answers, runs
+from bert_core.training import answers
 from bert_core.training.answers import (
     AnswerScores,
     AnswerSettings,
@@ -29,7 +29,8 @@ from bert_core.training.answers import (
 )
 from tests.core.test_families import reference_inputs
 from tests.families import FAMILIES, reference_of, save_family, save_tokenizer, sentences
-from tests.near import assert_gradients_near, assert_near
+from tests.near import assert_near
+from tests.padding import assert_padding_changes_nothing
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +87,6 @@ def answers_by(loaded: LoadedModel, path: Path, *, none: bool) -> list[tuple[str
 
 def test_padding_changes_neither_loss_nor_gradient(tiny_reader_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In fp32, windows that are padded beyond the longest have the loss and the gradients that they have without."""
-    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
     exact, padded = (bert_core.load(str(tiny_reader_folder), device="cpu").reader for _ in range(2))
     assert exact is not None and padded is not None
     rng = np.random.default_rng(1)
@@ -94,13 +94,7 @@ def test_padding_changes_neither_loss_nor_gradient(tiny_reader_folder: Path, mon
         answers.Window(tuple(rng.integers(5, 150, n)), (0,) * n, 0, *sorted(rng.integers(0, n, 2).tolist()))
         for n in (7, 11, 20, 13)
     ]
-    expected = answers._loss(exact.requires_grad_(True), batch, pad=0, device=torch.device("cpu"))
-    expected.backward()
-    monkeypatch.setattr(answers, "training_width", lambda *_: 29)
-    loss = answers._loss(padded.requires_grad_(True), batch, pad=0, device=torch.device("cpu"))
-    loss.backward()
-    assert_near(loss.item(), expected.item())
-    assert_gradients_near(padded, exact)
+    assert_padding_changes_nothing(answers, exact.requires_grad_(True), padded.requires_grad_(True), batch, monkeypatch)
 
 
 @pytest.mark.parametrize("family", ["bert", *(family for family in FAMILIES if family != "bertweet")])

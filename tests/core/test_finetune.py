@@ -24,7 +24,8 @@ from bert_core.training import runs
 from bert_core.training.finetune import Scores, finetune
 from bert_core.training.labelled import classes_of, split_off
 from bert_core.training.tuning import FinetuneSettings
-from tests.near import assert_gradients_near, assert_near
+from tests.near import assert_near
+from tests.padding import assert_padding_changes_nothing
 
 pytestmark = pytest.mark.slow
 
@@ -87,20 +88,13 @@ def guess(loaded: bert_core.LoadedModel, text: str) -> str:
 
 def test_padding_changes_neither_loss_nor_gradient(tiny_config: BertConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """In fp32, texts that are padded beyond the longest have the loss and the gradients that they have without."""
-    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
     quiet = tiny_config.with_labels(("a", "b", "c")).replace(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     torch.manual_seed(3)
     exact = BertForSequenceClassification(quiet)
     padded = copy.deepcopy(exact)
     rng = np.random.default_rng(1)
     batch = [tuning.Example(tuple(rng.integers(5, 150, n)), (0,) * n, n % 3) for n in (7, 11, 20, 13)]
-    expected = tuning._loss(exact, batch, pad=0, device=torch.device("cpu"))
-    expected.backward()
-    monkeypatch.setattr(tuning, "training_width", lambda *_: 29)
-    loss = tuning._loss(padded, batch, pad=0, device=torch.device("cpu"))
-    loss.backward()
-    assert_near(loss.item(), expected.item())
-    assert_gradients_near(padded, exact)
+    assert_padding_changes_nothing(tuning, exact, padded, batch, monkeypatch)
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])

@@ -17,11 +17,12 @@ from seqeval.metrics import f1_score, precision_score, recall_score
 import bert_core
 from bert_core import capture, tagged_words
 from bert_core.studies.words import read_labelled_words
-from bert_core.training import runs, tagging
+from bert_core.training import tagging
 from bert_core.training.tagging import NOT_ASKED, TagScores, finetune_tags
 from bert_core.training.tuning import FinetuneSettings
 from tests.families import FAMILIES, reference_of, save_family, sentences
-from tests.near import assert_gradients_near, assert_near
+from tests.near import assert_near
+from tests.padding import assert_padding_changes_nothing
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +67,6 @@ def said(folder: Path) -> str:
 
 def test_padding_changes_neither_loss_nor_gradient(tiny_tagger_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In fp32, sentences that are padded beyond the longest have the loss and the gradients that they have without."""
-    monkeypatch.setattr(runs, "quick_precision", lambda device: torch.float32)
     exact, padded = (bert_core.load(str(tiny_tagger_folder), device="cpu").tagger for _ in range(2))
     assert exact is not None and padded is not None
     rng = np.random.default_rng(1)
@@ -74,13 +74,7 @@ def test_padding_changes_neither_loss_nor_gradient(tiny_tagger_folder: Path, mon
         tagging.TaggedText(tuple(rng.integers(5, 150, n)), (0,) * n, (NOT_ASKED, *rng.integers(0, 3, n - 1)))
         for n in (7, 11, 20, 13)
     ]
-    expected = tagging._loss(exact.requires_grad_(True), batch, pad=0, device=torch.device("cpu"))
-    expected.backward()
-    monkeypatch.setattr(tagging, "training_width", lambda *_: 29)
-    loss = tagging._loss(padded.requires_grad_(True), batch, pad=0, device=torch.device("cpu"))
-    loss.backward()
-    assert_near(loss.item(), expected.item())
-    assert_gradients_near(padded, exact)
+    assert_padding_changes_nothing(tagging, exact.requires_grad_(True), padded.requires_grad_(True), batch, monkeypatch)
 
 
 def test_it_learns_names_and_scores_as_seqeval_does(file: Path, tiny_model_folder: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, evaluate, predictions
 from bert_core.translators import fingerprint
 
-FACTS = ASSETS / "facts.csv"
+FACTS, EVERYDAY = ASSETS / "facts.csv", ASSETS / "everyday.csv"
 LENGTHS = (32, 128, 512)
 WHOLE = "whole"
 """In the place of a length: whole sentences, alone and in pairs of two."""
@@ -74,13 +74,16 @@ PROMPTS = {
 
 
 @dataclass(frozen=True)
-class Fact:
-    """A statement with one [MASK], the single pieces that are right there, what kind it is and where it stands."""
+class MaskedStatement:
+    """A statement with one [MASK], its kind, the single word pieces that are accepted there, and its source.
+
+    source: the publication of a fact; empty for an everyday sentence.
+    """
 
     kind: str
     statement: str
     answers: tuple[str, ...]
-    source: str
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -149,21 +152,36 @@ class Measures:
             raise Refused(f"this is no file of measures: {error}") from error
 
 
-def read_facts(path: Path = FACTS) -> tuple[Fact, ...]:
-    """The statements of a CSV file with the columns kind, statement, answers (with | between them), source.
+def read_facts(path: Path = FACTS) -> tuple[MaskedStatement, ...]:
+    """The facts of a CSV file with the columns kind, statement, answers (separated by |) and source.
 
-    Raises Refused for other columns, or a row without exactly one [MASK], an answer and a source.
+    Raises Refused for other columns, or for a row without exactly one [MASK], an answer and a source.
     """
+    return _read_statements(path, ("kind", "statement", "answers", "source"))
+
+
+def read_everyday(path: Path = EVERYDAY) -> tuple[MaskedStatement, ...]:
+    """The everyday sentences of a CSV file with the columns kind, statement and answers (separated by |).
+
+    Raises Refused for other columns, or for a row without exactly one [MASK] and an answer.
+    """
+    return _read_statements(path, ("kind", "statement", "answers"))
+
+
+def _read_statements(path: Path, columns: Sequence[str]) -> tuple[MaskedStatement, ...]:
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    found = []
+    statements = []
     for number, row in enumerate(rows, 2):
-        if set(row) != {"kind", "statement", "answers", "source"}:
-            raise Refused(f"{path.name} has other columns than kind, statement, answers, source")
-        if row["statement"].count(MASK) != 1 or not row["answers"] or not row["source"]:
-            raise Refused(f"line {number} of {path.name} needs one {MASK}, an answer and a source")
-        found.append(Fact(row["kind"], row["statement"], tuple(row["answers"].split("|")), row["source"]))
-    return tuple(found)
+        if set(row) != set(columns):
+            raise Refused(f"{path.name} has other columns than {', '.join(columns)}")
+        if row["statement"].count(MASK) != 1 or not all(row[column] for column in columns):
+            raise Refused(
+                f"line {number} of {path.name} needs one {MASK} and a value in each of the columns {', '.join(columns)}"
+            )
+        answers = tuple(row["answers"].split("|"))
+        statements.append(MaskedStatement(row["kind"], row["statement"], answers, row.get("source", "")))
+    return tuple(statements)
 
 
 def first_guesses(loaded: LoadedModel, asked: Iterable[tuple[str, Sequence[str]]]) -> list[Guess]:
@@ -360,7 +378,7 @@ def documents_of(corpus: Corpus) -> list[np.ndarray]:
     return corpus.pieces_of_documents(len(corpus))
 
 
-def pieces_of_facts(tokenizer: Tokenizer, facts: Iterable[Fact]) -> list[np.ndarray]:
+def pieces_of_facts(tokenizer: Tokenizer, facts: Iterable[MaskedStatement]) -> list[np.ndarray]:
     """The pieces of each statement with its first answer in it."""
     return list(tokenizer.encode_plain([fact.statement.replace(MASK, fact.answers[0]) for fact in facts]))
 

@@ -19,7 +19,6 @@ from bert_core.tokenizer import Tokenizer
 from bert_core.training import measures
 from bert_core.training.data import Corpus
 from bert_core.training.measures import (
-    FACTS,
     PROMPTS,
     Measures,
     Reliability,
@@ -27,6 +26,7 @@ from bert_core.training.measures import (
     first_guesses,
     measure,
     overlap,
+    read_everyday,
     read_facts,
     reliability,
     reliability_picture,
@@ -66,24 +66,41 @@ def test_facts_can_be_answered_with_one_piece(mini: LoadedModel) -> None:
     assert len(PROMPTS) == 20
 
 
+def test_everyday_sentences_can_be_answered_with_one_piece(mini: LoadedModel) -> None:
+    """20 different sentences in each of 10 kinds; each answer is one word piece, and none is accepted twice."""
+    sentences = read_everyday()
+    assert len({sentence.statement for sentence in sentences}) == len(sentences) == 200
+    kinds = [sentence.kind for sentence in sentences]
+    assert len(set(kinds)) == 10 and all(kinds.count(kind) == 20 for kind in kinds)
+    for sentence in sentences:
+        assert len(set(sentence.answers)) == len(sentence.answers)
+        for answer in sentence.answers:
+            assert mini.tokenizer.encode(answer).typed_count == 1, (sentence.statement, answer)
+
+
 @pytest.mark.parametrize(
-    ("header", "row", "sentence"),
+    ("header", "row", "message"),
     [
-        (("kind", "statement", "answers"), ("a", "b [MASK]", "c"), "has other columns than kind, statement"),
-        (("kind", "statement", "answers", "source"), ("a", "no gap", "c", "d"), "line 2 of x.csv needs one"),
-        (("kind", "statement", "answers", "source"), ("a", "a [MASK]", "", "d"), "line 2 of x.csv needs one"),
-        (("kind", "statement", "answers", "source"), ("a", "a [MASK]", "b", ""), "line 2 of x.csv needs one"),
+        (("kind", "statement"), ("a", "b [MASK]"), "has other columns than kind, statement"),
+        (("kind", "statement", "answers", "notes"), ("a", "b [MASK]", "c", "d"), "has other columns than kind"),
+        (("kind", "statement", "answers"), ("a", "no gap", "c"), "line 2 of x.csv needs one"),
+        (("kind", "statement", "answers"), ("a", "[MASK] and [MASK]", "c"), "line 2 of x.csv needs one"),
+        (("kind", "statement", "answers"), ("a", "a [MASK]", ""), "line 2 of x.csv needs one"),
     ],
 )
-def test_a_fact_without_its_parts_is_refused(
-    header: tuple[str, ...], row: tuple[str, ...], sentence: str, tmp_path: Path
+def test_a_statement_without_its_parts_is_refused(
+    header: tuple[str, ...], row: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    """The sentence says which line, and what it needs."""
-    with open(tmp_path / "x.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header, row])
-    with pytest.raises(ValueError, match=sentence):
-        read_facts(tmp_path / "x.csv")
-    assert FACTS.is_file()
+    """The message names the line, and the columns that each line needs; a fact also needs a source."""
+    path = tmp_path / "x.csv"
+    for added, value, read in ((), (), read_everyday), (("source",), ("s",), read_facts):
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([(*header, *added), (*row, *value)])
+        with pytest.raises(ValueError, match=message):
+            read(path)
+    path.write_text("kind,statement,answers,source\na,a [MASK],b,\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"line 2 of x\.csv needs one .* source"):
+        read_facts(path)
 
 
 def test_a_guess_is_right_repeated_or_neither(tiny_loaded: LoadedModel) -> None:
@@ -231,5 +248,6 @@ def test_the_bundled_figures_are_of_the_bundled_weights(mini: LoadedModel) -> No
 def test_the_tokenizer_is_enough_for_the_pieces_of_facts(tiny_model_folder: Path) -> None:
     """The answer stands where the gap was."""
     tokenizer = Tokenizer.from_folder(tiny_model_folder)
-    pieces = measures.pieces_of_facts(tokenizer, [measures.Fact("k", "the [MASK] walked", ("king", "queen"), "s")])
+    statement = measures.MaskedStatement("k", "the [MASK] walked", ("king", "queen"), "s")
+    pieces = measures.pieces_of_facts(tokenizer, [statement])
     assert tokenizer.decode(pieces[0].tolist()) == "the king walked"

@@ -368,7 +368,7 @@ def dossiers_of(work: Work) -> None:
     text.write_text("".join(f"{tree.text}\n" for tree in trees), encoding="utf-8")
     work.once("heads-ewt", "heads", text, "--importance", "--ablation", "--out", table)
     work.once("index", "index", treebank, "--out", work.folder / "index")
-    out, whose = work.folder / "dossier.json", "Universal Dependencies English EWT (dev)"
+    out, whose = work.folder / "dossier.json.gz", "Universal Dependencies English EWT (dev)"
     work.once(
         "dossier", "dossier", work.folder / "index", "--frequent", "500", "--drawn", "32", "--table", table,
         "--table-source", whose, "--source", f"{whose}, CC BY-SA 4.0", "--out", out,

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 import math
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +17,12 @@ from typing import Any, TypeVar
 
 from bert_core import checkpoint
 from bert_core.refused import Refused, checked
-from bert_core.studies.resume import read_kept
 
 FORMAT = 2
 TENTHS = 10
 LEAST_CLEAR = 0.05  # of all looks: what is not so far above chance does not stand out
-LARGEST_FILE = 64_000_000  # bytes
+LARGEST_FILE = 64_000_000  # bytes, of the text
+_GZIP = b"\x1f\x8b"
 FIGURES = ("entropy", "cls", "sep", "importance", "loss_change", "loss_change_error")  # of a table of heads
 
 Of = TypeVar("Of")
@@ -328,10 +330,18 @@ def _figure_rows(own: Mapping[str, Any], figures: Mapping[str, float]) -> Iterat
 
 @checked
 def write_dossiers(found: Dossiers, path: Path) -> None:
-    """As JSON, whole or not at all; `read_dossiers` reads it. Raises Refused for a name that does not end in .json."""
-    if path.suffix != ".json":
-        raise Refused(f"{path.name or path} does not end in .json, as dossiers do")
-    checkpoint.write_whole(path, dossiers_json(found))
+    """Write dossiers as JSON, compressed where the name ends in .json.gz; `read_dossiers` reads both.
+
+    The file is there whole, or not at all. Raises Refused for a name with another ending.
+    """
+    text = dossiers_json(found)
+    if path.name.lower().endswith(".json.gz"):
+        # Without the time, so that equal dossiers are equal files.
+        checkpoint.write_whole(path, gzip.compress(text.encode(), mtime=0))
+    elif path.suffix.lower() == ".json":
+        checkpoint.write_whole(path, text)
+    else:
+        raise Refused(f"{path.name or path} does not end in .json or .json.gz, as dossiers do")
 
 
 def dossiers_json(found: Dossiers) -> str:
@@ -357,9 +367,7 @@ def read_dossiers(path: Path) -> Dossiers:
     """Raises Refused for a file that `write_dossiers` did not write."""
     if not path.is_file():
         raise Refused(f"there is no file {path.name}: `headlight dossier` writes one")
-    if path.stat().st_size > LARGEST_FILE:
-        raise Refused(f"the file {path.name} has {path.stat().st_size:,} bytes: dossiers have {LARGEST_FILE:,} at most")
-    kept = read_kept(path)
+    kept = _read_json(path)
     if isinstance(kept, dict) and kept.get("format") == 1:
         raise Refused(f"the file {path.name} is of an older form: make it again with `headlight dossier`")
     try:
@@ -373,6 +381,24 @@ def read_dossiers(path: Path) -> Dossiers:
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, IndexError) as error:
         raise Refused(f"the file {path.name} holds no dossiers: `headlight dossier` writes them") from error
+
+
+def _read_json(path: Path) -> Any:
+    """The JSON value of a file, compressed or not; None where it holds none. Raises Refused for too large a file."""
+    with open(path, "rb") as file:
+        compressed = file.read(len(_GZIP)) == _GZIP
+    try:
+        # A small compressed file can be gigabytes of text: no more is read than dossiers may have.
+        with gzip.open(path) if compressed else open(path, "rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise Refused(f"the file {path.name} is not a whole .gz file: {error}") from error
+    if len(content) > LARGEST_FILE:
+        raise Refused(f"the file {path.name} holds more than {LARGEST_FILE:,} bytes, the most that dossiers have")
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
 
 
 @dataclass(frozen=True)

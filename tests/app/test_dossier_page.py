@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import html
 import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 import bert_core
 from bert_core import read_dossiers
 from bert_core.loading import ASSETS
-from bert_core.studies.dossier import Look, NeuronDossier, TokenDossier, standing_out
+from bert_core.studies.dossier import Dossiers, Look, NeuronDossier, TokenDossier, standing_out
 from bert_core.translators import fingerprint
 from tests.app.test_cli import Run, headlight
 from tests.visit import key_of, settled, visited, words
@@ -34,10 +37,17 @@ from viz_app.export.dossier import (
 from viz_app.export.policy import hash_source
 from viz_app.figures.dossier import share_bars
 from viz_app.pages.dossier import FIRST_HEAD
+from viz_app.shell import dossiers
 from viz_app.shell.dossiers import FILE
 
 __all__ = ["headlight"]  # a fixture
 BUNDLED = ASSETS / "headlight-mini" / FILE
+
+
+def bundled_json() -> dict[str, Any]:
+    """The bundled file as its JSON has it."""
+    values: dict[str, Any] = json.loads(gzip.decompress(BUNDLED.read_bytes()))
+    return values
 
 
 def start(**address: str) -> AppTest:
@@ -52,13 +62,13 @@ def drawn(app: AppTest) -> dict[str, tuple[float, float]]:
 
 
 def test_the_bundled_dossiers_are_of_the_bundled_model() -> None:
-    """They fit its weights, name their source and licence, have every head, and are no larger than 10 MB."""
+    """They fit its weights, name their source and licence, have every head, and are no larger than 2 MB."""
     found = read_dossiers(BUNDLED)
     loaded = bert_core.load("headlight-mini", device="cpu")
     assert found.weights == fingerprint(loaded, whole=True)
     assert len(found.heads) == loaded.config.num_hidden_layers * loaded.config.num_attention_heads
     assert "English EWT" in found.source and "CC BY-SA 4.0" in found.source
-    assert BUNDLED.stat().st_size <= 10_000_000
+    assert BUNDLED.stat().st_size <= 2_000_000
     assert all(look.text for one in found.heads for tenth in one.tenths for look in tenth)
 
 
@@ -153,9 +163,27 @@ def test_a_neuron_is_shown_beside_any_token() -> None:
     assert "There is no dossier of L0 neuron 9999 here" in words(app) and not app.exception
 
 
+def test_the_file_is_read_once_and_only_by_a_page_that_shows_dossiers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading the model and predicting do not read it; two visits of the page read it once."""
+    read = []
+
+    def counted(path: Path) -> Dossiers:
+        read.append(path)
+        return read_dossiers(path)
+
+    monkeypatch.setattr(dossiers, "read_dossiers", counted)
+    st.cache_data.clear()
+    st.cache_resource.clear()
+    settled(visited("predict"))
+    assert read == []
+    for _ in range(2):
+        assert start().get("plotly_chart")
+    assert read == [BUNDLED]
+
+
 def test_dossiers_without_tokens_say_how_to_make_them() -> None:
     """An uploaded file of heads alone: one sentence with the option of the command, and the heads stay."""
-    kept = json.loads(BUNDLED.read_text())
+    kept = bundled_json()
     kept["tokens"], kept["neurons"] = [], []
     app = start(counted="file")
     app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
@@ -191,14 +219,15 @@ def test_other_files_are_refused_in_a_sentence(tmp_path: Path) -> None:
     upload.upload("![mine](x).json", b"[]", "application/json").run()
     assert "![mine](x).json holds no dossiers" in words(app) and not app.exception
     assert not any("![mine]" in info.value for info in app.info)  # as it is written, no picture
-    kept = json.loads(BUNDLED.read_text())
+    kept = bundled_json()
     kept["weights"] = "0123456789abcdef"
     app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
     assert "has other weights" in words(settled(app)) and not app.exception
-    kept = json.loads(BUNDLED.read_text())
+    kept = bundled_json()
     kept["source"] = "<script>alert(1)</script>"
     kept["heads"] = [one for one in kept["heads"] if one["layer"] == 1]
-    app.file_uploader(key="own_dossiers#file").upload("mine.json", json.dumps(kept).encode(), "application/json").run()
+    compressed = gzip.compress(json.dumps(kept).encode())
+    app.file_uploader(key="own_dossiers#file").upload("mine.json.gz", compressed, "application/gzip").run()
     app = settled(app)
     assert "There is no dossier of L3 H8" in words(app)
     app.session_state.head = (1, 0)

@@ -146,7 +146,7 @@ def test_the_first_word_looks_at_one() -> None:
 
 def test_what_a_head_does_is_what_its_dossier_says() -> None:
     """Every share and every chance of the lesson are those of the dossier that comes along, where it is active."""
-    found = read_dossiers(ASSETS / "headlight-mini" / "dossier.json")
+    found = read_dossiers(ASSETS / "headlight-mini" / dossiers.FILE)
     asked = of_lesson(bundled(), lesson_of("ten_looks").predict.view)
     counted = findings.work_for("jobs", asked).do(silent)
     for one in found.heads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
@@ -256,6 +257,33 @@ def test_a_file_gives_them_back(of_a_treebank: Index, tmp_path: Path) -> None:
             read_dossiers(path)
     with pytest.raises(Refused, match="there is no file"):
         read_dossiers(tmp_path / "none.json")
+
+
+def test_a_compressed_file_gives_them_back(
+    of_a_treebank: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal dossiers make equal files, and a file is read by its content; a cut one and too much text are refused."""
+    found = head_dossiers(of_a_treebank, source="somebody's, CC0")
+    plain, compressed, again = (tmp_path / name for name in ("a.json", "b.json.gz", "c.JSON.GZ"))
+    for path in (plain, compressed, again):
+        write_dossiers(found, path)
+    assert gzip.decompress(compressed.read_bytes()) == plain.read_bytes()
+    assert compressed.read_bytes() == again.read_bytes() and compressed.stat().st_size < plain.stat().st_size / 3
+    renamed = tmp_path / "d.json"
+    renamed.write_bytes(compressed.read_bytes())
+    assert read_dossiers(compressed) == read_dossiers(renamed) == found
+    with pytest.raises(Refused, match=r"does not end in \.json or \.json\.gz"):
+        write_dossiers(found, tmp_path / "a.gz")
+    for cut in (compressed.read_bytes()[:-20], compressed.read_bytes()[:5], b"\x1f\x8bno archive at all"):
+        renamed.write_bytes(cut)
+        with pytest.raises(Refused, match=r"d\.json is not a whole \.gz file"):
+            read_dossiers(renamed)
+    monkeypatch.setattr(dossier, "LARGEST_FILE", plain.stat().st_size)
+    assert read_dossiers(plain) == read_dossiers(compressed) == found
+    monkeypatch.setattr(dossier, "LARGEST_FILE", plain.stat().st_size - 1)
+    for path in (plain, compressed):
+        with pytest.raises(Refused, match="holds more than"):
+            read_dossiers(path)
 
 
 def test_what_cannot_be_is_refused(of_a_text: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

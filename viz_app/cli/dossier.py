@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from bert_core.studies.dossier import Dossier
     from bert_core.studies.indexed import Index
 
-ENDINGS = (".json", ".csv", ".parquet")
+ENDINGS = (".json", ".json.gz", ".csv", ".parquet")
 SHOWN = 8  # heads
 
 
 def dossier(
     index: Annotated[Path, typer.Argument(help="A folder that `headlight index` made.")],
     out: Annotated[
-        Path, typer.Option(dir_okay=False, help="A .json file, which the page Dossier opens; or .csv, .parquet.")
+        Path, typer.Option(dir_okay=False, help="A .json or .json.gz, which the page Dossier opens; or .csv, .parquet.")
     ],
     heads: Annotated[str, typer.Option(help="layer.head with commas, as in 3.8,4.*; all, or none.")] = "all",
     tokens: Annotated[
@@ -58,7 +58,7 @@ def dossier(
     from bert_core.studies.token_dossiers import token_dossiers
     from viz_app.export.dossier import dossier_page, file_name
 
-    if out.suffix.lower() not in ENDINGS:
+    if not out.name.lower().endswith(ENDINGS):
         raise Refused(f"--out is {str(out)!r}: its ending must be one of {', '.join(ENDINGS)}")
     check_place(out, index)
     if pages is not None and pages.resolve() == index.resolve():
@@ -82,7 +82,7 @@ def dossier(
         found = replace(found, neurons=neuron_dossiers(there, loaded, wanted, **given))
     if not found.every:
         raise Refused("nothing was asked for: name --heads, --tokens, --frequent, --neurons or --drawn")
-    if out.suffix.lower() == ".json":
+    if out.suffix.lower() in (".json", ".gz"):
         write_dossiers(found, out)
     else:
         write_columns(dossier_columns(found.every), out)

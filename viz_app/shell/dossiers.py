@@ -9,7 +9,7 @@ from bert_core.studies.dossier import Dossier, Dossiers, Look, read_dossiers
 from bert_core.translators import fingerprint
 from viz_app.shell.work import kept_of_model
 
-FILE = "dossier.json"  # beside the weights of a bundled model
+FILE = "dossier.json.gz"  # beside the weights of a bundled model
 TO_GUESS = 10  # looks
 OF_STRONGEST = 3  # of these
 

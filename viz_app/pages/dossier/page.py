@@ -108,8 +108,9 @@ def _of_file(loaded: LoadedModel) -> Dossiers | None:
     """Those of a file that was given; None until it is there, and where they are another model's."""
     with screen.picture():
         upload = file_control(
-            st, "Dossiers of this model (.json)", "own_dossiers", types=["json"], megabytes=LARGEST_UPLOAD
-        )
+            st, "Dossiers of this model (.json, .json.gz)", "own_dossiers",
+            types=["json", "gz"], megabytes=LARGEST_UPLOAD,
+        )  # fmt: skip
         if upload is None:
             screen.note(
                 "`headlight index corpus.txt --out runs/index` reads a text or a treebank of any length; `headlight "

@@ -44,7 +44,7 @@ SHOTS = {
     "images": ("images", {"text": PAIR["text"], "boxes": "1"}, "light", 1030),
     "roles": ("roles", {**PAIR, "head": "1.8"}, "light", 1400),
     "why": ("why", {"text": "He drank a cup of tea with milk.", "masked": "5", "target": "6:tea"}, "light", 1300),
-    "layers": ("layers", {"text": "The ship sailed from England to America.", "masked": "5"}, "light", 1000),
+    "layers": ("layers", {"text": "Paris is the capital of France.", "masked": "3"}, "light", 1000),
     "causes": ("causes", {**HAT, "source": "The woman lost his hat."}, "light", 1200),
     "dossier": ("dossier", {"head": "3.8"}, "light", 1250),
     "dossier_token": ("dossier", {"about": "token", "piece": "like", "tenth": "1"}, "light", 1400),

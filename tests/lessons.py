@@ -21,8 +21,8 @@ from viz_app.lessons.reading import lesson_of
 from viz_app.shell import findings
 from viz_app.shell.findings.asked import Asked, of_lesson
 
-CHILDREN = {
-    "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
+FLOWERS = {
+    "one": "The picture with the flowers is on the wall.", "two": "The picture with the flowers are on the wall.",
 }  # fmt: skip
 FOUR_CATS = {"like": "cat", "several": "the cat sat\na cat sat\nmy cat is here\nthe cat"}
 SHORT = {"text": "the cat sat on the mat", "masked": "1"}  # the tiny vocabulary cuts longer words into letters
@@ -52,25 +52,27 @@ ANSWERS = {
         4, 1, {"head": "2.1"}, {"head": "1.8"}, refused="nobody has counted what the heads of this model do"
     ),
     "the_bin": Answers(30, 76, {"head": "4.3"}, {"head": "3.2"}),  # the attention itself
-    "fewer_heads": Answers(30, 5, {"off": 12}, {"off": 3}),
+    "fewer_heads": Answers(18, 5, {"off": 12}, {"off": 3}),
     "explanation": Answers(
         ("DecompX", "occlusion", "rollout", "attention"), ("attention", "rollout", "DecompX", "occlusion"),
         {"method": "occlusion"}, {"method": "attention"}, SHORT,
     ),
-    "when": Answers(6, 3, {"lens": "tuned", "cell": "2.1"}, {"lens": "logit", "cell": "6.1"}, SHORT),
+    "when": Answers(6, 3, {"lens": "tuned", "cell": "3.4"}, {"lens": "logit", "cell": "6.4"}, SHORT),
     "bank_and_bank": Answers(2, 5, {"depth": "2"}, {"depth": "6"}, FOUR_CATS),
-    "the_keys": Answers(20, 90, CHILDREN, {"one": CHILDREN["two"], "two": CHILDREN["one"]}),
+    "the_keys": Answers(49, 90, FLOWERS, {"one": FLOWERS["two"], "two": FLOWERS["one"]}),
     # An object; an adjective, which is found most often. The head of objects; that of the next token.
     "grammar": Answers(3, 1, {"head": "2.0"}, {"head": "1.8"}),
     "follows": Answers(
         3, 0, {"pair": "Penguins are birds that cannot fly."},
         {
-            "text": "When the water boiled, she made the tea.",
-            "pair": "She filled the kettle and put it on the fire.",
+            "text": "After an hour she took the cake out of the oven.",
+            "pair": "She put the cake in the oven.",
         },
     ),
     "a_robin": Answers(4, 0, {"text": "A robin is not a [MASK]."}, {"text": "A bird is a [MASK]."}),
-    "he_or_she": Answers(0, 4, {"text": "[MASK] is a queen."}, {"text": "[MASK] is a nurse."}),
+    "he_or_she": Answers(
+        1, 4, {"text": "[MASK] is a queen in a small town."}, {"text": "[MASK] is a nurse in a small town."}
+    ),
 }  # fmt: skip
 
 

@@ -85,8 +85,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         "bert_core.edits", "bert_core.config", "bert_core.translators",
     },
     "bert_core.training": {
-        "filelock", "numpy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming", "bert_core.heap",
-        "bert_core.tokenizer", "bert_core.recording", "bert_core.pooling",
+        "filelock", "numpy", "scipy", "torch", "bert_core.progress", "bert_core.config", "bert_core.naming",
+        "bert_core.heap", "bert_core.tokenizer", "bert_core.recording", "bert_core.pooling",
         "bert_core.checkpoint", "bert_core.modeling", "bert_core.loading", "bert_core.translators",
         "bert_core.calibration", "bert_core.scenes", "bert_core.agreement", "bert_core.vision", "bert_core.records",
         "bert_core.run", "bert_core.analysis", "bert_core.studies", "bert_core.edits",
@@ -397,3 +397,12 @@ def test_no_two_files_of_tests_have_one_name() -> None:
     """pytest knows a file without a package by its name alone."""
     names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
     assert sorted(names) == sorted(set(names))
+
+
+def test_the_tracked_files_have_at_most_68_megabytes() -> None:
+    """Everyone who clones the repository loads them; the weights of the bundled model are 46 MB of them."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    sizes = {name: (ROOT / name).stat().st_size for name in listed.stdout.split("\0") if (ROOT / name).is_file()}
+    largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:5]
+    assert len(sizes) > 500
+    assert sum(sizes.values()) <= 68_000_000, f"the largest: {', '.join(f'{n} {sizes[n]:,}' for n in largest)}"

@@ -25,6 +25,7 @@ from bert_core.training.measures import (
     Measures,
     expected_error,
     in_all,
+    interval,
     measure,
     reliability_picture,
 )
@@ -33,10 +34,11 @@ from bert_core.training.runs import LOG_FILE, STATE_FILE
 
 MEASURES, PICTURE, CARD_FILE = "measures.json", "reliability.svg", "MODEL_CARD.md"
 _COLUMNS = ("mlm", "hidden", "loss", "nsp", "near")
+_FIRST_AND_FIVE = ("First", "Among five")
 
 
 def prompt_table(loaded: LoadedModel) -> str:
-    """The twenty prompts with their five likeliest pieces, as they come, as a Markdown table."""
+    """The twenty prompts with their five likeliest pieces, uncalibrated, as a Markdown table."""
     lines = ["| Prompt | Five likeliest, with probability | Right first |", "| --- | --- | --- |"]
     for prompt, answers in PROMPTS.items():
         prediction = capture(loaded, loaded.tokenizer.encode(prompt)).predictions[0]
@@ -47,7 +49,7 @@ def prompt_table(loaded: LoadedModel) -> str:
 
 
 def score_table(measures: Measures, before: Measures | None = None) -> str:
-    """Held-out MLM and NSP accuracy by kind of text and length, as a Markdown table; in brackets what changed."""
+    """Held-out MLM and NSP scores by kind of text and length, as a Markdown table; in brackets those of `before`."""
     lines = [
         "| Held-out text | Tokens | MLM top-1 (80/10/10) | MLM top-1 (all [MASK]) | Loss, nats | NSP | NSP, near "
         "| Pieces, pairs |",
@@ -55,64 +57,98 @@ def score_table(measures: Measures, before: Measures | None = None) -> str:
     ]
     for kind, lengths in measures.held_out.items():
         for length, score in lengths.items():
-            was = {} if before is None else before.held_out.get(kind, {}).get(length, {})
-            cells = " | ".join(_changed(score[k], was.get(k), 2 if k == "loss" else 3) for k in _COLUMNS)
+            previous = {} if before is None else before.held_out.get(kind, {}).get(length, {})
+            cells = " | ".join(_beside(score[k], previous.get(k), 2 if k == "loss" else 3) for k in _COLUMNS)
             name = "whole sentences" if length == WHOLE else length
             lines.append(f"| {kind} | {name} | {cells} | {score['masked']:,.0f}, {score['pairs']:,.0f} |")
     return "\n".join(lines)
 
 
-def right_table(title: str, right_of: Mapping[str, tuple[int, int]], was: Mapping[str, tuple[int, int]]) -> str:
-    """How many were right, by kind, as a Markdown table; in brackets what changed.
+def count_table(
+    title: str,
+    columns: Sequence[str],
+    counts: Mapping[str, tuple[int, ...]],
+    before: Mapping[str, tuple[int, ...]] | None = None,
+    *,
+    sums: bool = True,
+) -> str:
+    """Counts out of what was asked, by kind, each with its share and 95% interval, as a Markdown table.
 
-    right_of: kind -> (right, asked). was: the same for earlier weights, empty where there are none.
+    counts: kind -> a count for each of the columns, then how many were asked. before: the same for the previous
+    weights, which get a column of their own for each. sums: whether a last row adds up all kinds.
     """
-    lines = [f"| {title} | Right | Asked |", "| --- | --- | --- |"]
-    for kind, (right, asked) in right_of.items():
-        change = _changed(right, was[kind][0] if kind in was else None, 0)
-        lines.append(f"| {kind} | {change} ({right / asked:.0%}) | {asked} |")
-    right, asked = in_all(right_of)
-    change = _changed(right, in_all(was)[0] if was else None, 0)
-    lines.append(f"| **all** | **{change}** ({right / asked:.0%}) | {asked} |")
+    earlier = [] if before is None else [f"{column}, previous weights" for column in columns]
+    headers = [title, "Asked", *columns, *earlier]
+    lines = [f"| {' | '.join(headers)} |", f"| --- |{' --- |' * (len(headers) - 1)}"]
+    rows = dict(counts)
+    if sums:
+        rows["**all**"] = in_all(counts)
+        before = None if before is None else {**before, "**all**": in_all(before)}
+    for kind, row in rows.items():
+        cells = [str(row[-1]), *_shares(row)]
+        if before is not None:
+            cells += _shares(before[kind]) if kind in before else ["" for _ in columns]
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _changed(value: float, was: float | None, digits: int) -> str:
-    """A figure, and in brackets how far it is from what it was."""
-    return f"{value:.{digits}f}" if was is None else f"{value:.{digits}f} ({value - was:+.{digits}f})"
+def _shares(row: tuple[int, ...]) -> list[str]:
+    *counts, asked = row
+    if not asked:
+        return ["not asked" for _ in counts]
+    bounds = [interval(count, asked) for count in counts]
+    return [
+        f"{count} ({count / asked:.1%}; {low:.1%} to {high:.1%})"
+        for count, (low, high) in zip(counts, bounds, strict=True)
+    ]
+
+
+def calibration_table(measures: Measures, before: Measures | None = None) -> str:
+    """Temperature and expected calibration error, without it and with it, as a Markdown table."""
+    lines = ["| Weights | Temperature | Error at 1 | Error at the temperature |", "| --- | --- | --- | --- |"]
+    for name, of_weights in (("these", measures), ("previous", before)):
+        if of_weights is not None and (fitted := of_weights.reliability) is not None:
+            errors = " | ".join(f"{expected_error(bins):.3f}" for bins in (fitted.before, fitted.after))
+            lines.append(f"| {name} | {fitted.temperature:.3f} | {errors} |")
+    return "\n".join(lines)
+
+
+def overlap_table(measures: Measures) -> str:
+    """How much of what is asked the training text holds, as a Markdown table."""
+    lines = ["| Asked | Passages | Texts with any |", "| --- | --- | --- |"]
+    lines += [f"| {where} | {held:.2%} | {texts:.1%} |" for where, (held, texts) in measures.overlap.items()]
+    return "\n".join(lines) if measures.overlap else "Not measured."
+
+
+def _beside(value: float, previous: float | None, digits: int) -> str:
+    """A figure, and in brackets the one of the previous weights."""
+    return f"{value:.{digits}f}" if previous is None else f"{value:.{digits}f} ({previous:.{digits}f})"
 
 
 def measured_section(loaded: LoadedModel, measures: Measures, before: Measures | None = None) -> str:
     """What the card says of how good the model is, between its markers.
 
-    before: the measures of the weights that these replace; what changed stands in brackets.
+    before: the measures of the weights that these replace, which are given beside them.
     """
-    sure = measures.reliability
-    assert sure is not None  # a bundled model has a word head
-    was = None if before is None else before.reliability
+    prompts_before = "" if before is None else f" (previous weights: {before.prompts[0]})"
     return MEASURED.format(
         weights=measures.weights,
-        against="" if before is None else f" In brackets: the change from weights {before.weights}.",
+        against="" if before is None else f" In brackets: the previous weights, {before.weights}.",
         scores=score_table(measures, before),
-        facts=right_table("Kind of fact", measures.facts, {} if before is None else before.facts),
-        agreement=right_table(
-            "Between subject and verb", measures.agreement, {} if before is None else before.agreement
+        everyday=count_table(
+            "Kind of sentence", _FIRST_AND_FIVE, measures.everyday, None if before is None else before.everyday
         ),
-        prompts_right=_changed(measures.prompts[0], None if before is None else before.prompts[0], 0),
-        prompts_asked=measures.prompts[1],
+        facts=count_table("Kind of fact", _FIRST_AND_FIVE, measures.facts, None if before is None else before.facts),
+        agreement=count_table(
+            "Between subject and verb", ("Right",), measures.agreement, None if before is None else before.agreement
+        ),
+        prompts_right=f"{measures.prompts[0]} of {measures.prompts[1]} are right first{prompts_before}",
         prompts=prompt_table(loaded),
-        repeated=", ".join(
-            f"{_changed(share, None if before is None else before.repeated.get(where), 3)} in {where}"
-            for where, share in measures.repeated.items()
+        repeated=count_table(
+            "Text", ("Repeated",), measures.repeated, None if before is None else before.repeated, sums=False
         ),
-        temperature=sure.temperature,
-        error=_changed(expected_error(sure.before), None if was is None else expected_error(was.before), 3),
-        error_after=expected_error(sure.after),
-        overlap="; ".join(
-            f"{where}: {passages:.2%} of the passages, any in {texts:.0%} of the texts"
-            for where, (passages, texts) in measures.overlap.items()
-        )
-        or "Not asked",
+        calibration=calibration_table(measures, before),
+        overlap=overlap_table(measures),
     )
 
 
@@ -221,9 +257,9 @@ Used for training and measuring only; none of the text is part of the project.
 
 ## Known biases and limits
 
-- It repeats the habits of its text: nineteenth-century novels and an encyclopaedia of 2015. The prompts about the
-  doctor and the nurse above show what it assumes about men and women; names, peoples and professions carry the
-  prejudice of their sources.
+- It repeats the habits of its text: nineteenth-century novels, an encyclopaedia of 2015, example sentences for
+  learners. The prompts about the doctor and the nurse above show what it assumes about men and women; names, peoples
+  and professions carry the prejudice of their sources.
 - It knows few facts and states wrong ones with confidence. A likely word is not a true one.
 - It saw {tokens_seen:.0f} M tokens where the published BERT saw thousands of times more: rare words and long contexts
   are weak, and it likes to repeat words of the prompt.
@@ -254,6 +290,14 @@ comparable. *Whole sentences* stand alone, or in pairs of two.{against}
 
 {scores}
 
+## Everyday sentences
+
+200 short sentences with one [MASK] and a list of accepted words, in `bert_core/assets/everyday.csv`, written before any
+model was asked. *First*: the likeliest piece is accepted; *among five*: one of the five likeliest is. Here and below,
+brackets give the share and its 95% interval (Wilson), which takes the questions as independent.
+
+{everyday}
+
 ## Facts
 
 Public facts, each with its source in `bert_core/assets/facts.csv`, asked as they stand there; the answers were
@@ -265,28 +309,36 @@ written down before any model was asked, and no recipe was chosen by them.
 
 Is the verb in the number of its subject likelier than in the other? The sentences of
 [bert-agreement](../../../docs/bert-agreement.md); chance is half. Another noun may stand between the two, in the same
-number or in the other.
+number or in the other. The sentences are made from templates, so their intervals are too narrow.
 
 {agreement}
 
-## How sure it may be taken
+## Repeated words
 
-How often a first guess is a word that the text already shows, though another is right: {repeated}.
+How often the first prediction is a content word that the text already shows, though another is right.
 
-Its expected calibration error is {error}; with the scores divided by {temperature:.2f}, which was fitted on other
-documents and is kept in `calibration.json`, {error_after:.3f}.
+{repeated}
 
-![How sure the first guess is, and how often it is right](reliability.svg)
+## Calibration
 
-## Twenty prompts, five likeliest pieces each, as they come
+Expected calibration error, with the scores as they are and divided by a temperature, which was fitted on other
+documents and is kept in `calibration.json`. The temperature minimizes the loss, not this error.
 
-{prompts_right} of {prompts_asked} are right first; which answers count was fixed when the model had read 24.9 M tokens.
+{calibration}
+
+![Confidence of the first prediction, and how often it is right](reliability.svg)
+
+## Twenty prompts, five likeliest pieces each
+
+{prompts_right}; the accepted answers were fixed when the model had read 24.9 M tokens.
 
 {prompts}
 
 ## What of this the training text holds
 
-Passages of 13 pieces in a row; a shorter statement counts as one passage. {overlap}.
+Passages of 13 pieces in a row; a shorter statement counts as one passage.
+
+{overlap}
 <!-- end of measures -->
 """
 
@@ -298,7 +350,23 @@ SOURCES = """| Source | MB of text | Licence of the text |
 | Wikinews | 18.1 | CC BY 2.5 |
 | OpenStax, 8 textbooks | 11.3 | CC BY 4.0 |
 | OneStopEnglish | 1.5 | CC BY-SA 4.0 |
-| Pratham and African Storybook stories | 1.2 | CC BY |"""
+| Pratham and African Storybook stories | 1.2 | CC BY |
+| Tatoeba, English sentences (tatoeba.org and its contributors) | 15.5 | CC BY 2.0 FR |
+| Schema-Guided Dialogue, everyday task dialogues (train, dev) | 8.0 | CC BY-SA 4.0 |
+| Open English WordNet, definitions and examples | 7.8 | CC BY 4.0 and Princeton WordNet licence |
+| English Wikipedia, introductions of vital articles | 4.8 | CC BY-SA 4.0 |
+| Wikibooks Cookbook, recipes | 2.4 | CC BY-SA 4.0 |
+| Common Voice, sentences to read | 1.9 | CC0 1.0 |
+| ComVE, sensible statements and reasons (train) | 1.6 | CC BY-SA 4.0 |
+| COCO 2017, captions (validation) | 1.3 | CC BY 4.0 |
+| Pratham Books, children's stories | 0.8 | CC BY 4.0 |
+| CREAK, true claims (train) | 0.7 | MIT |
+| The World Factbook, prose | 0.5 | public domain |
+| GenericsKB, a part | 0.4 | CC BY 4.0 |
+| GNOME help | 0.3 | CC BY-SA 3.0 |
+
+The first seven are the text of runs 1 and 2. The other thirteen, 45.9 MB and 8.1 million words of short, plain, modern
+English, were added for runs 3 and 4. The end of the figures says how much of the questions below the text holds."""
 
 
 def measure_bundle(
@@ -307,24 +375,26 @@ def measure_bundle(
     *,
     train: Corpus | None,
     batches: int,
+    before: Path | None = None,
     report: Progress = printed,
 ) -> None:
-    """Measure a bundled model and write what was found into its folder: figures, temperature, picture, and its card.
+    """Measure a bundled model and write the figures, its temperature, the picture and its card into its folder.
 
-    The card says what changed where the figures that lie there are those of other weights.
+    before: folder of the weights that these replace; they are measured too, and the card gives both.
     """
     loaded = load(str(destination), device="cpu")
-    path = destination / MEASURES
-    earlier = Measures.from_json(path.read_text(encoding="utf-8")) if path.is_file() else None
-    found = measure(loaded, corpora, train=train, batches=batches, report=report)
-    assert found.reliability is not None  # a bundled model has a word head
-    before = earlier if earlier is not None and earlier.weights != found.weights else None
+    measures = measure(loaded, corpora, train=train, batches=batches, report=report)
+    previous = None
+    if before is not None:
+        report(None, f"the previous weights, {before}")
+        previous = measure(load(str(before), device="cpu"), corpora, batches=batches, report=report)
+    assert measures.reliability is not None  # a bundled model has a word head
     card = destination / CARD_FILE
-    section = measured_section(loaded, found, before)
+    section = measured_section(loaded, measures, previous)
     checkpoint.write_whole(card, with_section(card.read_text(encoding="utf-8"), section))
-    checkpoint.write_whole(destination / PICTURE, reliability_picture(found.reliability))
-    write_temperature(loaded, found.reliability.temperature, destination)
-    checkpoint.write_whole(path, found.to_json())
+    checkpoint.write_whole(destination / PICTURE, reliability_picture(measures.reliability))
+    write_temperature(loaded, measures.reliability.temperature, destination)
+    checkpoint.write_whole(destination / MEASURES, measures.to_json())
 
 
 def runs_section(runs: Sequence[Path], hardware: str, earlier: str = "") -> tuple[str, float]:
@@ -381,6 +451,7 @@ def main() -> None:
     )
     parser.add_argument("--train", type=Path, help="the training text, for how much of what is asked it holds")
     parser.add_argument("--cache", type=Path, required=True, help="where tokenized texts are kept")
+    parser.add_argument("--before", type=Path, help="folder of the weights that these replace, to give both figures")
     parser.add_argument("--batches", type=int, default=40, help="batches of 4,096 tokens for each score")
     given = parser.parse_args()
     if given.runs:
@@ -397,7 +468,7 @@ def main() -> None:
         kind, _, file = entry.partition("=")
         corpora[kind] = Corpus.prepare(Path(file), tokenizer, given.cache)
     train = given.train and Corpus.prepare(given.train, tokenizer, given.cache, printed)
-    measure_bundle(given.destination, corpora, train=train, batches=given.batches)
+    measure_bundle(given.destination, corpora, train=train, batches=given.batches, before=given.before)
 
 
 if __name__ == "__main__":

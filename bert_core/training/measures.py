@@ -1,4 +1,4 @@
-"""How good a model is at what it is shown for: words by kind of text, facts, repeated words, how sure it may be."""
+"""Measures of a model: held-out words and next sentences, facts, everyday sentences, repeated words, calibration."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.stats import binomtest
 from torch import Tensor
 
 from bert_core.agreement import Agreement, sentences
@@ -25,7 +26,7 @@ from bert_core.run.capture import capture
 from bert_core.run.losses import together
 from bert_core.run.memory import copies_at_once
 from bert_core.studies.faithfulness import FUNCTION_WORDS
-from bert_core.tokenizer import MASK, Tokenizer
+from bert_core.tokenizer import MASK, Tokenizer, joined
 from bert_core.training.data import Corpus, ExampleMaker, MaskingRule, Mix
 from bert_core.training.pretrain import ALL_HIDDEN, EVALUATION_MASKING, evaluate, predictions
 from bert_core.translators import fingerprint
@@ -90,13 +91,15 @@ class MaskedStatement:
 class Guess:
     """The first guess of a model at the [MASK] of a text.
 
-    probability: 0 to 1. right: whether it is one of the answers. repeated: whether it is a content word of the text.
+    probability: 0 to 1. right: whether it is one of the answers. among_five: whether one of the five likeliest pieces
+    is. repeated: whether it is a content word of the text.
     """
 
     text: str
     piece: str
     probability: float
     right: bool
+    among_five: bool
     repeated: bool
 
 
@@ -118,17 +121,18 @@ class Measures:
     """All that the card says of how good a model is; shares are 0 to 1.
 
     weights: fingerprint. held_out: kind of text -> length in tokens, or "whole" -> what `asked_of` finds.
-    facts: kind -> (right, asked). prompts: (right, asked). agreement: condition -> (right, asked).
-    repeated: text -> share of the [MASK]s.
+    facts, everyday: kind -> (first prediction right, an answer among the first five, asked). prompts: (right, asked).
+    agreement: condition -> (right, asked). repeated: text -> (first predictions that repeat a word, [MASK]s).
     overlap: text -> (share of the 13-piece passages that the training text holds, share of the texts with any).
     """
 
     weights: str
     held_out: Mapping[str, Mapping[str, Mapping[str, float]]]
-    facts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    facts: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
+    everyday: Mapping[str, tuple[int, int, int]] = field(default_factory=dict)
     prompts: tuple[int, int] = (0, 0)
     agreement: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    repeated: Mapping[str, float] = field(default_factory=dict)
+    repeated: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     reliability: Reliability | None = None
     overlap: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
@@ -145,9 +149,9 @@ class Measures:
             reliability = None if stored is None else Reliability(
                 stored["temperature"], *(tuple((a, b, int(n)) for a, b, n in stored[k]) for k in ("before", "after"))
             )  # fmt: skip
-            tables = ("facts", "agreement", "overlap")
-            pairs = {name: {k: tuple(v) for k, v in values.pop(name, {}).items()} for name in tables}
-            return cls(**{**values, **pairs, "prompts": tuple(values["prompts"]), "reliability": reliability})
+            names = ("facts", "everyday", "agreement", "repeated", "overlap")
+            tables = {name: {k: tuple(v) for k, v in values.pop(name).items()} for name in names}
+            return cls(**{**values, **tables, "prompts": tuple(values["prompts"]), "reliability": reliability})
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise Refused(f"this is no file of measures: {error}") from error
 
@@ -184,16 +188,30 @@ def _read_statements(path: Path, columns: Sequence[str]) -> tuple[MaskedStatemen
     return tuple(statements)
 
 
-def first_guesses(loaded: LoadedModel, asked: Iterable[tuple[str, Sequence[str]]]) -> list[Guess]:
-    """What a model puts first into the one [MASK] of each text; beside each text stand its answers."""
-    found = []
-    for text, answers in asked:
+def first_guesses(loaded: LoadedModel, texts: Iterable[tuple[str, Sequence[str]]]) -> list[Guess]:
+    """What a model puts first into the one [MASK] of each text; texts: each with its accepted answers.
+
+    A piece is compared with the answers without its case and the space that some vocabularies keep before a word.
+    """
+    guesses = []
+    for text, answers in texts:
         encoding = loaded.tokenizer.encode(text)
-        token, probability = capture(loaded, encoding).predictions[0].top[0]
-        piece = loaded.tokenizer.token_of(token)
+        top = capture(loaded, encoding).predictions[0].top[:5]
+        pieces = [joined([loaded.tokenizer.token_of(token)]).lower() for token, _ in top]
+        (token, probability), piece = top[0], pieces[0]
         repeated = piece not in answers and _is_content(piece) and token in encoding.input_ids
-        found.append(Guess(text, piece, probability, piece in answers, repeated))
-    return found
+        among_five = not set(answers).isdisjoint(pieces)
+        guesses.append(Guess(text, piece, probability, piece in answers, among_five, repeated))
+    return guesses
+
+
+def _answered(guesses: Sequence[Guess], statements: Sequence[MaskedStatement]) -> dict[str, tuple[int, int, int]]:
+    """Kind -> (first prediction right, an answer among the first five, asked)."""
+    counts: dict[str, tuple[int, int, int]] = {}
+    for guess, statement in zip(guesses, statements, strict=True):
+        first, five, asked = counts.get(statement.kind, (0, 0, 0))
+        counts[statement.kind] = (first + guess.right, five + guess.among_five, asked + 1)
+    return counts
 
 
 @torch.no_grad()
@@ -268,8 +286,11 @@ def _hidden(
         yield logits.float(), labels, seen
 
 
-def repeated_share(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> float:
-    """How often the first guess in a whole sentence is a content word of it though another piece stood there."""
+def repeated_count(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> tuple[int, int]:
+    """In how many of the gaps of whole sentences the first guess is a content word of the sentence, and wrong.
+
+    Returns that number, and the number of gaps.
+    """
     repeated = total = 0
     content = torch.tensor([_is_content(loaded.tokenizer.token_of(i)) for i in range(len(loaded.tokenizer))])
     for logits, labels, seen in _hidden(loaded, corpus, Mix(whole=1.0), batches, 777):
@@ -277,7 +298,7 @@ def repeated_share(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> floa
         wrong = (first != labels.cpu()) & content[first]
         repeated += sum(bool(w) and int(f) in s for w, f, s in zip(wrong, first, seen, strict=True))
         total += len(labels)
-    return repeated / max(total, 1)
+    return repeated, total
 
 
 def reliability(loaded: LoadedModel, corpus: Corpus, *, batches: int) -> Reliability | None:
@@ -378,9 +399,9 @@ def documents_of(corpus: Corpus) -> list[np.ndarray]:
     return corpus.pieces_of_documents(len(corpus))
 
 
-def pieces_of_facts(tokenizer: Tokenizer, facts: Iterable[MaskedStatement]) -> list[np.ndarray]:
+def pieces_of_statements(tokenizer: Tokenizer, statements: Iterable[MaskedStatement]) -> list[np.ndarray]:
     """The pieces of each statement with its first answer in it."""
-    return list(tokenizer.encode_plain([fact.statement.replace(MASK, fact.answers[0]) for fact in facts]))
+    return list(tokenizer.encode_plain([item.statement.replace(MASK, item.answers[0]) for item in statements]))
 
 
 def speed(loaded: LoadedModel, *, rounds: int = 5) -> float:
@@ -424,37 +445,49 @@ def measure(
             )
     if not loaded.has_mlm:
         return Measures(fingerprint(loaded), held_out)
-    report(None, "facts, prompts, agreement, repeated words, calibration")
-    facts, first = read_facts(), next(iter(corpora.values()))
-    answers = first_guesses(loaded, ((fact.statement, fact.answers) for fact in facts))
+    report(None, "facts, everyday sentences, prompts, agreement, repeated words, calibration")
+    first = next(iter(corpora.values()))
+    statements = {"facts": read_facts(), "everyday sentences": read_everyday()}
+    guesses = {
+        name: first_guesses(loaded, ((item.statement, item.answers) for item in items))
+        for name, items in statements.items()
+    }
+    answered = {name: _answered(guesses[name], items) for name, items in statements.items()}
     prompts = first_guesses(loaded, PROMPTS.items())
-    kinds: dict[str, tuple[int, int]] = {}
-    for guess, fact in zip(answers, facts, strict=True):
-        right, asked = kinds.get(fact.kind, (0, 0))
-        kinds[fact.kind] = (right + guess.right, asked + 1)
     held: dict[str, tuple[float, float]] = {}
     if train is not None:
         report(None, "overlap with the training text")
         held = {kind: overlap(train, documents_of(corpus)) for kind, corpus in corpora.items()}
-        held["facts"] = overlap(train, pieces_of_facts(loaded.tokenizer, facts))
+        for name, items in statements.items():
+            held[name] = overlap(train, pieces_of_statements(loaded.tokenizer, items))
     return Measures(
         fingerprint(loaded),
         held_out,
-        kinds,
+        answered["facts"],
+        answered["everyday sentences"],
         (sum(guess.right for guess in prompts), len(prompts)),
         agreements_right(loaded, sentences()),
         {
-            "facts": sum(guess.repeated for guess in answers) / len(answers),
-            "whole sentences": repeated_share(loaded, first, batches=max(batches // 4, 1)),
+            **{name: (sum(guess.repeated for guess in found), len(found)) for name, found in guesses.items()},
+            "whole sentences": repeated_count(loaded, first, batches=max(batches // 4, 1)),
         },
         reliability(loaded, first, batches=max(batches // 2, 1)),
         held,
     )
 
 
-def in_all(table: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    """How many of all kinds are right, and how many were asked; table: kind -> (right, asked)."""
-    return sum(right for right, _ in table.values()), sum(asked for _, asked in table.values())
+def in_all(table: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The sum of each column over all kinds; table: kind -> counts."""
+    return tuple(map(sum, zip(*table.values(), strict=True)))
+
+
+def interval(right: int, asked: int) -> tuple[float, float]:
+    """The 95% confidence interval of a share, 0 to 1, for independent questions.
+
+    Source: Wilson 1927 (J. Am. Stat. Assoc. 22).
+    """
+    bounds = binomtest(right, asked).proportion_ci(0.95, method="wilson")
+    return float(bounds.low), float(bounds.high)
 
 
 def reliability_picture(found: Reliability, size: int = 320) -> str:

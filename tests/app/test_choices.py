@@ -51,7 +51,7 @@ DEFAULTS = {
     "colour": "slope", "over": "text", "parts": "heads", "order": "importance", "going": 30, "figure": "loss",
     "tuned": "", "tuned_step": 0, "tuned_by": "divergence",
     "compared": "pair",
-    "one": "The picture of the children is on the wall.", "two": "The picture of the children are on the wall.",
+    "one": "The picture with the flowers is on the wall.", "two": "The picture with the flowers are on the wall.",
     "variant": "original", "picture": "random", "seed": 71, "count": "any", "shapes": [], "word": None, "look": None,
     "heat": "product", "stage": "pieces", "token": None, "engine": "torch", "calibrated": True,
     "choices": "",

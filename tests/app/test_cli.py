@@ -475,7 +475,13 @@ def test_a_longer_run_goes_on_where_the_shorter_one_ended(
     assert code == 0
     assert [row[1] for row in rows[:4]] == ["32", "128", "512", "whole"]
     assert {row[0] for row in rows[:4]} == {text_file.name}
-    assert "facts: " in out and " of 377 right first" in out and "prompts of the card: " in out
+    assert (
+        "facts: " in out
+        and " of 377 (" in out
+        and "everyday sentences: " in out
+        and " of 200 (" in out
+        and "prompts of the card: " in out
+    )
     assert "calibration error 0." in out and "tokens/s forward" in out
 
 

@@ -36,8 +36,8 @@ def test_it_opens_on_a_change_of_mind_and_no_page_swaps_a_text() -> None:
     app = start()
     assert not app.exception and not app.error
     assert app.session_state.text == EXAMPLE.text != examples.first().text
-    assert "“to” takes first place **after L5** and keeps it. Before that, the lens reads" in words(app)
-    assert "→ “and”" in words(app) and EXAMPLE.remark in words(app)
+    assert "“capital” takes first place **after L5** and keeps it. Before that, the lens reads" in words(app)
+    assert "→ “part”" in words(app) and EXAMPLE.remark in words(app)
     for page in ("predict", "why"):
         at(app, page).run()
         own = EXAMPLE
@@ -49,7 +49,7 @@ def test_it_opens_on_a_change_of_mind_and_no_page_swaps_a_text() -> None:
 
 
 def test_what_is_said_of_the_example_is_so() -> None:
-    """The logit lens reads "and" after L2 to L4 and "to" at the end; the tuned lens reads "to" after L1."""
+    """The logit lens reads "part" after L2 to L4 and "capital" at the end; the tuned lens "capital" from L2 on."""
     loaded = bert_core.load("headlight-mini", device="cpu")
     example = EXAMPLE
     encoding = loaded.tokenizer.mask_words(loaded.tokenizer.encode(example.text), example.masked)
@@ -59,9 +59,9 @@ def test_what_is_said_of_the_example_is_so() -> None:
         found = bert_core.logit_lens(loaded, encoding, translators=translators).top[:, position, 0]
         return [loaded.tokenizer.token_of(int(piece)) for piece in found]
 
-    assert read(None)[3:] == ["and", "and", "and", "to"]
+    assert read(None)[3:] == ["part", "part", "part", "capital"]
     tuned = read(bert_core.read_translators(loaded))
-    assert tuned[2] == "to" and "to" not in tuned[:2]
+    assert tuned[3:] == ["capital"] * 4 and "capital" not in tuned[:3]
 
 
 def test_a_typed_mask_has_no_rank() -> None:

@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from bert_core import Refused
-from tests.lessons import CHILDREN, asked_of, bundled
+from tests.lessons import FLOWERS, asked_of, bundled
 from tests.visit import at, settled, visited, words
 from viz_app.lessons.checks import second_course as of
 from viz_app.lessons.checks.second_course import Agreed, Judged, Meanings, Pair, Reading
@@ -121,7 +121,7 @@ def test_own_sentences_are_judged_as_the_lesson_is() -> None:
     ):  # fmt: skip
         asked = asked_of(name, bundled(), like=word, several="\n".join(lines))
         assert asked.is_own and check.judge(findings.work_for(check.needs, asked).do(None), None).right is right, word
-    own = {"one": "The father of the boys was at home.", "two": "The father of the boys were at home."}
+    own = {"one": "The father with the boys was at home.", "two": "The father with the boys were at home."}
     asked = asked_of("the_keys", bundled(), **own)
     found = findings.work_for("pair", asked).do(None)
     assert asked.is_own and of.second_is_likelier(found).right and not of.verb_pulled_over(found).right
@@ -140,7 +140,12 @@ def test_own_sentences_are_judged_as_the_lesson_is() -> None:
         ("bank_and_bank", "meanings", {"several": "\n".join(["bank " * 80] * 4)}, "sentence 1 has .* at most"),
         ("the_keys", "pair", {"one": " "}, "sentence 1 is empty"),
         ("the_keys", "pair", {"two": "The cat is on the wall."}, "must differ in one word, the verb"),
-        ("the_keys", "pair", {"two": "The picture of the child is on the wall."}, "must differ in one word, the verb"),
+        (
+            "the_keys",
+            "pair",
+            {"two": "The picture with the flower is on the wall."},
+            "must differ in one word, the verb",
+        ),
         ("the_keys", "pair", {"two": "a " * 80}, "sentence 2 has .* at most"),
     ],
 )
@@ -195,14 +200,14 @@ def test_a_lesson_works_on_a_page_without_the_shared_text() -> None:
     settled(button(app, "lesson_say").click().run())
     settled(at(app, "score").run())
     assert not app.exception and "It prefers “is”" in words(app)
-    app.session_state.one, app.session_state.two = CHILDREN["one"], CHILDREN["two"]
+    app.session_state.one, app.session_state.two = FLOWERS["one"], FLOWERS["two"]
     settled(app.run())
     assert "Done: now it prefers “are”" in words(app)
     settled(button(app, "lesson_next").click().run())
     assert not app.exception and "You said 90%" in words(app) and "Done:" not in words(app)
     settled(button(app, "lesson_next").click().run())
     assert "still that of the lesson" in words(app) and "You did" not in words(app)
-    app.session_state.one = "The father of the boys was at home."
-    app.session_state.two = "The father of the boys were at home."
+    app.session_state.one = "The father with the boys was at home."
+    app.session_state.two = "The father with the boys were at home."
     settled(app.run())
     assert "still that of the lesson" not in words(app) and "You did: it prefers “were” over “was”" in words(app)

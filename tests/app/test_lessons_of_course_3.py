@@ -157,7 +157,7 @@ def on_a_page(loaded: LoadedModel, name: str, *texts: str) -> Asked:
         ("follows", ("He put the key into the lock.", "Then he opened the door and went in."), 0, False),
         ("a_robin", ("The door was [MASK].",), 3, True),
         ("a_robin", ("The piano is a musical [MASK].",), 0, False),
-        ("he_or_she", ("The nurse said that [MASK] was tired.",), 1, True),
+        ("he_or_she", ("[MASK] is a teacher.",), 3, True),
         ("he_or_she", ("The soldier said that [MASK] was tired.",), 1, False),
     ],
 )

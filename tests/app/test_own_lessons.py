@@ -111,7 +111,7 @@ def test_a_lesson_without_a_right_or_a_wrong_answer_is_a_fault(
     """A choice in which the truth is missing, or in which all is true, teaches nothing."""
     text = (FOLDER / "one_head.toml").read_text("utf-8")
     for old, new, says in (
-        ("most = 49", "most = 26", "has no right answer among the 4 that can be given"),
+        ("least = 25", "least = 26", "has no right answer among the 4 that can be given"),
         ("least = 0\nmost = 9\n", "least = 0\nmost = 10000\n", ""),
     ):
         assert old in text

@@ -287,7 +287,7 @@ def test_a_click_on_a_word_between_the_layers_shows_its_distribution(app: str, p
     """The cell under the pointer is drawn and named in the address, whatever the colour of its word."""
     opened(page, app, "layers", text="The ship sailed from England to America.", masked="5")
     grid = page.locator(".js-plotly-plot").first
-    expect(grid.get_by_text("kindness")).to_be_visible()
+    expect(page.get_by_role("figure", name="The likeliest word at each of 10 tokens and 7 depths")).to_be_visible()
     for depth, position, token in ((3, 2, "ship"), (6, 4, "from")):  # a pale cell and a strong one
         click_at(grid.locator(".nsewdrag").first, (depth + 0.5) / 7, (position + 0.5) / 10)
         assert reaches_address(page, lambda address, cell=f"{depth}.{position}": address.get("cell") == cell)

@@ -10,7 +10,7 @@ from tests.browser.reader import opened, reaches_address, settled
 
 def test_a_file_is_probed_and_stays(app: str, page: Page) -> None:
     """A table is uploaded and its second label chosen; its lines, and the answer without it, outlast a walk."""
-    opened(page, app, "probes", seeds="1", text="The boys were tired.", masked="2")
+    opened(page, app, "probes", seeds="1", text="The pilots were tired.", masked="2")
     expect(page.get_by_role("button", name="Probe 7 depths with 1 seed")).to_be_visible()
     page.get_by_role("button", name="Your own words").click()
     page.locator("input[type=file]").set_input_files({"name": "words.csv", "mimeType": "text/csv", "buffer": TABLE})

@@ -138,7 +138,7 @@ SENTENCE, MANY = "Sentence", "Control+Enter"
 WALKS = {
     "both_sides": Walk(
         [word("milk")], [hidden("milk")],
-        [typed(SENTENCE, LETTER), hidden("pen"), word("letter")],
+        [typed(SENTENCE, "She took the key and opened the door."), hidden("door"), word("opened")],
     ),
     "one_head": Walk(
         [option("25 to 49")], [button("L1 H8")], [typed(SENTENCE, LETTER), hidden("pen"), button("L1 H8")]
@@ -159,7 +159,7 @@ WALKS = {
     ),
     "when": Walk(
         [number(3)],
-        [chosen("Tuned lens"), taken("cell_depth", "after L1")],
+        [chosen("Tuned lens"), taken("cell_depth", "after L2")],
         [typed(SENTENCE, "The moon shines at night and the sun by day."), hidden("moon")],
     ),
     "bank_and_bank": Walk(
@@ -176,12 +176,12 @@ WALKS = {
     "the_keys": Walk(
         [number(90)],
         [
-            typed("First sentence", "The picture of the children is on the wall.", ends=MANY),
-            typed("Second sentence", "The picture of the children are on the wall.", ends=MANY),
+            typed("First sentence", "The picture with the flowers is on the wall.", ends=MANY),
+            typed("Second sentence", "The picture with the flowers are on the wall.", ends=MANY),
         ],
         [
-            typed("First sentence", "The father of the boys was at home.", ends=MANY),
-            typed("Second sentence", "The father of the boys were at home.", ends=MANY),
+            typed("First sentence", "The father with the boys was at home.", ends=MANY),
+            typed("Second sentence", "The father with the boys were at home.", ends=MANY),
         ],
     ),
     "grammar": Walk(
@@ -202,8 +202,8 @@ WALKS = {
         [typed(SENTENCE, "The door was [MASK]."), number(4)],
     ),
     "he_or_she": Walk(
-        [number(4)], [typed(SENTENCE, "[MASK] is a queen.")],
-        [typed(SENTENCE, "The nurse said that [MASK] was tired."), word("nurse")],
+        [number(4)], [typed(SENTENCE, "[MASK] is a queen in a small town.")],
+        [typed(SENTENCE, "[MASK] is a teacher."), word("teacher")],
     ),
 }  # fmt: skip
 

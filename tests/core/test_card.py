@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import torch
 from bert_core.loading import LoadedModel
 from bert_core.training import card, examples
 from bert_core.training.data import Corpus, MaskingRule
-from bert_core.training.measures import PROMPTS, measure
+from bert_core.training.measures import PROMPTS, Measures, measure
 from bert_core.training.pretrain import PretrainSettings
 from bert_core.training.runs import save_state
 
@@ -54,11 +55,12 @@ def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Pa
     found = measure(tiny_loaded, {"noise": corpus}, batches=1, lengths=(32,))
     scored = found.held_out["noise"]["32"]
     assert f"| noise | 32 | {scored['mlm']:.3f} | {scored['hidden']:.3f} |" in card.score_table(found)
-    was = replace(found, weights="before", held_out={"noise": {"32": {**scored, "mlm": scored["mlm"] - 0.25}}})
-    now = f"| noise | 32 | {scored['mlm']:.3f} (+0.250) | {scored['hidden']:.3f} (+0.000)"
-    assert now in card.score_table(found, was)
-    section = card.measured_section(tiny_loaded, found, was)
-    assert "the change from weights before" in section and f"<!-- measures of {found.weights} -->" in section
+    before = replace(found, weights="before", held_out={"noise": {"32": {**scored, "mlm": 0.25}}})
+    now = f"| noise | 32 | {scored['mlm']:.3f} (0.250) | {scored['hidden']:.3f} ({scored['hidden']:.3f})"
+    assert now in card.score_table(found, before)
+    section = card.measured_section(tiny_loaded, found, before)
+    assert "In brackets: the previous weights, before." in section
+    assert f"<!-- measures of {found.weights} -->" in section
     whole = card.with_section("a\n<!-- measures of old -->\nold\n<!-- end of measures -->\nz\n", section)
     assert whole.startswith("a\n<!-- measures of") and whole.endswith("<!-- end of measures -->\nz\n")
     assert "old" not in whole.split() and card.with_section(whole, section) == whole
@@ -74,6 +76,44 @@ def test_the_card_holds_what_was_measured(tiny_loaded: LoadedModel, tmp_path: Pa
     table = card.settings_table([PretrainSettings(), settings])
     assert "| updates | 4,000 | 1,234 |" in table and "last 99" in table and "30% (80% [MASK]" in table
     assert card.prompt_table(tiny_loaded).count("\n") == len(PROMPTS) + 1
+
+
+def test_counts_stand_beside_their_shares_and_those_of_the_previous_weights() -> None:
+    """A row by hand: 5 of 10 is 50% with Wilson's interval; a kind that was not asked before has an empty cell."""
+    table = card.count_table("Kind", ("First", "Five"), {"a": (5, 10, 10), "b": (0, 0, 0)}, {"a": (0, 5, 10)})
+    lines = table.split("\n")
+    assert lines[0] == "| Kind | Asked | First | Five | First, previous weights | Five, previous weights |"
+    half, none, full = "5 (50.0%; 23.7% to 76.3%)", "0 (0.0%; 0.0% to 27.8%)", "10 (100.0%; 72.2% to 100.0%)"
+    assert lines[2] == f"| a | 10 | {half} | {full} | {none} | {half} |"
+    assert lines[3] == "| b | 0 | not asked | not asked |  |  |"
+    assert lines[4] == f"| **all** | 10 | {half} | {full} | {none} | {half} |"
+    assert card.count_table("Kind", ("First",), {"a": (5, 10)}, sums=False).count("\n") == 2
+
+
+def test_the_previous_weights_are_measured_in_the_same_run(
+    tiny_loaded: LoadedModel, tiny_model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both models are asked, and card, figures, picture and temperature are those of the new one."""
+    destination = tmp_path / "small"
+    card.bundle(tiny_model_folder, tiny_model_folder, destination)
+    card.write_card(tiny_loaded, "runs", 1.0, destination)
+    rng = np.random.default_rng(0)
+    corpus = Corpus(rng.integers(5, len(tiny_loaded.tokenizer), 2000), np.arange(0, 2001, 10), np.arange(0, 201, 20))
+    asked = []
+
+    def measured(loaded: LoadedModel, *args: Any, **options: Any) -> Measures:
+        asked.append(loaded.report.source)
+        return replace(measure(loaded, *args, **options, lengths=(32,)), weights=f"weights {len(asked)}")
+
+    monkeypatch.setattr(card, "measure", measured)
+    card.measure_bundle(destination, {"noise": corpus}, train=None, batches=1, before=tiny_model_folder)
+    assert [Path(source) for source in asked] == [destination, tiny_model_folder]
+    text = (destination / card.CARD_FILE).read_text(encoding="utf-8")
+    assert "<!-- measures of weights 1 -->" in text and "the previous weights, weights 2." in text
+    assert (
+        "previous weights |" in text
+        and Measures.from_json((destination / card.MEASURES).read_text(encoding="utf-8")).weights == "weights 1"
+    )
 
 
 def test_a_card_tells_of_the_runs_before(tmp_path: Path) -> None:

@@ -24,15 +24,18 @@ from bert_core.training.measures import (
     Reliability,
     expected_error,
     first_guesses,
+    in_all,
+    interval,
     measure,
     overlap,
     read_everyday,
     read_facts,
     reliability,
     reliability_picture,
-    repeated_share,
+    repeated_count,
 )
 from bert_core.translators import fingerprint
+from tests.families import save_family
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +113,11 @@ def test_a_guess_is_right_repeated_or_neither(tiny_loaded: LoadedModel) -> None:
     piece = tiny_loaded.tokenizer.token_of(token)
     wrong, right = first_guesses(tiny_loaded, [(text, ("nothing",)), (text, ("other", piece))])
     assert (wrong.piece, wrong.right, right.right) == (piece, False, True)
+    assert (wrong.among_five, right.among_five) == (False, True)
+    top = capture(tiny_loaded, tiny_loaded.tokenizer.encode(text)).predictions[0].top
+    for place, within in ((1, True), (4, True), (5, False)):
+        (guess,) = first_guesses(tiny_loaded, [(text, (tiny_loaded.tokenizer.token_of(top[place][0]),))])
+        assert (guess.right, guess.among_five) == (False, within)
     assert 0 < wrong.probability < 1
     weights = tiny_loaded.model.cls.predictions.decoder.bias
     for word, repeats in (("king", True), ("the", False), ("queen", False)):
@@ -208,7 +216,16 @@ def test_repetition_counts_what_is_seen_in_the_same_example(
         yield logits, torch.tensor([queen, king, queen, queen]), [{king}, {king}, {the}, {the}]
 
     monkeypatch.setattr(measures, "_hidden", hidden)
-    assert repeated_share(tiny_loaded, noise(100), batches=1) == 0.25
+    assert repeated_count(tiny_loaded, noise(100), batches=1) == (1, 4)
+
+
+def test_the_interval_of_a_share_is_wilsons() -> None:
+    """Against the formula: the shares p for which |p - 1/2| is z standard errors of p, at 5 of 10."""
+    z = 1.959964
+    low, high = interval(5, 10)
+    for bound in (low, high):
+        assert abs(bound - 0.5) == pytest.approx(z * (bound * (1 - bound) / 10) ** 0.5, rel=1e-5)
+    assert low == pytest.approx(1 - high) and interval(0, 10)[0] == 0 and interval(10, 10)[1] == 1
 
 
 # ---------------------------------------------------------------------------- all of it
@@ -223,11 +240,18 @@ def test_everything_is_measured_and_comes_back_from_json(tiny_loaded: LoadedMode
     assert list(found.held_out["noise"]) == ["16", "32", "whole"]
     for score in found.held_out["noise"].values():
         assert set(score) == {"mlm", "hidden", "loss", "nsp", "near", "masked", "pairs"} and score["pairs"] > 0
-    assert sum(asked for _, asked in found.facts.values()) == len(read_facts()) and found.prompts[1] == 20
+    assert in_all(found.facts)[-1] == len(read_facts()) and found.prompts[1] == 20
+    assert all(first <= five <= asked == 20 for first, five, asked in found.everyday.values())
+    assert list(found.everyday) == list(dict.fromkeys(sentence.kind for sentence in read_everyday()))
+    assert {where: asked for where, (_, asked) in found.repeated.items() if where != "whole sentences"} == {
+        "facts": len(read_facts()), "everyday sentences": 200,
+    }  # fmt: skip
+    assert set(found.overlap) == {"noise", "facts", "everyday sentences"}
     assert found.overlap["noise"] == (1.0, 1.0)
     again = Measures.from_json(found.to_json())
     assert again.to_json() == found.to_json() and again.weights == found.weights
     assert again.reliability is not None and again.facts == found.facts
+    assert again.everyday == found.everyday and again.repeated == found.repeated
     with pytest.raises(ValueError, match="this is no file of measures"):
         Measures.from_json('{"weights": 1}')
     with pytest.raises(ValueError, match="this is no file of measures"):
@@ -245,9 +269,22 @@ def test_the_bundled_figures_are_of_the_bundled_weights(mini: LoadedModel) -> No
     assert f"<!-- measures of {stored.weights} -->" in card
 
 
-def test_the_tokenizer_is_enough_for_the_pieces_of_facts(tiny_model_folder: Path) -> None:
+def test_the_tokenizer_is_enough_for_the_pieces_of_statements(tiny_model_folder: Path) -> None:
     """The answer stands where the gap was."""
     tokenizer = Tokenizer.from_folder(tiny_model_folder)
     statement = measures.MaskedStatement("k", "the [MASK] walked", ("king", "queen"), "s")
-    pieces = measures.pieces_of_facts(tokenizer, [statement])
+    pieces = measures.pieces_of_statements(tokenizer, [statement])
     assert tokenizer.decode(pieces[0].tolist()) == "the king walked"
+
+
+def test_answers_are_found_among_the_pieces_of_other_vocabularies(tmp_path: Path) -> None:
+    """A vocabulary that keeps the space before a word is judged by the word alone; the end of a word is no answer."""
+    loaded = load(str(save_family("roberta", tmp_path, cased=True)), device="cpu")
+    encoding = loaded.tokenizer.encode("the cat sat on the [MASK].")
+    word, end = (encoding.input_ids[encoding.tokens.index(token)] for token in ("the", "##at"))
+    assert str(loaded.tokenizer.backend.id_to_token(word)).startswith("\N{LATIN CAPITAL LETTER G WITH DOT ABOVE}")
+    for number, answer, right in ((word, "the", True), (word, "cat", False), (end, "at", False)):
+        with torch.no_grad():
+            loaded.model.cls.predictions.decoder.bias.zero_()[number] = 1000.0
+        (guess,) = first_guesses(loaded, [(encoding.text, (answer,))])
+        assert (guess.right, guess.among_five) == (right, right), (guess.piece, answer)

@@ -225,13 +225,15 @@ def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
             )
     if not found.facts:
         return lines
-    right, asked = in_all(found.facts)
-    kinds = ", ".join(f"{kind} {r}/{n}" for kind, (r, n) in found.facts.items())
-    lines.append(f"facts: {right} of {asked} right first ({right / asked:.1%}): {kinds}")
+    for name, table in (("facts", found.facts), ("everyday sentences", found.everyday)):
+        first, five, asked = in_all(table)
+        kinds = ", ".join(f"{kind} {count}/{total}" for kind, (count, _, total) in table.items())
+        lines.append(f"{name}: {_share(first, asked)} right first, {_share(five, asked)} among five; first: {kinds}")
     lines.append(f"prompts of the card: {found.prompts[0]} of {found.prompts[1]} right first")
     for condition, (right, asked) in found.agreement.items():
-        lines.append(f"verb agrees with its subject, {condition}: {right} of {asked} ({right / asked:.1%})")
-    lines += [f"first guess is a word that stands there already, {k}: {v:.1%}" for k, v in found.repeated.items()]
+        lines.append(f"verb agrees with its subject, {condition}: {_share(right, asked)}")
+    for where, (repeated, asked) in found.repeated.items():
+        lines.append(f"first prediction repeats a word of the text, {where}: {_share(repeated, asked)}")
     if found.reliability is not None:
         before, after = (expected_error(bins) for bins in (found.reliability.before, found.reliability.after))
         lines.append(
@@ -242,6 +244,16 @@ def lines_of(found: Measures, has_words: bool, has_follows: bool) -> list[str]:
         for where, (passages, texts) in found.overlap.items()
     ]
     return lines
+
+
+def _share(count: int, asked: int) -> str:
+    """A count with its share and 95% interval."""
+    from bert_core.training.measures import interval
+
+    if not asked:
+        return "0 of 0"
+    low, high = interval(count, asked)
+    return f"{count} of {asked} ({count / asked:.1%}, 95% interval {low:.1%} to {high:.1%})"
 
 
 def tune_lens(

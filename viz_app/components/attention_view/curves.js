@@ -136,6 +136,6 @@ function said(view, active, drawn) {
     told.push(`${shown.toLocaleString("en")} of ${all.toLocaleString("en")} edges`);
   }
   const left = drawn.reduce((sum, { edges }) => sum + edges.left, 0);
-  if (left) told.push(`the ${left.toLocaleString("en")} weakest in sight are not drawn`);
+  if (left) told.push(`${left.toLocaleString("en")} weakest not drawn`);
   return told;
 }

@@ -21,10 +21,10 @@ SEVERAL = "\n".join(
 )
 # Found by a search through the prompts of the model card: here layers differ from each other.
 EXAMPLE = Example(
-    "The ship sailed from England to America.",
-    masked=(5,),
-    remark="With the logit lens, L2 to L4 read “England and America”, as if only the last layer knew the answer. "
-    "With the tuned lens “to” comes first after L1 already: earlier layers may know it in another form.",
+    "Paris is the capital of France.",
+    masked=(3,),
+    remark="With the logit lens, L2 to L4 read “part of France”, as if only the last layer knew the answer. "
+    "With the tuned lens “capital” comes first after L2 already: earlier layers may know it in another form.",
 )
 
 PAGE = Page(

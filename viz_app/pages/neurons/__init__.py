@@ -14,8 +14,9 @@ EXAMPLE = Example(
     masked=(5,),
     target="6:her",
     remark="**Look at L3 neuron 146:** it fires at “she” and hardly anywhere else, makes “herself” and names of women "
-    "likelier there, and no other neuron speaks more for “her” in the gap. **And at L0 neuron 856:** it adds more to "
-    "[CLS] than any other neuron of its layer, in this text and in every other, so it says nothing of this one.",
+    "likelier there, and is one of the five of 9,216 neurons that speak most for “her” in the gap. **And at L0 neuron "
+    "856:** it adds more to [CLS] than any other neuron of its layer, in this text and in every other, so it says "
+    "nothing of this one.",
 )
 
 

@@ -7,7 +7,7 @@ from viz_app.shell.examples import Example
 MOST_SEEDS = 10
 # Found by a search through short sentences of bert-agreement; a test asks the model again.
 EXAMPLE = Example(
-    "The boys were tired.",
+    "The pilots were tired.",
     masked=(2,),
     target="3:were",
     contrast="was",

@@ -7,10 +7,10 @@ from viz_app.shell.examples import Example
 COMPARED = ("pair", "alike", "table")
 VARIANTS = perturbation.VARIANTS
 EXAMPLE = Example(
-    "The picture of the children is on the wall.",
-    "The picture of the children are on the wall.",
-    remark="The second sentence is wrong, yet the model prefers it: the verb agrees with the nearest noun, “children”, "
-    "and not with “picture”; and next to “are”, “children” is far likelier too. People make the same mistake.",
+    "The picture with the flowers is on the wall.",
+    "The picture with the flowers are on the wall.",
+    remark="The second sentence is wrong, yet the model prefers it: the verb agrees with the nearest noun, “flowers”, "
+    "and not with “picture”. People make the same mistake.",
 )
 
 PAGE = Page(

@@ -11,8 +11,8 @@ EXAMPLE = Example(
     masked=(5,),
     target="6:tea",
     remark="**Look at “milk”:** it gets the most attention of all words. But did it lead to “tea”? DecompX says yes; "
-    "gradient x attention and occlusion say no: hide “milk”, and “tea” rises from 0.17 to 0.33. All are right: “milk” "
-    "adds 2.8 to the score of “tea”, but 5.6 to the score of “milk”, which the model would rather put in the gap. "
+    "gradient x attention and occlusion say no: hide “milk”, and “tea” rises from 0.16 to 0.27. All are right: “milk” "
+    "adds 1.5 to the score of “tea”, but 4.9 to the score of “milk”, which the model would rather put in the gap. "
     "Explain “tea” *rather than “milk”*, above, and DecompX says no, too.",
 )
 

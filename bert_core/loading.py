@@ -44,6 +44,7 @@ from bert_core.pooling import (
 )
 from bert_core.refused import Refused, checked, shown
 from bert_core.tokenizer import TOKENIZER_FILES, Tokenizer
+from bert_core.tokenizer_files import PIECE_FILES
 
 logger = logging.getLogger(__name__)
 
@@ -406,7 +407,7 @@ def load_decoder(name: str | os.PathLike[str], *, device: str | None = None, all
     if not checkpoint.read_config(folder).is_decoder:
         raise CheckpointError(f"{name} is an encoder, which reads a text as a whole: load takes it")
     model = BertLMHeadModel.from_pretrained(folder)
-    has_tokenizer = any((folder / file).is_file() for file in TOKENIZER_FILES[:-1])
+    has_tokenizer = any((folder / file).is_file() for file in PIECE_FILES)
     tokenizer = _tokenizer_of(folder, model.config) if has_tokenizer else None
     model.requires_grad_(False).to(chosen)
     return LoadedDecoder(name, model, tokenizer, model.load_report, chosen)
@@ -452,7 +453,7 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
 def _tokenizer_of(folder: Path, config: BertConfig) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_folder(folder)
-        tokenizer.check_against(config)
+        tokenizer.fit(config)
     except Refused as error:
         raise CheckpointError(str(error)) from error
     return tokenizer

@@ -29,8 +29,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.charsmap": {"numpy"},
     "bert_core.spelling": set(),
     "bert_core.merges": {"tokenizers", "bert_core.config", "bert_core.spelling"},
+    "bert_core.convert": {"transformers", "bert_core.charsmap", "bert_core.config", "bert_core.merges"},
+    "bert_core.tokenizer_files": {
+        "tokenizers", "bert_core.charsmap", "bert_core.config", "bert_core.merges", "bert_core.convert",
+    },
     "bert_core.tokenizer": {
-        "numpy", "tokenizers", "bert_core.charsmap", "bert_core.config", "bert_core.merges", "bert_core.spelling",
+        "numpy", "tokenizers", "bert_core.config", "bert_core.spelling", "bert_core.tokenizer_files",
     },
     "bert_core.numpy_bert": {"numpy", "safetensors", "bert_core.config", "bert_core.naming"},
     "bert_core.recording": {"torch"},
@@ -46,7 +50,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "bert_core.loading": {
         "torch", "safetensors", "huggingface_hub",
         "bert_core.config", "bert_core.tokenizer", "bert_core.modeling", "bert_core.checkpoint", "bert_core.edits",
-        "bert_core.pooling",
+        "bert_core.pooling", "bert_core.tokenizer_files",
     },
     "bert_core.editing": {"torch", "bert_core.config", "bert_core.edits", "bert_core.modeling", "bert_core.loading"},
     "bert_core.pruning": {

@@ -112,7 +112,7 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
     """
     config, weights = read_config(folder), read_weights(folder)
     if PLACE_TABLE in weights and weights[PLACE_TABLE].dim():
-        weights[PLACE_TABLE] = weights[PLACE_TABLE][config.first_position :]
+        weights[PLACE_TABLE] = weights[PLACE_TABLE][config.first_position - config.padding_rows :]
     if WORD_TABLE not in weights:
         raise CheckpointError(f"{folder} is not a complete BERT: {WORD_TABLE} is missing")
     given, said = tuple(weights[WORD_TABLE].shape), (config.vocab_size, config.embedding_width)
@@ -471,9 +471,9 @@ def write_tensors(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     kept = named_once(tensors, dtype)
-    if config.first_position and PLACE_TABLE in kept:
+    if (before := config.first_position - config.padding_rows) and PLACE_TABLE in kept:
         table = kept[PLACE_TABLE]
-        kept[PLACE_TABLE] = torch.cat([table.new_zeros(config.first_position, table.shape[1]), table])
+        kept[PLACE_TABLE] = torch.cat([table.new_zeros(before, table.shape[1]), table])
     kept = renumbered(kept, lambda layer: layer // config.layers_together)
     pooled = not any(_is_a(kind, config) for kind in (config.family.tagger, config.family.chooser))
     kept = config.family.own(kept, pooled=pooled)

@@ -199,8 +199,13 @@ class BertConfig:
 
     @property
     def first_position(self) -> int:
-        """The row of a file's position table that is the first place of a text; ours begin with it."""
+        """The row of a file's position table that is the first place of a text; ours begin at most one row before."""
         return self.pad_token_id + 1 if self.family.counts_from_pad else 0
+
+    @property
+    def padding_rows(self) -> int:
+        """How many rows of the position table stand before that of the first place, for padding tokens: 1 or 0."""
+        return 1 if self.family.counts_from_pad else 0
 
     @property
     def embedding_width(self) -> int:

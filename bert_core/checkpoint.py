@@ -7,6 +7,7 @@ import pickle
 import pickletools
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -49,7 +50,15 @@ REFUSED_TYPES = {
     "mpnet": "whose attention adds a bias for each distance",
     "modernbert": "which norms before each part and turns queries and keys by their place",
 }
+# What the name of an architecture says of its classifier, as a pattern: those of transformers, and of others.
+ARCHITECTURES = {
+    "choices": r"ForMultipleChoice",
+    "tokens": r"(?i)ForToken|ForNER|ForPos|Tagg|ForSlot|ForWord|TokenClass|Crf$",
+    "texts": r"(?i)ForSequence|MultiLabel|ForText|ForClassif|ForDocument|CrossEncoder|ForRegression|SequenceClass",
+}
+KINDS_NAMED, LONGEST_NAME = 3, 80  # of unused tensors, in one sentence
 WORD_TABLE = "bert.embeddings.word_embeddings.weight"
+WORD_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 PROJECTION = "bert.embeddings.embeddings_project.weight"
 PLACE_TABLE = "bert.embeddings.position_embeddings.weight"
 MOST_LAYERS = 1000  # twenty times the deepest published BERT
@@ -88,6 +97,20 @@ class LoadReport:
         unexpected = tuple(name for name in self.unexpected if name in other.unexpected)
         return LoadReport(self.source, tuple(missing), unexpected)
 
+    @property
+    def unused(self) -> str | None:
+        """One sentence on the entries of the file that are not used; None where all are."""
+        if not self.unexpected:
+            return None
+        kinds = Counter(re.sub(r"(?<=\.)\d+(?=\.)", "*", name) for name in self.unexpected)
+        listed = [f"{kind} ({count:,})" if count > 1 else kind for kind, count in kinds.items()]
+        more = [f"{len(listed) - KINDS_NAMED:,} more names"] * (len(listed) > KINDS_NAMED)
+        count = len(self.unexpected)
+        return (
+            f"{count:,} {'tensor' if count == 1 else 'tensors'} of its file {'is' if count == 1 else 'are'} not used: "
+            f"{', '.join([name[:LONGEST_NAME] for name in listed[:KINDS_NAMED]] + more)}"
+        )
+
     def lacks(self, part: str) -> bool:
         """Whether any parameter whose name starts with `part` was missing."""
         return any(key.startswith(part) for key in self.missing)
@@ -124,7 +147,9 @@ def read(folder: str | Path) -> tuple[BertConfig, dict[str, Tensor]]:
             "vectors of another width are mapped"
         )
     check_layers(config, weights, "bert.", str(folder))
-    return config, renumbered(weights, lambda group: group * config.layers_together)
+    if not config.tie_word_embeddings and DECODER_BIAS in weights:
+        weights.pop(WORD_BIAS, None)  # transformers reads it only where the two are one
+    return with_counted_labels(config, weights), renumbered(weights, lambda group: group * config.layers_together)
 
 
 def check_layers(config: BertConfig, weights: Mapping[str, Tensor], prefix: str, source: str) -> None:
@@ -269,15 +294,42 @@ def _taken_off(stack: list[int], wanted: Sequence[pickletools.StackObject]) -> i
 
 
 def holds_classifier(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has a classifier of whole texts; its configuration may name the model that it was saved from."""
-    # Classifiers of tokens, or of answers to choose from, have weights of the same name.
-    unsaid = not config.extra.get("architectures")
-    return "classifier.weight" in weights and (unsaid or _is_a(config.family.classifier, config))
+    """Whether a file has a classifier of whole texts."""
+    return _classified(config, weights) == "texts"
 
 
 def holds_tagger(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
-    """Whether a file has a classifier of single tokens, as its configuration must say."""
-    return "classifier.weight" in weights and _is_a(config.family.tagger, config)
+    """Whether a file has a classifier of single tokens."""
+    return _classified(config, weights) == "tokens"
+
+
+def _classified(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None:
+    """What `classifier.weight` is a classifier of: "texts", "tokens" or "choices"; None where there is none.
+
+    The name of the model that it was saved from says so, if only in part. Where it does not, tags that begin and go on
+    are of tokens, and so is a classifier without the layer that stands before one of texts.
+    """
+    table = weights.get("classifier.weight")
+    if table is None:
+        return None
+    for kind, pattern in ARCHITECTURES.items():
+        if any(re.search(pattern, name) for name in config.architectures):
+            return kind
+    if table.dim() != 2 or table.shape[1] != config.hidden_size:
+        return None
+    names = config.extra.get("id2label")
+    tags = set(map(str, names.values())) if isinstance(names, Mapping) else set()
+    if any(tag.startswith("B-") for tag in tags) and any(tag.startswith("I-") for tag in tags):
+        return "tokens"
+    return "texts" if "bert.pooler.dense.weight" in weights else "tokens"
+
+
+def with_counted_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> BertConfig:
+    """The configuration with the number of a classifier's outputs, where it says nothing of its classes."""
+    table = weights.get("classifier.weight")
+    if table is None or table.dim() != 2 or {"id2label", "num_labels"} & config.extra.keys():
+        return config
+    return config.replace(extra={**config.extra, "num_labels": len(table)})
 
 
 def holds_chooser(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
@@ -285,7 +337,7 @@ def holds_chooser(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
 
     Raises Refused for a layer before them that is not built.
     """
-    if "classifier.weight" not in weights or not _is_a(config.family.chooser, config):
+    if _classified(config, weights) != "choices":
         return False
     for name, value in config.family.before_choices.items():
         if config.extra.get(name, value) != value:
@@ -296,11 +348,6 @@ def holds_chooser(config: BertConfig, weights: Mapping[str, Tensor]) -> bool:
 def holds_reader(weights: Mapping[str, Tensor]) -> bool:
     """Whether a file has scores of tokens as the first and the last of an answer; no other head is called so."""
     return "qa_outputs.weight" in weights
-
-
-def _is_a(architecture: str, config: BertConfig) -> bool:
-    architectures = config.extra.get("architectures")
-    return isinstance(architectures, list | tuple) and architecture in architectures
 
 
 def holds_detector(weights: Mapping[str, Tensor]) -> bool:
@@ -474,8 +521,10 @@ def write_tensors(
     if (before := config.first_position - config.padding_rows) and PLACE_TABLE in kept:
         table = kept[PLACE_TABLE]
         kept[PLACE_TABLE] = torch.cat([table.new_zeros(before, table.shape[1]), table])
+    if not config.tie_word_embeddings and WORD_BIAS in kept:
+        kept[DECODER_BIAS] = kept[WORD_BIAS].clone()
     kept = renumbered(kept, lambda layer: layer // config.layers_together)
-    pooled = not any(_is_a(kind, config) for kind in (config.family.tagger, config.family.chooser))
+    pooled = not {config.family.tagger, config.family.chooser} & set(config.architectures)
     kept = config.family.own(kept, pooled=pooled)
     write_whole(folder / CONFIG_FILE, config.to_json)  # first: a configuration that no file can hold stops here
     write_whole(folder / WEIGHTS_FILE, lambda path: save_file(kept, path, metadata={"format": "pt"}))

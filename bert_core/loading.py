@@ -145,6 +145,25 @@ class LoadedModel:
         return self.has_segments and self.config.family.next_sentences
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to know of its files, one clause each: what is not used, what is missing, what is unnamed."""
+        report, found = self.report, list(self.tokenizer.notes)
+        if report.unused is not None:
+            found.append(report.unused)
+        needed = {"cls.predictions.": True, "cls.seq_relationship.": self.asks_nsp, "bert.pooler.": self.asks_nsp,
+                  "classifier.": True, "qa_outputs.": True, "discriminator_predictions.": True}  # fmt: skip
+        needed["bert.pooler."] |= self.classifier is not None or self.chooser is not None
+        if lacking := [part.rstrip(".") for part, asked in needed.items() if asked and report.lacks(part)]:
+            found.append(f"missing in its file: {', '.join(lacking)}")
+        if self.classifier is not None or self.tagger is not None:
+            if "id2label" in self.config.extra and not self.config.names_labels:
+                numbers = ", ".join(list(map(str, self.config.extra["id2label"]))[:5])
+                found.append(f"its id2label numbers the classes {numbers}, not from 0: they have no names here")
+            if self.config.activation not in (None, "Sigmoid", "Identity", "Softmax"):
+                found.append(f"its config.json names the activation {shown(self.config.activation)}: it is not applied")
+        return tuple(found)
+
+    @property
     def has_classifier(self) -> bool:
         """Whether the model has a classifier whose weights were in the file."""
         return self.classifier is not None and self._classifies_pooled

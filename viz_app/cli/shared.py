@@ -38,10 +38,13 @@ SECONDS_BETWEEN_LINES = 5.0
 
 
 def load(name: str, device: str) -> LoadedModel:
-    """`bert_core.load`, imported when it is needed."""
+    """`bert_core.load`, imported when it is needed; what there is to know of the model's files is said on stderr."""
     import bert_core
 
-    return bert_core.load(name, device=device)
+    loaded = bert_core.load(name, device=device)
+    if loaded.notes:
+        note(f"{name}: {'; '.join(loaded.notes)}")
+    return loaded
 
 
 def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:

@@ -111,6 +111,7 @@ def status(current: Question) -> str:
         spoken("{tokens} tokens of {most}").format(tokens=len(current.encoding), most=config.max_position_embeddings),
         f"{name} {config.num_hidden_layers} × {config.num_attention_heads}" + _pruned(current),
         f"{current.loaded.device.type.upper()}, fp32",
+        *map(as_written, current.loaded.notes),
     ]
     if seconds is not None:
         parts.append(f"{seconds * 1000:.0f} ms")

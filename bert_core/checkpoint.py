@@ -27,6 +27,7 @@ from bert_core.refused import Refused, shown
 
 WEIGHTS_FILE = "model.safetensors"
 OLD_WEIGHTS_FILE = "pytorch_model.bin"
+SHARDS = ("model-*-of-*.safetensors", "pytorch_model-*-of-*.bin")  # of weights that stand in several files
 CONFIG_FILE = "config.json"
 OF_SAFETENSORS = ".tmp" + 6 * "[0-9A-Za-z]"  # the names, as a pattern, under which safetensors writes a file at first
 CAPTIONER_FILE = "captioner.json"  # not config.json: a folder with that file is a BERT for texts
@@ -215,12 +216,20 @@ def read_weights(folder: str | Path) -> dict[str, Tensor]:
     folder = Path(folder)
     path = next((p for p in (folder / WEIGHTS_FILE, folder / OLD_WEIGHTS_FILE) if p.is_file()), None)
     if path is None:
+        if shards := sum(1 for name in SHARDS for _ in folder.glob(name)):
+            raise CheckpointError(
+                f"the weights in {folder} are in {shards} files, and are read from one: load them with transformers' "
+                "AutoModel, or the class that config.json names, and save them by save_pretrained(FOLDER, "
+                "max_shard_size='100GB')"
+            )
         raise CheckpointError(f"{folder} has no weights: neither {WEIGHTS_FILE} nor {OLD_WEIGHTS_FILE}")
     return rename(read_tensors(path))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of a file, by its own names. Raises CheckpointError if it cannot be read, or holds anything else."""
+    if path.is_file() and not path.stat().st_size:
+        raise CheckpointError(f"{path} is empty: copy or download it again")
     try:
         raw = load_file(path) if path.suffix == ".safetensors" else _read_pickled(path)
     except CheckpointError:
@@ -417,7 +426,7 @@ def fill(
 
 
 def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
-    """Raise CheckpointError unless each tensor is dense, of floats, and no larger than what the file has of it."""
+    """Raise CheckpointError unless each tensor is dense, of finite floats, and no larger than its part of the file."""
     room = 0
     seen: set[int] = set()
     for name, tensor in weights.items():
@@ -429,6 +438,12 @@ def check_numbers(weights: Mapping[str, Tensor], source: str) -> None:
             ).replace("torch.", "")  # fmt: skip
             raise CheckpointError(
                 f"{name} in {source} is {kind}: weights are dense tensors of float32, float16, bfloat16 or float64"
+            )
+        # A sum is quick, and finite where every number is; only one that is not may have become so on the way.
+        if not torch.isfinite(tensor.sum()) and (count := int((~torch.isfinite(tensor)).sum())):
+            raise CheckpointError(
+                f"{name} in {source} holds NaN or infinity in {count:,} of {tensor.numel():,} places: its training "
+                "diverged, or the file is damaged; take an earlier checkpoint"
             )
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in seen:

@@ -436,6 +436,8 @@ def _in_ranges(numbers: Collection[int]) -> list[int | list[int]]:
 def json_object(path: str | Path) -> dict[str, Any]:
     """The JSON object in a file; raises Refused if it holds anything else, or is larger than such files are."""
     text = text_of(path, LARGEST_JSON)
+    if not text.strip():
+        raise Refused(f"{path} is empty: it must hold a JSON object")
     try:
         values = json.loads(text)
     except (ValueError, RecursionError) as error:

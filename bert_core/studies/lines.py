@@ -49,9 +49,11 @@ class Shard:
 
 
 def check_file(path: Path) -> None:
-    """Raise Refused unless there is a file to read."""
+    """Raise Refused unless there is a file to read, with something in it."""
     if not path.is_file():
         raise Refused(f"there is no file {shown(str(path))}: name one that holds a text")
+    if not path.stat().st_size:
+        raise Refused(f"{path.name} is empty: there is no text in it")
 
 
 def shards(path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES) -> Iterator[Shard]:

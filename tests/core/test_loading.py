@@ -19,6 +19,7 @@ from bert_core import Refused, Target
 from bert_core.checkpoint import CheckpointError
 from bert_core.run.capture import capture
 from bert_core.studies.explain import ExplainSettings, explain_file
+from bert_core.studies.resume import alone
 from tests.near import assert_near
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", ".", "s", "a", "mat"]
@@ -336,3 +337,70 @@ def test_what_is_not_used_is_said_by_kind(tmp_path: Path) -> None:
 def test_a_whole_model_has_nothing_to_say() -> None:
     """The bundled model, and one of a family that has no head of two texts, have no notes."""
     assert bert_core.load("headlight-mini", device="cpu").notes == ()
+
+
+# ---------------------------------------------------------------------------- messages
+
+
+def test_weights_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    """NaN and infinity are refused with the tensor's name and how many there are; large finite numbers are not."""
+    saved(tmp_path)
+    name = "bert.encoder.layer.1.attention.self.query.weight"
+
+    def spoil(number: float) -> Callable[[dict[str, Tensor]], dict[str, Tensor]]:
+        def change(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+            weights[name][0, :2] = number
+            return weights
+
+        return change
+
+    rewrite(tmp_path, spoil(3e38))  # whose sum is infinite
+    assert bert_core.load(tmp_path, device="cpu").has_mlm
+    for number in (float("nan"), float("inf")):
+        rewrite(tmp_path, spoil(number))
+        with pytest.raises(
+            CheckpointError, match=f"{name} in .* holds NaN or infinity in 2 of 1,024 places: its train"
+        ):
+            bert_core.load(tmp_path, device="cpu")
+
+
+@pytest.mark.parametrize("name", ["model-00001-of-00002.safetensors", "pytorch_model-00001-of-00002.bin"])
+def test_weights_in_several_files_are_refused_with_what_to_do(name: str, tmp_path: Path) -> None:
+    """A sharded checkpoint is named as one, and how to put it together."""
+    saved(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / name)
+    with pytest.raises(CheckpointError, match="are in 1 files, and are read from one: load them with transformers'"):
+        bert_core.load(tmp_path, device="cpu")
+
+
+def test_empty_files_and_other_files_are_named(tmp_path: Path) -> None:
+    """Of nothing, nothing is said to be broken; a file in the place of a folder gets the way to one."""
+    saved(tmp_path)
+    for name in ("x.whl", "x.safetensors", "x.zip"):
+        (tmp_path / name).write_bytes(b"")
+    for name, words in (
+        ("x.whl", "x.whl is a wheel, which pip installs, and no checkpoint: unpack it"),
+        ("x.safetensors", "x.safetensors is a file: name the folder that holds it with config.json"),
+        ("x.zip", "x.zip is empty: copy or download it again"),
+    ):
+        with pytest.raises(CheckpointError, match=words):
+            bert_core.load(tmp_path / name, device="cpu")
+    (tmp_path / "model.safetensors").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is empty: copy or download it again"):
+        bert_core.load(tmp_path, device="cpu")
+    (tmp_path / "config.json").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"config\.json is empty: it must hold a JSON object"):
+        bert_core.load(tmp_path, device="cpu")
+    (tmp_path / "texts.txt").write_bytes(b"")
+    with pytest.raises(Refused, match=r"texts\.txt is empty: there is no text in it"):
+        list(explain_file(tmp_path / "texts.txt", tmp_path / "o.csv", "headlight-mini", ASKED))
+
+
+def test_a_lock_that_is_none_is_not_another_run(tmp_path: Path) -> None:
+    """Where the lock beside a table cannot be a file, the sentence names it and does not blame another run."""
+    (tmp_path / ".o.csv.lock").mkdir()
+    with (
+        pytest.raises(Refused, match=r"\.o\.csv\.lock must be a file that can be written, which keeps other runs away"),
+        alone(tmp_path / "o.csv"),
+    ):
+        pass

@@ -12,6 +12,7 @@ import typer
 
 from bert_core.refused import Refused
 from bert_core.run import MOST_REFERENCES
+from bert_core.unknown import current_count
 
 if TYPE_CHECKING:  # torch takes seconds to import: each command imports what it needs
     from bert_core.loading import LoadedModel
@@ -53,6 +54,8 @@ def encode(loaded: LoadedModel, text: str, pair: str | None) -> Encoding:
     if encoding.cut:
         note(f"the last {encoding.cut} of {encoding.full_length} tokens did not fit and were left out")
     if encoding.mostly_unknown:
+        if (read := current_count()) is not None:
+            read.said = True
         note(
             f"{encoding.unknown_count} of {encoding.typed_count} tokens are {encoding.special_tokens.unknown}: "
             f"{loaded.name} does not know these characters and cannot tell them apart"

@@ -8,6 +8,7 @@ import streamlit as st
 
 from bert_core.analysis.cautions import cautions
 from bert_core.records import ModelRun
+from bert_core.unknown import UnknownTokens
 from viz_app.components.token_strip import TokenClick
 from viz_app.maps import of_what_is_left
 from viz_app.shell import screen
@@ -72,6 +73,14 @@ def say_of_text(current: Question, *, keep_place: bool) -> None:
         st.info(helped(says.format(model=name)))
     say_off(current.off, keep_place=keep_place)
     say_edits(loaded.edits, encoding)
+
+
+def say_unknown(read: UnknownTokens) -> None:
+    """Say which texts beside that of the page are mostly unknown to the vocabulary."""
+    if others := [as_written(text) for text in read.texts if not st.session_state.text.strip().startswith(text)]:
+        st.warning(helped(
+            spoken("Mostly [UNK], so what is computed from it says little: {texts}").format(texts=", ".join(others))
+        ))  # fmt: skip
 
 
 def say_cautions(run: ModelRun) -> None:

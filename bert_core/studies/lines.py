@@ -13,6 +13,11 @@ from typing import IO, NamedTuple, cast
 from bert_core.refused import Refused, shown
 
 SHARD_LINES = 32
+TABLES = (".csv", ".tsv")
+OTHER_FILES = (
+    ".json", ".jsonl", ".ndjson", ".gz", ".bz2", ".zip", ".zst", ".7z", ".parquet", ".arrow", ".feather", ".pdf",
+    ".doc", ".docx", ".odt", ".rtf", ".xls", ".xlsx", ".html", ".xml", ".pkl", ".npy", ".npz", ".safetensors", ".bin",
+)  # fmt: skip
 LONGEST_LINE = 1 << 16  # bytes of a line that are read: far more than a model reads
 
 
@@ -56,12 +61,33 @@ def check_file(path: Path) -> None:
         raise Refused(f"{path.name} is empty: there is no text in it")
 
 
+def check_kind_of_text(path: Path) -> None:
+    """Raise Refused for a file that is no plain text by its ending or its first bytes: its lines are no texts."""
+    ending = path.suffix.lower()
+    if ending in TABLES:
+        raise Refused(f"{path.name} is a table: say which of its columns holds the texts")
+    check_ending(path)
+    with path.open("rb") as file:
+        begin = file.read(4)
+    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise Refused(f"{path.name} is in UTF-16: save it as UTF-8")
+
+
+def check_ending(path: Path) -> None:
+    """Raise Refused for a file that is neither a text nor a table by its ending."""
+    if path.suffix.lower() in OTHER_FILES:
+        raise Refused(
+            f"{path.name} is read neither as a text nor as a table: write one text a line to a .txt, or a .csv table"
+        )
+
+
 def shards(path: Path, *, number: int = 0, start: int = 0, line: int = 0, size: int = SHARD_LINES) -> Iterator[Shard]:
     """The shards of a file from one on, unpacked if it is an `.xz`; the memory is that of one shard.
 
     number, start, line: of the first shard, its first byte and its first line, as an earlier one told them.
-    Raises Refused for an `.xz` that is broken.
+    Raises Refused for an `.xz` that is broken, and a file that is no plain text.
     """
+    check_kind_of_text(path)
     with path.open("rb") as disk, _unpacked(disk, path) as file:
         try:
             file.seek(start)

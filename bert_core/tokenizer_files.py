@@ -289,13 +289,14 @@ def _finished(kind: _Class, stated: _Stated) -> Source:
         )
     extra = _extra_tokens(kind, stated.values)
     own_names = _own_names(stated.values)
-    tokens: list[AddedToken] = [token for _, token in sorted(stated.added.items())]
+    stated_tokens: list[str | AddedToken] = [token for _, token in sorted(stated.added.items())]
     present = {token.content for token in backend.get_added_tokens_decoder().values()} | declared
     in_order = [*(named[key] for key in NAMED if key in named), *own_names]
-    for token in (*in_order, *extra):
-        if _content(token) not in present:
-            present.add(_content(token))
-            tokens.append(token if isinstance(token, AddedToken) else AddedToken(token, special=True))
+    for token in (*in_order, *extra):  # one stated twice, as a text and as an object, is added twice: the second counts
+        if _content(token) not in present and token not in stated_tokens:
+            stated_tokens.append(token)
+    tokens = [token if isinstance(token, AddedToken) else AddedToken(token, special=True) for token in stated_tokens]
+    present |= {token.content for token in tokens}
     special = {_content(token) for token in in_order}
     for token in tokens:
         if token.content in special:
@@ -338,8 +339,10 @@ def _probe(normalizer: Any) -> str:
 
 def _extra_tokens(kind: _Class, values: Mapping[str, Any]) -> list[str | AddedToken]:
     """Special tokens without a name of their own."""
-    extra = values.get("extra_special_tokens", values.get("additional_special_tokens", list(kind.extra)))
-    if extra is None or isinstance(extra, Mapping):  # those with names are among `_own_names`
+    extra = values.get("extra_special_tokens")
+    if "extra_special_tokens" not in values or isinstance(extra, Mapping):  # those with names are among `_own_names`
+        extra = values.get("additional_special_tokens", list(kind.extra))
+    if extra is None:
         return []
     if not isinstance(extra, list):
         raise Refused(f"extra_special_tokens is {shown(extra)}: it must be a list of tokens")
@@ -592,6 +595,10 @@ def _of_tweets(stated: _Stated) -> Source:
             if _has(stated.folder, (here,)):
                 raise NotRead(f"{stated.folder} has {here} and no {lacking}: the two are read together")
         raise NotRead(f"{stated.folder} has no tokenizer: neither {' nor '.join(TWEET_FILES)}")
+    if stated.switch("split_special_tokens", False):
+        raise NotRead(
+            f"split_special_tokens is true: beside {' and '.join(TWEET_FILES)} special tokens stay whole here"
+        )
     merged = tweet_pieces(stated.folder, stated.values)
     stated_tokens = [*stated.added.values(), *(stated.values[k] for k in NAMED if stated.values.get(k) is not None)]
     tokens = [*stated_tokens, *_extra_tokens(ROBERTA, stated.values), *_own_names(stated.values)]

@@ -234,7 +234,9 @@ class Tokenizer:
                 raise Refused(f"its post_processor sets a token that is not among the {len(self):,} of the vocabulary")
         of_two = two.sequence_ids
         first_end, second = len(of_two) - of_two[::-1].index(0), of_two.index(1)
-        between, segment = tuple(two.tokens[first_end:second]), two.type_ids[second]
+        special = {token.content for token in self.backend.get_added_tokens_decoder().values() if token.special}
+        between = tuple(t for t in two.tokens[first_end:second] if t in special or t in (own.first, own.end))
+        segment = two.type_ids[second]
         segments = max((*one.type_ids, *two.type_ids)) + 1
         return dataclasses.replace(own, between=between or (own.end,), segment=segment), segments
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import lzma
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from typing import IO, NamedTuple, cast
 from bert_core.refused import Refused, shown
 
 SHARD_LINES = 32
-TABLES = (".csv", ".tsv")
+LINES_OF_A_TABLE = 10  # of a .csv file, by which a table is told from texts
 OTHER_FILES = (
     ".json", ".jsonl", ".ndjson", ".gz", ".bz2", ".zip", ".zst", ".7z", ".parquet", ".arrow", ".feather", ".pdf",
     ".doc", ".docx", ".odt", ".rtf", ".xls", ".xlsx", ".html", ".xml", ".pkl", ".npy", ".npz", ".safetensors", ".bin",
@@ -64,13 +65,24 @@ def check_file(path: Path) -> None:
 def check_kind_of_text(path: Path) -> None:
     """Raise Refused for a file that is no plain text by its ending or its first bytes: its lines are no texts."""
     ending = path.suffix.lower()
-    if ending in TABLES:
+    if ending == ".tsv" or (ending == ".csv" and _has_columns(path)):
         raise Refused(f"{path.name} is a table: say which of its columns holds the texts")
     check_ending(path)
     with path.open("rb") as file:
         begin = file.read(4)
     if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise Refused(f"{path.name} is in UTF-16: save it as UTF-8")
+
+
+def _has_columns(path: Path) -> bool:
+    """Whether the first lines of a file have the same number of fields, and more than one."""
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        lines = [line for line in (file.readline(LONGEST_LINE) for _ in range(LINES_OF_A_TABLE)) if line.strip()]
+    try:
+        counts = [{len(fields) for fields in csv.reader(lines, delimiter=separator)} for separator in ",;"]
+    except csv.Error:
+        return False
+    return any(len(of_lines) == 1 and max(of_lines) > 1 for of_lines in counts)
 
 
 def check_ending(path: Path) -> None:

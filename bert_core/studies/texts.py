@@ -19,6 +19,8 @@ def check_texts(path: Path, columns: Columns | None) -> None:
     check_file(path)
     if columns is not None:
         check_rows(path, columns)
+    elif path.suffix.lower() == ".csv":
+        raise Refused(f"{path.name} is a table: say which of its columns holds the texts")
     elif path.suffix.lower() not in TREEBANKS:
         check_kind_of_text(path)
 

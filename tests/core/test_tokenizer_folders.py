@@ -531,3 +531,12 @@ def test_a_model_file_is_held_to_sizes(tmp_path: Path) -> None:
         file.write_bytes(content)
         with pytest.raises(Refused, match=said):
             Tokenizer.from_folder(tmp_path)
+
+
+def test_a_word_that_a_template_sets_between_texts_is_still_a_word(tmp_path: Path) -> None:
+    """Only special tokens have a duty where they are typed."""
+    FOLDERS["template with more tokens"](tmp_path)
+    encoding = Tokenizer.from_folder(tmp_path).encode("a cat", "a cat")
+    assert encoding.tokens == ("[CLS]", "a", "cat", "[SEP]", "[SEP]", "cat", "a", "cat", "[SEP]")
+    assert encoding.duties == ("first", None, None, "between", "between", None, None, None, "end")
+    assert encoding.special == (True, False, False, True, True, True, False, False, True)

@@ -58,8 +58,16 @@ ARCHITECTURES = {
     "texts": r"(?i)ForSequence|MultiLabel|ForText|ForClassif|ForDocument|CrossEncoder|ForRegression|SequenceClass",
 }
 KINDS_NAMED, LONGEST_NAME = 3, 80  # of unused tensors, in one sentence
+# What transformers' architectures have beside the encoder, by the end of their names.
+PARTS_OF_ARCHITECTURES = {
+    "PreTraining": {"cls.predictions.", "cls.seq_relationship.", "bert.pooler."}, "MaskedLM": {"cls.predictions."},
+    "NextSentencePrediction": {"cls.seq_relationship.", "bert.pooler."},
+    "SequenceClassification": {"classifier.", "bert.pooler."}, "MultipleChoice": {"classifier.", "bert.pooler."},
+    "TokenClassification": {"classifier."}, "QuestionAnswering": {"qa_outputs."},
+}  # fmt: skip
 WORD_TABLE = "bert.embeddings.word_embeddings.weight"
 WORD_BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
+DECODER_WEIGHT = "cls.predictions.decoder.weight"
 PROJECTION = "bert.embeddings.embeddings_project.weight"
 PLACE_TABLE = "bert.embeddings.position_embeddings.weight"
 MOST_LAYERS = 1000  # twenty times the deepest published BERT
@@ -331,6 +339,20 @@ def _classified(config: BertConfig, weights: Mapping[str, Tensor]) -> str | None
     if any(tag.startswith("B-") for tag in tags) and any(tag.startswith("I-") for tag in tags):
         return "tokens"
     return "texts" if "bert.pooler.dense.weight" in weights else "tokens"
+
+
+def parts_of_architectures(config: BertConfig) -> set[str]:
+    """The beginnings of the names of tensors that a model has whose architecture the configuration names."""
+    parts: set[str] = set()
+    for name in config.architectures:
+        kind = name.partition("For")[2] or name
+        if kind == "PreTraining" and config.family.name == "electra":
+            parts.add("discriminator_predictions.")
+        elif kind in PARTS_OF_ARCHITECTURES:
+            parts |= PARTS_OF_ARCHITECTURES[kind]
+    if not config.family.next_sentences:
+        parts.discard("cls.seq_relationship.")
+    return parts
 
 
 def with_counted_labels(config: BertConfig, weights: Mapping[str, Tensor]) -> BertConfig:

@@ -146,14 +146,21 @@ class LoadedModel:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What there is to know of its files, one clause each: what is not used, what is missing, what is unnamed."""
+        """What there is to know of its files, one clause each: what is not used, what is missing, what is unnamed.
+
+        A head is missing where its file has a part of it, or names an architecture that has it.
+        """
         report, found = self.report, list(self.tokenizer.notes)
         if report.unused is not None:
             found.append(report.unused)
-        needed = {"cls.predictions.": True, "cls.seq_relationship.": self.asks_nsp, "bert.pooler.": self.asks_nsp,
-                  "classifier.": True, "qa_outputs.": True, "discriminator_predictions.": True}  # fmt: skip
-        needed["bert.pooler."] |= self.classifier is not None or self.chooser is not None
-        if lacking := [part.rstrip(".") for part, asked in needed.items() if asked and report.lacks(part)]:
+        stated = checkpoint.parts_of_architectures(self.config)
+        tied = {checkpoint.DECODER_WEIGHT} if self.config.tie_word_embeddings else set()  # the words' own table
+        own = {name for model in (self.model, *self.tuned.values()) for name in model.state_dict(keep_vars=True)} - tied
+        whole = {part: {name for name in own if name.startswith(part)} for part in checkpoint.OPTIONAL_PARTS}
+        if lacking := [
+            part.rstrip(".") for part, names in whole.items()
+            if report.lacks(part) and (part in stated or names - set(report.missing))
+        ]:  # fmt: skip
             found.append(f"missing in its file: {', '.join(lacking)}")
         if self.classifier is not None or self.tagger is not None:
             if "id2label" in self.config.extra and not self.config.names_labels:

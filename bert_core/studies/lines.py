@@ -71,7 +71,7 @@ def check_kind_of_text(path: Path) -> None:
     with path.open("rb") as file:
         begin = file.read(4)
     if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise Refused(f"{path.name} is in UTF-16: save it as UTF-8")
+        raise Refused(f"{path.name} is not UTF-8 but UTF-16: save it as UTF-8")
 
 
 def _has_columns(path: Path) -> bool:

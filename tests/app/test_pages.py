@@ -621,7 +621,7 @@ def test_the_line_of_the_model_says_what_its_file_leaves_over(
 ) -> None:
     """Tensors that are not used and heads that are missing stand under the text, on every page about it."""
     weights = checkpoint.read_weights(tiny_model_folder)
-    kept = {name: tensor for name, tensor in weights.items() if not name.startswith("cls.seq_relationship.")}
+    kept = {name: tensor for name, tensor in weights.items() if name != "cls.seq_relationship.bias"}
     folder = Path(shutil.copytree(tiny_model_folder, tmp_path / "lora"))
     checkpoint.write_tensors({**kept, "adapter.down": torch.zeros(2)}, checkpoint.read_config(folder), folder)
     monkeypatch.setenv("HEADLIGHT_MODELS", json.dumps([str(folder), str(tiny_model_folder)]))

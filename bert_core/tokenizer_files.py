@@ -278,6 +278,11 @@ def _finished(kind: _Class, stated: _Stated) -> Source:
     """The tokenizer of a class with its added tokens, in the order in which transformers adds them."""
     named: dict[str, str | AddedToken] = dict(kind.names)
     named |= {key: stated.values[key] for key in NAMED if stated.values.get(key) is not None}
+    without = [key for key in kind.names if key in stated.values and stated.values[key] is None]
+    for key in without:
+        if key in ESSENTIAL or kind.frame is IN_ONE_SEGMENT:
+            raise Refused(f"{key} is null: its tokenizer_class needs one")
+        del named[key]
     backend = kind.build(stated, named)
     declared = {token.content for token in stated.added.values()}
     lacking = [name for key in ESSENTIAL if key in named

@@ -212,9 +212,10 @@ def test_sums_do_not_depend_on_how_lines_are_dealt(corpus: Path, tiny_loaded: Lo
         ("a.tsv", b"text\tlabel\na b\t1\n", "a.tsv is a table: say which of its columns holds the texts"),
         ("a.jsonl", b'{"text": "a b"}\n', "a.jsonl is read neither as a text nor as a table"),
         ("a.json", b'["a b"]\n', "a.json is read neither as a text nor as a table"),
-        ("a.txt.gz", gzip.compress(b"a b\n"), "a.txt.gz is read neither as a text nor as a table"),
+        ("a.txt.gz", gzip.compress(b"a b\n", mtime=0), "a.txt.gz is read neither as a text nor as a table"),
         ("a.txt", "a b\n".encode("utf-16"), "a.txt is not UTF-8 but UTF-16: save it as UTF-8"),
     ],
+    ids=["csv", "tsv", "jsonl", "json", "gz", "utf-16"],
 )
 def test_a_file_whose_lines_are_no_texts_is_refused(
     name: str, content: bytes, words: str, tiny_model_folder: Path, tmp_path: Path

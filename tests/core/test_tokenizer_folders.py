@@ -496,6 +496,7 @@ def test_a_frame_that_repeats_or_leaves_out_texts_is_refused(post: object, words
     ("settings", "words"),
     [
         ({"cls_token": 3}, "cls_token is 3: it must be a token"),
+        ({"cls_token": None}, "cls_token is null: its tokenizer_class needs one"),
         ({"cls_token": "[FIRST]"}, r"the vocabulary has no \[FIRST\]: a BERT's vocabulary has"),
         ({"tokenizer_class": ["x"]}, "tokenizer_class is .*: it must be the name of a class"),
         ({"tokenizer_class": "../x"}, "tokenizer_class is '../x': it must be the name of a class"),
